@@ -1,0 +1,304 @@
+//! The one builder of `git` commands: argv only, fixed settings, no terminal, own process group,
+//! a limit on time and output. Nothing else in the project spawns `git`.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::ports::repo::RepoError;
+
+/// Limit of a local command.
+pub const LOCAL: Duration = Duration::from_secs(120);
+/// Limit of a command that talks to a remote.
+pub const NETWORK: Duration = Duration::from_secs(300);
+/// Limit of a command that writes a work tree.
+pub const CHECKOUT: Duration = Duration::from_secs(600);
+/// Output beyond this many bytes per stream is an error, never silently cut.
+const OUTPUT_MAX: u64 = 256 * 1024 * 1024;
+
+/// Settings that hold for every command, whatever the user's configuration says.
+const FIXED: &[&str] = &[
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+    "core.quotePath=false",
+    "color.ui=false",
+];
+
+/// Inherited: what git and its credential helpers need, nothing else.
+const INHERITED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "SSH_AUTH_SOCK",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// A finished command.
+#[derive(Debug)]
+pub struct Output {
+    /// Exit code; none when a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error, as text.
+    pub stderr: String,
+}
+
+impl Output {
+    /// Standard output as text, its last newline cut.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.stdout);
+        text.strip_suffix('\n').unwrap_or(&text).to_owned()
+    }
+
+    /// Whether it ended with code 0.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+/// A `git` command being built.
+#[derive(Debug)]
+pub struct Git {
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    stdin: Option<Vec<u8>>,
+    limit: Duration,
+}
+
+impl Git {
+    /// A command run in the directory (a work tree, or a bare repository).
+    #[must_use]
+    pub fn in_dir(dir: &Path) -> Self {
+        let mut args: Vec<OsString> = vec!["-C".into(), dir.into()];
+        for setting in FIXED {
+            args.extend(["-c".into(), OsString::from(setting)]);
+        }
+        Self {
+            args,
+            env: Vec::new(),
+            stdin: None,
+            limit: LOCAL,
+        }
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env
+            .push((key.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Gives it standard input.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// Changes its limit (default [`LOCAL`]).
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it and returns whatever it came to.
+    ///
+    /// # Errors
+    /// It could not be started, or was ended at its limit.
+    pub fn output(self) -> Result<Output, RepoError> {
+        let what = self.describe();
+        let mut command = Command::new("git");
+        command.args(&self.args).env_clear();
+        for name in INHERITED {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_EDITOR", "true")
+            .env("GIT_ASKPASS", "true")
+            .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+            .envs(self.env.iter().map(|(key, value)| (key, value)))
+            .stdin(if self.stdin.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let child = command
+            .spawn()
+            .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
+        collect(child, self.stdin, self.limit, &what)
+    }
+
+    /// Runs it; any exit code but 0 is an error with what git said.
+    ///
+    /// # Errors
+    /// As [`Git::output`], or [`RepoError::Failed`].
+    pub fn run(self) -> Result<Output, RepoError> {
+        let what = self.describe();
+        let output = self.output()?;
+        if output.ok() {
+            return Ok(output);
+        }
+        let code = output
+            .code
+            .map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+        Err(RepoError::Failed(format!(
+            "{what} ended with {code}: {}",
+            output.stderr.trim()
+        )))
+    }
+
+    /// The command without its fixed settings, for messages.
+    fn describe(&self) -> String {
+        let shown = self.args.iter().skip(2 + 2 * FIXED.len());
+        let words: Vec<_> = shown.map(|arg| arg.to_string_lossy()).collect();
+        format!("git {}", words.join(" "))
+    }
+}
+
+/// Feeds, drains and awaits the child; ends its whole group at the limit.
+fn collect(
+    mut child: Child,
+    stdin: Option<Vec<u8>>,
+    limit: Duration,
+    what: &str,
+) -> Result<Output, RepoError> {
+    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    let failed = |error: std::io::Error| RepoError::Failed(format!("{what}: {error}"));
+    let mut input = child.stdin.take();
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
+    std::thread::scope(|scope| {
+        let feeder = scope.spawn(move || {
+            if let (Some(pipe), Some(bytes)) = (input.as_mut(), stdin) {
+                // A command that does not read all of its input says so by its exit code.
+                let _unread = pipe.write_all(&bytes);
+            }
+            drop(input);
+        });
+        let out = scope.spawn(move || drain(stdout));
+        let err = scope.spawn(move || drain(stderr));
+        let status = wait(&mut child, limit);
+        if !matches!(status, Ok(Some(_))) {
+            // Nothing to do if the group is gone already.
+            let _gone = killpg(group, Signal::SIGKILL);
+            let _reaped = child.wait();
+        }
+        let broken = || RepoError::Failed(format!("{what}: its output could not be read"));
+        feeder.join().map_err(|_| broken())?;
+        let stdout = out.join().map_err(|_| broken())?.map_err(failed)?;
+        let stderr = err.join().map_err(|_| broken())?.map_err(failed)?;
+        match status.map_err(failed)? {
+            Some(status) => Ok(Output {
+                code: status.code(),
+                stdout,
+                stderr: String::from_utf8_lossy(&stderr).into_owned(),
+            }),
+            None => Err(RepoError::Timeout {
+                what: what.to_owned(),
+                limit,
+            }),
+        }
+    })
+}
+
+fn drain(pipe: Option<impl Read>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(OUTPUT_MAX + 1).read_to_end(&mut bytes)?;
+    }
+    if bytes.len() as u64 > OUTPUT_MAX {
+        return Err(std::io::Error::other("it printed more than can be handled"));
+    }
+    Ok(bytes)
+}
+
+/// The child's status, or none at the limit. Event-driven: a pidfd, no polling.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let pid = Pid::from_child(child);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = rustix::time::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return child.wait().map(Some),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_takes_too_long_is_ended_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let started = Instant::now();
+        let slow = Git::in_dir(dir.path())
+            .args(["-c", "alias.slow=!sleep 300", "slow"])
+            .limit(Duration::from_millis(200));
+        assert!(matches!(slow.output(), Err(RepoError::Timeout { .. })));
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_failure_carries_what_git_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Git::in_dir(dir.path())
+            .args(["rev-parse", "HEAD"])
+            .run()
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("not a git repository"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! git, as one rig needs it: git2 for refs, ancestry, trees and in-memory merges; the `git` program
+//! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
+
+pub mod command;

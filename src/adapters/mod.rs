@@ -1,0 +1,3 @@
+//! The only place that spawns processes, opens files and reads the clock.
+
+pub mod git;

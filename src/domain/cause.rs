@@ -1,0 +1,109 @@
+//! The one vocabulary of "why". Every start, stop, restart, nuke and skip carries a cause, and
+//! `hd why` prints them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $variant:ident => $text:literal),+ $(,)?) => {
+        /// Why something was done.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Cause { $($(#[$doc])* $variant),+ }
+
+        impl Cause {
+            /// The name as it stands in events and logs.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        #[cfg(test)]
+        mod tests {
+            use super::Cause;
+
+            #[test]
+            fn the_name_in_events_is_the_serde_name() {
+                for cause in [$(Cause::$variant),+] {
+                    let json = serde_json::to_value(cause).unwrap();
+                    assert_eq!(json, cause.as_str());
+                }
+            }
+        }
+    };
+}
+
+causes! {
+    /// A person or program asked over the control socket.
+    Operator => "operator",
+    /// The configuration wants it.
+    Config => "config",
+    /// A relic was charged.
+    Charged => "charged",
+    /// The supervisor started and found it so.
+    Recovered => "recovered",
+    /// The supervisor started and the session was running.
+    Adopted => "adopted",
+    /// The session's process ended by itself.
+    SessionDied => "session_died",
+    /// The session's holder is gone without an exit on record.
+    SessionLost => "session_lost",
+    /// The session could not be started.
+    StartFailed => "start_failed",
+    /// More deaths than `max_restarts` within `restart_window`.
+    TooManyDeaths => "too_many_deaths",
+    /// The quarantine's last counted death left the window.
+    WindowPassed => "window_passed",
+    /// The agent declared its work done.
+    Done => "done",
+    /// The agent asked for a fresh session.
+    Handoff => "handoff",
+    /// Done, pushed and clean: nothing is lost by removing the sandbox.
+    DoneCleanPushed => "done_clean_pushed",
+    /// Its commit is on the target.
+    Merged => "merged",
+    /// The forge could not land it.
+    MergeFailed => "merge_failed",
+    /// The work was written to salvage refs first.
+    Salvaged => "salvaged",
+    /// The safety protocol found work that would be lost.
+    WorkAtRisk => "work_at_risk",
+    /// A charge could not be completed and was unwound.
+    ChargeFailed => "charge_failed",
+    /// The supervisor is stopping.
+    Shutdown => "shutdown",
+    /// An interrupted operation was resumed.
+    Resumed => "resumed",
+    /// An outcome file said so.
+    OutcomeFile => "outcome_file",
+    /// A cleanup report disagreed with what git says.
+    ReportMismatch => "report_mismatch",
+    /// `done` took longer than `done_intent_timeout`.
+    DoneTimeout => "done_timeout",
+    /// The relic was closed elsewhere.
+    RelicClosed => "relic_closed",
+    /// The agent asked for help or declared itself stuck.
+    Stuck => "stuck",
+    /// The agent put the work off.
+    Deferred => "deferred",
+    /// Rework was tried as often as allowed.
+    ReworkExhausted => "rework_exhausted",
+    /// No longer configured.
+    Removed => "removed",
+    /// An internal task failed.
+    Internal => "internal",
+    /// A caller asked for what it has no right to.
+    Forbidden => "forbidden",
+    /// The patrol found it so.
+    Patrol => "patrol",
+    /// A sandbox was rebuilt.
+    Repair => "repair",
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,314 @@
+//! What a city is configured to be: `city.toml`, checked and frozen. Nothing below `config/` ever
+//! sees the file again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::ids::Incarnation;
+use super::ids::{AgentName, HarnessName, RaiderId, RelicId, RigName, SlotName};
+use super::merge::LandStyle;
+use super::restart::RestartPolicy;
+
+/// A whole city.
+#[derive(Debug, Clone, PartialEq)]
+pub struct City {
+    /// The directory that holds `city.toml`.
+    pub root: PathBuf,
+    /// `[workspace] name`.
+    pub name: String,
+    /// `sha256:...` over all sources.
+    pub revision: String,
+    /// `[daemon]`.
+    pub daemon: DaemonPolicy,
+    /// `[session]`.
+    pub session: SessionPolicy,
+    /// Every harness that can be named: presets and `[harness.X]`.
+    pub harnesses: BTreeMap<HarnessName, Harness>,
+    /// `[[rigs]]`, in the order of the file.
+    pub rigs: Vec<Rig>,
+    /// `[[agents]]`, in the order of the file.
+    pub agents: Vec<Agent>,
+    /// `[notify]`.
+    pub notify: NotifyPolicy,
+}
+
+impl City {
+    /// `.horde`, mode 0700.
+    #[must_use]
+    pub fn state_dir(&self) -> PathBuf {
+        self.root.join(".horde")
+    }
+
+    /// The rig of this name.
+    #[must_use]
+    pub fn rig(&self, name: &RigName) -> Option<&Rig> {
+        self.rigs.iter().find(|rig| &rig.name == name)
+    }
+
+    /// `<city>/<rig>/raiders/<Name>`.
+    #[must_use]
+    pub fn sandbox(&self, raider: &RaiderId) -> PathBuf {
+        self.raiders_dir(&raider.rig).join(raider.name.as_str())
+    }
+
+    /// `<city>/<rig>/raiders`.
+    #[must_use]
+    pub fn raiders_dir(&self, rig: &RigName) -> PathBuf {
+        self.rig_dir(rig).join("raiders")
+    }
+
+    /// `<city>/<rig>`.
+    #[must_use]
+    pub fn rig_dir(&self, rig: &RigName) -> PathBuf {
+        self.root.join(rig.as_str())
+    }
+
+    /// `.horde/tasks/<rig>/<relic>/<incarnation>`: outlives the sandbox.
+    #[must_use]
+    pub fn task_dir(&self, rig: &RigName, relic: &RelicId, incarnation: Incarnation) -> PathBuf {
+        let tasks = self.state_dir().join("tasks");
+        tasks
+            .join(rig.as_str())
+            .join(relic.as_str())
+            .join(incarnation.to_string())
+    }
+
+    /// `.horde/trash`.
+    #[must_use]
+    pub fn trash_dir(&self) -> PathBuf {
+        self.state_dir().join("trash")
+    }
+
+    /// `.horde/outbox`.
+    #[must_use]
+    pub fn outbox_dir(&self) -> PathBuf {
+        self.state_dir().join("outbox")
+    }
+
+    /// `.horde/gate-logs/<rig>`.
+    #[must_use]
+    pub fn gate_logs(&self, rig: &RigName) -> PathBuf {
+        self.state_dir().join("gate-logs").join(rig.as_str())
+    }
+}
+
+/// `[daemon]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DaemonPolicy {
+    /// The safety net's period.
+    pub patrol_interval: Duration,
+    /// Restart intensity and back-off of every child.
+    pub restart: RestartPolicy,
+    /// Grace between interrupt and kill; zero kills at once.
+    pub shutdown_timeout: Duration,
+    /// How many sessions are started at once.
+    pub start_concurrency: usize,
+    /// What SIGTERM means.
+    pub on_term: OnTerm,
+    /// The control socket as configured; the adapters fall back when it is too long.
+    pub socket: PathBuf,
+}
+
+/// What SIGTERM does to sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnTerm {
+    /// Ends them.
+    Stop,
+    /// Leaves them running for the next start.
+    Detach,
+}
+
+/// `[session]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionPolicy {
+    /// Which provider.
+    pub provider: Provider,
+    /// How long a start may take before it counts as failed.
+    pub startup_timeout: Duration,
+    /// Bytes of terminal log per session.
+    pub output_limit: u64,
+}
+
+/// Session providers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// The embedded one.
+    Holder,
+}
+
+/// How a coding agent is driven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Harness {
+    /// Its name.
+    pub name: HarnessName,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// How it gets its prompt.
+    pub prompt: PromptMode,
+    /// Arguments instead of the full-permission ones, after a crash; empty means none differ.
+    pub reduced: Vec<String>,
+    /// What the prompt tells it to review itself with.
+    pub review: String,
+    /// Configured environment.
+    pub env: BTreeMap<String, String>,
+    /// Names taken from the supervisor's own environment.
+    pub env_pass: Vec<String>,
+}
+
+/// How a prompt reaches a harness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptMode {
+    /// As `{prompt}` in the command, or as its last argument.
+    Arg,
+    /// Typed into its terminal, then end of input.
+    Stdin,
+    /// As a file whose path replaces `{prompt}`, or is the last argument.
+    File,
+    /// Pasted into its terminal and submitted.
+    Paste,
+}
+
+/// `[[rigs]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rig {
+    /// Its name.
+    pub name: RigName,
+    /// Where the repository is.
+    pub source: RigSource,
+    /// Prefix of relic ids.
+    pub prefix: String,
+    /// The default branch, when not discovered.
+    pub default_branch: Option<String>,
+    /// `[rigs.raiders]`.
+    pub raiders: RaiderPolicy,
+    /// `[rigs.witness]`.
+    pub witness: WitnessPolicy,
+    /// `[rigs.forge]`.
+    pub forge: ForgePolicy,
+}
+
+/// Where a rig's repository is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RigSource {
+    /// An existing checkout or bare repository.
+    Path(PathBuf),
+    /// A URL.
+    Remote(String),
+}
+
+impl RigSource {
+    /// The checkout, where there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Remote(_) => None,
+        }
+    }
+}
+
+/// `[rigs.raiders]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RaiderPolicy {
+    /// Which harness works, unless a charge names another.
+    pub harness: HarnessName,
+    /// The pool of slots, in the order in which they are given out.
+    pub names: Vec<SlotName>,
+    /// How many at once. Above the pool's length, numbered names follow.
+    pub max: usize,
+    /// Charge ready relics by itself.
+    pub auto_charge: bool,
+    /// Permissions after a crash.
+    pub respawn_reduced: bool,
+    /// How often a session is told before somebody else is.
+    pub nudges: u32,
+    /// Self-review rounds before the outcome must be `stuck`.
+    pub max_reviews: u32,
+    /// Commands run in a fresh sandbox.
+    pub setup: Vec<String>,
+    /// Untracked files copied from the rig's checkout.
+    pub copy: Vec<String>,
+}
+
+/// `[rigs.witness]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WitnessPolicy {
+    /// How long `done` may go without progress.
+    pub done_intent_timeout: Duration,
+}
+
+/// `[rigs.forge]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForgePolicy {
+    /// The branch that work lands on; the default branch when none.
+    pub target: Option<String>,
+    /// How it lands.
+    pub style: LandStyle,
+    /// What must be green first.
+    pub gates: Vec<Gate>,
+    /// Whether landing pushes, or moves the local target only.
+    pub push: bool,
+    /// Fresh raiders for one relic before it is blocked.
+    pub rework_attempts: u32,
+    /// Environment names that gates get.
+    pub gate_env_pass: Vec<String>,
+    /// Whether a person must approve.
+    pub review_human: bool,
+}
+
+/// One gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+    /// Shell command.
+    pub run: String,
+    /// Its limit.
+    pub timeout: Duration,
+    /// Runs again after a failure, at most so often.
+    pub retries: u32,
+}
+
+/// `[[agents]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Agent {
+    /// Its name.
+    pub name: AgentName,
+    /// Program and arguments (from `command`, or from a harness with its prompt).
+    pub command: Vec<String>,
+    /// Text typed in at the start, for harnesses that want it so.
+    pub first_input: Option<String>,
+    /// Working directory.
+    pub dir: PathBuf,
+    /// Configured environment, the harness's included.
+    pub env: BTreeMap<String, String>,
+    /// Names taken from the supervisor's environment.
+    pub env_pass: Vec<String>,
+    /// When it is started again.
+    pub restart: RestartType,
+    /// Its own grace.
+    pub shutdown_timeout: Duration,
+    /// SHA-256 over what needs a restart when it changes.
+    pub fingerprint: String,
+}
+
+/// OTP's restart types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartType {
+    /// Always.
+    Permanent,
+    /// After an abnormal end.
+    Transient,
+    /// Never.
+    Temporary,
+}
+
+/// `[notify]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifyPolicy {
+    /// Which happenings.
+    pub on: Vec<String>,
+    /// Command that gets the event as JSON on its input; none when empty.
+    pub run: Vec<String>,
+}

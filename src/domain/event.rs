@@ -1,0 +1,146 @@
+//! Events: the journal's entries. One per transition, each with its cause (`2-contract.md`, 2.6).
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::cause::Cause;
+
+macro_rules! event_types {
+    ($($variant:ident => $text:literal),+ $(,)?) => {
+        /// The type of an event, `subject.happening`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[expect(missing_docs, reason = "the text beside each is its documentation")]
+        pub enum EventType { $(#[serde(rename = $text)] $variant),+ }
+
+        impl EventType {
+            /// Every type.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name in journal and log.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+    };
+}
+
+event_types! {
+    ControllerStarted => "controller.started",
+    ControllerReady => "controller.ready",
+    ControllerStopped => "controller.stopped",
+    AgentStarted => "agent.started",
+    AgentStopped => "agent.stopped",
+    AgentCrashed => "agent.crashed",
+    AgentQuarantined => "agent.quarantined",
+    AgentUnquarantined => "agent.unquarantined",
+    AgentRestarted => "agent.restarted",
+    AgentAdopted => "agent.adopted",
+    AgentOrphanStopped => "agent.orphan_stopped",
+    RaiderCharged => "raider.charged",
+    RaiderWorking => "raider.working",
+    RaiderHandoff => "raider.handoff",
+    RaiderDone => "raider.done",
+    RaiderZombie => "raider.zombie",
+    RaiderRespawned => "raider.respawned",
+    RaiderSalvaged => "raider.salvaged",
+    RaiderNuked => "raider.nuked",
+    RaiderMerged => "raider.merged",
+    RaiderMergeFailed => "raider.merge_failed",
+    RaiderNudged => "raider.nudged",
+    RaiderRepaired => "raider.repaired",
+    RaiderStuck => "raider.stuck",
+    RaiderPushBlocked => "raider.push_blocked",
+    MrQueued => "mr.queued",
+    MrTesting => "mr.testing",
+    MrMerging => "mr.merging",
+    MrHeld => "mr.held",
+    MrConflict => "mr.conflict",
+    ControlForbidden => "control.forbidden",
+    WispCreated => "wisp.created",
+    ForgePaused => "forge.paused",
+    ForgeRed => "forge.red",
+    StoreDegraded => "store.degraded",
+    EscalationRaised => "escalation.raised",
+    EscalationAcked => "escalation.acked",
+    MessageSent => "message.sent",
+    RelicCreated => "relic.created",
+    RelicUpdated => "relic.updated",
+    RelicClosed => "relic.closed",
+    CleanupStatusMismatch => "cleanup_status.mismatch",
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An event before the journal numbered it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// Its type.
+    pub kind: EventType,
+    /// Whom it is about: a raider's full id, an agent, a relic, a rig or the city.
+    pub subject: String,
+    /// Why.
+    pub cause: Cause,
+    /// Particulars.
+    pub data: Value,
+}
+
+impl NewEvent {
+    /// An event without particulars.
+    #[must_use]
+    pub fn new(kind: EventType, subject: impl fmt::Display, cause: Cause) -> Self {
+        Self {
+            kind,
+            subject: subject.to_string(),
+            cause,
+            data: Value::Object(Default::default()),
+        }
+    }
+
+    /// The same event with these particulars.
+    #[must_use]
+    pub fn with(mut self, data: Value) -> Self {
+        self.data = data;
+        self
+    }
+}
+
+/// An event as journalled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Grows by one with each event.
+    pub seq: u64,
+    /// When.
+    pub ts: Timestamp,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// Why.
+    pub cause: String,
+    /// Particulars.
+    pub data: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventType;
+
+    #[test]
+    fn every_type_has_one_name() {
+        let names: std::collections::BTreeSet<_> =
+            EventType::ALL.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(names.len(), EventType::ALL.len());
+        for kind in EventType::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Facts: what was seen of the world, and when it could not be seen.
+//!
+//! Nothing here is stored. Each patrol and each event looks again (`witness-patrol.md`, discovery
+//! over tracking).
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{Generation, Incarnation, Oid, SessionId};
+
+/// The answer of a probe. `Unknown` is never acted on: what cannot be probed is precious.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probed<T> {
+    /// The probe answered.
+    Known(T),
+    /// The probe failed; the text says how.
+    Unknown(String),
+}
+
+impl<T> Probed<T> {
+    /// The answer, if there is one.
+    #[must_use]
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl<T, E: std::fmt::Display> From<Result<T, E>> for Probed<T> {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(value) => Self::Known(value),
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
+}
+
+/// An operating-system process, named so that a reused pid is never mistaken for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The pid.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
+    pub started: u64,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionExit {
+    /// Exit code, when it ended by itself.
+    pub code: Option<i32>,
+    /// Signal number, when a signal ended it.
+    pub signal: Option<i32>,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// What a provider says of one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum RunState {
+    /// The agent's process lives.
+    Running,
+    /// The agent's process ended and how is on record.
+    Exited(SessionExit),
+    /// The holder of the session is gone and nothing recorded an exit.
+    Lost {
+        /// What was seen.
+        why: String,
+    },
+    /// It cannot be seen at present; never acted on.
+    Unknown {
+        /// What was seen.
+        why: String,
+    },
+}
+
+/// One session as seen by its provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFacts {
+    /// The session's id.
+    pub id: SessionId,
+    /// Which session of this id it is: unique per start, never reused.
+    pub token: String,
+    /// The generation the starter gave it.
+    pub generation: Generation,
+    /// The raider's incarnation the starter gave it (0 for agents).
+    pub incarnation: Incarnation,
+    /// Running, exited, lost or unknown.
+    pub state: RunState,
+    /// The agent's process.
+    pub agent: Option<ProcessId>,
+    /// The holder's process.
+    pub holder: Option<ProcessId>,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// Last terminal output or input, where the provider knows.
+    pub last_activity: Option<Timestamp>,
+    /// Whether a person is attached.
+    pub attached: bool,
+}
+
+/// What git says of one sandbox at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitFacts {
+    /// The commit HEAD names.
+    pub head: Oid,
+    /// The branch HEAD names; none when detached.
+    pub branch: Option<String>,
+    /// Where the branch left its base.
+    pub merge_base: Option<Oid>,
+    /// Commits of HEAD that are not on the base.
+    pub ahead: u64,
+    /// Paths changed in index or work tree, conflicted ones included, at most a few hundred.
+    pub dirty: Vec<String>,
+    /// Untracked paths that are not ignored, at most a few hundred.
+    pub untracked: Vec<String>,
+    /// Stash entries whose message names this raider's branch.
+    pub stashes: Vec<String>,
+    /// Whether HEAD is reachable from a remote-tracking ref, the target, or a queue pin.
+    pub head_reachable: bool,
+    /// Whatever else holds work: a rebase, merge, cherry-pick or bisect in progress, a dirty or
+    /// unpushed submodule, a nested repository, skip-worktree edits, reflog-only commits.
+    pub special: Vec<String>,
+}
+
+impl GitFacts {
+    /// Whether there is nothing in the tree that a commit does not hold.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.untracked.is_empty() && self.special.is_empty()
+    }
+}
+
+/// A sandbox as found on the file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxFacts {
+    /// Its directory.
+    pub path: PathBuf,
+    /// What git says of it now.
+    pub git: Probed<GitFacts>,
+}

@@ -1,0 +1,410 @@
+//! Identities. Every one is a checked newtype, so that a raider's name can never be passed where a
+//! branch is wanted, and nothing that came from outside reaches a path or a ref unchecked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not an identity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid {kind} {text:?}: {why}")]
+pub struct InvalidId {
+    /// What was expected ("rig name", "relic id", ...).
+    pub kind: &'static str,
+    /// The text as it was given.
+    pub text: String,
+    /// The rule it breaks.
+    pub why: &'static str,
+}
+
+/// Letters, digits, `-` and `_`, starting with a letter or digit, at most 48 bytes: safe in a
+/// path, a git ref, a tmux target and a socket name.
+fn check_name(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    let bad = |why| {
+        Err(InvalidId {
+            kind,
+            text: text.to_owned(),
+            why,
+        })
+    };
+    if text.is_empty() {
+        return bad("it is empty");
+    }
+    if text.len() > 48 {
+        return bad("it is longer than 48 bytes");
+    }
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return bad("it must start with a letter or a digit");
+    }
+    if !text
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    {
+        return bad("only letters, digits, '-' and '_' are allowed");
+    }
+    Ok(())
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks the text and wraps it.
+            ///
+            /// # Errors
+            /// [`InvalidId`] when the text is empty, too long or has a character outside the rule.
+            pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
+                let text = text.into();
+                check_name($kind, &text)?;
+                Ok(Self(text))
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a rig: one git repository under management.
+    RigName,
+    "rig name"
+);
+name_type!(
+    /// A slot's name from the rig's pool (`Toast`), held from charge until nuke.
+    SlotName,
+    "raider name"
+);
+name_type!(
+    /// The name of a standing agent from `[[agents]]`.
+    AgentName,
+    "agent name"
+);
+name_type!(
+    /// The name of a harness (`claude`, `codex`, or any `[harness.X]`).
+    HarnessName,
+    "harness name"
+);
+name_type!(
+    /// A session's id: the name of its directory and of its terminal.
+    SessionId,
+    "session id"
+);
+
+/// A relic's id, `<prefix>-<number>`, with `.n` for steps of a totem (`gt-7`, `gt-7.2`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RelicId(String);
+
+impl RelicId {
+    /// Checks the text and wraps it.
+    ///
+    /// # Errors
+    /// [`InvalidId`] unless the text is `<prefix>-<number>[.<step>]`.
+    pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
+        let text = text.into();
+        let bad = |text: &str| InvalidId {
+            kind: "relic id",
+            text: text.to_owned(),
+            why: "it must look like gt-12 or gt-12.3",
+        };
+        let Some((prefix, rest)) = text.rsplit_once('-') else {
+            return Err(bad(&text));
+        };
+        check_name("relic id", prefix)?;
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if !(rest.len() <= 24 && rest.split('.').all(digits)) {
+            return Err(bad(&text));
+        }
+        Ok(Self(text))
+    }
+
+    /// The id with this prefix and number.
+    #[must_use]
+    pub fn numbered(prefix: &str, number: u64) -> Self {
+        Self(format!("{prefix}-{number}"))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RelicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RelicId {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for RelicId {
+    type Error = InvalidId;
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        Self::new(text)
+    }
+}
+
+impl From<RelicId> for String {
+    fn from(id: RelicId) -> String {
+        id.0
+    }
+}
+
+/// A git object id in full (40 or 64 lower-case hex digits).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Oid(String);
+
+impl Oid {
+    /// Checks the text and wraps it.
+    ///
+    /// # Errors
+    /// [`InvalidId`] unless the text is 40 or 64 hex digits.
+    pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
+        let text = text.into();
+        let hex = text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if !(hex && (text.len() == 40 || text.len() == 64)) {
+            return Err(InvalidId {
+                kind: "object id",
+                text,
+                why: "it must be 40 or 64 hex digits",
+            });
+        }
+        Ok(Self(text))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first ten digits, for people.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        &self.0[..10]
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Oid {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for Oid {
+    type Error = InvalidId;
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        Self::new(text)
+    }
+}
+
+impl From<Oid> for String {
+    fn from(id: Oid) -> String {
+        id.0
+    }
+}
+
+/// Grows with each charge of a slot and is persisted; fences acts on a sandbox or session.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default,
+)]
+pub struct Incarnation(pub u64);
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Grows with each session of one child, so that a message about an ended session is recognised.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default,
+)]
+pub struct Generation(pub u64);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A raider's full address, `horde/raiders/Toast`; also its name in attribution.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RaiderId {
+    /// The rig it works on.
+    pub rig: RigName,
+    /// Its slot.
+    pub name: SlotName,
+}
+
+impl RaiderId {
+    /// The raider of this slot in this rig.
+    #[must_use]
+    pub fn new(rig: RigName, name: SlotName) -> Self {
+        Self { rig, name }
+    }
+
+    /// `gt-<rig>-<Name>` (`4-rules.md`, names; `raider-lifecycle.md`, slot layer).
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        SessionId(format!("gt-{}-{}", self.rig, self.name))
+    }
+
+    /// `raider/<Name>/<relic>-<incarnation>` (`4-rules.md`, names).
+    #[must_use]
+    pub fn branch(&self, relic: &RelicId, incarnation: Incarnation) -> String {
+        format!("raider/{}/{}-{}", self.name, relic, incarnation)
+    }
+}
+
+impl fmt::Display for RaiderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/raiders/{}", self.rig, self.name)
+    }
+}
+
+impl FromStr for RaiderId {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let bad = || InvalidId {
+            kind: "raider",
+            text: text.to_owned(),
+            why: "it must look like <rig>/raiders/<Name>",
+        };
+        let (rig, rest) = text.split_once('/').ok_or_else(bad)?;
+        let name = rest.strip_prefix("raiders/").ok_or_else(bad)?;
+        Ok(Self {
+            rig: RigName::new(rig)?,
+            name: SlotName::new(name)?,
+        })
+    }
+}
+
+impl TryFrom<String> for RaiderId {
+    type Error = InvalidId;
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<RaiderId> for String {
+    fn from(id: RaiderId) -> String {
+        id.to_string()
+    }
+}
+
+/// A child that owns a session: a raider, or a standing agent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChildId {
+    /// A raider.
+    Raider(RaiderId),
+    /// A standing agent.
+    Agent(AgentName),
+}
+
+impl ChildId {
+    /// The id of its session; agents carry the workspace's name (`4-rules.md`, names).
+    #[must_use]
+    pub fn session_id(&self, workspace: &str) -> SessionId {
+        match self {
+            Self::Raider(raider) => raider.session_id(),
+            Self::Agent(agent) => SessionId(format!("{workspace}-{agent}")),
+        }
+    }
+}
+
+impl fmt::Display for ChildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Raider(raider) => raider.fmt(f),
+            Self::Agent(agent) => agent.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_escape_a_path_or_a_ref_are_refused() {
+        for bad in ["", ".", "..", "a/b", "a b", "-x", "a.b", "a:b", "a\n", "ä"] {
+            assert!(SlotName::new(bad).is_err(), "{bad:?} was accepted");
+            assert!(RigName::new(bad).is_err(), "{bad:?} was accepted");
+        }
+        assert!(SlotName::new("x".repeat(49)).is_err());
+    }
+
+    #[test]
+    fn relic_ids_have_a_prefix_and_a_number() {
+        for good in ["gt-1", "gt-12.3", "my-rig-7"] {
+            assert_eq!(RelicId::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["gt", "gt-", "gt-x", "-1", "gt-1.", "../gt-1", "gt-1/2"] {
+            assert!(RelicId::new(bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_raider_is_addressed_and_named_as_the_rules_say() {
+        let toast: RaiderId = "horde/raiders/Toast".parse().unwrap();
+        assert_eq!(toast.session_id().as_str(), "gt-horde-Toast");
+        let relic = RelicId::new("gt-1").unwrap();
+        assert_eq!(toast.branch(&relic, Incarnation(2)), "raider/Toast/gt-1-2");
+        assert_eq!(toast.to_string(), "horde/raiders/Toast");
+        assert!("horde/Toast".parse::<RaiderId>().is_err());
+    }
+}

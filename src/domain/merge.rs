@@ -1,0 +1,178 @@
+//! Merge requests and the order in which they land.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
+
+/// How work becomes part of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LandStyle {
+    /// Its commits are replayed on the target.
+    Rebase,
+    /// One commit holds all of it.
+    Squash,
+    /// A merge commit joins it.
+    Merge,
+}
+
+/// What an in-memory merge came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MergeOutcome {
+    /// These commits would land.
+    Clean {
+        /// The new tip.
+        tip: Oid,
+        /// Its tree.
+        tree: Oid,
+    },
+    /// Everything of it is on the target already.
+    Nothing,
+    /// These paths conflict.
+    Conflict(Vec<String>),
+}
+
+/// State of a merge request (`2-contract.md`, 2.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MrState {
+    /// Made by `done`; the witness has not vouched for it yet, or a person must look.
+    Reviewing,
+    /// Taken out of the order by a person, or parked until infrastructure works again.
+    Held,
+    /// Waits for its turn.
+    Queued,
+    /// Its gates run.
+    Testing,
+    /// It is being pushed.
+    Merging,
+    /// It is on the target.
+    Merged,
+    /// It conflicts; a fresh raider reworks the relic.
+    Conflict,
+    /// A gate failed; a fresh raider reworks the relic.
+    Failed,
+    /// A person said no.
+    Rejected,
+}
+
+impl MrState {
+    /// Whether nothing will change it any more.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::Merged | Self::Conflict | Self::Failed | Self::Rejected
+        )
+    }
+}
+
+/// Why a merge request failed, the `failure_type` of MERGE_FAILED.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureType {
+    /// It conflicts with the target.
+    Conflict,
+    /// A gate said no.
+    Tests,
+    /// It could not be built.
+    Build,
+    /// The remote refused it.
+    Push,
+    /// A gate could not run; never blamed on the branch.
+    Infra,
+}
+
+/// A gate's result, as kept with the merge request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateVerdict {
+    /// The gate's name.
+    pub name: String,
+    /// `pass`, `fail` or `infra`.
+    pub verdict: Verdict,
+    /// Wall time in milliseconds.
+    pub ms: u64,
+    /// The end of its output.
+    pub tail: String,
+}
+
+/// What a gate run says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Exit 0.
+    Pass,
+    /// The branch's fault.
+    Fail,
+    /// It could not run; says nothing about the branch.
+    Infra,
+}
+
+/// One merge request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeRequest {
+    /// Its id, a relic of its own.
+    pub id: RelicId,
+    /// The rig.
+    pub rig: RigName,
+    /// The work it lands.
+    pub relic: RelicId,
+    /// Who did it.
+    pub raider: RaiderId,
+    /// Which incarnation did it.
+    pub incarnation: Incarnation,
+    /// The pushed branch.
+    pub branch: String,
+    /// The pushed head.
+    pub head: Oid,
+    /// The branch it lands on.
+    pub target: String,
+    /// State.
+    pub state: MrState,
+    /// Larger lands first.
+    pub priority: i64,
+    /// When the relic's first merge request was queued; survives rework.
+    pub queued_at: Timestamp,
+    /// How many times it was tried.
+    pub attempts: u32,
+    /// Not before this time (infrastructure retries).
+    pub not_before: Option<Timestamp>,
+    /// What the gates said last.
+    pub gates: Vec<GateVerdict>,
+    /// Conflicting paths.
+    pub conflict_files: Vec<String>,
+    /// The landed commit.
+    pub merge_commit: Option<Oid>,
+    /// Why it is held or failed, for people.
+    pub note: Option<String>,
+}
+
+/// The next merge request to land: priority, then age, then id. Held and parked ones do not block
+/// others (`4-rules.md`, gates).
+#[must_use]
+pub fn next(queue: &[MergeRequest], now: Timestamp) -> Option<&MergeRequest> {
+    queue
+        .iter()
+        .filter(|mr| mr.state == MrState::Queued)
+        .filter(|mr| mr.not_before.is_none_or(|at| at <= now))
+        .min_by(|a, b| order(a).cmp(&order(b)))
+}
+
+/// The sort key of the queue.
+#[must_use]
+pub fn order(mr: &MergeRequest) -> (std::cmp::Reverse<i64>, Timestamp, u64, &str) {
+    // gt-10 comes after gt-9: ids are compared by number first.
+    let number = mr
+        .id
+        .as_str()
+        .rsplit_once('-')
+        .and_then(|(_, n)| n.parse().ok())
+        .unwrap_or(0);
+    (
+        std::cmp::Reverse(mr.priority),
+        mr.queued_at,
+        number,
+        mr.id.as_str(),
+    )
+}

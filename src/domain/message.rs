@@ -1,0 +1,213 @@
+//! Messages between actors (`2-contract.md`, 2.5). Durable rows, delivered at least once, handled
+//! idempotently, fenced by the incarnation.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
+use super::merge::FailureType;
+use super::nuke::CleanupStatus;
+use super::relic::Exit;
+
+/// Raider → witness: the work is pushed and the agent is finished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolecatDone {
+    /// Who.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The rig.
+    pub rig: RigName,
+    /// The work.
+    pub relic: RelicId,
+    /// The pushed branch.
+    pub branch: String,
+    /// The pushed head.
+    pub head: Oid,
+    /// How it ended.
+    pub exit: Exit,
+    /// What the agent said of its sandbox.
+    pub cleanup_status: Option<CleanupStatus>,
+    /// Who must look before it lands; none when nobody must.
+    pub gate: Option<String>,
+}
+
+/// Witness → forge: this may land.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeReady {
+    /// Who did it.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The rig.
+    pub rig: RigName,
+    /// The work.
+    pub relic: RelicId,
+    /// The merge request.
+    pub mr: RelicId,
+    /// The pushed branch.
+    pub branch: String,
+    /// The pushed head.
+    pub head: Oid,
+    /// What the witness measured.
+    pub verified: String,
+}
+
+/// Forge → witness: it is on the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merged {
+    /// The merge request.
+    pub mr: RelicId,
+    /// Who did it.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The rig.
+    pub rig: RigName,
+    /// The work.
+    pub relic: RelicId,
+    /// The pushed branch.
+    pub branch: String,
+    /// The head that was asked for.
+    pub head: Oid,
+    /// The branch it landed on.
+    pub target: String,
+    /// The commit on the target, seen on the remote.
+    pub merge_commit: Oid,
+    /// When.
+    pub merged_at: Timestamp,
+    /// Everything of it was on the target already.
+    pub noop: bool,
+}
+
+/// Forge → witness: it could not land.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeFailed {
+    /// The merge request.
+    pub mr: RelicId,
+    /// Who did it.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The rig.
+    pub rig: RigName,
+    /// The work.
+    pub relic: RelicId,
+    /// The pushed branch.
+    pub branch: String,
+    /// The head that was asked for.
+    pub head: Oid,
+    /// The branch it should have landed on.
+    pub target: String,
+    /// Why.
+    pub failure_type: FailureType,
+    /// The end of the gate's output, or what git said.
+    pub error: String,
+    /// Conflicting paths.
+    pub conflict_files: Vec<String>,
+}
+
+/// Any → shaman: somebody must know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// Who it is about.
+    pub agent: String,
+    /// The work it is about.
+    pub relic: Option<RelicId>,
+    /// One line.
+    pub problem: String,
+    /// How bad.
+    pub severity: Severity,
+    /// What was seen.
+    pub evidence: String,
+}
+
+/// How bad an escalation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// For information.
+    Low,
+    /// Look today.
+    Medium,
+    /// Look soon.
+    High,
+    /// Look now.
+    Critical,
+}
+
+/// Session → its successor: where it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// In the agent's words.
+    pub note: Option<String>,
+    /// The work.
+    pub relic: Option<RelicId>,
+    /// The step of the totem it was at.
+    pub totem_step: Option<String>,
+}
+
+/// A message's body, tagged with the name that events show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Body {
+    /// Raider → witness.
+    #[serde(rename = "POLECAT_DONE")]
+    PolecatDone(PolecatDone),
+    /// Witness → forge.
+    #[serde(rename = "MERGE_READY")]
+    MergeReady(MergeReady),
+    /// Forge → witness.
+    #[serde(rename = "MERGED")]
+    Merged(Merged),
+    /// Forge → witness.
+    #[serde(rename = "MERGE_FAILED")]
+    MergeFailed(MergeFailed),
+    /// An agent asks for help.
+    #[serde(rename = "HELP")]
+    Help(Escalation),
+    /// The witness found what it may not mend.
+    #[serde(rename = "RECOVERY_NEEDED")]
+    RecoveryNeeded(Escalation),
+    /// Anything else a person must know.
+    #[serde(rename = "ESCALATION")]
+    Escalation(Escalation),
+    /// To the next session.
+    #[serde(rename = "HANDOFF")]
+    Handoff(Handoff),
+}
+
+/// A mailbox: `horde/witness`, `horde/forge`, `shaman`, `horde/raiders/Toast`.
+pub type Address = String;
+
+/// The witness's mailbox of a rig.
+#[must_use]
+pub fn witness(rig: &RigName) -> Address {
+    format!("{rig}/witness")
+}
+
+/// The forge's mailbox of a rig.
+#[must_use]
+pub fn forge(rig: &RigName) -> Address {
+    format!("{rig}/forge")
+}
+
+/// The shaman's mailbox.
+pub const SHAMAN: &str = "shaman";
+
+/// A message as stored: durable until its receiver marked it handled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Grows with each message.
+    pub id: u64,
+    /// Sender.
+    pub from: Address,
+    /// Receiver.
+    pub to: Address,
+    /// What it says.
+    pub body: Body,
+    /// When it was sent.
+    pub sent_at: Timestamp,
+    /// When its receiver was finished with it.
+    pub handled_at: Option<Timestamp>,
+}

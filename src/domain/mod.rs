@@ -1,0 +1,17 @@
+//! PURE decisions and the words they are made of: no tokio, files, processes, clock, environment
+//! or logging. Facts come in, actions and verdicts go out; time is an argument.
+
+pub mod cause;
+pub mod city;
+pub mod event;
+pub mod facts;
+pub mod ids;
+pub mod merge;
+pub mod message;
+pub mod nuke;
+pub mod outcome;
+pub mod prompt;
+pub mod relic;
+pub mod restart;
+pub mod saga;
+pub mod slots;

@@ -1,0 +1,330 @@
+//! The safety protocol: may this sandbox be removed, as it is now?
+//!
+//! ```text
+//!   measured now            verdict
+//!   ─────────────────────   ─────────────────────────────────────────────
+//!   cannot be measured      Escalate   (what cannot be probed is precious)
+//!   uncommitted, special    Skip       (work in progress)
+//!   stash of this branch    Skip       (an intentional save)
+//!   head not reachable      Escalate   (data loss)
+//!   otherwise               Permit
+//!   any of these, but all of it is in salvage refs written from these very facts: Permit
+//! ```
+//!
+//! Source: `witness-patrol.md`, auto-nuke safety protocol; the value acted on is the measured one,
+//! never the reported one (`1-product.md`).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::cause::Cause;
+use super::facts::{GitFacts, Probed};
+use super::ids::{Incarnation, RaiderId};
+
+/// A cleanup status, reported by an agent or measured from git.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CleanupStatus {
+    /// Everything is pushed.
+    Clean,
+    /// Changes that no commit holds.
+    HasUncommitted,
+    /// Stash entries of this branch.
+    HasStash,
+    /// Commits that no other ref reaches.
+    HasUnpushed,
+}
+
+impl CleanupStatus {
+    /// The status that these facts show, the worst first.
+    #[must_use]
+    pub fn measured(git: &GitFacts) -> Self {
+        if !git.is_clean() {
+            Self::HasUncommitted
+        } else if !git.stashes.is_empty() {
+            Self::HasStash
+        } else if !git.head_reachable {
+            Self::HasUnpushed
+        } else {
+            Self::Clean
+        }
+    }
+}
+
+/// Everything the protocol looks at.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// Whose sandbox.
+    pub raider: RaiderId,
+    /// The incarnation that the decision is about.
+    pub incarnation: Incarnation,
+    /// Its directory.
+    pub sandbox: PathBuf,
+    /// Which session of it was last seen, and that it has ended; `None` where none was.
+    pub session: Probed<Option<String>>,
+    /// Whether a session runs now.
+    pub session_runs: bool,
+    /// git, measured now.
+    pub git: Probed<GitFacts>,
+    /// The facts that salvage was written from, when it was.
+    pub salvaged: Option<GitFacts>,
+    /// Why a nuke is wanted.
+    pub cause: Cause,
+}
+
+/// Permission to remove one sandbox in one state. Only [`judge`] makes one; the effect verifies it
+/// again at the instant of acting, so a permit can grow stale but never wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NukePermit {
+    raider: RaiderId,
+    incarnation: Incarnation,
+    sandbox: PathBuf,
+    session: Option<String>,
+    git: GitFacts,
+    cause: Cause,
+}
+
+impl NukePermit {
+    /// Whose sandbox.
+    #[must_use]
+    pub fn raider(&self) -> &RaiderId {
+        &self.raider
+    }
+
+    /// Which incarnation's.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn sandbox(&self) -> &PathBuf {
+        &self.sandbox
+    }
+
+    /// The session that had ended; a later one makes the permit stale.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// The facts that it was given for.
+    #[must_use]
+    pub fn git(&self) -> &GitFacts {
+        &self.git
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+}
+
+/// What the protocol says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a verdict that nobody reads protects nothing"]
+pub enum Judgement {
+    /// Remove it.
+    Permit(NukePermit),
+    /// Keep it and look again later.
+    Skip {
+        /// What was measured.
+        status: CleanupStatus,
+        /// What would be lost, for people.
+        losses: Vec<String>,
+    },
+    /// Keep it and tell somebody.
+    Escalate {
+        /// What was measured, where it could be.
+        status: Option<CleanupStatus>,
+        /// What would be lost, for people.
+        losses: Vec<String>,
+    },
+}
+
+/// Applies the protocol.
+pub fn judge(evidence: Evidence) -> Judgement {
+    let Evidence {
+        raider,
+        incarnation,
+        sandbox,
+        session,
+        session_runs,
+        git,
+        salvaged,
+        cause,
+    } = evidence;
+    let git = match git {
+        Probed::Known(git) => git,
+        Probed::Unknown(why) => {
+            let losses = vec![format!("the sandbox cannot be judged: {why}")];
+            return Judgement::Escalate {
+                status: None,
+                losses,
+            };
+        }
+    };
+    let session = match session {
+        Probed::Known(session) if !session_runs => session,
+        Probed::Known(_) => {
+            let losses = vec!["a session still runs in it".to_owned()];
+            return Judgement::Escalate {
+                status: None,
+                losses,
+            };
+        }
+        Probed::Unknown(why) => {
+            let losses = vec![format!("it is not known whether a session runs: {why}")];
+            return Judgement::Escalate {
+                status: None,
+                losses,
+            };
+        }
+    };
+    let status = CleanupStatus::measured(&git);
+    if status == CleanupStatus::Clean || salvaged.as_ref() == Some(&git) {
+        let permit = NukePermit {
+            raider,
+            incarnation,
+            sandbox,
+            session,
+            git,
+            cause,
+        };
+        return Judgement::Permit(permit);
+    }
+    let losses = losses(&git);
+    match status {
+        CleanupStatus::HasUnpushed => Judgement::Escalate {
+            status: Some(status),
+            losses,
+        },
+        CleanupStatus::HasUncommitted | CleanupStatus::HasStash | CleanupStatus::Clean => {
+            Judgement::Skip { status, losses }
+        }
+    }
+}
+
+/// What removing a sandbox with these facts would lose, a line each.
+#[must_use]
+pub fn losses(git: &GitFacts) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !git.head_reachable {
+        let commits = if git.ahead == 1 { "commit" } else { "commits" };
+        lines.push(format!(
+            "{} unpushed {commits} up to {}",
+            git.ahead.max(1),
+            git.head.short()
+        ));
+    }
+    lines.extend(git.dirty.iter().map(|path| format!("uncommitted: {path}")));
+    lines.extend(
+        git.untracked
+            .iter()
+            .map(|path| format!("untracked: {path}")),
+    );
+    lines.extend(git.stashes.iter().map(|stash| format!("stash: {stash}")));
+    lines.extend(git.special.clone());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Oid;
+
+    fn clean() -> GitFacts {
+        GitFacts {
+            head: Oid::new("a".repeat(40)).unwrap(),
+            branch: Some("raider/Toast/gt-1-1".into()),
+            merge_base: None,
+            ahead: 1,
+            dirty: vec![],
+            untracked: vec![],
+            stashes: vec![],
+            head_reachable: true,
+            special: vec![],
+        }
+    }
+
+    fn evidence(git: Probed<GitFacts>) -> Evidence {
+        Evidence {
+            raider: "horde/raiders/Toast".parse().unwrap(),
+            incarnation: Incarnation(1),
+            sandbox: "/city/horde/raiders/Toast".into(),
+            session: Probed::Known(Some("token".into())),
+            session_runs: false,
+            git,
+            salvaged: None,
+            cause: Cause::Done,
+        }
+    }
+
+    /// `witness-patrol.md`, auto-nuke safety protocol, row by row.
+    #[test]
+    fn the_safety_table_holds_row_by_row() {
+        use CleanupStatus as S;
+        let permit = |git: GitFacts| match judge(evidence(Probed::Known(git))) {
+            Judgement::Permit(_) => Ok(()),
+            Judgement::Skip { status, .. } => Err(("skip", Some(status))),
+            Judgement::Escalate { status, .. } => Err(("escalate", status)),
+        };
+        let with = |change: fn(&mut GitFacts)| {
+            let mut git = clean();
+            change(&mut git);
+            permit(git)
+        };
+        assert_eq!(permit(clean()), Ok(()));
+        let skip = |status| Err(("skip", Some(status)));
+        assert_eq!(with(|g| g.dirty.push("a".into())), skip(S::HasUncommitted));
+        assert_eq!(
+            with(|g| g.untracked.push("a".into())),
+            skip(S::HasUncommitted)
+        );
+        assert_eq!(
+            with(|g| g.special.push("rebase in progress".into())),
+            skip(S::HasUncommitted)
+        );
+        assert_eq!(with(|g| g.stashes.push("wip".into())), skip(S::HasStash));
+        let unpushed = Err(("escalate", Some(S::HasUnpushed)));
+        assert_eq!(with(|g| g.head_reachable = false), unpushed);
+    }
+
+    #[test]
+    fn what_cannot_be_probed_is_never_removed() {
+        let unknown = evidence(Probed::Unknown("git is broken".into()));
+        assert!(matches!(
+            judge(unknown),
+            Judgement::Escalate { status: None, .. }
+        ));
+        let mut lost = evidence(Probed::Known(clean()));
+        lost.session = Probed::Unknown("no answer".into());
+        assert!(matches!(
+            judge(lost),
+            Judgement::Escalate { status: None, .. }
+        ));
+        let mut runs = evidence(Probed::Known(clean()));
+        runs.session_runs = true;
+        assert!(matches!(
+            judge(runs),
+            Judgement::Escalate { status: None, .. }
+        ));
+    }
+
+    #[test]
+    fn salvage_permits_only_the_state_that_it_was_written_from() {
+        let mut dirty = clean();
+        dirty.dirty.push("a".into());
+        let mut salvaged = evidence(Probed::Known(dirty.clone()));
+        salvaged.salvaged = Some(dirty.clone());
+        assert!(matches!(judge(salvaged), Judgement::Permit(_)));
+        let mut newer = dirty.clone();
+        newer.untracked.push("b".into());
+        let mut stale = evidence(Probed::Known(newer));
+        stale.salvaged = Some(dirty);
+        assert!(matches!(judge(stale), Judgement::Skip { .. }));
+    }
+}

@@ -1,0 +1,132 @@
+//! Relics: units of work in the store.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
+
+/// What a relic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RelicKind {
+    /// Work for a raider.
+    Task,
+    /// A merge request (its own table holds the rest).
+    MergeRequest,
+    /// A call for a person.
+    Escalation,
+    /// Ephemeral tracking, collected later.
+    Wisp,
+}
+
+/// Where a relic stands (`4-rules.md`, relic status).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RelicStatus {
+    /// May be charged.
+    Open,
+    /// A raider is bound to it.
+    Hooked,
+    /// Waits for a person to reopen it.
+    Blocked,
+    /// Put off, until a time if one was given.
+    Deferred,
+    /// Finished.
+    Closed,
+}
+
+/// One relic, in the shape that `hd relic show --json` prints (`4-rules.md`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relic {
+    /// Its id.
+    pub id: RelicId,
+    /// What it is.
+    pub kind: RelicKind,
+    /// One line.
+    pub title: String,
+    /// The rest.
+    pub body: String,
+    /// Where it stands.
+    pub status: RelicStatus,
+    /// Larger is more urgent; 0 is usual.
+    pub priority: i64,
+    /// Free words.
+    pub labels: Vec<String>,
+    /// Who it is bound to, `horde/raiders/Toast`.
+    pub assignee: Option<String>,
+    /// The relic that this one is a step of.
+    pub parent: Option<RelicId>,
+    /// Relics that must be closed first.
+    pub deps: Vec<RelicId>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was closed.
+    pub closed: Option<Timestamp>,
+    /// The raider that works or last worked on it.
+    pub raider: Option<RaiderId>,
+    /// A deferred relic's time.
+    pub until: Option<Timestamp>,
+    /// The branch that was pushed for it last; the next charge starts from it.
+    pub branch: Option<String>,
+    /// Raiders mustered again after a conflict or a red gate.
+    pub reworks: u32,
+    /// What the next raider must know (why the last attempt failed).
+    pub context: Option<String>,
+}
+
+/// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions;
+/// goes with MERGED, with a verified no-change completion, or with a nuke.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// The raider.
+    pub raider: RaiderId,
+    /// Which incarnation of it.
+    pub incarnation: Incarnation,
+    /// The relic.
+    pub relic: RelicId,
+    /// The branch of the sandbox.
+    pub branch: String,
+    /// Where the branch started.
+    pub base: Oid,
+    /// The branch that the work lands on.
+    pub target: String,
+    /// The harness that works on it.
+    pub harness: HarnessName,
+    /// When it was charged.
+    pub charged_at: Timestamp,
+    /// `done` was called; the session is not wanted any more.
+    pub done: Option<DoneIntent>,
+}
+
+/// A declared completion, durable before anything else happens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoneIntent {
+    /// How it ends.
+    pub exit: Exit,
+    /// The head when it was declared.
+    pub head: Oid,
+    /// What the agent said of its sandbox.
+    pub cleanup_status: Option<super::nuke::CleanupStatus>,
+    /// A verified no-change completion.
+    pub no_change: bool,
+    /// A person must look before it lands.
+    pub wants_review: bool,
+    /// For deferred work.
+    pub until: Option<Timestamp>,
+    /// In the agent's words.
+    pub reason: Option<String>,
+    /// When it was declared.
+    pub at: Timestamp,
+}
+
+/// How an agent ends its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// It is finished; land it.
+    Completed,
+    /// A person must decide.
+    Escalated,
+    /// Later.
+    Deferred,
+}

@@ -1,0 +1,334 @@
+//! Restart intensity, quarantine and back-off of one child.
+//!
+//! ```text
+//!              death                     window passed, released, or spec changed
+//!   ┌────────┐ ≤ max in window ┌─────────┐                ┌─────────────┐
+//!   │ running│────────────────►│ backoff │   > max        │ quarantined │
+//!   └────────┘◄────────────────└─────────┘ ──────────────►└─────────────┘
+//! ```
+//!
+//! Names and meaning are OTP's, but the limit is per child, and reaching it quarantines that child
+//! instead of ending the supervisor (`health-patrol.md`, crash loop quarantine; `4-rules.md`,
+//! restart). Deaths are counted, not starts.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A reading of the monotonic clock: time since some fixed instant.
+pub type Mono = Duration;
+
+/// `max_restarts`, `restart_window`, `restart_backoff`, `stable_after`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestartPolicy {
+    /// Deaths within the window that are answered by a restart; 0 is unlimited.
+    pub max_restarts: u32,
+    /// How long a death counts.
+    pub window: Duration,
+    /// Delay before the restart that answers a death.
+    pub backoff: Backoff,
+    /// A session healthy this long clears the history.
+    pub stable_after: Option<Duration>,
+}
+
+/// Delay before a restart, by the number of deaths in the window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Backoff {
+    /// After the first death.
+    pub first: Duration,
+    /// After the second.
+    pub initial: Duration,
+    /// The most.
+    pub max: Duration,
+    /// Growth from the third death on.
+    pub multiplier: f64,
+    /// Part of the delay that is random, 0 to 1.
+    pub jitter: f64,
+}
+
+impl Backoff {
+    /// The delay after the `deaths`-th death in the window (1 for the first). `random` is in
+    /// 0..1 and decides the jitter; the result never exceeds `max`.
+    #[must_use]
+    pub fn delay(&self, deaths: u32, random: f64) -> Duration {
+        let base = match deaths {
+            0 | 1 => return self.first.min(self.max),
+            n => {
+                let factor = self
+                    .multiplier
+                    .powi(i32::try_from(n - 2).unwrap_or(i32::MAX));
+                (self.initial.as_secs_f64() * factor).min(self.max.as_secs_f64())
+            }
+        };
+        // Jitter takes away, so that `max` stays a true maximum.
+        Duration::from_secs_f64(base * (1.0 - self.jitter * random))
+    }
+}
+
+/// What answers a death.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a death must be answered"]
+pub enum Answer {
+    /// Start again after this delay.
+    Restart {
+        /// How long to wait.
+        after: Duration,
+    },
+    /// Do not start again before this reading of the clock.
+    Quarantine {
+        /// When the oldest counted death leaves the window.
+        until: Mono,
+    },
+}
+
+/// The counted deaths of one child. Holds at most `max_restarts + 1` instants, none when unlimited.
+#[derive(Debug, Clone, Default)]
+pub struct DeathWindow {
+    deaths: VecDeque<Mono>,
+    quarantined_until: Option<Mono>,
+    /// Deaths in a row for back-off when nothing is counted.
+    unlimited_streak: u32,
+    last_death: Option<Mono>,
+}
+
+impl DeathWindow {
+    /// Counts a death at `now` and says what answers it.
+    pub fn on_death(&mut self, policy: &RestartPolicy, now: Mono, random: f64) -> Answer {
+        self.prune(policy, now);
+        if policy.max_restarts == 0 {
+            let fresh = self
+                .last_death
+                .is_none_or(|last| now.saturating_sub(last) >= policy.window);
+            self.unlimited_streak = if fresh {
+                1
+            } else {
+                self.unlimited_streak.saturating_add(1)
+            };
+            self.last_death = Some(now);
+            return Answer::Restart {
+                after: policy.backoff.delay(self.unlimited_streak, random),
+            };
+        }
+        self.deaths.push_back(now);
+        while self.deaths.len() > policy.max_restarts as usize + 1 {
+            self.deaths.pop_front();
+        }
+        let count = u32::try_from(self.deaths.len()).unwrap_or(u32::MAX);
+        if count > policy.max_restarts {
+            // The front exists: one was just pushed.
+            let oldest = self.deaths.front().copied().unwrap_or(now);
+            let until = oldest + policy.window;
+            self.quarantined_until = Some(until);
+            return Answer::Quarantine { until };
+        }
+        Answer::Restart {
+            after: policy.backoff.delay(count, random),
+        }
+    }
+
+    /// Until when the child is quarantined, if it is.
+    #[must_use]
+    pub fn quarantined_until(&self, now: Mono) -> Option<Mono> {
+        self.quarantined_until.filter(|until| *until > now)
+    }
+
+    /// How many deaths count now.
+    pub fn count(&mut self, policy: &RestartPolicy, now: Mono) -> u32 {
+        self.prune(policy, now);
+        if policy.max_restarts == 0 {
+            return if self.last_death.is_some() {
+                self.unlimited_streak
+            } else {
+                0
+            };
+        }
+        u32::try_from(self.deaths.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets everything: an operator released the child, or its spec changed, or it was healthy
+    /// for `stable_after`.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn prune(&mut self, policy: &RestartPolicy, now: Mono) {
+        // An entry exactly `window` old has left the window.
+        while self
+            .deaths
+            .front()
+            .is_some_and(|death| now.saturating_sub(*death) >= policy.window)
+        {
+            self.deaths.pop_front();
+        }
+        if self.quarantined_until.is_some_and(|until| until <= now) {
+            self.quarantined_until = None;
+        }
+        if self
+            .last_death
+            .is_some_and(|last| now.saturating_sub(last) >= policy.window)
+        {
+            self.last_death = None;
+            self.unlimited_streak = 0;
+        }
+    }
+}
+
+/// Planned session cycles (handoff, drift, idle) are not deaths, but too many of them are.
+#[derive(Debug, Clone, Default)]
+pub struct CycleBrake {
+    cycles: VecDeque<Mono>,
+}
+
+/// More than this many planned cycles within [`CYCLE_WINDOW`] make the next one a death
+/// (`4-rules.md`, restart).
+pub const CYCLES_MAX: usize = 10;
+/// See [`CYCLES_MAX`].
+pub const CYCLE_WINDOW: Duration = Duration::from_secs(600);
+
+impl CycleBrake {
+    /// Counts a planned cycle; true when it must count as a death.
+    #[must_use]
+    pub fn on_cycle(&mut self, now: Mono) -> bool {
+        while self
+            .cycles
+            .front()
+            .is_some_and(|at| now.saturating_sub(*at) >= CYCLE_WINDOW)
+        {
+            self.cycles.pop_front();
+        }
+        if self.cycles.len() >= CYCLES_MAX {
+            return true;
+        }
+        self.cycles.push_back(now);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn policy(max: u32) -> RestartPolicy {
+        RestartPolicy {
+            max_restarts: max,
+            window: Duration::from_secs(3600),
+            backoff: Backoff {
+                first: Duration::ZERO,
+                initial: Duration::from_secs(1),
+                max: Duration::from_secs(30),
+                multiplier: 2.0,
+                jitter: 0.0,
+            },
+            stable_after: None,
+        }
+    }
+
+    const fn at(seconds: u64) -> Mono {
+        Duration::from_secs(seconds)
+    }
+
+    /// `health-patrol.md`: "exceeds `max_restarts` within `restart_window`".
+    #[test]
+    fn n_restarts_pass_and_the_next_death_quarantines() {
+        let mut window = DeathWindow::default();
+        for death in 0..5 {
+            let answer = window.on_death(&policy(5), at(death), 0.0);
+            assert!(
+                matches!(answer, Answer::Restart { .. }),
+                "death {death}: {answer:?}"
+            );
+        }
+        let answer = window.on_death(&policy(5), at(10), 0.0);
+        assert_eq!(answer, Answer::Quarantine { until: at(3600) });
+        assert_eq!(window.quarantined_until(at(3599)), Some(at(3600)));
+    }
+
+    /// `health-patrol.md`, invariant: quarantine auto-expires.
+    #[test]
+    fn quarantine_ends_when_the_oldest_death_leaves_the_window() {
+        let mut window = DeathWindow::default();
+        let _ = window.on_death(&policy(1), at(0), 0.0);
+        let _ = window.on_death(&policy(1), at(100), 0.0);
+        assert_eq!(window.quarantined_until(at(3600)), None);
+        assert_eq!(window.count(&policy(1), at(3600)), 1);
+        let answer = window.on_death(&policy(1), at(3601), 0.0);
+        assert_eq!(answer, Answer::Quarantine { until: at(3700) });
+    }
+
+    #[test]
+    fn zero_is_unlimited_and_keeps_nothing() {
+        let mut window = DeathWindow::default();
+        for death in 0..10_000 {
+            assert!(matches!(
+                window.on_death(&policy(0), at(death / 100), 0.0),
+                Answer::Restart { .. }
+            ));
+        }
+        assert_eq!(window.deaths.len(), 0);
+    }
+
+    #[test]
+    fn backoff_is_first_then_initial_then_grows_to_max() {
+        let backoff = policy(0).backoff;
+        let delays: Vec<_> = (1..=8).map(|n| backoff.delay(n, 0.0).as_secs()).collect();
+        assert_eq!(delays, [0, 1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn a_release_clears_the_history() {
+        let mut window = DeathWindow::default();
+        let _ = window.on_death(&policy(1), at(0), 0.0);
+        let _ = window.on_death(&policy(1), at(1), 0.0);
+        window.clear();
+        assert_eq!(window.quarantined_until(at(2)), None);
+        assert!(matches!(
+            window.on_death(&policy(1), at(2), 0.0),
+            Answer::Restart { .. }
+        ));
+    }
+
+    #[test]
+    fn too_many_planned_cycles_are_a_death() {
+        let mut brake = CycleBrake::default();
+        for cycle in 0..10 {
+            assert!(!brake.on_cycle(at(cycle)), "cycle {cycle}");
+        }
+        assert!(brake.on_cycle(at(11)));
+        assert!(!brake.on_cycle(at(600)));
+    }
+
+    proptest! {
+        /// `health-patrol.md`, invariant: crash tracking is bounded; and quarantine exactly when
+        /// more than max deaths lie in the window.
+        #[test]
+        fn quarantine_iff_more_than_max_deaths_in_the_window(
+            max in 1u32..6,
+            gaps in proptest::collection::vec(0u64..2000, 1..60),
+        ) {
+            let policy = policy(max);
+            let mut window = DeathWindow::default();
+            let mut history: Vec<u64> = Vec::new();
+            let mut now = 0;
+            for gap in gaps {
+                now += gap;
+                history.push(now);
+                let counted = history.iter().filter(|t| now - **t < 3600).count();
+                let answer = window.on_death(&policy, at(now), 0.5);
+                let quarantined = matches!(answer, Answer::Quarantine { .. });
+                prop_assert_eq!(quarantined, counted > max as usize);
+                prop_assert!(window.deaths.len() <= max as usize + 1);
+                if let Answer::Quarantine { until } = answer {
+                    prop_assert!(until > at(now));
+                }
+            }
+        }
+
+        #[test]
+        fn a_delay_never_exceeds_the_maximum(deaths in 0u32..200, random in 0.0f64..1.0) {
+            let mut backoff = policy(0).backoff;
+            backoff.jitter = 0.5;
+            prop_assert!(backoff.delay(deaths, random) <= backoff.max);
+        }
+    }
+}

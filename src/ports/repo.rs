@@ -1,0 +1,324 @@
+//! What the custody of sandboxes and the merge queue need of git.
+//!
+//! One [`Repo`] per rig stands for its bare `repo.git` and its remote. Every method may block and
+//! is called on a blocking thread. No method destroys work except [`Repo::discard_sandbox`], which
+//! wants a [`NukePermit`] and verifies it again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::merge::{LandStyle, MergeOutcome};
+use crate::domain::nuke::NukePermit;
+
+/// Why git did not do it. The kind decides what the caller does.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RepoError {
+    /// The remote could not be reached or refused the credentials; retried later.
+    #[error("the remote cannot be reached: {0}")]
+    Remote(String),
+    /// The remote (a hook, a protected branch) said no.
+    #[error("the remote refused the push: {0}")]
+    Rejected(String),
+    /// A compare-and-swap lost: the ref is not where it was.
+    #[error("{name} moved: expected {expected}, found {found}")]
+    Moved {
+        /// The ref.
+        name: String,
+        /// Where it was thought to be ("absent" when it should not exist).
+        expected: String,
+        /// Where it is.
+        found: String,
+    },
+    /// No such branch, commit or sandbox.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// The permit no longer describes the sandbox; nothing was touched.
+    #[error("the sandbox changed since it was judged: {0}")]
+    PermitStale(String),
+    /// The checkout of a rig without remote is not clean, so its branch cannot be moved.
+    #[error("the checkout at {path} has changes; commit or stash them and it will land: {detail}")]
+    CheckoutDirty {
+        /// The user's checkout.
+        path: PathBuf,
+        /// What git said.
+        detail: String,
+    },
+    /// It took longer than allowed.
+    #[error("{what} took longer than {limit:?}")]
+    Timeout {
+        /// The operation.
+        what: String,
+        /// Its limit.
+        limit: Duration,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What to make a sandbox from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Whose it is.
+    pub raider: RaiderId,
+    /// The relic it works on (names the task directory).
+    pub relic: RelicId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The new branch.
+    pub branch: String,
+    /// Where the branch starts.
+    pub base: Oid,
+    /// The sandbox's directory.
+    pub path: PathBuf,
+    /// The task directory, `.horde/tasks/<rig>/<relic>/<incarnation>`, holding `TASK.md` and
+    /// `outcome`, which are linked into the sandbox and excluded from git.
+    pub task_dir: PathBuf,
+    /// Untracked files copied from the rig's checkout (relative paths).
+    pub copy: Vec<String>,
+}
+
+/// Where salvage went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SalvageRecord {
+    /// `<rig>-<raider>-<incarnation>` plus `.n` for a second one of the same incarnation.
+    pub id: String,
+    /// Refs written, full names, in `repo.git`.
+    pub refs: Vec<String>,
+    /// Bytes of file content that only salvage holds.
+    pub bytes: u64,
+    /// Ignored paths that were not salvaged, at most a few hundred.
+    pub ignored: Vec<String>,
+}
+
+/// A remote's name, its URL and where its target branch is, as last fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetState {
+    /// The target branch's commit.
+    pub tip: Oid,
+    /// Its tree.
+    pub tree: Oid,
+}
+
+/// One commit to land.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandRequest {
+    /// The head of the work.
+    pub head: Oid,
+    /// The commit to land on.
+    pub onto: Oid,
+    /// Rebase, squash or merge.
+    pub style: LandStyle,
+    /// Subject line for squash and merge commits.
+    pub title: String,
+    /// Trailers added to the landed commit, `Key: value`.
+    pub trailers: Vec<String>,
+    /// Committer of the landed commits.
+    pub committer: Signature,
+}
+
+/// A name and an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// Name.
+    pub name: String,
+    /// E-mail address.
+    pub email: String,
+}
+
+/// A gate's run in the scratch worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateRun {
+    /// Exit code, when it ended by itself.
+    pub code: Option<i32>,
+    /// Signal, when one ended it.
+    pub signal: Option<i32>,
+    /// Whether the timeout ended it.
+    pub timed_out: bool,
+    /// Why it could not be started.
+    pub spawn_error: Option<String>,
+    /// Wall time.
+    pub took: Duration,
+    /// The end of its output.
+    pub tail: String,
+    /// The file with all of its output.
+    pub log: PathBuf,
+    /// Tracked paths the gate changed; a gate that edits the tree has not tested what lands.
+    pub changed: Vec<String>,
+}
+
+/// What a gate needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateSpec {
+    /// For the log's file name.
+    pub name: String,
+    /// Shell command.
+    pub run: String,
+    /// Its limit.
+    pub timeout: Duration,
+    /// The complete environment.
+    pub env: std::collections::BTreeMap<String, String>,
+    /// Directory of gate logs.
+    pub log_dir: PathBuf,
+}
+
+/// git, as one rig needs it (`3-architecture.md`, 3.4).
+pub trait Repo: Send + Sync {
+    /// Makes `repo.git` if it is not there, takes over remotes and settings from the rig's path,
+    /// and says what this repository cannot do. Idempotent; run at start and on reload.
+    ///
+    /// # Errors
+    /// [`RepoError`]: the rig cannot be worked on, and why.
+    fn prepare(&self) -> Result<(), RepoError>;
+
+    /// The default branch, discovered from `origin/HEAD` or the path's HEAD.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn default_branch(&self) -> Result<String, RepoError>;
+
+    /// Fetches the branch from the remote and says where it is.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn fetch_target(&self, branch: &str) -> Result<TargetState, RepoError>;
+
+    /// Fetches a pushed branch; none when the remote has no such branch.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError>;
+
+    /// Makes the sandbox: worktree on a new branch, links, excludes, copies, refreshed index.
+    /// Idempotent for the same spec: a half-made sandbox of the same incarnation is completed.
+    /// Where the branch already exists, its commits are kept.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError>;
+
+    /// The sandboxes on the file system: slot name and directory. Discovery, never a stored list.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError>;
+
+    /// Measures a sandbox now.
+    ///
+    /// # Errors
+    /// [`RepoError`]: the sandbox cannot be judged.
+    fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError>;
+
+    /// A cheap description for `status`: ahead, dirty and untracked counts. May be a little old.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
+
+    /// Pushes `head` to the remote branch and reads it back. With `expected`, the remote branch
+    /// must be there (lease); none means it may be absent or an ancestor of `head`.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn push_branch(
+        &self,
+        branch: &str,
+        head: &Oid,
+        expected: Option<&Oid>,
+    ) -> Result<(), RepoError>;
+
+    /// Where the remote has the branch now.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn remote_head(&self, branch: &str) -> Result<Option<Oid>, RepoError>;
+
+    /// Deletes the remote branch if it is still at `head`; gone already is fine. The local branch
+    /// goes too when another ref reaches it.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError>;
+
+    /// Writes everything the sandbox holds to `refs/horde/salvage/...` and verifies that it is
+    /// readable. Changes nothing in the sandbox.
+    ///
+    /// # Errors
+    /// [`RepoError`]; the sandbox must then be kept.
+    fn salvage(
+        &self,
+        sandbox: &Path,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<SalvageRecord, RepoError>;
+
+    /// Makes a worktree at `to` whose HEAD, index, dirty and untracked files are as salvaged.
+    ///
+    /// # Errors
+    /// [`RepoError`]; `to` must not exist.
+    fn restore(&self, record: &SalvageRecord, to: &Path) -> Result<(), RepoError>;
+
+    /// Re-verifies the permit against the sandbox as it is now, renames the directory into
+    /// `trash` and prunes the worktree entry. The only way a sandbox goes. Idempotent: a
+    /// sandbox that is gone already is fine.
+    ///
+    /// # Errors
+    /// [`RepoError::PermitStale`] when anything changed since the permit was given.
+    fn discard_sandbox(&self, permit: &NukePermit, trash: &Path) -> Result<(), RepoError>;
+
+    /// Makes the sandbox's administrative files whole again (gitdir links, index, lock) or
+    /// recreates it from its branch; content found on disk stays.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError>;
+
+    /// Points `refs/horde/mq/<mr>` at `head`, so that no nuke takes it out of the queue.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn pin(&self, mr: &RelicId, head: &Oid) -> Result<(), RepoError>;
+
+    /// Drops the pin. Gone already is fine.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn unpin(&self, mr: &RelicId) -> Result<(), RepoError>;
+
+    /// Makes, in memory, the commits that would land. Writes objects, moves no ref.
+    ///
+    /// # Errors
+    /// [`RepoError`]; a conflict is an outcome, not an error.
+    fn merge(&self, request: &LandRequest) -> Result<MergeOutcome, RepoError>;
+
+    /// Checks `commit` out in the rig's gate worktree and runs one gate in it: own process group,
+    /// ended as a whole at the timeout.
+    ///
+    /// # Errors
+    /// [`RepoError`] when the worktree could not be brought to exactly that tree.
+    fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError>;
+
+    /// Moves the target from `old` to `new` (lease) and reads it back. On a rig without a remote
+    /// the path's branch moves, and its checkout with it when that is clean.
+    ///
+    /// # Errors
+    /// [`RepoError::Moved`] when somebody else pushed; nothing landed then.
+    fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError>;
+
+    /// Whether `commit` is on the target as the remote has it now.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
+
+    /// Whether every commit of `head` is on some remote's default branch, as ancestor or as an
+    /// equal patch (`witness-patrol.md`, verifyCommitOnMain).
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn on_main(&self, head: &Oid, target: &str) -> Result<bool, RepoError>;
+}
