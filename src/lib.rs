@@ -12,6 +12,7 @@
 #[cfg(panic = "abort")]
 compile_error!("supervision needs panic = \"unwind\": a panic must end one actor, not the daemon");
 
+pub mod actors;
 pub mod adapters;
 pub mod domain;
 pub mod ports;

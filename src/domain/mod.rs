@@ -3,6 +3,7 @@
 
 pub mod cause;
 pub mod city;
+pub mod cv;
 pub mod event;
 pub mod facts;
 pub mod ids;

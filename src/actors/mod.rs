@@ -1,0 +1,1 @@
+//! The tree: one file per actor. They decide by asking `domain` and act through `ports`.
