@@ -14,5 +14,6 @@ compile_error!("supervision needs panic = \"unwind\": a panic must end one actor
 
 pub mod actors;
 pub mod adapters;
+pub mod config;
 pub mod domain;
 pub mod ports;
