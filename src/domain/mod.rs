@@ -13,6 +13,7 @@ pub mod message;
 pub mod nuke;
 pub mod outcome;
 pub mod prompt;
+pub mod reconcile;
 pub mod relic;
 pub mod restart;
 pub mod saga;
