@@ -13,5 +13,6 @@
 compile_error!("supervision needs panic = \"unwind\": a panic must end one actor, not the daemon");
 
 pub mod adapters;
+pub mod control;
 pub mod domain;
 pub mod ports;

@@ -15,3 +15,4 @@ pub mod relic;
 pub mod restart;
 pub mod saga;
 pub mod slots;
+pub mod suggest;
