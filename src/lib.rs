@@ -15,5 +15,6 @@ compile_error!("supervision needs panic = \"unwind\": a panic must end one actor
 pub mod actors;
 pub mod adapters;
 pub mod config;
+pub mod control;
 pub mod domain;
 pub mod ports;

@@ -19,3 +19,4 @@ pub mod restart;
 pub mod saga;
 pub mod session_env;
 pub mod slots;
+pub mod suggest;
