@@ -5,6 +5,7 @@ pub mod cause;
 pub mod city;
 pub mod event;
 pub mod facts;
+pub mod holder_wire;
 pub mod ids;
 pub mod merge;
 pub mod message;
