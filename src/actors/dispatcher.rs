@@ -16,7 +16,7 @@ use super::world::World;
 use super::{ask, effects};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{Incarnation, RaiderId};
+use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
 use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
@@ -124,9 +124,15 @@ fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
         return Err(bad(format!("{} cannot be left in the outbox", intent.op)));
     }
     let raider = intent.raider.as_deref().unwrap_or_default();
-    let raider: RaiderId = raider
+    let rig = intent.rig.as_deref().unwrap_or_default();
+    let full = if raider.contains('/') {
+        raider.into()
+    } else {
+        format!("{rig}/raiders/{raider}")
+    };
+    let raider: RaiderId = full
         .parse()
-        .map_err(|e: crate::domain::ids::InvalidId| bad(e.to_string()))?;
+        .map_err(|error: InvalidId| bad(error.to_string()))?;
     let mut request: DoneRequest = super::sagas::done::parse_args(raider, &intent.args)?;
     request.incarnation = intent.incarnation.map(Incarnation);
     Ok(request)

@@ -3,3 +3,4 @@
 pub mod clock;
 pub mod git;
 pub mod relics_sqlite;
+pub mod task_files;

@@ -31,8 +31,10 @@ pub struct Intent {
     pub op: String,
     /// Its arguments, as they would have gone over the socket.
     pub args: Value,
-    /// `HD_RAIDER` of the session that left it.
+    /// `HD_ACTOR` or `HD_RAIDER` of the session that left it.
     pub raider: Option<String>,
+    /// `HD_RIG` of the session that left it.
+    pub rig: Option<String>,
     /// `HD_INCARNATION` of the session that left it.
     pub incarnation: Option<u64>,
 }
@@ -45,7 +47,8 @@ pub trait TaskFiles: Send + Sync {
     /// Sets who hears of changes. Called once, before anything else.
     fn listen(&self, listener: TaskListener);
 
-    /// Writes `TASK.md` and, where there is none, an empty outcome file; watches the directory.
+    /// Writes `TASK.md` and an empty outcome file, before any session can write an outcome; watches
+    /// the directory.
     ///
     /// # Errors
     /// [`TaskError`].
