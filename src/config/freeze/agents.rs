@@ -150,7 +150,10 @@ fn runs(
         (true, None) => {
             let error = Diagnostic::error("this agent has neither `command` nor `harness`")
                 .at(&reader.place("name"))
-                .hint("command = [\"program\", \"argument\"], or harness = \"claude\" with `prompt` or `prompt_file`");
+                .hint(
+                    "command = [\"program\", \"argument\"], \
+                     or harness = \"claude\" with `prompt` or `prompt_file`",
+                );
             reader.report.add(error);
             None
         }
