@@ -47,7 +47,7 @@ gates = [
   # {{ name = "test", run = "cargo test", timeout = "30m" }},
 ]
 # style = "squash"           # rebase (default), squash or merge
-# review = "human"           # nothing lands before `hd mq approve`
+# review = "human"           # nothing lands before a person approves
 "#,
         rig = quoted(rig),
     );
@@ -58,7 +58,6 @@ gates = [
     format!(
         r#"# A city: the repositories that agents work on, and how they are looked after.
 # `hd config check` tells what is wrong with this file, `hd config show` every key and default.
-# A running supervisor takes changes over with `hd reload`.
 
 [workspace]
 name = {workspace}

@@ -2,7 +2,7 @@
 //! a key that is accepted and ignored would be a lie.
 
 /// Section and key.
-const LATER: &[(&str, &[&str])] = &[
+pub const LATER: &[(&str, &[&str])] = &[
     (
         "",
         &["groups", "automations", "notify", "retention", "patches"],

@@ -26,7 +26,6 @@ mod templates;
 mod tests;
 mod values;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
@@ -107,10 +106,8 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     for source in merged.sources.iter().skip(1) {
         read.push((source.path.clone(), source.text.clone().into_bytes()));
     }
-    for path in frozen.prompt_files {
-        // It was readable a moment ago; if it is gone since, its absence is what is hashed.
-        let bytes = fs::read(&path).unwrap_or_default();
-        read.push((path, bytes));
+    for (path, text) in frozen.prompt_files {
+        read.push((path, text.into_bytes()));
     }
     let mut city = frozen.city;
     city.revision = fingerprint::revision(&read);

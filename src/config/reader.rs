@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         let Value::Array(items) = &node.value else {
             let message = format!("expected an array of tables, found {}", node.kind());
             let error = Diagnostic::error(message).at(&node.place);
-            self.report.add(error.hint(format!("write [[{key}]]")));
+            self.report.add(error.hint(format!("write [[{section}]]")));
             return Vec::new();
         };
         let open = |item| Reader::open(section, item, self.report);
@@ -134,6 +134,11 @@ impl<'a> Reader<'a> {
     /// Complains about every key that was never asked for.
     pub fn finish(self) {
         let later = later::keys(self.section);
+        // `include` is honoured before anything is read key by key.
+        let elsewhere: &[&str] = match self.section {
+            "" => &["include"],
+            _ => &[],
+        };
         for (key, entry) in self.table {
             if self.asked.contains(&key.as_str()) {
                 continue;
@@ -143,7 +148,7 @@ impl<'a> Reader<'a> {
                 Diagnostic::error(message).hint("take it out: this version would not honour it")
             } else {
                 let error = Diagnostic::error(format!("unknown key `{key}`"));
-                let known = self.asked.iter().chain(later).copied();
+                let known = self.asked.iter().chain(later).chain(elsewhere).copied();
                 match nearest(key, known) {
                     Some(near) if later.contains(&near) => {
                         error.hint(format!("did you mean `{near}`? (not supported yet)"))

@@ -107,7 +107,8 @@ impl Reading<'_> {
                 .add(Diagnostic::error(message).at(&patterns.place));
             return;
         };
-        let mut seen = vec![self.sources[document::CITY].path.clone()];
+        let city = &self.sources[document::CITY].path;
+        let mut seen = vec![fs::canonicalize(city).unwrap_or_else(|_| city.clone())];
         for item in items {
             let found = values::filled(item).and_then(|pattern| {
                 include::expand(root, &pattern).or_else(|why| values::complain(item, why))

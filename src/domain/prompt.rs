@@ -73,8 +73,8 @@ pub fn respawn(brief: &Brief<'_>, problem: Option<&Problem>, reduced: bool) -> S
         format!("First of all: {}\n\n", explain(brief, problem))
     });
     let less = if reduced {
-        "\n\nYou have fewer permissions than before: you may edit files, and other things may have to \
-         be approved. If you cannot go on without approval, the outcome is `stuck`."
+        "\n\nYou have fewer permissions than before: you may edit files, and other things may \
+         have to be approved. If you cannot go on without approval, the outcome is `stuck`."
     } else {
         ""
     };
@@ -89,8 +89,8 @@ pub fn respawn(brief: &Brief<'_>, problem: Option<&Problem>, reduced: bool) -> S
          left: its commits, and files that are in no commit yet.{less}\n\n\
          {problem}\
          Look into {OUTCOME_FILE} before you do anything else:\n\
-         - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} to it \
-         and stop. Nothing else is left to do.\n\
+         - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} to \
+         it and stop. Nothing else is left to do.\n\
          - It says `stuck`, or it is empty or missing: go on with the work. Read {task_file}, \
          `git status` and `git log {base}..HEAD` to see how far it is; do not start over, and do \
          not throw anything away.\n\n\
@@ -140,7 +140,8 @@ pub fn rework(failed: &MergeFailed) -> String {
     let mut text = format!(
         "An earlier attempt at this task did not land: {what}.\n\n\
          The earlier work is commit {head} (branch {branch}); `git log -p {head} --not \
-         HEAD` shows it. Take over what is right, on top of `{target}` as it is now, and mend what was wrong."
+         HEAD` shows it. Take over what is right, on top of `{target}` as it is now, and mend what \
+         was wrong."
     );
     if !failed.conflict_files.is_empty() {
         let files = file_list(&failed.conflict_files);
@@ -174,8 +175,8 @@ pub fn task_file(brief: &Brief<'_>) -> String {
 
 fn introduction(brief: &Brief<'_>) -> String {
     format!(
-        "You are {}, an autonomous coding agent with one task, in a git worktree of your own. Nobody \
-         watches your terminal: decide for yourself, and do not wait for an answer.",
+        "You are {}, an autonomous coding agent with one task, in a git worktree of your own. \
+         Nobody watches your terminal: decide for yourself, and do not wait for an answer.",
         brief.raider
     )
 }
@@ -218,8 +219,8 @@ fn workflow(brief: &Brief<'_>) -> String {
          3. Implement the task.\n\
          4. Test it: run the tests that there are, and add those that are missing.\n\
          5. Commit everything to your branch. What is in no commit does not count.\n\
-         6. Review your own work: {review}. When the review finds nothing, the outcome is `passed`. \
-         When it finds something, mend it, commit, and review again. After it has failed {max} \
+         6. Review your own work: {review}. When the review finds nothing, the outcome is \
+         `passed`. When it finds something, mend it, commit, and review again. After it has failed {max} \
          {times}, stop with the outcome `stuck`.\n\
          7. Write the outcome, and stop."
     )
@@ -261,8 +262,8 @@ fn explain(brief: &Brief<'_>, problem: &Problem) -> String {
             file_list(files)
         ),
         Problem::NoCommits => format!(
-            "the outcome of {relic} was not taken, because {} has no commit of its own. Commit your \
-             work and write the outcome again; or, if nothing had to change, say so with \
+            "the outcome of {relic} was not taken, because {} has no commit of its own. Commit \
+             your work and write the outcome again; or, if nothing had to change, say so with \
              \"no_change\":true and a reason.",
             brief.branch
         ),

@@ -198,6 +198,9 @@ pub trait Txn {
 /// A unit of work on the store. `Err` rolls its own writes back and no one else's.
 pub type Job<'a> = &'a mut dyn FnMut(&mut dyn Txn) -> Result<(), StoreError>;
 
+/// A commit: the result of each job, and the events that became durable, in order.
+pub type Committed = (Vec<Result<(), StoreError>>, Vec<Event>);
+
 /// How sure a commit must be before it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -218,5 +221,5 @@ pub trait Relics: Send {
         &mut self,
         jobs: &mut [Job<'_>],
         durability: Durability,
-    ) -> Result<(Vec<Result<(), StoreError>>, Vec<Event>), StoreError>;
+    ) -> Result<Committed, StoreError>;
 }

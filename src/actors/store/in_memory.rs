@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use crate::adapters::relics_sqlite::SqliteRelics;
-use crate::domain::event::Event;
 use crate::ports::clock::Clock;
-use crate::ports::relics::{Durability, Job, Relics, StoreError};
+use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 
 use super::queue::Queue;
 use super::writer::Writer;
@@ -19,7 +18,7 @@ impl Relics for Shared {
         &mut self,
         jobs: &mut [Job<'_>],
         durability: Durability,
-    ) -> Result<(Vec<Result<(), StoreError>>, Vec<Event>), StoreError> {
+    ) -> Result<Committed, StoreError> {
         self.0.lock().unwrap().commit(jobs, durability)
     }
 }

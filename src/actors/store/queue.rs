@@ -64,6 +64,8 @@ struct Waiting {
     jobs: usize,
     notes: usize,
     dropped: u64,
+    /// The store cannot write: notes are limited.
+    degraded: bool,
     closed: bool,
     /// Which writer may take.
     turn: u64,
@@ -77,6 +79,7 @@ impl Queue {
                 jobs: 0,
                 notes: 0,
                 dropped: 0,
+                degraded: false,
                 closed: false,
                 turn: 0,
             }),
@@ -183,6 +186,11 @@ impl Queue {
         self.waiting().items.len()
     }
 
+    /// Whether the store is known not to write.
+    pub(super) fn set_degraded(&self, degraded: bool) {
+        self.waiting().degraded = degraded;
+    }
+
     /// How many notes were dropped since this was asked last.
     pub(super) fn take_dropped(&self) -> u64 {
         std::mem::take(&mut self.waiting().dropped)
@@ -239,6 +247,9 @@ impl Waiting {
     }
 
     fn drop_oldest(&mut self) {
+        if !self.degraded {
+            return;
+        }
         let mut surplus = self.notes.saturating_sub(NOTES);
         self.notes -= surplus;
         self.dropped += surplus as u64;
@@ -278,9 +289,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_notes_are_dropped_and_counted() {
+    fn while_the_store_cannot_write_the_oldest_notes_are_dropped_and_counted() {
         let queue = Queue::new();
         let turn = queue.open();
+        for n in 0..NOTES + 5 {
+            queue.note(vec![event(n)]);
+        }
+        let kept = subjects(queue.take(turn, None).unwrap());
+        assert_eq!(kept.len(), NOTES + 5, "a burst alone loses nothing");
+        queue.set_degraded(true);
         for n in 0..NOTES + 5 {
             queue.note(vec![event(n)]);
         }

@@ -12,8 +12,8 @@ use super::*;
 use crate::adapters::clock::{PausedClock, SystemClock};
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::domain::cause::Cause;
-use crate::domain::event::{Event, EventType, NewEvent};
-use crate::ports::relics::{Durability, EventFilter, Job, StoreError, Txn};
+use crate::domain::event::{EventType, NewEvent};
+use crate::ports::relics::{Committed, Durability, EventFilter, Job, StoreError, Txn};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -129,7 +129,7 @@ impl Relics for Moody {
         &mut self,
         jobs: &mut [Job<'_>],
         durability: Durability,
-    ) -> Result<(Vec<Result<(), StoreError>>, Vec<Event>), StoreError> {
+    ) -> Result<Committed, StoreError> {
         self.commits.fetch_add(1, Ordering::SeqCst);
         if jobs.len() > self.room.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("no room".into()));
@@ -246,11 +246,7 @@ async fn a_panic_fails_its_own_job_and_restarts_the_actor_without_losing_others(
 async fn a_store_that_panics_itself_is_opened_afresh() {
     struct Broken;
     impl Relics for Broken {
-        fn commit(
-            &mut self,
-            _: &mut [Job<'_>],
-            _: Durability,
-        ) -> Result<(Vec<Result<(), StoreError>>, Vec<Event>), StoreError> {
+        fn commit(&mut self, _: &mut [Job<'_>], _: Durability) -> Result<Committed, StoreError> {
             panic!("the store itself")
         }
     }

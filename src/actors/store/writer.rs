@@ -190,6 +190,7 @@ impl Writer {
                 let data = json!({"error": error.to_string()});
                 let cause = Cause::Internal.as_str();
                 tracing::error!(target: "horde::journal", subject = SUBJECT, "type" = kind, cause, %data);
+                self.queue.set_degraded(true);
                 *alarm = Some(Alarm {
                     raised: Instant::now(),
                     retry,
@@ -211,7 +212,10 @@ impl Writer {
         let event = NewEvent::new(EventType::StoreDegraded, SUBJECT, Cause::Internal).with(data);
         let mut note = [Item::Notes(VecDeque::from([event]))];
         match self.commit(&mut note, Durability::Behind).as_deref() {
-            Ok([Ok(())]) => *alarm = None,
+            Ok([Ok(())]) => {
+                self.queue.set_degraded(false);
+                *alarm = None;
+            }
             Ok(_) | Err(_) => {
                 self.queue.count_dropped(dropped);
                 raised.retry = Instant::now() + RETRY;

@@ -31,9 +31,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::domain::event::Event;
 use crate::ports::clock::Clock;
-use crate::ports::relics::{Durability, Job, Relics, StoreError};
+use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 
 use txn::SqliteTxn;
 
@@ -120,7 +119,7 @@ impl Relics for SqliteRelics {
         &mut self,
         jobs: &mut [Job<'_>],
         durability: Durability,
-    ) -> Result<(Vec<Result<(), StoreError>>, Vec<Event>), StoreError> {
+    ) -> Result<Committed, StoreError> {
         self.set_durability(durability)?;
         let now = value::whole_micros(self.clock.now());
         let mut results = Vec::with_capacity(jobs.len());

@@ -25,8 +25,8 @@ pub struct ReadAgent {
     pub name: Option<AgentName>,
     /// Where the name stands.
     pub name_at: Place,
-    /// The file that its prompt comes from.
-    pub prompt_file: Option<PathBuf>,
+    /// The file that its prompt comes from, with its text.
+    pub prompt_file: Option<(PathBuf, String)>,
     /// The whole, when all of it is right.
     pub agent: Option<Agent>,
 }
@@ -116,23 +116,25 @@ struct Runs {
 fn runs(
     reader: &mut Reader<'_>,
     known: &Known<'_>,
-    prompt_file: &mut Option<PathBuf>,
+    prompt_file: &mut Option<(PathBuf, String)>,
 ) -> Option<Runs> {
     let command = reader.get("command", command);
     let harness: Option<Option<HarnessName>> = reader.get("harness", optional(name));
     let prompt = reader.get("prompt", optional(text));
     let file = reader.get("prompt_file", optional(|node| readable(node, known)));
     let (command, harness, prompt, file) = (command?, harness?, prompt?, file?);
-    *prompt_file = file.as_ref().map(|(path, _)| path.clone());
+    prompt_file.clone_from(&file);
     match (command.is_empty(), harness) {
         (false, None) => {
-            for key in ["prompt", "prompt_file"] {
-                if !reader.place(key).is_default() {
+            for (key, given) in [
+                ("prompt", prompt.is_some()),
+                ("prompt_file", file.is_some()),
+            ] {
+                if given {
                     let message = format!("`{key}` needs a `harness`: a command gets no prompt");
                     reader.complain(key, message);
                 }
             }
-            let command = command.clone();
             Some(Runs {
                 command,
                 ..Runs::default()
@@ -148,7 +150,10 @@ fn runs(
         (true, None) => {
             let error = Diagnostic::error("this agent has neither `command` nor `harness`")
                 .at(&reader.place("name"))
-                .hint("command = [\"program\", \"argument\"], or harness = \"claude\" with `prompt` or `prompt_file`");
+                .hint(
+                    "command = [\"program\", \"argument\"], \
+                     or harness = \"claude\" with `prompt` or `prompt_file`",
+                );
             reader.report.add(error);
             None
         }

@@ -45,8 +45,8 @@ impl Context<'_> {
 pub struct Frozen {
     /// The city; its revision is still empty.
     pub city: City,
-    /// Files that agents' prompts were read from.
-    pub prompt_files: Vec<PathBuf>,
+    /// Files that agents' prompts were read from, with their texts.
+    pub prompt_files: Vec<(PathBuf, String)>,
 }
 
 /// Reads and checks everything. `None` when something that the city cannot do without is wrong;

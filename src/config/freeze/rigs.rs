@@ -105,7 +105,10 @@ fn source(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<RigSource> {
         (None, None) => {
             let error = Diagnostic::error("this rig has neither `path` nor `remote`")
                 .at(&reader.place("name"))
-                .hint("path = \"~/src/repo\" for a repository of this machine, or remote = \"git@host:org/repo.git\"");
+                .hint(
+                    "path = \"~/src/repo\" for a repository of this machine, \
+                     or remote = \"git@host:org/repo.git\"",
+                );
             reader.report.add(error);
             None
         }
