@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use jiff::Timestamp;
 use ractor::ActorRef;
 
 use super::dispatcher::DispatcherMsg;
@@ -133,6 +134,7 @@ pub struct Directory {
     forges: RwLock<BTreeMap<RigName, ActorRef<ForgeMsg>>>,
     shaman: RwLock<Option<ActorRef<ShamanMsg>>>,
     dispatcher: RwLock<Option<ActorRef<DispatcherMsg>>>,
+    looks: RwLock<BTreeMap<RigName, Timestamp>>,
 }
 
 impl Directory {
@@ -195,6 +197,24 @@ impl Directory {
             .unwrap_or_else(PoisonError::into_inner)
             .get(rig)
             .cloned()
+    }
+
+    /// Notes that a rig's witness finished a look, for displays.
+    pub fn looked(&self, rig: RigName, at: Timestamp) {
+        self.looks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(rig, at);
+    }
+
+    /// When a rig's witness last finished a look.
+    #[must_use]
+    pub fn last_look(&self, rig: &RigName) -> Option<Timestamp> {
+        self.looks
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(rig)
+            .copied()
     }
 
     /// Sends to the root. A message to an actor that is being restarted is lost on purpose: what

@@ -9,6 +9,7 @@
 
 pub mod client;
 pub mod codec;
+pub mod handlers;
 pub mod protocol;
 pub mod rights;
 pub mod server;

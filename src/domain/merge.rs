@@ -148,6 +148,14 @@ pub struct MergeRequest {
     pub note: Option<String>,
 }
 
+impl MergeRequest {
+    /// Whether nothing will change it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state.is_final()
+    }
+}
+
 /// The next merge request to land: priority, then age, then id. Held and parked ones do not block
 /// others (`4-rules.md`, gates).
 #[must_use]

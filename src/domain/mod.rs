@@ -14,6 +14,7 @@ pub mod message;
 pub mod nuke;
 pub mod outcome;
 pub mod prompt;
+pub mod raider;
 pub mod reconcile;
 pub mod relic;
 pub mod restart;

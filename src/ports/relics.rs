@@ -182,6 +182,8 @@ pub trait Txn {
     fn saga_of(&mut self, kind: SagaKind, subject: &str) -> Result<Option<Saga>, StoreError>;
 
     fn record(&mut self, event: &NewEvent) -> Result<u64, StoreError>;
+    /// The number of the newest event; 0 when there is none.
+    fn last_seq(&mut self) -> Result<u64, StoreError>;
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
 
     fn put_salvage(&mut self, entry: &SalvageEntry) -> Result<(), StoreError>;

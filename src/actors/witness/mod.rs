@@ -180,6 +180,9 @@ impl Witness {
                     true
                 }
             };
+            args.world
+                .directory
+                .looked(args.rig.clone(), args.world.clock.now());
             // A successor looks for itself.
             let _restarted = me.cast(WitnessMsg::Looked { retry });
         });

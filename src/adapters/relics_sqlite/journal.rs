@@ -56,6 +56,12 @@ pub(super) fn record(txn: &mut SqliteTxn<'_>, new: &NewEvent) -> Result<u64, Sto
     Ok(seq)
 }
 
+/// The number of the newest event; 0 when there is none.
+pub(super) fn last_seq(conn: &rusqlite::Connection) -> Result<u64, StoreError> {
+    let mut newest = conn.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?;
+    Ok(newest.query_row([], |row| row.get(0))?)
+}
+
 pub(super) fn list(conn: &Connection, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
     let (mut from, mut conditions) = ("events e", vec!["e.seq > ?"]);
     let mut values: Vec<&dyn ToSql> = vec![&filter.after];

@@ -187,6 +187,10 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| journal::record(txn, event))
     }
 
+    fn last_seq(&mut self) -> Result<u64, StoreError> {
+        self.act(|txn| journal::last_seq(txn.conn))
+    }
+
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
         self.act(|txn| journal::list(txn.conn, filter))
     }
