@@ -2,3 +2,6 @@
 //! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
 
 pub mod command;
+pub mod rig;
+
+pub use rig::{GitRepo, GitRig};
