@@ -163,13 +163,18 @@ pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
     }
     // The sandbox itself may be gone; its parent is not.
     let real = |path: &Path| fs::canonicalize(path).ok();
-    dir.parent().and_then(real).is_some_and(|found| real(parent) == Some(found))
+    dir.parent()
+        .and_then(real)
+        .is_some_and(|found| real(parent) == Some(found))
 }
 
 /// The administrative directories that name this sandbox: usually one.
 pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>, RepoError> {
     let all = entries(repo)?;
-    Ok(all.into_iter().filter(|admin| leads_back(admin, sandbox)).collect())
+    Ok(all
+        .into_iter()
+        .filter(|admin| leads_back(admin, sandbox))
+        .collect())
 }
 
 /// Every administrative directory of `repo.git`.

@@ -20,7 +20,10 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     let status = &measured.status;
     let head = status.head.as_ref().map_or("", |head| head.as_str());
     part(&mut hash, head.as_bytes());
-    part(&mut hash, status.branch.as_deref().unwrap_or_default().as_bytes());
+    part(
+        &mut hash,
+        status.branch.as_deref().unwrap_or_default().as_bytes(),
+    );
     part(&mut hash, &status.raw);
     for entry in &measured.index {
         part(&mut hash, &entry.record(&entry.path, entry.stage));
@@ -90,7 +93,14 @@ fn content(hash: &mut Sha256, path: &Path) -> Result<(), RepoError> {
         part(hash, b"link");
         part(hash, bytes::of(&fs::read_link(path).map_err(fail)?));
     } else if meta.is_file() {
-        part(hash, if meta.mode() & 0o111 == 0 { b"file" } else { b"exec" });
+        part(
+            hash,
+            if meta.mode() & 0o111 == 0 {
+                b"file"
+            } else {
+                b"exec"
+            },
+        );
         let mut file = fs::File::open(path).map_err(fail)?;
         let mut buffer = vec![0; 64 * 1024];
         let mut total = 0_u64;
@@ -115,7 +125,10 @@ fn stamps(hash: &mut Sha256, dir: &Path) -> Result<(), RepoError> {
     for file in walk(dir, true)? {
         part(hash, &file);
         if let Ok(meta) = fs::symlink_metadata(dir.join(bytes::path(&file))) {
-            part(hash, format!("{} {}.{}", meta.len(), meta.mtime(), meta.mtime_nsec()).as_bytes());
+            part(
+                hash,
+                format!("{} {}.{}", meta.len(), meta.mtime(), meta.mtime_nsec()).as_bytes(),
+            );
         }
     }
     Ok(())

@@ -15,11 +15,7 @@ use crate::ports::repo::RepoError;
 
 /// Verifies the permit against the sandbox as it is now, moves it into the trash, forgets the
 /// worktree, and deletes its branch where another ref reaches it.
-pub(super) fn discard(
-    repo: &GitRepo,
-    permit: &NukePermit,
-    trash: &Path,
-) -> Result<(), RepoError> {
+pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     let path = permit.sandbox();
     sandbox::inside(repo, path)?;
@@ -36,7 +32,10 @@ pub(super) fn discard(
     for admin in &admins {
         notes.extend(Note::read(admin));
     }
-    if let Some(note) = notes.iter().find(|note| note.incarnation != permit.incarnation()) {
+    if let Some(note) = notes
+        .iter()
+        .find(|note| note.incarnation != permit.incarnation())
+    {
         return Err(RepoError::PermitStale(format!(
             "it belongs to incarnation {} now",
             note.incarnation
@@ -91,9 +90,15 @@ fn difference(judged: &GitFacts, now: &GitFacts) -> Option<&'static str> {
         (judged.stashes != now.stashes, "stash entries changed"),
         (judged.special != now.special, "other work changed"),
         (judged.fingerprint != now.fingerprint, "content changed"),
-        (judged.head_reachable && !now.head_reachable, "HEAD is not reachable any more"),
+        (
+            judged.head_reachable && !now.head_reachable,
+            "HEAD is not reachable any more",
+        ),
     ];
-    differs.iter().find(|differs| differs.0).map(|differs| differs.1)
+    differs
+        .iter()
+        .find(|differs| differs.0)
+        .map(|differs| differs.1)
 }
 
 /// Renames into the trash; the trash must be on the same file system, or it would be a copy.
@@ -123,7 +128,12 @@ pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<(), RepoError>
     });
     let reaching = repo
         .git()
-        .args(["for-each-ref", "--format=%(refname)", "--contains", tip.as_str()])
+        .args([
+            "for-each-ref",
+            "--format=%(refname)",
+            "--contains",
+            tip.as_str(),
+        ])
         .run()?;
     let other = reaching.text().lines().any(|found| found != name);
     if used || !other {

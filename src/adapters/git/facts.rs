@@ -33,7 +33,10 @@ pub(super) fn judge(
     };
     let head = measured.status.head.clone();
     let cut = |paths: &mut dyn Iterator<Item = &Vec<u8>>| {
-        paths.take(LIST_MAX).map(|path| bytes::lossy(path)).collect()
+        paths
+            .take(LIST_MAX)
+            .map(|path| bytes::lossy(path))
+            .collect()
     };
     let (merge_base, ahead, head_reachable) = match &head {
         Some(head) => (
@@ -50,7 +53,11 @@ pub(super) fn judge(
         ahead,
         dirty: cut(&mut measured.dirty()),
         untracked: cut(&mut measured.untracked()),
-        stashes: measured.stashes.iter().map(|stash| stash.message.clone()).collect(),
+        stashes: measured
+            .stashes
+            .iter()
+            .map(|stash| stash.message.clone())
+            .collect(),
         head_reachable,
         special: measured.special.clone(),
         fingerprint: measured.fingerprint.clone(),
@@ -65,26 +72,31 @@ pub(super) fn glance(
 ) -> Result<(u64, u64, u64), RepoError> {
     let place = super::admin::locate(repo, sandbox)?;
     let mut status = status::read(place.git())?;
-    status.untracked.retain(|path| !super::links::is_ours(sandbox, path));
+    status
+        .untracked
+        .retain(|path| !super::links::is_ours(sandbox, path));
     let ahead = match &status.head {
         Some(head) => ahead(repo.git(), head, repo.target_tip(target)?.as_ref())?,
         None => 0,
     };
-    Ok((ahead, status.changes.len() as u64, status.untracked.len() as u64))
+    Ok((
+        ahead,
+        status.changes.len() as u64,
+        status.untracked.len() as u64,
+    ))
 }
 
 fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
-    let format = repo.git().args(["rev-parse", "--show-object-format"]).run()?;
+    let format = repo
+        .git()
+        .args(["rev-parse", "--show-object-format"])
+        .run()?;
     let digits = if format.text() == "sha256" { 64 } else { 40 };
     oid(&"0".repeat(digits))
 }
 
 /// None without target or without common history.
-fn merge_base(
-    repo: &GitRepo,
-    head: &Oid,
-    tip: Option<&Oid>,
-) -> Result<Option<Oid>, RepoError> {
+fn merge_base(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<Option<Oid>, RepoError> {
     let Some(tip) = tip else { return Ok(None) };
     let output = repo
         .git()
@@ -125,5 +137,7 @@ fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, R
         });
     }
     let names = git.run()?.text();
-    Ok(names.lines().any(|name| !name.starts_with("refs/heads/raider/")))
+    Ok(names
+        .lines()
+        .any(|name| !name.starts_with("refs/heads/raider/")))
 }

@@ -123,7 +123,10 @@ pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Resul
 
 /// A path that stays below the directory it is joined to, and out of `.git`.
 fn plain(name: &str) -> Result<PathBuf, RepoError> {
-    let path: PathBuf = Path::new(name).components().filter(|part| *part != Component::CurDir).collect();
+    let path: PathBuf = Path::new(name)
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .collect();
     let inside = path.components().all(|part| match part {
         Component::Normal(part) => part != ".git",
         _ => false,
@@ -158,7 +161,9 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
             ".horde-copy-{}",
             relative.file_name().unwrap_or_default().to_string_lossy()
         ));
-        fs::copy(source, &part).and_then(|_| fs::rename(&part, &target)).map_err(fail)?;
+        fs::copy(source, &part)
+            .and_then(|_| fs::rename(&part, &target))
+            .map_err(fail)?;
     }
     note.copied.insert(name, digest::of_file(&target)?);
     Ok(())

@@ -61,7 +61,9 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
     let place = locate(repo, sandbox)?;
     let note = Note::read(&place.admin);
     let mut status = status::read(place.git())?;
-    status.untracked.retain(|path| !links::is_ours(sandbox, path));
+    status
+        .untracked
+        .retain(|path| !links::is_ours(sandbox, path));
     let index = status::index(place.git())?;
     let hidden = hidden_edits(repo, &place, &index)?;
     let extra = links::strangers(sandbox, note.as_ref(), &index);
@@ -118,7 +120,10 @@ fn hidden_edits(
     let scratch = admin::scratch(repo)?;
     let file = scratch.path().join("index");
     let git = || place.git().env("GIT_INDEX_FILE", &file);
-    let records: Vec<_> = suspects.iter().map(|entry| entry.record(&entry.path, 0)).collect();
+    let records: Vec<_> = suspects
+        .iter()
+        .map(|entry| entry.record(&entry.path, 0))
+        .collect();
     git()
         .args(["update-index", "-z", "--index-info"])
         .stdin(bytes::join(records.iter().map(Vec::as_slice)))

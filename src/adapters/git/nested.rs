@@ -43,7 +43,10 @@ pub(super) fn find(
         if fs::symlink_metadata(dir.join(".git")).is_err() {
             continue;
         }
-        let change = status.changes.iter().find(|change| change.path == link.path);
+        let change = status
+            .changes
+            .iter()
+            .find(|change| change.path == link.path);
         let dirty = change.and_then(|change| change.submodule.clone());
         let holds = match dirty {
             Some(dirty) => Some(dirty),
@@ -54,7 +57,13 @@ pub(super) fn find(
         }
     }
     for dir in repositories(place, status, index) {
-        collect(place, &dir, false, "its own repository".to_owned(), &mut found)?;
+        collect(
+            place,
+            &dir,
+            false,
+            "its own repository".to_owned(),
+            &mut found,
+        )?;
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup_by(|a, b| a.path == b.path);
@@ -65,7 +74,10 @@ pub(super) fn find(
 /// that hold tracked or untracked files of the sandbox, in which git overlooks it.
 fn repositories(place: &Place, status: &Status, index: &[IndexEntry]) -> BTreeSet<RelPath> {
     let mut dirs: BTreeSet<RelPath> = BTreeSet::new();
-    let tracked = index.iter().filter(|entry| !entry.is_gitlink()).map(|entry| &entry.path);
+    let tracked = index
+        .iter()
+        .filter(|entry| !entry.is_gitlink())
+        .map(|entry| &entry.path);
     for path in tracked.chain(&status.untracked) {
         let mut dir = path.as_slice();
         while let Some(cut) = dir.iter().rposition(|byte| *byte == b'/') {
@@ -93,7 +105,13 @@ fn collect(
     let dir = place.sandbox.join(bytes::path(path));
     let listed = Git::in_dir(&dir)
         .env("GIT_OPTIONAL_LOCKS", "0")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
         .output()?;
     let mut files = Vec::new();
     let mut inner = Vec::new();
@@ -108,7 +126,10 @@ fn collect(
             }
         }
     } else {
-        files = walk(&dir, false)?.iter().map(|name| bytes::below(path, name)).collect();
+        files = walk(&dir, false)?
+            .iter()
+            .map(|name| bytes::below(path, name))
+            .collect();
     }
     files.sort();
     files.dedup();
@@ -160,7 +181,13 @@ fn recorded(place: &Place, base: Option<&Oid>, path: &[u8]) -> Result<Option<Oid
 /// What a clean submodule holds that its remotes do not.
 fn unpushed(dir: &Path, recorded: Option<&Oid>) -> Result<Option<String>, RepoError> {
     let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
-    let mut count = git().args(["rev-list", "--count", "--ignore-missing", "HEAD", "--branches"]);
+    let mut count = git().args([
+        "rev-list",
+        "--count",
+        "--ignore-missing",
+        "HEAD",
+        "--branches",
+    ]);
     count = count.args(["--not", "--remotes"]);
     if let Some(recorded) = recorded {
         count = count.arg(recorded.as_str());

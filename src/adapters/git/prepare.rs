@@ -34,8 +34,14 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let moved = settings::take_over(repo, checkout.as_ref())?;
     take_attributes(repo, checkout.as_ref())?;
     links::exclude(repo, links::EXCLUDED)?;
-    clear_scratch(repo)?;
-    let ready = repo.git().args(["config", "--get", READY_KEY]).output()?.ok();
+    if repo.first_time() {
+        clear_scratch(repo)?;
+    }
+    let ready = repo
+        .git()
+        .args(["config", "--get", READY_KEY])
+        .output()?
+        .ok();
     if !ready || moved {
         fetch_all(repo, checkout.as_ref())?;
         let head = remote_head(repo, checkout.as_ref())?;
@@ -101,14 +107,22 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
         let format = match (checkout, repo.source()) {
             (Some(checkout), _) => {
                 let git = Git::in_dir(&checkout.top);
-                git.args(["rev-parse", "--show-object-format"]).run()?.text()
+                git.args(["rev-parse", "--show-object-format"])
+                    .run()?
+                    .text()
             }
             (None, RigSource::Remote(url)) => remote_format(url)?,
             (None, RigSource::Path(_)) => "sha1".to_owned(),
         };
         fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
         Git::in_dir(dir)
-            .args(["-c", "init.defaultRefFormat=files", "init", "--quiet", "--bare"])
+            .args([
+                "-c",
+                "init.defaultRefFormat=files",
+                "init",
+                "--quiet",
+                "--bare",
+            ])
             .args(["--template=", "--initial-branch=horde"])
             .arg(format!("--object-format={format}"))
             .arg(dir)
@@ -133,7 +147,10 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
 
 /// The object format of a remote, by the length of its ids.
 fn remote_format(url: &str) -> Result<String, RepoError> {
-    let output = network(Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]), url)?;
+    let output = network(
+        Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]),
+        url,
+    )?;
     let text = output.text();
     let Some(line) = text.lines().next() else {
         return Err(RepoError::Failed(format!(
@@ -150,14 +167,21 @@ pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
     if output.ok() {
         return Ok(output);
     }
-    Err(RepoError::Remote(format!("{url}: {}", output.stderr.trim())))
+    Err(RepoError::Remote(format!(
+        "{url}: {}",
+        output.stderr.trim()
+    )))
 }
 
 /// The checkout's own attributes count in its sandboxes too (`git lfs install --local`).
 fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
-    let Some(checkout) = checkout else { return Ok(()) };
+    let Some(checkout) = checkout else {
+        return Ok(());
+    };
     let from = checkout.git_dir.join("info").join("attributes");
-    let Ok(text) = fs::read(&from) else { return Ok(()) };
+    let Ok(text) = fs::read(&from) else {
+        return Ok(());
+    };
     let info = repo.repo_dir().join("info");
     fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
     super::admin::write_whole(&info.join("attributes"), &text)
@@ -182,12 +206,23 @@ fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoErro
     }
     let fetched = repo
         .git()
-        .args(["fetch", "--quiet", "--prune", "--no-auto-maintenance", "origin"])
+        .args([
+            "fetch",
+            "--quiet",
+            "--prune",
+            "--no-auto-maintenance",
+            "origin",
+        ])
         .limit(CLONE)
         .output()?;
     let known = repo
         .git()
-        .args(["for-each-ref", "--count=1", "--format=x", "refs/remotes/origin"])
+        .args([
+            "for-each-ref",
+            "--count=1",
+            "--format=x",
+            "refs/remotes/origin",
+        ])
         .run()?;
     drop_seeds(repo)?;
     if known.stdout.is_empty() {
@@ -206,7 +241,10 @@ fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
     let asked = Git::in_dir(&checkout.top)
         .args(["rev-parse", "--is-shallow-repository"])
         .run()?;
-    let partial = checkout.config.iter().any(|(key, _)| key.ends_with(".promisor"));
+    let partial = checkout
+        .config
+        .iter()
+        .any(|(key, _)| key.ends_with(".promisor"));
     if asked.text() != "false" || partial {
         return Ok(());
     }
@@ -254,7 +292,10 @@ fn remote_head(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<Option<Str
     });
     let mut candidates: Vec<String> = told.map(str::to_owned).into_iter().collect();
     if let Some(checkout) = checkout {
-        for (name, prefix) in [("refs/remotes/origin/HEAD", "refs/remotes/origin/"), ("HEAD", "refs/heads/")] {
+        for (name, prefix) in [
+            ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),
+            ("HEAD", "refs/heads/"),
+        ] {
             let asked = Git::in_dir(&checkout.top).args(["symbolic-ref", "--quiet", name]);
             let text = asked.output()?.text();
             candidates.extend(text.strip_prefix(prefix).map(str::to_owned));
@@ -280,14 +321,22 @@ pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
     }
     let list = repo
         .git()
-        .args(["for-each-ref", "--format=%(refname:lstrip=3)", "refs/remotes/origin"])
+        .args([
+            "for-each-ref",
+            "--format=%(refname:lstrip=3)",
+            "refs/remotes/origin",
+        ])
         .run()?
         .text();
     let branches: Vec<&str> = list.lines().collect();
-    let usual = ["main", "master", "trunk"].into_iter().find(|name| branches.contains(name));
+    let usual = ["main", "master", "trunk"]
+        .into_iter()
+        .find(|name| branches.contains(name));
     let only = (branches.len() == 1).then(|| branches[0]);
     only.or(usual).map(str::to_owned).ok_or_else(|| {
-        RepoError::NotFound("the default branch: the origin's HEAD names none; set default_branch".to_owned())
+        RepoError::NotFound(
+            "the default branch: the origin's HEAD names none; set default_branch".to_owned(),
+        )
     })
 }
 
@@ -302,7 +351,13 @@ pub(super) fn fetch_branch(
     let tracking = format!("refs/remotes/origin/{branch}");
     let output = repo
         .git()
-        .args(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"])
+        .args([
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+        ])
         .arg("origin")
         .arg(format!("+refs/heads/{branch}:{tracking}"))
         .limit(super::command::NETWORK)
@@ -315,7 +370,10 @@ pub(super) fn fetch_branch(
         repo.git().args(["update-ref", "-d", &tracking]).run()?;
         return Ok(None);
     }
-    Err(RepoError::Remote(format!("{branch}: {}", output.stderr.trim())))
+    Err(RepoError::Remote(format!(
+        "{branch}: {}",
+        output.stderr.trim()
+    )))
 }
 
 #[cfg(test)]
@@ -328,7 +386,10 @@ mod tests {
         assert!(check_version("git version 2.47.3 (Apple Git-154)").is_ok());
         assert!(check_version("git version 3.0.0-rc1").is_ok());
         let error = check_version("git version 2.37.9").unwrap_err().to_string();
-        assert!(error.contains("2.38") && error.contains("2.37.9"), "{error}");
+        assert!(
+            error.contains("2.38") && error.contains("2.37.9"),
+            "{error}"
+        );
         assert!(check_version("git version unknown").is_err());
     }
 }

@@ -35,7 +35,10 @@ pub(super) struct Raw {
 impl Raw {
     /// Makes one.
     pub(super) fn new(repo: &GitRepo) -> Result<Self, RepoError> {
-        let format = repo.git().args(["rev-parse", "--show-object-format"]).run()?;
+        let format = repo
+            .git()
+            .args(["rev-parse", "--show-object-format"])
+            .run()?;
         let scratch = super::admin::scratch(repo)?;
         let git_dir = scratch.path().join("raw.git");
         Git::in_dir(scratch.path())
@@ -116,6 +119,12 @@ impl RawIndex<'_> {
         Ok(())
     }
 
+    /// Takes over a tree.
+    pub(super) fn read(&self, tree: &Oid) -> Result<(), RepoError> {
+        self.plumbing().args(["read-tree", tree.as_str()]).run()?;
+        Ok(())
+    }
+
     /// Stores the files as they are. They must exist.
     pub(super) fn add<'a>(
         &self,
@@ -157,10 +166,4 @@ impl RawIndex<'_> {
 pub(super) fn record_path(record: &[u8]) -> &[u8] {
     let tab = record.iter().position(|byte| *byte == b'\t');
     tab.map_or(&[], |tab| &record[tab + 1..])
-}
-
-/// The object of an index record.
-pub(super) fn record_oid(record: &[u8]) -> Option<Oid> {
-    let text = std::str::from_utf8(record.split(|byte| *byte == b'\t').next()?).ok()?;
-    Oid::new(text.split(' ').nth(1)?).ok()
 }

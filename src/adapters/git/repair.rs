@@ -97,9 +97,8 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
     let by_name = spec.path.file_name();
     for name in [by_link, by_name].into_iter().flatten() {
         let admin = admin::worktrees(repo).join(name);
-        let ours = Note::read(&admin).is_none_or(|note| {
-            note.raider == spec.raider && note.incarnation == spec.incarnation
-        });
+        let ours = Note::read(&admin)
+            .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
         if admin.is_dir() && ours && !claimed(&admin) {
             return Ok(Some(admin));
         }
@@ -146,7 +145,10 @@ fn mend_head(spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
 fn mend_index(sandbox: &Path, admin: &Path) -> Result<(), RepoError> {
     let index = admin.join("index");
     let there = fs::symlink_metadata(&index).is_ok();
-    let readable = Git::in_dir(sandbox).args(["ls-files", "-s", "-z"]).output()?.ok();
+    let readable = Git::in_dir(sandbox)
+        .args(["ls-files", "-s", "-z"])
+        .output()?
+        .ok();
     if there && readable {
         return Ok(());
     }

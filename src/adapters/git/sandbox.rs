@@ -70,7 +70,9 @@ pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError>
 
 /// A sandbox is a direct child of the rig's raiders directory, and no link.
 pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
-    let parent = sandbox.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    let parent = sandbox
+        .parent()
+        .and_then(|parent| fs::canonicalize(parent).ok());
     let raiders = fs::canonicalize(repo.raiders_dir()).ok();
     let name = sandbox.file_name().is_some();
     let link = fs::symlink_metadata(sandbox).is_ok_and(|meta| meta.is_symlink());
@@ -106,9 +108,8 @@ pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), Re
 fn ensure_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let there = fs::symlink_metadata(&spec.path).is_ok();
     for admin in admin::of_sandbox(repo, &spec.path)? {
-        let same = Note::read(&admin).is_none_or(|note| {
-            note.raider == spec.raider && note.incarnation == spec.incarnation
-        });
+        let same = Note::read(&admin)
+            .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
         if same || there {
             return repair::heal(repo, spec);
         }
@@ -176,7 +177,10 @@ pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError
     for entry in entries {
         let entry = entry.map_err(fail)?;
         let is_dir = entry.file_type().map_err(fail)?.is_dir();
-        let name = entry.file_name().to_str().and_then(|name| SlotName::new(name).ok());
+        let name = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| SlotName::new(name).ok());
         if let (true, Some(name)) = (is_dir, name) {
             found.push((name, entry.path()));
         }

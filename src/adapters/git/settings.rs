@@ -24,7 +24,18 @@ pub(super) const NO_PUSH: &str =
 
 /// Sections taken over whole.
 const SECTIONS: &[&str] = &[
-    "user", "author", "committer", "credential", "url", "gpg", "commit", "tag", "filter", "lfs", "http", "merge",
+    "user",
+    "author",
+    "committer",
+    "credential",
+    "url",
+    "gpg",
+    "commit",
+    "tag",
+    "filter",
+    "lfs",
+    "http",
+    "merge",
     "diff",
 ];
 
@@ -42,7 +53,14 @@ const KEYS: &[&str] = &[
 ];
 
 /// Of a remote; its refspecs and push URLs are ours.
-const REMOTE_KEYS: &[&str] = &["url", "proxy", "proxyauthmethod", "tagopt", "uploadpack", "vcs"];
+const REMOTE_KEYS: &[&str] = &[
+    "url",
+    "proxy",
+    "proxyauthmethod",
+    "tagopt",
+    "uploadpack",
+    "vcs",
+];
 
 /// A checkout as the rig names it.
 #[derive(Debug, Clone)]
@@ -100,7 +118,10 @@ impl Checkout {
             return url.to_owned();
         }
         let joined = self.top.join(url);
-        fs::canonicalize(&joined).unwrap_or(joined).display().to_string()
+        fs::canonicalize(&joined)
+            .unwrap_or(joined)
+            .display()
+            .to_string()
     }
 }
 
@@ -124,7 +145,9 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
         write_whole(&path, text.as_bytes())?;
     }
-    let included = repo.git().args(["config", "--local", "--get-all", "include.path"]);
+    let included = repo
+        .git()
+        .args(["config", "--local", "--get-all", "include.path"]);
     if !included.output()?.text().lines().any(|line| line == FILE) {
         repo.git()
             .args(["config", "--local", "--add", "include.path", FILE])
@@ -158,7 +181,9 @@ fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
     for (key, value) in &checkout.config {
         let (section, rest) = key.split_once('.').unwrap_or((key, ""));
         if section == "remote" {
-            let Some((name, key)) = rest.rsplit_once('.') else { continue };
+            let Some((name, key)) = rest.rsplit_once('.') else {
+                continue;
+            };
             let value = match (key, value) {
                 ("url", Some(url)) => Some(checkout.resolve(url)),
                 (_, value) => value.clone(),
@@ -174,11 +199,14 @@ fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
     if let Some(hooks) = hooks(checkout) {
         settings.push(("core.hookspath".to_owned(), Some(hooks)));
     }
-    remotes.retain(|name, keys| keys.iter().any(|(key, _)| *key == format!("remote.{name}.url")));
-    let own = Some(path.display().to_string());
-    let origin = remotes.entry("origin".to_owned()).or_insert_with(|| {
-        vec![("remote.origin.url".to_owned(), own)]
+    remotes.retain(|name, keys| {
+        keys.iter()
+            .any(|(key, _)| *key == format!("remote.{name}.url"))
     });
+    let own = Some(path.display().to_string());
+    let origin = remotes
+        .entry("origin".to_owned())
+        .or_insert_with(|| vec![("remote.origin.url".to_owned(), own)]);
     let url = origin.iter().find(|(key, _)| key == "remote.origin.url");
     let push = match checkout.get("remote.origin.pushurl") {
         Some(url) => Some(checkout.resolve(url)),
@@ -198,18 +226,25 @@ fn hooks(checkout: &Checkout) -> Option<String> {
         return None;
     }
     let dir = checkout.git_dir.join("hooks");
-    let own = fs::read_dir(&dir).ok()?.flatten().any(|entry| {
-        !entry.file_name().to_string_lossy().ends_with(".sample")
-    });
+    let own = fs::read_dir(&dir)
+        .ok()?
+        .flatten()
+        .any(|entry| !entry.file_name().to_string_lossy().ends_with(".sample"));
     own.then(|| dir.display().to_string())
 }
 
 /// The settings in git's file format.
 fn render(settings: &Settings) -> String {
-    let mut text = String::from("# Written by horde-supervisor from the rig's checkout; changes here are lost.\n");
+    let mut text = String::from(
+        "# Written by horde-supervisor from the rig's checkout; changes here are lost.\n",
+    );
     for (key, value) in settings {
-        let Some((section, rest)) = key.split_once('.') else { continue };
-        let (sub, name) = rest.rsplit_once('.').map_or((None, rest), |(sub, name)| (Some(sub), name));
+        let Some((section, rest)) = key.split_once('.') else {
+            continue;
+        };
+        let (sub, name) = rest
+            .rsplit_once('.')
+            .map_or((None, rest), |(sub, name)| (Some(sub), name));
         match sub {
             Some(sub) => {
                 let sub = sub.replace('\\', "\\\\").replace('"', "\\\"");

@@ -31,19 +31,29 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     } else if measured.status.branch.is_none() {
         lines.push("HEAD is detached".to_owned());
     }
-    let conflicts = measured.status.changes.iter().filter(|change| change.conflict);
+    let conflicts = measured
+        .status
+        .changes
+        .iter()
+        .filter(|change| change.conflict);
     let conflicts = conflicts.count();
     if conflicts > 0 {
         lines.push(format!("unresolved conflicts: {conflicts}"));
     }
     for nested in &measured.nested {
-        let kind = if nested.submodule { "submodule" } else { "nested repository" };
+        let kind = if nested.submodule {
+            "submodule"
+        } else {
+            "nested repository"
+        };
         let path = bytes::lossy(&nested.path);
         lines.push(format!("{kind} {path}: {}", nested.holds));
     }
     for path in &measured.hidden {
         let path = bytes::lossy(path);
-        lines.push(format!("edited behind skip-worktree or assume-unchanged: {path}"));
+        lines.push(format!(
+            "edited behind skip-worktree or assume-unchanged: {path}"
+        ));
     }
     for tip in &measured.lost_tips {
         lines.push(format!("only the reflog names {}", tip.short()));
@@ -51,8 +61,16 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     let own = measured
         .place
         .git()
-        .args(["for-each-ref", "--format=%(refname) %(objectname)", "refs/worktree"])
+        .args([
+            "for-each-ref",
+            "--format=%(refname) %(objectname)",
+            "refs/worktree",
+        ])
         .run()?;
-    lines.extend(own.text().lines().map(|line| format!("a ref of this worktree only: {line}")));
+    lines.extend(
+        own.text()
+            .lines()
+            .map(|line| format!("a ref of this worktree only: {line}")),
+    );
     Ok(lines)
 }

@@ -40,7 +40,12 @@ pub(super) struct Status {
 pub(super) fn read(git: Git) -> Result<Status, RepoError> {
     let output = git
         .env("GIT_OPTIONAL_LOCKS", "0")
-        .args(["-c", "core.untrackedCache=false", "-c", "core.checkStat=default"])
+        .args([
+            "-c",
+            "core.untrackedCache=false",
+            "-c",
+            "core.checkStat=default",
+        ])
         .args(["status", "--porcelain=v2", "-z", "--branch", "--no-renames"])
         .args(["--untracked-files=all", "--ignore-submodules=none"])
         .run()?;
@@ -107,7 +112,11 @@ fn submodule(field: &[u8]) -> Option<String> {
         (modified != b'.', "changed files"),
         (untracked != b'.', "untracked files"),
     ];
-    let found: Vec<_> = says.iter().filter(|says| says.0).map(|says| says.1).collect();
+    let found: Vec<_> = says
+        .iter()
+        .filter(|says| says.0)
+        .map(|says| says.1)
+        .collect();
     (!found.is_empty()).then(|| found.join(", "))
 }
 

@@ -48,7 +48,9 @@ pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
             }
         }
         if let Some((_, moved)) = message.split_once("moving from ") {
-            found.branches.extend(moved.split(" to ").map(str::to_owned));
+            found
+                .branches
+                .extend(moved.split(" to ").map(str::to_owned));
         }
     }
     Ok(found)
@@ -82,15 +84,14 @@ pub(super) fn lost_tips(
 
 /// The commits that are not reachable from the known ones (`^<oid>` lines), tips only. Objects
 /// that are gone already are passed over.
-pub(super) fn tips(
-    git: Git,
-    commits: &BTreeSet<Oid>,
-    known: &[u8],
-) -> Result<Vec<Oid>, RepoError> {
+pub(super) fn tips(git: Git, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Vec<Oid>, RepoError> {
     if commits.is_empty() {
         return Ok(Vec::new());
     }
-    let mut input: Vec<u8> = commits.iter().flat_map(|id| format!("{id}\n").into_bytes()).collect();
+    let mut input: Vec<u8> = commits
+        .iter()
+        .flat_map(|id| format!("{id}\n").into_bytes())
+        .collect();
     input.extend_from_slice(known);
     let output = git
         .args(["rev-list", "--parents", "--ignore-missing", "--stdin"])
@@ -128,7 +129,9 @@ pub(super) fn stashes(
     for line in output.text().lines() {
         let fields: Vec<&str> = line.split('\0').collect();
         let &[commit, parents, time, message] = fields.as_slice() else {
-            return Err(RepoError::Failed(format!("git stash list printed {line:?}")));
+            return Err(RepoError::Failed(format!(
+                "git stash list printed {line:?}"
+            )));
         };
         let ours = match branch_of(message) {
             Some(branch) => {
@@ -157,7 +160,9 @@ pub(super) fn stashes(
 
 /// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
 fn branch_of(message: &str) -> Option<&str> {
-    let rest = message.strip_prefix("WIP on ").or_else(|| message.strip_prefix("On "))?;
+    let rest = message
+        .strip_prefix("WIP on ")
+        .or_else(|| message.strip_prefix("On "))?;
     let (branch, _) = rest.split_once(": ")?;
     (branch != "(no branch)").then_some(branch)
 }
@@ -168,7 +173,10 @@ mod tests {
 
     #[test]
     fn a_stash_names_the_branch_it_was_made_on() {
-        assert_eq!(branch_of("WIP on raider/Toast/gt-1-1: 12ab x"), Some("raider/Toast/gt-1-1"));
+        assert_eq!(
+            branch_of("WIP on raider/Toast/gt-1-1: 12ab x"),
+            Some("raider/Toast/gt-1-1")
+        );
         assert_eq!(branch_of("On main: half: done"), Some("main"));
         assert_eq!(branch_of("WIP on (no branch): 12ab x"), None);
         assert_eq!(branch_of("autostash"), None);
