@@ -1,4 +1,26 @@
 //! git, as one rig needs it: git2 for refs, ancestry, trees and in-memory merges; the `git` program
 //! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
 
+mod admin;
+mod bytes;
 pub mod command;
+mod digest;
+mod discard;
+mod facts;
+mod links;
+mod measure;
+mod nested;
+mod port;
+mod prepare;
+mod raw;
+mod repair;
+pub mod rig;
+mod salvage;
+mod sandbox;
+mod settings;
+mod special;
+mod status;
+mod traces;
+
+pub use discard::empty_trash;
+pub use rig::{GitRepo, GitRig};
