@@ -2,6 +2,8 @@
 //! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
 
 pub mod command;
+mod equal;
+mod merge;
 pub mod rig;
 
 pub use rig::{GitRepo, GitRig};

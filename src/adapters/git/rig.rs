@@ -102,7 +102,10 @@ impl GitRepo {
     /// # Errors
     /// [`RepoError::Failed`] when `repo.git` was not prepared.
     pub fn push_url(&self) -> Result<String, RepoError> {
-        let output = self.git().args(["config", "--get", PUSH_URL_KEY]).output()?;
+        let output = self
+            .git()
+            .args(["config", "--get", PUSH_URL_KEY])
+            .output()?;
         if output.ok() && !output.stdout.is_empty() {
             return Ok(output.text());
         }
