@@ -3,7 +3,12 @@
 
 pub mod command;
 mod equal;
+mod gate;
+mod land;
 mod merge;
+mod pins;
+mod push;
+mod remote;
 pub mod rig;
 
 pub use rig::{GitRepo, GitRig};

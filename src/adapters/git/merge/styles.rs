@@ -90,7 +90,7 @@ impl Landing<'_> {
             let merged = match self.replayed(&parent, &tip, &tree, commit)? {
                 Joined::Tree(merged) => merged,
                 Joined::Conflict(_) if self.upstream.has_commit(&self.onto.id, commit)? => continue,
-                Joined::Conflict(paths) => return Ok(MergeOutcome::Conflict(paths)),
+                Joined::Conflict(paths) => return self.conflict(paths),
             };
             if merged == tree {
                 continue;
