@@ -11,4 +11,7 @@ mod push;
 mod remote;
 pub mod rig;
 
+#[cfg(test)]
+mod testing;
+
 pub use rig::{GitRepo, GitRig};

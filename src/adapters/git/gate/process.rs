@@ -18,7 +18,7 @@ use super::stragglers::{Record, TOKEN};
 use crate::ports::repo::{GateSpec, RepoError};
 
 /// Between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(3);
 /// How long output is awaited when its last writer should be gone.
 const DRAIN: Duration = Duration::from_secs(1);
 

@@ -78,8 +78,8 @@ impl<'r> Worktree<'r> {
     }
 
     fn make(&self, commit: &Oid) -> Result<(), RepoError> {
-        let _worktrees = self.repo.worktrees();
         self.set_aside()?;
+        let _worktrees = self.repo.worktrees();
         // Forced twice: an entry of a worktree that is gone may be left, even a locked one.
         self.repo
             .git()
@@ -95,13 +95,14 @@ impl<'r> Worktree<'r> {
     /// Moves what is there out of the way and removes it. A rename works also where a gate left
     /// directories that cannot be emptied.
     fn set_aside(&self) -> Result<(), RepoError> {
-        let aside = self.path.with_extension("discarded");
-        remove_all(&aside);
-        let numbered = (0..).map(|n: u32| self.path.with_extension(format!("discarded-{n}")));
-        let aside = std::iter::once(aside)
-            .chain(numbered)
-            .find(|path| !path.exists())
-            .unwrap_or_default();
+        let mut places = (0..).map(|n: u32| self.path.with_extension(format!("discarded-{n}")));
+        let free = places.find(|place| {
+            remove_all(place);
+            !place.exists()
+        });
+        let Some(aside) = free else {
+            return Ok(());
+        };
         match fs::rename(&self.path, &aside) {
             Ok(()) => remove_all(&aside),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
