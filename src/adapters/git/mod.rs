@@ -5,6 +5,7 @@ pub mod command;
 mod equal;
 mod gate;
 mod land;
+mod landing;
 mod merge;
 mod pins;
 mod push;

@@ -88,10 +88,22 @@ fn log_path(gate: &GateSpec, commit: &Oid) -> PathBuf {
 }
 
 /// Held for the run; the kernel gives it back when the daemon dies.
-fn lock(path: &Path) -> Result<File, RepoError> {
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a process that is just being started elsewhere in the daemon
+        // holds a copy until it executes its program.
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the gate's lock stays");
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<Lock, RepoError> {
     let file = File::create(path).map_err(|error| failed("the gate's lock", &error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(RepoError::Failed(
             "another gate runs in this rig's gate worktree".into(),
         )),

@@ -78,7 +78,7 @@ pub(super) fn run(
 }
 
 fn command(gate: &GateSpec, dir: &Path, token: &str) -> Command {
-    let mut command = Command::new("sh");
+    let mut command = Command::new("/bin/sh");
     command
         .args(["-c", &gate.run])
         .current_dir(dir)

@@ -23,6 +23,9 @@ pub(super) const TOKEN: &str = "HD_GATE_TOKEN";
 /// How long the ends of killed processes are awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The leader of a gate's session: number and start time, which name a process for good.
+type Leader = (u32, u64);
+
 /// The file that says which gate runs: `token` or `token pid start-time`.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -93,7 +96,7 @@ impl Record {
             .map_err(|error| failed("the gate's record", &error))
     }
 
-    fn read(&self) -> Result<Option<(String, Option<(u32, u64)>)>, RepoError> {
+    fn read(&self) -> Result<Option<(String, Option<Leader>)>, RepoError> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -173,7 +176,7 @@ fn is_marked(pid: i32, mark: &[u8]) -> bool {
         .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry == mark))
 }
 
-/// Field 22 of `/proc/<pid>/stat`: with the number, it names a process for good.
+/// Field 22 of `/proc/<pid>/stat`.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command's name and may hold anything, parentheses too.

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::commit::{Commit, Draft, Ident};
 use super::engine::{Engine, Joined};
@@ -17,6 +18,32 @@ use crate::ports::repo::RepoError;
 pub(super) struct Commands {
     dir: PathBuf,
     signs: bool,
+    able: Able,
+}
+
+/// What this `git merge-tree` can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Able {
+    /// Read attributes from a tree (2.41). A bare repository has no other place for them.
+    pub(super) attributes: bool,
+    /// Be told the merge base (2.40).
+    pub(super) merge_base: bool,
+}
+
+/// Asked once: nobody exchanges git under a running daemon for an older one.
+fn able() -> Able {
+    static ABLE: OnceLock<Able> = OnceLock::new();
+    *ABLE.get_or_init(|| {
+        let version = Git::in_dir(Path::new("/")).arg("version").run();
+        let text = version.map(|output| output.text()).unwrap_or_default();
+        let number = text.strip_prefix("git version ").unwrap_or(&text);
+        let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        Able {
+            attributes: version >= (2, 41),
+            merge_base: version >= (2, 40),
+        }
+    })
 }
 
 /// Whether the repository's settings want commits signed.
@@ -33,7 +60,41 @@ impl Commands {
         Self {
             dir: dir.to_owned(),
             signs,
+            able: able(),
         }
+    }
+
+    /// As on an older git, for tests.
+    #[cfg(test)]
+    pub(super) fn limited_to(mut self, able: Able) -> Self {
+        self.able = able;
+        self
+    }
+
+    /// Three bare commits with these trees, so that the base is the merge base of the others.
+    fn fork(&self, base: &Commit, ours: &Oid, theirs: &Oid) -> Result<[Oid; 2], RepoError> {
+        let bare = |tree: &Oid, parents: Vec<Oid>| {
+            self.store(&Draft {
+                tree: tree.clone(),
+                parents,
+                author: b"merge <> 0 +0000".to_vec(),
+                committer: b"merge <> 0 +0000".to_vec(),
+                encoding: None,
+                message: Vec::new(),
+            })
+        };
+        let base = bare(&base.tree, Vec::new())?;
+        let side = |side: &Oid| bare(&self.commit(side)?.tree, vec![base.clone()]);
+        Ok([side(ours)?, side(theirs)?])
+    }
+
+    fn store(&self, draft: &Draft) -> Result<Oid, RepoError> {
+        let output = self
+            .git()
+            .args(["hash-object", "-t", "commit", "-w", "--stdin"])
+            .stdin(draft.bytes())
+            .run()?;
+        oid(&output.text())
     }
 
     fn git(&self) -> Git {
@@ -82,12 +143,7 @@ impl Engine for Commands {
         if self.signs {
             return self.write_signed(draft);
         }
-        let output = self
-            .git()
-            .args(["hash-object", "-t", "commit", "-w", "--stdin"])
-            .stdin(draft.bytes())
-            .run()?;
-        oid(&output.text())
+        self.store(draft)
     }
 
     fn signs(&self) -> bool {
@@ -119,16 +175,21 @@ impl Engine for Commands {
     }
 
     fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError> {
-        let mut git = self
-            .git()
-            // A bare repository has no work tree to read attributes from.
-            .arg(format!("--attr-source={ours}"))
+        let mut git = self.git();
+        if self.able.attributes {
+            git = git.arg(format!("--attr-source={ours}"));
+        }
+        git = git
             .args(["merge-tree", "--write-tree", "-z"])
             .args(["--name-only", "--no-messages"]);
-        if let Some(base) = base {
-            git = git.arg(format!("--merge-base={}", base.id));
-        }
-        let output = git.args([ours.as_str(), theirs.as_str()]).output()?;
+        git = match base {
+            Some(base) if self.able.merge_base => git
+                .arg(format!("--merge-base={}", base.id))
+                .args([ours.as_str(), theirs.as_str()]),
+            Some(base) => git.args(self.fork(base, ours, theirs)?.map(String::from)),
+            None => git.args([ours.as_str(), theirs.as_str()]),
+        };
+        let output = git.output()?;
         let mut fields = output.stdout.split(|byte| *byte == 0);
         let tree = fields.next().unwrap_or_default();
         match output.code {

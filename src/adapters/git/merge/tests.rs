@@ -1,13 +1,12 @@
 //! The styles, on real repositories.
 
-use std::os::unix::fs::PermissionsExt;
-
-use super::commands::Commands;
+use super::commands::{Able, Commands};
 use super::engine::Engine;
 use super::lab::{Files, Lab, files};
 use super::{Patches, merge_in, styles};
 use crate::adapters::git::command::Git;
 use crate::adapters::git::rig::oid;
+use crate::adapters::git::testing::executable;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, Signature};
@@ -135,7 +134,7 @@ fn a_squash_is_one_commit_and_a_merge_joins_two() {
         ),
         "{body}"
     );
-    assert_eq!(parents(&lab, &squashed), [main.clone()]);
+    assert_eq!(parents(&lab, &squashed), std::slice::from_ref(&main));
     assert_eq!(parents(&lab, &merged), [main, two]);
 }
 
@@ -221,7 +220,7 @@ fn resolutions_in_merge_commits_survive_a_rebase() {
     );
     let resolved = lab.commit(&both, &[&one, &main]);
     let (tip, _) = clean(&lab, LandStyle::Rebase, &main, &resolved);
-    assert_eq!(parents(&lab, &tip), [main.clone()]);
+    assert_eq!(parents(&lab, &tip), std::slice::from_ref(&main));
     assert_eq!(lab.files(&tip)["shared"], LINES.replace('1', "one uno"));
 
     // Without a resolution in it, the merge commit is simply left out.
@@ -298,13 +297,18 @@ fn histories_without_a_common_root_are_refused() {
 #[test]
 fn the_git_program_alone_comes_to_the_same() {
     let Forked { lab, main, two, .. } = forked();
-    let git = Commands::new(lab.dir(), false);
-    for style in STYLES {
-        let (_, expected) = clean(&lab, style, &main, &two);
-        let outcome = styles::land(&git, &Patches(lab.dir()), &request(style, &main, &two));
-        match outcome.unwrap() {
-            MergeOutcome::Clean { tree, .. } => assert_eq!(tree, expected),
-            other => panic!("{other:?}"),
+    for able in [true, false] {
+        let git = Commands::new(lab.dir(), false).limited_to(Able {
+            attributes: able,
+            merge_base: able,
+        });
+        for style in STYLES {
+            let (_, expected) = clean(&lab, style, &main, &two);
+            let outcome = styles::land(&git, &Patches(lab.dir()), &request(style, &main, &two));
+            match outcome.unwrap() {
+                MergeOutcome::Clean { tree, .. } => assert_eq!(tree, expected),
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
@@ -359,10 +363,9 @@ fn commits_are_signed_where_the_repository_says_so() {
         ..
     } = forked();
     let fake = lab.dir().join("sign");
-    let script = "#!/bin/sh\ncat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\n\
-                  echo '-----BEGIN PGP SIGNATURE-----'\n";
-    std::fs::write(&fake, script).unwrap();
-    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "cat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\n\
+                  echo '-----BEGIN PGP SIGNATURE-----'";
+    executable(&fake, script);
     let mut config = lab.repo().config().unwrap();
     config
         .set_str("gpg.program", fake.to_str().unwrap())

@@ -3,8 +3,8 @@
 mod land;
 mod remote;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use git2::build::TreeUpdateBuilder;
 use git2::{FileMode, Repository, Signature};
@@ -147,10 +147,19 @@ impl Rigged {
     }
 }
 
-/// Writes a shell script.
+/// Writes a shell script. Another process does: while this one has it open for writing, a process
+/// that is just being started by another test would hold it open too, and it could not be run.
 pub(super) fn executable(path: &Path, script: &str) {
-    std::fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let status = Command::new("sh")
+        .args([
+            "-c",
+            "printf '#!/bin/sh\n%s\n' \"$1\" > \"$0\" && chmod +x \"$0\"",
+        ])
+        .arg(path)
+        .arg(script)
+        .status()
+        .unwrap();
+    assert!(status.success());
 }
 
 /// A commit of the parent's files with these changed; an empty text removes one.
