@@ -14,6 +14,13 @@ mod port;
 mod prepare;
 mod raw;
 mod repair;
+mod equal;
+mod gate;
+mod land;
+mod merge;
+mod pins;
+mod push;
+mod remote;
 pub mod rig;
 mod salvage;
 mod sandbox;
@@ -23,4 +30,7 @@ mod status;
 mod traces;
 
 pub use discard::empty_trash;
+#[cfg(test)]
+mod testing;
+
 pub use rig::{GitRepo, GitRig};

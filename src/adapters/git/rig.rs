@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
 use crate::domain::city::RigSource;
@@ -35,6 +35,8 @@ pub struct GitRepo {
     rig: GitRig,
     /// git's own locks race when worktrees are added, pruned or repaired at the same time.
     worktrees: Mutex<()>,
+    /// `user.email` of the repository, once it was asked for.
+    email: OnceLock<Option<String>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
 }
@@ -46,6 +48,7 @@ impl GitRepo {
         Self {
             rig,
             worktrees: Mutex::new(()),
+            email: OnceLock::new(),
             cleared: AtomicBool::new(false),
         }
     }
@@ -54,6 +57,15 @@ impl GitRepo {
     #[must_use]
     pub fn name(&self) -> &RigName {
         &self.rig.name
+    }
+
+    /// `user.email` as taken over from the rig's checkout, or the user's own.
+    pub(super) fn email(&self) -> Option<String> {
+        let read = || {
+            let output = Git::in_dir(self.repo_dir()).args(["config", "user.email"]).run().ok()?;
+            Some(output.text()).filter(|email| !email.is_empty())
+        };
+        self.email.get_or_init(read).clone()
     }
 
     /// The rig's checkout or URL.
