@@ -13,6 +13,8 @@
 compile_error!("supervision needs panic = \"unwind\": a panic must end one actor, not the daemon");
 
 pub mod adapters;
+pub mod cli;
+pub mod config;
 pub mod control;
 pub mod domain;
 pub mod ports;
