@@ -3,10 +3,10 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::error::{CliError, Doing};
+use crate::config;
+use crate::domain::city::socket_path;
 
-/// The name of a city's configuration.
-pub(super) const FILE: &str = "city.toml";
+use super::error::{CliError, Doing};
 
 /// A city as `hd` knows it.
 #[derive(Debug, Clone)]
@@ -25,81 +25,47 @@ pub(super) fn find(given: Option<&Path>) -> Result<City, CliError> {
     if let Some(city) = of_session() {
         return Ok(city);
     }
-    let here = env::current_dir().doing("the working directory")?;
-    match upwards(&here) {
-        Some(root) => at(root),
-        None => Err(CliError::usage(format!(
-            "no {FILE} in {} or above",
-            here.display()
-        ))
-        .hint("`hd init` makes a city, `--city PATH` or HORDE_CITY names one")),
+    at(&nearest()?)
+}
+
+/// The `city.toml` that is meant, for what needs no supervisor.
+pub(super) fn file(given: Option<&Path>) -> Result<PathBuf, CliError> {
+    let session = || path_var("HD_CITY");
+    match given.map(Path::to_owned).or_else(session) {
+        Some(path) => Ok(path),
+        None => nearest(),
     }
 }
 
 /// The city at a path: its directory or its `city.toml`.
 pub(super) fn at(path: &Path) -> Result<City, CliError> {
-    let file = if path.is_dir() {
-        path.join(FILE)
-    } else {
-        path.to_owned()
-    };
-    if !file.is_file() {
+    let Some((root, configured)) = config::socket(path) else {
         return Err(CliError::usage(format!("there is no city at {}", path.display()))
             .hint("`hd init` makes one"));
-    }
-    let root = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let root = root.unwrap_or(Path::new("."));
-    let root = root.canonicalize().doing(root.display())?;
-    let socket = socket(&root);
+    };
+    let runtime = path_var("XDG_RUNTIME_DIR");
+    let uid = rustix::process::getuid().as_raw();
+    let socket = socket_path(&root, &configured, runtime.as_deref(), uid);
     Ok(City { root, socket })
 }
 
 /// Inside a session the supervisor has said where it listens.
 fn of_session() -> Option<City> {
-    let path = |name| {
-        let value = env::var_os(name).filter(|value| !value.is_empty());
-        value.map(PathBuf::from)
-    };
     Some(City {
-        root: path("HD_CITY")?,
-        socket: path("HD_SOCKET")?,
+        root: path_var("HD_CITY")?,
+        socket: path_var("HD_SOCKET")?,
     })
 }
 
-fn upwards(start: &Path) -> Option<&Path> {
-    start.ancestors().find(|dir| dir.join(FILE).is_file())
+fn path_var(name: &str) -> Option<PathBuf> {
+    let value = env::var_os(name).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
 }
 
-fn socket(root: &Path) -> PathBuf {
-    root.join(".horde/control.sock")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn the_nearest_city_upwards_is_the_one() {
-        let temp = tempfile::tempdir().unwrap();
-        let root = temp.path().canonicalize().unwrap();
-        let inner = root.join("a/inner");
-        fs::create_dir_all(inner.join("b")).unwrap();
-        assert_eq!(upwards(&inner), None);
-        fs::write(root.join(FILE), "").unwrap();
-        assert_eq!(upwards(&inner.join("b")), Some(root.as_path()));
-        fs::write(inner.join(FILE), "").unwrap();
-        assert_eq!(upwards(&inner.join("b")), Some(inner.as_path()));
-    }
-
-    #[test]
-    fn a_city_is_named_by_its_directory_or_its_file() {
-        let temp = tempfile::tempdir().unwrap();
-        let root = temp.path().canonicalize().unwrap();
-        assert!(at(&root).is_err());
-        fs::write(root.join(FILE), "").unwrap();
-        assert_eq!(at(&root).unwrap().root, root);
-        assert_eq!(at(&root.join(FILE)).unwrap().root, root);
-    }
+fn nearest() -> Result<PathBuf, CliError> {
+    let here = env::current_dir().doing("the working directory")?;
+    config::find_city(&here).ok_or_else(|| {
+        CliError::usage(format!("no {} in {} or above", config::FILE, here.display()))
+            .hint("`hd init` makes a city, `--city PATH` or HORDE_CITY names one")
+    })
 }

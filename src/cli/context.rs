@@ -46,6 +46,11 @@ impl Context {
         Ok(city)
     }
 
+    /// The `city.toml` that is meant.
+    pub fn city_file(&self) -> Result<PathBuf, CliError> {
+        city::file(self.given.as_deref())
+    }
+
     /// A connection to the city's supervisor.
     pub fn client(&mut self) -> Result<Client, CliError> {
         Ok(Client::connect(&self.city()?.socket)?)

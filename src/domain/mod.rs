@@ -6,6 +6,7 @@ pub mod city;
 pub mod event;
 pub mod facts;
 pub mod harness;
+pub mod holder_wire;
 pub mod ids;
 pub mod merge;
 pub mod message;

@@ -13,12 +13,13 @@ use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
 use crate::cli::render::show;
+use crate::control::client::Client;
 use crate::control::protocol::{self, ErrorKind, Intent, Op, args};
 
 pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
     let op = Op::Done(args);
     let city = context.city()?;
-    let answer = protocol_call(context, &op);
+    let answer = Client::connect(&city.socket).and_then(|mut client| client.call(&op));
     match answer {
         Err(error) if error.kind == ErrorKind::Unavailable => {
             let file = leave(&city.root, &op)?;
@@ -32,15 +33,6 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
     }
 }
 
-fn protocol_call(
-    context: &mut Context,
-    op: &Op,
-) -> Result<serde_json::Value, protocol::ControlError> {
-    use crate::control::client::Client;
-    let city = context.city().map_err(|error| protocol::ControlError::bad_request(error.message))?;
-    Client::connect(&city.socket)?.call(op)
-}
-
 /// Writes the intent so that it is there whole or not at all, and stays when the power fails.
 fn leave(root: &Path, op: &Op) -> Result<PathBuf, CliError> {
     let var = |name| env::var(name).ok().filter(|value| !value.is_empty());
@@ -48,7 +40,7 @@ fn leave(root: &Path, op: &Op) -> Result<PathBuf, CliError> {
         v: protocol::VERSION,
         op: op.name().to_string(),
         args: op.args(),
-        raider: var("HD_ACTOR").or_else(|| var("HD_RAIDER")),
+        raider: var("HD_RAIDER").and_then(|_| var("HD_ACTOR")),
         rig: var("HD_RIG"),
         incarnation: var("HD_INCARNATION").and_then(|number| number.parse().ok()),
         relic: var("HD_RELIC"),

@@ -1,0 +1,374 @@
+//! The wire between a session's holder and whoever talks to it: pure encoding, no sockets.
+//!
+//! A holder outlives upgrades of the daemon, so the conversation begins with versions and changes
+//! only by addition. Everything goes over the stream socket `.horde/sessions/<id>/sock`; a path
+//! longer than 107 bytes is reached as `/proc/self/fd/<fd of the directory>/sock`.
+//!
+//! ```text
+//! client → hello (8 bytes: "HDHOLD", version as u16 big endian)
+//! holder → hello (its own version; it closes after it when it cannot speak the client's)
+//! then frames both ways: u32 big endian length of kind and payload, u8 kind, payload
+//! ```
+//!
+//! Every request has exactly one answer, in order, except [`Request::Expect`] and
+//! [`Request::Keys`], which have none. [`Answer::Ended`] comes to every connection when the session
+//! has ended and its end is on disk; the holder closes after it.
+//!
+//! An attach, as `hd attach` holds it:
+//!
+//! ```text
+//! client → hello                     holder → hello
+//! client → Expect(token)             (no answer; Gone and a close if another session holds the name)
+//! client → Attach { rows, cols }     holder → Snapshot(bytes that paint the screen as it is)
+//!                                    holder → Output(bytes of the terminal as they come) ...
+//! client → Keys(bytes typed) ...     (Refused when the program does not read and 4 MiB wait)
+//! client → Resize { rows, cols }     holder → Done, among the Output
+//! client closes: detached            holder → Ended(how), then closes: the session is over
+//! ```
+//!
+//! An attached client that does not read is dropped (the stream ends without `Ended`); it may
+//! attach again and gets a fresh snapshot. While nobody is attached the holder itself answers the
+//! program's questions to the terminal; an attached terminal answers them by `Keys`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{ProcessId, SessionExit};
+use super::ids::Generation;
+
+/// The version this build speaks.
+pub const VERSION: u16 = 1;
+/// The oldest version this build understands.
+pub const OLDEST: u16 = 1;
+/// Length of a hello.
+pub const HELLO_LEN: usize = 8;
+/// Most bytes of kind and payload in one frame.
+pub const MAX_FRAME: usize = 1024 * 1024 + 64;
+/// Most bytes of text or keys in one frame.
+pub const MAX_INPUT: usize = 1024 * 1024;
+
+const MAGIC: &[u8; 6] = b"HDHOLD";
+
+/// Why bytes from the other side were not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The first bytes are not a hello.
+    #[error("the other side does not speak the holder protocol")]
+    NotAHolder,
+    /// A version this build does not understand.
+    #[error("holder protocol version {0} is not understood (this is {VERSION}, oldest {OLDEST})")]
+    Version(u16),
+    /// A frame that is longer than allowed.
+    #[error("a frame of {0} bytes is longer than allowed")]
+    TooLong(usize),
+    /// A frame whose payload does not fit its kind.
+    #[error("a frame of kind {0:#04x} is malformed")]
+    Malformed(u8),
+}
+
+/// The first bytes a side sends.
+#[must_use]
+pub fn hello(version: u16) -> [u8; HELLO_LEN] {
+    let mut bytes = [0; HELLO_LEN];
+    bytes[..6].copy_from_slice(MAGIC);
+    bytes[6..].copy_from_slice(&version.to_be_bytes());
+    bytes
+}
+
+/// Reads a hello: the version that both sides speak from then on.
+///
+/// # Errors
+/// Not a hello, or a version older than [`OLDEST`]. A newer peer steps down to ours.
+pub fn agree(bytes: &[u8; HELLO_LEN]) -> Result<u16, WireError> {
+    if &bytes[..6] != MAGIC {
+        return Err(WireError::NotAHolder);
+    }
+    let version = u16::from_be_bytes([bytes[6], bytes[7]]);
+    if version < OLDEST {
+        return Err(WireError::Version(version));
+    }
+    Ok(version.min(VERSION))
+}
+
+/// What is asked of a holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Fence: go on only if the session has this token. Empty: any.
+    Expect(String),
+    /// Stream the terminal to this connection, resizing it unless a size is 0.
+    Attach {
+        /// Rows of the client's terminal.
+        rows: u16,
+        /// Columns of the client's terminal.
+        cols: u16,
+    },
+    /// Bytes typed, unanswered.
+    Keys(Vec<u8>),
+    /// Change the terminal's size.
+    Resize {
+        /// Rows.
+        rows: u16,
+        /// Columns.
+        cols: u16,
+    },
+    /// Submit a text; answered when the terminal took it.
+    Submit(String),
+    /// Type bytes as they are; answered when the terminal took them.
+    Type(Vec<u8>),
+    /// The screen as text.
+    Peek,
+    /// Press the interrupt key.
+    Interrupt,
+    /// Send a signal to the agent's process group.
+    Signal(i32),
+    /// End the session; answered by [`Answer::Ended`].
+    Stop {
+        /// Milliseconds between TERM and KILL.
+        grace_ms: u64,
+    },
+    /// Numbers about the session.
+    Status,
+    /// Nothing but wait for [`Answer::Ended`]; answered by `Done` at once.
+    Subscribe,
+    /// A kind this build does not know; answered by [`Answer::Refused`].
+    Unknown(u8),
+}
+
+/// What a holder says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Done as asked.
+    Done,
+    /// Not done; the text says why. The connection lives on.
+    Refused(String),
+    /// Another session holds this name; the connection is closed.
+    Gone,
+    /// The screen as text.
+    Screen(String),
+    /// Numbers about the session.
+    Status(Box<Status>),
+    /// Bytes that paint an empty terminal as the session's screen is now.
+    Snapshot(Vec<u8>),
+    /// Bytes the program wrote.
+    Output(Vec<u8>),
+    /// The session is over and its end is on disk.
+    Ended(Ended),
+    /// A kind this build does not know; to be passed over.
+    Unknown(u8),
+}
+
+/// Numbers about a living session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The session's token.
+    pub token: String,
+    /// Its generation.
+    pub generation: Generation,
+    /// The agent's process.
+    pub agent: ProcessId,
+    /// The holder's process.
+    pub holder: ProcessId,
+    /// Rows of the terminal.
+    pub rows: u16,
+    /// Columns of the terminal.
+    pub cols: u16,
+    /// Bytes the program wrote.
+    pub bytes_out: u64,
+    /// Bytes the terminal took.
+    pub bytes_in: u64,
+    /// Bytes waiting for the program to read.
+    pub queued: u64,
+    /// When it last wrote.
+    pub last_output: Option<Timestamp>,
+    /// When the terminal last took input.
+    pub last_input: Option<Timestamp>,
+    /// Attached clients.
+    pub attached: u32,
+    /// Whether a stop is under way.
+    pub stopping: bool,
+}
+
+/// How a session ended: what `exit.json` holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The token of the session that ended.
+    pub token: String,
+    /// How its agent ended.
+    #[serde(flatten)]
+    pub exit: SessionExit,
+    /// Whether a stop had to use KILL.
+    #[serde(default)]
+    pub killed: bool,
+    /// Processes that outlived the agent and were ended with it.
+    #[serde(default)]
+    pub stragglers: u32,
+    /// Processes that could not be ended.
+    #[serde(default)]
+    pub undead: u32,
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len() + 1).expect("payloads are bounded by the caller");
+    let mut bytes = Vec::with_capacity(payload.len() + 5);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.push(kind);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn size(rows: u16, cols: u16) -> [u8; 4] {
+    let ([a, b], [c, d]) = (rows.to_be_bytes(), cols.to_be_bytes());
+    [a, b, c, d]
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data always serialises")
+}
+
+impl Request {
+    /// The request as a frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Expect(token) => frame(0x01, token.as_bytes()),
+            Self::Attach { rows, cols } => frame(0x02, &size(*rows, *cols)),
+            Self::Keys(bytes) => frame(0x03, bytes),
+            Self::Resize { rows, cols } => frame(0x04, &size(*rows, *cols)),
+            Self::Submit(text) => frame(0x05, text.as_bytes()),
+            Self::Type(bytes) => frame(0x06, bytes),
+            Self::Peek => frame(0x07, &[]),
+            Self::Interrupt => frame(0x08, &[]),
+            Self::Signal(number) => frame(0x09, &number.to_be_bytes()),
+            Self::Stop { grace_ms } => frame(0x0a, &grace_ms.to_be_bytes()),
+            Self::Status => frame(0x0b, &[]),
+            Self::Subscribe => frame(0x0c, &[]),
+            Self::Unknown(kind) => frame(*kind, &[]),
+        }
+    }
+
+    /// Reads a request from a frame's kind and payload.
+    ///
+    /// # Errors
+    /// [`WireError::Malformed`].
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, WireError> {
+        let bad = || WireError::Malformed(kind);
+        let text = || String::from_utf8(payload.to_vec()).map_err(|_| bad());
+        let sizes = || match payload {
+            [a, b, c, d] => Ok((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))),
+            _ => Err(bad()),
+        };
+        Ok(match kind {
+            0x01 => Self::Expect(text()?),
+            0x02 => {
+                let (rows, cols) = sizes()?;
+                Self::Attach { rows, cols }
+            }
+            0x03 => Self::Keys(payload.to_vec()),
+            0x04 => {
+                let (rows, cols) = sizes()?;
+                Self::Resize { rows, cols }
+            }
+            0x05 => Self::Submit(text()?),
+            0x06 => Self::Type(payload.to_vec()),
+            0x07 => Self::Peek,
+            0x08 => Self::Interrupt,
+            0x09 => Self::Signal(i32::from_be_bytes(payload.try_into().map_err(|_| bad())?)),
+            0x0a => Self::Stop {
+                grace_ms: u64::from_be_bytes(payload.try_into().map_err(|_| bad())?),
+            },
+            0x0b => Self::Status,
+            0x0c => Self::Subscribe,
+            other => Self::Unknown(other),
+        })
+    }
+}
+
+impl Answer {
+    /// The answer as a frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Done => frame(0x81, &[]),
+            Self::Refused(why) => frame(0x82, why.as_bytes()),
+            Self::Gone => frame(0x83, &[]),
+            Self::Screen(text) => frame(0x84, text.as_bytes()),
+            Self::Status(status) => frame(0x85, &json(status)),
+            Self::Snapshot(bytes) => frame(0x86, bytes),
+            Self::Output(bytes) => frame(0x87, bytes),
+            Self::Ended(ended) => frame(0x88, &json(ended)),
+            Self::Unknown(kind) => frame(*kind, &[]),
+        }
+    }
+
+    /// Reads an answer from a frame's kind and payload.
+    ///
+    /// # Errors
+    /// [`WireError::Malformed`].
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, WireError> {
+        let bad = || WireError::Malformed(kind);
+        let text = || String::from_utf8(payload.to_vec()).map_err(|_| bad());
+        Ok(match kind {
+            0x81 => Self::Done,
+            0x82 => Self::Refused(text()?),
+            0x83 => Self::Gone,
+            0x84 => Self::Screen(text()?),
+            0x85 => Self::Status(serde_json::from_slice(payload).map_err(|_| bad())?),
+            0x86 => Self::Snapshot(payload.to_vec()),
+            0x87 => Self::Output(payload.to_vec()),
+            0x88 => Self::Ended(serde_json::from_slice(payload).map_err(|_| bad())?),
+            other => Self::Unknown(other),
+        })
+    }
+}
+
+/// Cuts a stream of bytes into frames.
+#[derive(Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Frames {
+    /// Adds what came from the socket.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.read > 0 {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes the hello off the front, once all of it came.
+    pub fn hello(&mut self) -> Option<[u8; HELLO_LEN]> {
+        let bytes = self.bytes[self.read..].first_chunk()?;
+        self.read += HELLO_LEN;
+        Some(*bytes)
+    }
+
+    /// The next whole frame: kind and payload.
+    ///
+    /// # Errors
+    /// A length of 0 or above [`MAX_FRAME`]; the stream cannot go on after that.
+    pub fn next_frame(&mut self) -> Result<Option<(u8, &[u8])>, WireError> {
+        let rest = &self.bytes[self.read..];
+        let Some(length) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(*length) as usize;
+        if length == 0 || length > MAX_FRAME {
+            return Err(WireError::TooLong(length));
+        }
+        if rest.len() < 4 + length {
+            return Ok(None);
+        }
+        let start = self.read + 4;
+        self.read = start + length;
+        Ok(Some((
+            self.bytes[start],
+            &self.bytes[start + 1..start + length],
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests;
