@@ -155,6 +155,7 @@ pub(super) struct Status {
 
 /// `hd run`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(super) struct Run {
     #[command(flatten)]
     pub run: args::Run,
@@ -219,6 +220,7 @@ pub(super) enum RaiderVerb {
 
 /// `hd logs`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(super) struct Logs {
     #[command(flatten)]
     pub logs: args::Logs,
@@ -301,7 +303,10 @@ mod tests {
     #[test]
     fn older_words_mean_the_same() {
         let verb = |words: &[&str]| Cli::try_parse_from(words).unwrap().verb;
-        assert!(matches!(verb(&["hd", "sling", "gt-1", "horde"]), Verb::Charge(_)));
+        assert!(matches!(
+            verb(&["hd", "sling", "gt-1", "horde"]),
+            Verb::Charge(_)
+        ));
         assert!(matches!(verb(&["hd", "prime"]), Verb::Rally));
         let nuke = verb(&["hd", "polecat", "nuke", "Toast"]);
         assert!(matches!(nuke, Verb::Raider(RaiderVerb::Nuke(nuke)) if nuke.name == "Toast"));
@@ -309,20 +314,33 @@ mod tests {
 
     #[test]
     fn global_flags_stand_anywhere() {
-        let cli = Cli::try_parse_from(["hd", "raider", "nuke", "Toast", "--yes", "--json"]).unwrap();
+        let cli =
+            Cli::try_parse_from(["hd", "raider", "nuke", "Toast", "--yes", "--json"]).unwrap();
         assert!(cli.yes && cli.json);
     }
 
     #[test]
     fn done_has_the_contracts_flags() {
         let words = [
-            "hd", "done", "--status", "deferred", "--cleanup-status", "has_stash", "--no-change",
-            "--until", "2026-01-31T12:00:00Z", "--reason", "later",
+            "hd",
+            "done",
+            "--status",
+            "deferred",
+            "--cleanup-status",
+            "has_stash",
+            "--no-change",
+            "--until",
+            "2026-01-31T12:00:00Z",
+            "--reason",
+            "later",
         ];
         let Verb::Done(done) = Cli::try_parse_from(words).unwrap().verb else {
             panic!("not done");
         };
-        assert_eq!(serde_json::to_value(&done).unwrap()["cleanup_status"], "has_stash");
+        assert_eq!(
+            serde_json::to_value(&done).unwrap()["cleanup_status"],
+            "has_stash"
+        );
         assert!(Cli::try_parse_from(["hd", "done", "--status", "finished"]).is_err());
     }
 }

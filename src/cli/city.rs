@@ -40,8 +40,10 @@ pub(super) fn file(given: Option<&Path>) -> Result<PathBuf, CliError> {
 /// The city at a path: its directory or its `city.toml`.
 pub(super) fn at(path: &Path) -> Result<City, CliError> {
     let Some((root, configured)) = config::socket(path) else {
-        return Err(CliError::usage(format!("there is no city at {}", path.display()))
-            .hint("`hd init` makes one"));
+        return Err(
+            CliError::usage(format!("there is no city at {}", path.display()))
+                .hint("`hd init` makes one"),
+        );
     };
     let runtime = path_var("XDG_RUNTIME_DIR");
     let uid = rustix::process::getuid().as_raw();
@@ -65,7 +67,11 @@ fn path_var(name: &str) -> Option<PathBuf> {
 fn nearest() -> Result<PathBuf, CliError> {
     let here = env::current_dir().doing("the working directory")?;
     config::find_city(&here).ok_or_else(|| {
-        CliError::usage(format!("no {} in {} or above", config::FILE, here.display()))
-            .hint("`hd init` makes a city, `--city PATH` or HORDE_CITY names one")
+        CliError::usage(format!(
+            "no {} in {} or above",
+            config::FILE,
+            here.display()
+        ))
+        .hint("`hd init` makes a city, `--city PATH` or HORDE_CITY names one")
     })
 }

@@ -82,7 +82,9 @@ impl Context {
     /// Shows the items of a stream as they come.
     pub fn follow(&mut self, op: &Op, render: Render) -> Result<(), CliError> {
         let client = self.client()?;
-        client.stream(op, |item| self.print(&item, render).map(|()| Flow::Continue))
+        client.stream(op, |item| {
+            self.print(&item, render).map(|()| Flow::Continue)
+        })
     }
 
     /// Whether a person sits at the other end of standard output.
@@ -96,12 +98,16 @@ impl Context {
             return Ok(());
         }
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            return Err(CliError::usage(format!("not done without consent: {question}"))
-                .hint("pass --yes"));
+            return Err(
+                CliError::usage(format!("not done without consent: {question}")).hint("pass --yes"),
+            );
         }
         eprint!("{question} [y/N] ");
         let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer).doing("standard input")?;
+        io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .doing("standard input")?;
         if matches!(answer.trim(), "y" | "Y" | "yes") {
             Ok(())
         } else {

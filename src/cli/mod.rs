@@ -20,7 +20,6 @@ use clap::Parser;
 
 use args::Cli;
 use context::Context;
-use error::CliError;
 
 use crate::control::protocol::Exit;
 

@@ -59,11 +59,15 @@ fn count(errors: &Diagnostics) -> String {
 fn summary(loaded: &Loaded) -> String {
     let city = &loaded.city;
     let (rigs, agents) = (city.rigs.len(), city.agents.len());
-    format!("{} is right: rigs {rigs}, agents {agents} ({})", city.name, city.revision)
+    format!(
+        "{} is right: rigs {rigs}, agents {agents} ({})",
+        city.name, city.revision
+    )
 }
 
 /// Diagnostics go to standard error.
 fn colors(context: &Context) -> bool {
-    io::stderr().is_terminal() && (context.style.color || !io::stdout().is_terminal())
+    io::stderr().is_terminal()
+        && (context.style.color || !io::stdout().is_terminal())
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

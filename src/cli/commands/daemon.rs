@@ -31,7 +31,10 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     }
     let mut background = supervisor::start(&city)?;
     let answer = background.ready(&city)?;
-    output::say(&format!("hd: started; it logs to {}", background.log.display()));
+    output::say(&format!(
+        "hd: started; it logs to {}",
+        background.log.display()
+    ));
     context.print(&answer, pong)
 }
 
@@ -41,7 +44,10 @@ pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliErr
     let process = client.peer_pid().and_then(watch);
     let result = client.call(&Op::Stop(args))?;
     if process.is_some_and(|process| !gone(&process)) {
-        return Err(CliError::new(Exit::TimedOut, "it has stopped its work, but its process stays"));
+        return Err(CliError::new(
+            Exit::TimedOut,
+            "it has stopped its work, but its process stays",
+        ));
     }
     let result = if result.is_null() { json!({}) } else { result };
     context.print(&result, show::stopped)

@@ -88,6 +88,9 @@ mod tests {
         let again: Intent = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!(again, intent);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
-        assert!(write(&dir, &intent).is_err(), "an intent is never overwritten");
+        assert!(
+            write(&dir, &intent).is_err(),
+            "an intent is never overwritten"
+        );
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
     fs::create_dir_all(&dir).doing(dir.display())?;
     let dir = dir.canonicalize().doing(dir.display())?;
     let file = dir.join(config::FILE);
-    let rig_name = rig.as_deref().map(|path| name_of(path, "rig"));
+    let rig_name = rig.as_deref().map(|path| rig_name(path, &dir));
     let harness = harness();
     let text = config::init_text(&config::Init {
         workspace: name_of(&dir, "city"),
@@ -86,15 +86,17 @@ fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliErr
         return Ok(dir.clone());
     }
     if args.here {
-        return rig.map(Path::to_owned).ok_or_else(|| {
-            CliError::usage("--here is for a repository, and this is none")
-        });
+        return rig
+            .map(Path::to_owned)
+            .ok_or_else(|| CliError::usage("--here is for a repository, and this is none"));
     }
     let inside = repository(here);
-    Ok(match inside.as_deref().map(|inside| (inside, inside.parent())) {
-        Some((inside, Some(parent))) => parent.join(format!("{}-city", name_of(inside, "rig"))),
-        _ => here.to_owned(),
-    })
+    Ok(
+        match inside.as_deref().map(|inside| (inside, inside.parent())) {
+            Some((inside, Some(parent))) => parent.join(format!("{}-city", name_of(inside, "rig"))),
+            _ => here.to_owned(),
+        },
+    )
 }
 
 /// The repository that a directory is in.
@@ -105,15 +107,33 @@ fn repository(dir: &Path) -> Option<PathBuf> {
 
 /// A name out of a directory's: what is not allowed in names becomes `-`.
 fn name_of(dir: &Path, otherwise: &str) -> String {
-    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = dir
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_default();
     let name = name.strip_suffix(".git").unwrap_or(&name);
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    let allowed = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
     let name: String = name.chars().map(allowed).take(40).collect();
     let name = name.trim_matches(['-', '_']);
     match RigName::new(name) {
         Ok(name) => name.to_string(),
         Err(_) => otherwise.to_owned(),
+    }
+}
+
+/// The rig's name, which is the name of its directory in the city too, so it must be free there.
+fn rig_name(rig: &Path, city: &Path) -> String {
+    let name = name_of(rig, "rig");
+    if city.join(&name).exists() {
+        format!("{name}-rig")
+    } else {
+        name
     }
 }
 
@@ -146,7 +166,11 @@ fn exclude(dir: &Path, rig: Option<&str>) -> Result<(), CliError> {
     if missing.is_empty() {
         return Ok(());
     }
-    let gap = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+    let gap = if before.is_empty() || before.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     let after = format!("{before}{gap}{}\n", missing.join("\n"));
     fs::write(&path, after).doing(path.display())
 }

@@ -9,8 +9,8 @@ use crate::cli::args::RelicVerb;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::render::{lists, show};
-use crate::control::protocol::args::{RelicClose, RelicRef};
 use crate::control::protocol::Op;
+use crate::control::protocol::args::{RelicClose, RelicRef};
 
 pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -18,7 +18,9 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
             if args.body == "-" {
                 args.body.clear();
                 let mut input = io::stdin().lock();
-                input.read_to_string(&mut args.body).doing("standard input")?;
+                input
+                    .read_to_string(&mut args.body)
+                    .doing("standard input")?;
             }
             context.show(&Op::RelicCreate(args), show::relic)
         }
@@ -48,7 +50,8 @@ fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
 /// A path as it is meant here, for somebody whose working directory is another.
 pub(super) fn absolute(path: &str) -> Result<String, CliError> {
     let absolute = path::absolute(path).doing(path)?;
-    absolute.into_os_string().into_string().map_err(|path| {
-        CliError::usage(format!("{} is not UTF-8", path.display()))
-    })
+    absolute
+        .into_os_string()
+        .into_string()
+        .map_err(|path| CliError::usage(format!("{} is not UTF-8", path.display())))
 }

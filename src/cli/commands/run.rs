@@ -24,7 +24,7 @@ pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     let result = context.ask(&Op::Run(args.run))?;
     context.print(&result, show::charged)?;
     match since {
-        Some(since) => Follow::new(context, relics(&result))?.to_the_end(since),
+        Some(since) => Follow::new(context, relics(&result))?.finish(since),
         None => Ok(()),
     }
 }
@@ -42,7 +42,11 @@ fn relics(result: &Value) -> Vec<String> {
         let id = relic.get("relic").or_else(|| relic.get("id"));
         id.and_then(Value::as_str).map(str::to_owned)
     };
-    relics.map_or(&[][..], Vec::as_slice).iter().filter_map(id).collect()
+    relics
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .filter_map(id)
+        .collect()
 }
 
 /// How a relic stands.
@@ -80,7 +84,7 @@ impl<'a> Follow<'a> {
         })
     }
 
-    fn to_the_end(self, since: u64) -> Result<(), CliError> {
+    fn finish(self, since: u64) -> Result<(), CliError> {
         let Self {
             context,
             mut asking,
@@ -118,7 +122,9 @@ impl<'a> Follow<'a> {
 fn about(event: &Value, ends: &BTreeMap<String, Option<End>>) -> Option<String> {
     let named = [event.get("subject"), event.pointer("/data/relic")];
     let mut named = named.into_iter().flatten().filter_map(Value::as_str);
-    named.find(|name| ends.contains_key(*name)).map(str::to_owned)
+    named
+        .find(|name| ends.contains_key(*name))
+        .map(str::to_owned)
 }
 
 fn end(relic: &Value, exhausted: bool) -> Option<End> {
@@ -135,7 +141,9 @@ fn end(relic: &Value, exhausted: bool) -> Option<End> {
 fn verdict(ends: &BTreeMap<String, Option<End>>) -> Result<(), CliError> {
     let with = |end| {
         let of = ends.iter().filter(move |(_, at)| **at == Some(end));
-        of.map(|(relic, _)| relic.as_str()).collect::<Vec<_>>().join(", ")
+        of.map(|(relic, _)| relic.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let ends = [
         (End::NotMerged, Exit::MergeFailed, "could not be merged"),
@@ -145,8 +153,9 @@ fn verdict(ends: &BTreeMap<String, Option<End>>) -> Result<(), CliError> {
     for (end, exit, what) in ends {
         let relics = with(end);
         if !relics.is_empty() {
-            return Err(CliError::new(exit, format!("{relics} {what}"))
-                .hint("`hd why RELIC` tells how it came to that, `hd relic reopen` lets it go on"));
+            return Err(CliError::new(exit, format!("{relics} {what}")).hint(
+                "`hd why RELIC` tells how it came to that, `hd relic reopen` lets it go on",
+            ));
         }
     }
     Ok(())
@@ -172,7 +181,9 @@ mod tests {
     fn the_worst_end_decides_the_exit_code() {
         let exit = |ends: &[End]| {
             let ends = ends.iter().enumerate();
-            let ends = ends.map(|(n, end)| (format!("gt-{n}"), Some(*end))).collect();
+            let ends = ends
+                .map(|(n, end)| (format!("gt-{n}"), Some(*end)))
+                .collect();
             verdict(&ends).err().map_or(Exit::Ok, |error| error.exit)
         };
         assert_eq!(exit(&[End::Closed, End::Closed]), Exit::Ok);

@@ -58,6 +58,9 @@ fn watch(context: &mut Context) -> Result<(), CliError> {
     }
     match follower.join() {
         Ok(Err(error)) => Err(error.into()),
-        _ => Err(CliError::new(Exit::Unreachable, "the supervisor ended the stream")),
+        _ => Err(CliError::new(
+            Exit::Unreachable,
+            "the supervisor ended the stream",
+        )),
     }
 }

@@ -37,10 +37,13 @@ pub(super) fn program() -> Result<PathBuf, CliError> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|dir| dir.join("horde-supervisor"));
-    found.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-        CliError::failed("horde-supervisor is neither beside hd nor in the PATH")
-            .hint("install both with `cargo install --path .`")
-    })
+    found
+        .into_iter()
+        .find(|file| file.is_file())
+        .ok_or_else(|| {
+            CliError::failed("horde-supervisor is neither beside hd nor in the PATH")
+                .hint("install both with `cargo install --path .`")
+        })
 }
 
 /// Under `cargo run --bin hd` only `hd` was built: has the other program built likewise.
@@ -50,7 +53,11 @@ fn build(own: &Path) -> Result<(), CliError> {
         return Ok(());
     };
     let profile = own.parent().and_then(Path::file_name).unwrap_or_default();
-    let profile = if profile == "debug" { "dev".as_ref() } else { profile };
+    let profile = if profile == "debug" {
+        "dev".as_ref()
+    } else {
+        profile
+    };
     let status = Command::new(cargo)
         .args(["build", "--quiet", "--bin", "horde-supervisor", "--profile"])
         .arg(profile)
@@ -145,7 +152,9 @@ impl Background {
         if status.success() {
             Ok(())
         } else {
-            Err(CliError::failed(format!("the supervisor ended with {status}")))
+            Err(CliError::failed(format!(
+                "the supervisor ended with {status}"
+            )))
         }
     }
 }

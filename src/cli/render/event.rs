@@ -28,9 +28,16 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
 /// The events about one subject, the oldest first.
 pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
     let events = result.get("events").and_then(Value::as_array);
-    let lines: Vec<_> = events.map_or(&[][..], Vec::as_slice).iter().map(|e| event(e, style)).collect();
+    let lines: Vec<_> = events
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .map(|e| event(e, style))
+        .collect();
     if lines.is_empty() {
-        return style.paint(Tone::Faint, &format!("no events about {}", at(result, "/subject")));
+        return style.paint(
+            Tone::Faint,
+            &format!("no events about {}", at(result, "/subject")),
+        );
     }
     let heading = style.paint(Tone::Strong, &at(result, "/subject"));
     format!("{heading}\n{}", lines.join("\n"))
@@ -47,9 +54,18 @@ fn time(ts: &str) -> String {
 fn tone(kind: &str) -> Tone {
     match kind {
         "raider.merged" | "relic.closed" | "controller.ready" => Tone::Good,
-        "agent.crashed" | "agent.quarantined" | "raider.zombie" | "raider.merge_failed"
-        | "mr.conflict" | "store.degraded" | "control.forbidden" | "forge.red" => Tone::Bad,
-        "escalation.raised" | "raider.stuck" | "raider.push_blocked" | "raider.needs_input"
+        "agent.crashed"
+        | "agent.quarantined"
+        | "raider.zombie"
+        | "raider.merge_failed"
+        | "mr.conflict"
+        | "store.degraded"
+        | "control.forbidden"
+        | "forge.red" => Tone::Bad,
+        "escalation.raised"
+        | "raider.stuck"
+        | "raider.push_blocked"
+        | "raider.needs_input"
         | "mr.held" => Tone::Waits,
         _ => Tone::Plain,
     }
@@ -61,12 +77,15 @@ fn particulars(data: &Value) -> String {
     let Some(data) = data.as_object() else {
         return String::new();
     };
-    let short = data.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
-        let mut text = cell(value);
-        if text.chars().count() > LONG {
-            text = text.chars().take(LONG).chain(['…']).collect();
-        }
-        format!("{key}={text}")
-    });
+    let short = data
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| {
+            let mut text = cell(value);
+            if text.chars().count() > LONG {
+                text = text.chars().take(LONG).chain(['…']).collect();
+            }
+            format!("{key}={text}")
+        });
     short.collect::<Vec<_>>().join(" ")
 }

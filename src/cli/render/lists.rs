@@ -94,7 +94,9 @@ pub(in crate::cli) fn agents(result: &Value, style: Style) -> String {
 }
 
 pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
-    let headings = ["RAIDER", "STATE", "HOOK", "BRANCH", "GIT", "SESSION", "RESTARTS"];
+    let headings = [
+        "RAIDER", "STATE", "HOOK", "BRANCH", "GIT", "SESSION", "RESTARTS",
+    ];
     let mut table = Table::new(&headings);
     for raider in items(result) {
         let (state, tone) = state(raider);
@@ -131,8 +133,7 @@ pub(super) fn needs_person(child: &Value) -> bool {
         at(child, "/state").as_str(),
         "stalled" | "zombie" | "quarantined" | "blocked"
     );
-    let asks = condition(child).is_some_and(|(kind, _)| {
-        matches!(kind.as_str(), "needs_input" | "auth" | "push_blocked")
-    });
+    let asks = condition(child)
+        .is_some_and(|(kind, _)| matches!(kind.as_str(), "needs_input" | "auth" | "push_blocked"));
     stuck || asks || child.get("quarantined_until").is_some_and(Value::is_string)
 }

@@ -7,7 +7,9 @@ use crate::cli::output::{Style, Tone};
 use super::words::{at, cell, clean_lines, plural};
 
 /// Fields that are texts of many lines.
-const TEXTS: &[&str] = &["body", "context", "note", "tail", "text", "handoff", "prompt"];
+const TEXTS: &[&str] = &[
+    "body", "context", "note", "tail", "text", "handoff", "prompt",
+];
 
 /// Any result: facts, then texts. Objects inside are shown beneath their name.
 pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
@@ -44,7 +46,9 @@ fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
     for (key, value) in object.iter().filter(|(_, value)| is_nested(value)) {
         lines.push(format!("{indent}{}", style.paint(Tone::Strong, key)));
         match value.as_array() {
-            Some(items) => items.iter().for_each(|item| put(item, depth + 1, style, lines)),
+            Some(items) => items
+                .iter()
+                .for_each(|item| put(item, depth + 1, style, lines)),
             None => put(value, depth + 1, style, lines),
         }
     }
@@ -62,9 +66,15 @@ pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     if let Some(fields) = rest.as_object_mut() {
         fields.remove("id");
         fields.remove("title");
-        fields.retain(|_, value| *value != Value::String(String::new()) && *value != Value::Array(Vec::new()));
+        fields.retain(|_, value| {
+            *value != Value::String(String::new()) && *value != Value::Array(Vec::new())
+        });
     }
-    format!("{}\n{}", style.paint(Tone::Strong, &heading), facts(&rest, style))
+    format!(
+        "{}\n{}",
+        style.paint(Tone::Strong, &heading),
+        facts(&rest, style)
+    )
 }
 
 /// What `charge` and `run` say of each relic: who has it, or why nobody has.

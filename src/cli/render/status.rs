@@ -16,7 +16,10 @@ pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
 
 pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     let mut screen = vec![head(result, style)];
-    if let Some(error) = result.get("last_reload_error").filter(|error| !error.is_null()) {
+    if let Some(error) = result
+        .get("last_reload_error")
+        .filter(|error| !error.is_null())
+    {
         let line = format!("the last reload failed: {}", cell(error));
         screen.push(style.paint(Tone::Bad, &line));
     }
@@ -46,7 +49,11 @@ fn head(result: &Value, style: Style) -> String {
         .collect();
     let mut parts = vec![
         style.paint(Tone::Strong, &at(result, "/city")),
-        format!("up {} (pid {})", seconds(count(result, "/uptime_s")), at(result, "/pid")),
+        format!(
+            "up {} (pid {})",
+            seconds(count(result, "/uptime_s")),
+            at(result, "/pid")
+        ),
         plural(raiders.len(), "raider"),
         plural(list(result, "/agents").len(), "agent"),
     ];
@@ -68,7 +75,12 @@ struct Child<'a> {
 /// Everybody; who needs a person first, otherwise as the supervisor orders them.
 fn children(result: &Value) -> Vec<Child<'_>> {
     let raiders = list(result, "/rigs").iter().flat_map(|rig| {
-        let named = |raider| (format!("{}/{}", at(rig, "/name"), at(raider, "/name")), raider);
+        let named = |raider| {
+            (
+                format!("{}/{}", at(rig, "/name"), at(raider, "/name")),
+                raider,
+            )
+        };
         list(rig, "/raiders").iter().map(named)
     });
     let agents = list(result, "/agents");
@@ -86,7 +98,9 @@ fn children(result: &Value) -> Vec<Child<'_>> {
 }
 
 fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
-    let headings = ["", "NAME", "STATE", "FOR", "HOOK", "GIT", "BRANCH", "RESTARTS"];
+    let headings = [
+        "", "NAME", "STATE", "FOR", "HOOK", "GIT", "BRANCH", "RESTARTS",
+    ];
     let mut table = Table::new(&headings);
     for child in children {
         let (state, tone) = state(child.value);
@@ -111,7 +125,10 @@ fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
 fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     for child in children {
-        let quarantined = child.value.get("quarantined_until").filter(|until| until.is_string());
+        let quarantined = child
+            .value
+            .get("quarantined_until")
+            .filter(|until| until.is_string());
         if let Some(until) = quarantined {
             let text = format!(
                 "! {}: quarantined until {}; hd agent unquarantine {}",

@@ -40,10 +40,10 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     insta::assert_snapshot!(status::at_time(&city(), PLAIN, now), @r"
     bright-lights  up 3d04h (pid 41)  2 raiders  1 agent  2 escalations (hd escalations)
-       NAME         STATE                FOR     HOOK  GIT       BRANCH               RESTARTS
-    !  horde/Toast  working needs_input  2m14s   gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
-       horde/Ash    working              12s     gt-2  +1        raider/Ash/gt-2-1    0
-       mayor        running              1h00m   -     -         -                    0
+       NAME         STATE                FOR    HOOK  GIT       BRANCH               RESTARTS
+    !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
+       horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
+       mayor        running              1h00m  -     -         -                    0
     ! horde/Toast: needs_input: rm -r  [2J target?
     queue horde  paused
        MR    RELIC  STATE    BRANCH
@@ -57,20 +57,32 @@ fn colours_are_only_for_those_who_want_them() {
     assert!(!status::at_time(&city(), PLAIN, now).contains('\u{1b}'));
     let colored = status::at_time(&city(), COLOR, now);
     assert!(colored.contains("\u{1b}[33m"));
-    assert!(!colored.contains("\u{1b}[2J"), "an agent's text steers the terminal");
+    assert!(
+        !colored.contains("\u{1b}[2J"),
+        "an agent's text steers the terminal"
+    );
 }
 
 #[test]
 fn an_empty_city_and_a_bad_reload_are_said() {
-    let empty = json!({"city": "c", "pid": 1, "uptime_s": 5, "last_reload_error": "city.toml:3: no"});
+    let empty =
+        json!({"city": "c", "pid": 1, "uptime_s": 5, "last_reload_error": "city.toml:3: no"});
     let text = status::at_time(&empty, PLAIN, "2026-01-31T12:00:00Z".parse().unwrap());
-    assert!(text.contains("the last reload failed: city.toml:3: no"), "{text}");
+    assert!(
+        text.contains("the last reload failed: city.toml:3: no"),
+        "{text}"
+    );
     assert!(text.contains("nothing is being worked on"), "{text}");
 }
 
 #[test]
 fn lists_say_when_they_are_empty() {
-    for list in [lists::relics, lists::raiders, lists::merge_requests, lists::salvages] {
+    for list in [
+        lists::relics,
+        lists::raiders,
+        lists::merge_requests,
+        lists::salvages,
+    ] {
         assert!(!list(&json!([]), PLAIN).is_empty());
     }
 }
@@ -85,7 +97,10 @@ fn an_event_is_one_line() {
     assert!(line.starts_with(start), "{line}");
     assert!(line.ends_with('…') || line.contains("… "), "{line}");
     assert_eq!(line.lines().count(), 1);
-    let story = event::why(&json!({"subject": "horde/raiders/Toast", "events": [said]}), PLAIN);
+    let story = event::why(
+        &json!({"subject": "horde/raiders/Toast", "events": [said]}),
+        PLAIN,
+    );
     assert_eq!(story.lines().count(), 2);
 }
 

@@ -43,7 +43,9 @@ pub(super) fn clean_lines(text: &str) -> String {
 
 /// How long ago a time was, in two units at most: `2m14s`.
 pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
-    let then = value.and_then(Value::as_str).and_then(|text| text.parse().ok());
+    let then = value
+        .and_then(Value::as_str)
+        .and_then(|text| text.parse().ok());
     match then {
         Some(then) => seconds(now.duration_since(then).as_secs().max(0).unsigned_abs()),
         None => "-".to_owned(),
