@@ -14,6 +14,7 @@ compile_error!("supervision needs panic = \"unwind\": a panic must end one actor
 
 pub mod actors;
 pub mod adapters;
+pub mod cli;
 pub mod config;
 pub mod control;
 pub mod domain;

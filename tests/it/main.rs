@@ -1,5 +1,8 @@
-//! Integration tests.
+//! Integration tests, all in one program: linking is what takes time.
 
+mod cli;
+mod cli_terminal;
+mod control;
 mod custody_facts;
 mod custody_prepare;
 mod custody_remove;
@@ -7,4 +10,5 @@ mod custody_repair;
 mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;
+mod fake_city;
 mod support;

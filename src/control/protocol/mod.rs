@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 pub use errors::{ControlError, ErrorKind, Exit};
 pub use intent::Intent;
-pub use ops::{Op, OpName};
+pub use ops::{Op, OpName, no_such_transition};
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u64 = 1;
