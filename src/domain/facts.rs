@@ -127,6 +127,9 @@ pub struct GitFacts {
     /// Whatever else holds work: a rebase, merge, cherry-pick or bisect in progress, a dirty or
     /// unpushed submodule, a nested repository, skip-worktree edits, reflog-only commits.
     pub special: Vec<String>,
+    /// SHA-256 over all of it and over the content behind it: an edit of a file that was dirty
+    /// before makes other facts.
+    pub fingerprint: String,
 }
 
 impl GitFacts {

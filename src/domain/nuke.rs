@@ -247,6 +247,7 @@ mod tests {
             stashes: vec![],
             head_reachable: true,
             special: vec![],
+            fingerprint: "1".into(),
         }
     }
 
@@ -323,8 +324,12 @@ mod tests {
         assert!(matches!(judge(salvaged), Judgement::Permit(_)));
         let mut newer = dirty.clone();
         newer.untracked.push("b".into());
-        let mut stale = evidence(Probed::Known(newer));
-        stale.salvaged = Some(dirty);
-        assert!(matches!(judge(stale), Judgement::Skip { .. }));
+        let mut edited = dirty.clone();
+        edited.fingerprint = "2".into();
+        for changed in [newer, edited] {
+            let mut stale = evidence(Probed::Known(changed));
+            stale.salvaged = Some(dirty.clone());
+            assert!(matches!(judge(stale), Judgement::Skip { .. }));
+        }
     }
 }

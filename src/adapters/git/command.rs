@@ -31,6 +31,8 @@ const FIXED: &[&str] = &[
     "advice.detachedHead=false",
     "core.quotePath=false",
     "color.ui=false",
+    "log.showSignature=false",
+    "safe.bareRepository=all",
 ];
 
 /// Inherited: what git and its credential helpers need, nothing else.
@@ -43,6 +45,9 @@ const INHERITED: &[&str] = &[
     "SSH_AUTH_SOCK",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
 ];
 
 /// A finished command.
@@ -81,16 +86,21 @@ pub struct Git {
 }
 
 impl Git {
-    /// A command run in the directory (a work tree, or a bare repository).
+    /// A command run in the directory (a work tree, or a bare repository). git does not look for
+    /// a repository above it: a sandbox whose link is broken must not pass for its parent.
     #[must_use]
     pub fn in_dir(dir: &Path) -> Self {
+        let mut env = Vec::new();
+        if let Some(parent) = dir.parent().filter(|parent| parent.is_absolute()) {
+            env.push(("GIT_CEILING_DIRECTORIES".into(), parent.into()));
+        }
         let mut args: Vec<OsString> = vec!["-C".into(), dir.into()];
         for setting in FIXED {
             args.extend(["-c".into(), OsString::from(setting)]);
         }
         Self {
             args,
-            env: Vec::new(),
+            env,
             stdin: None,
             limit: LOCAL,
         }

@@ -1,6 +1,7 @@
 //! One rig's git: where its bare repository, its sandboxes and its remote are.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::command::Git;
@@ -11,7 +12,7 @@ use crate::ports::repo::RepoError;
 /// Config key in `repo.git` that holds the URL the supervisor pushes to.
 pub(super) const PUSH_URL_KEY: &str = "horde.pushUrl";
 
-/// What a [`GitRepo`] is made from.
+/// What a [`GitRepo`] is made from. Every path is absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitRig {
     /// The rig.
@@ -34,6 +35,8 @@ pub struct GitRepo {
     rig: GitRig,
     /// git's own locks race when worktrees are added, pruned or repaired at the same time.
     worktrees: Mutex<()>,
+    /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
+    cleared: AtomicBool,
 }
 
 impl GitRepo {
@@ -43,6 +46,7 @@ impl GitRepo {
         Self {
             rig,
             worktrees: Mutex::new(()),
+            cleared: AtomicBool::new(false),
         }
     }
 
@@ -94,6 +98,11 @@ impl GitRepo {
         self.worktrees
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the first time that anybody asks.
+    pub(super) fn first_time(&self) -> bool {
+        !self.cleared.swap(true, Ordering::Relaxed)
     }
 
     /// The URL that the supervisor pushes to. `remote.origin.pushUrl` refuses, so that a sandbox
