@@ -9,6 +9,8 @@ use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::custody_salvage::roundtrip;
+use horde_supervisor::ports::repo::Repo;
+
 use crate::support::city::City;
 use crate::support::git::{git, try_git};
 

@@ -1,11 +1,9 @@
-//! [`GitRepo`]'s answer to the port, method by method: custody first, then landing.
+//! [`GitRepo`]'s answer to the port, each method in its module.
 
 use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
-use super::{
-    discard, facts, gate, land, merge, pins, prepare, remote, repair, salvage, sandbox,
-};
+use super::{discard, facts, gate, land, merge, pins, prepare, remote, repair, salvage, sandbox};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
@@ -21,10 +19,6 @@ impl Repo for GitRepo {
 
     fn default_branch(&self) -> Result<String, RepoError> {
         prepare::default_branch(self)
-    }
-
-    fn user_email(&self) -> Option<String> {
-        self.email()
     }
 
     fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
