@@ -17,5 +17,8 @@ pub mod adapters;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod daemon;
 pub mod domain;
+pub mod faults;
 pub mod ports;
+pub mod telemetry;

@@ -2,5 +2,7 @@
 
 pub mod clock;
 pub mod git;
+pub mod proc;
 pub mod relics_sqlite;
+pub mod sessions;
 pub mod task_files;

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::children::{ChildState, ChildView, EndRefused};
-pub use self::infra::InfraSpec;
+pub use self::infra::{InfraSpec, Spawn};
 pub use self::recovery::{agent_spec, raider_spec};
 pub use self::shutdown::StopMode;
 

@@ -232,6 +232,7 @@ pub(super) fn announce(event: &Event) {
     tracing::info!(
         target: "horde::journal",
         seq = event.seq,
+        ts = %event.ts,
         "type" = event.kind,
         subject = event.subject,
         cause = event.cause,
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(line["target"], "horde::journal");
         assert_eq!(
             line["fields"],
-            json!({"seq": 12, "type": "raider.nuked", "subject": "horde/raiders/Toast",
+            json!({"seq": 12, "ts": "2026-05-01T10:00:00Z", "type": "raider.nuked", "subject": "horde/raiders/Toast",
                 "cause": "done_clean_pushed", "data": r#"{"relic":"gt-1"}"#})
         );
     }

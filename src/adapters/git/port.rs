@@ -21,6 +21,10 @@ impl Repo for GitRepo {
         prepare::default_branch(self)
     }
 
+    fn user_email(&self) -> Option<String> {
+        self.email()
+    }
+
     fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
         prepare::fetch_branch(self, branch)
     }

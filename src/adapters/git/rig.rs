@@ -62,7 +62,10 @@ impl GitRepo {
     /// `user.email` as taken over from the rig's checkout, or the user's own.
     pub(super) fn email(&self) -> Option<String> {
         let read = || {
-            let output = Git::in_dir(self.repo_dir()).args(["config", "user.email"]).run().ok()?;
+            let output = Git::in_dir(self.repo_dir())
+                .args(["config", "user.email"])
+                .run()
+                .ok()?;
             Some(output.text()).filter(|email| !email.is_empty())
         };
         self.email.get_or_init(read).clone()
