@@ -15,3 +15,5 @@ compile_error!("supervision needs panic = \"unwind\": a panic must end one actor
 pub mod adapters;
 pub mod domain;
 pub mod ports;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -1,1 +1,3 @@
+//! Integration tests: the real adapters and the real programs.
 
+mod sessions;
