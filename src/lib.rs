@@ -22,3 +22,5 @@ pub mod domain;
 pub mod faults;
 pub mod ports;
 pub mod telemetry;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -89,7 +89,7 @@ pub async fn serve<S: Service>(
     loop {
         let stream = tokio::select! {
             biased;
-            _ = stopping.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stopping) => break,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "a control connection failed");
@@ -118,6 +118,13 @@ pub async fn serve<S: Service>(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// Returns when serving is to end.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A guard held over another await would keep the future on its thread; a sender that is gone
+    // says the same as one that says stop.
+    drop(stopping.wait_for(|stop| *stop).await);
 }
 
 /// Decides on a new connection: the right user, recognised, and with a place left.

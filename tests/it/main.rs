@@ -11,4 +11,6 @@ mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;
 mod fake_city;
+mod landing;
+mod sessions;
 mod support;

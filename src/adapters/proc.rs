@@ -1,0 +1,311 @@
+//! Facts about processes of this machine, from `/proc` and pidfds.
+//!
+//! A process is named by pid and start time. Nothing here signals a bare pid: a signal goes through
+//! a pidfd that was opened first and whose start time was compared after, so that a reused pid is
+//! never hit. `kill(pid, 0)` is not used, for it takes zombies for living processes.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::domain::facts::ProcessId;
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// State letter; `Z` and `X` are dead.
+    pub state: u8,
+    /// Parent.
+    pub parent: u32,
+    /// Start time in clock ticks since boot.
+    pub started: u64,
+}
+
+impl Stat {
+    /// Whether it is a process and not just what is left of one.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // The second field is the program's name in parentheses and may contain anything.
+        let rest = text.get(text.rfind(')')? + 1..)?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let parent = fields.next()?.parse().ok()?;
+        let started = fields.nth(17)?.parse().ok()?;
+        Some(Self {
+            state,
+            parent,
+            started,
+        })
+    }
+}
+
+/// Looks at a process; none when there is none of this pid.
+///
+/// # Errors
+/// `/proc` cannot be read: then nothing is known.
+pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(text) => Stat::parse(&text)
+            .map(Some)
+            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood"))),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+}
+
+/// The identity of a process that is known to exist (oneself, an unreaped child).
+///
+/// # Errors
+/// It does not, or `/proc` cannot be read.
+pub fn identify(pid: u32) -> io::Result<ProcessId> {
+    let stat = stat(pid)?.ok_or_else(|| io::Error::other(format!("no process {pid}")))?;
+    Ok(ProcessId {
+        pid,
+        started: stat.started,
+    })
+}
+
+/// Whether exactly this process lives (a zombie does not).
+///
+/// # Errors
+/// `/proc` cannot be read: then nothing is known.
+pub fn lives(process: &ProcessId) -> io::Result<bool> {
+    Ok(stat(process.pid)?.is_some_and(|now| now.started == process.started && now.lives()))
+}
+
+/// Names this start of the machine: identities of another one are all dead.
+pub fn boot_id() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default()
+    })
+}
+
+/// A hold on one process that stays right when its pid is reused.
+#[derive(Debug)]
+pub struct Pidfd(OwnedFd);
+
+impl Pidfd {
+    /// Opens exactly this process; none when it is gone.
+    ///
+    /// # Errors
+    /// The kernel refuses (descriptors, permissions).
+    pub fn open(process: &ProcessId) -> io::Result<Option<Self>> {
+        let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        let fd = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::SRCH) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // Compared after opening: whoever has this pid *and* this start time now had it then too.
+        Ok(lives(process)?.then_some(Self(fd)))
+    }
+
+    /// Sends a signal; a process that is gone needs none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.0, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until the process ended, at most this long; says whether it did.
+    ///
+    /// # Errors
+    /// The kernel refuses to poll.
+    pub fn wait(&self, limit: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = rustix::time::Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// All processes, with what `stat` says; those that vanish meanwhile are passed over.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn all() -> io::Result<HashMap<u32, Stat>> {
+    let mut found = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Ok(Some(now)) = stat(pid) {
+            found.insert(pid, now);
+        }
+    }
+    Ok(found)
+}
+
+/// Every living process below this one, nearest first.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn descendants(root: u32) -> io::Result<Vec<ProcessId>> {
+    let all = all()?;
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (pid, stat) in &all {
+        children.entry(stat.parent).or_default().push(*pid);
+    }
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([root]);
+    let mut level = vec![root];
+    while !level.is_empty() {
+        let next = level.iter().filter_map(|pid| children.get(pid)).flatten();
+        level = next.copied().filter(|pid| seen.insert(*pid)).collect();
+        found.extend(level.iter().filter_map(|pid| {
+            let stat = all.get(pid).filter(|stat| stat.lives())?;
+            Some(ProcessId {
+                pid: *pid,
+                started: stat.started,
+            })
+        }));
+    }
+    Ok(found)
+}
+
+/// The value of a variable in the environment a process was started with.
+#[must_use]
+pub fn environment_value(pid: u32, name: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    bytes.split(|byte| *byte == 0).find_map(|entry| {
+        let (key, value) = std::str::from_utf8(entry).ok()?.split_once('=')?;
+        (key == name).then(|| value.to_owned())
+    })
+}
+
+/// The process's cgroup (version 2), as a path below the mount.
+#[must_use]
+pub fn cgroup(pid: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(path.to_owned())
+}
+
+/// Whether the process has this file open *and* holds a `flock` through it.
+#[must_use]
+pub fn holds_lock(pid: u32, file: &fs::Metadata) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let same = fs::metadata(entry.path())
+            .is_ok_and(|found| (found.dev(), found.ino()) == (file.dev(), file.ino()));
+        let info = Path::new("/proc")
+            .join(pid.to_string())
+            .join("fdinfo")
+            .join(entry.file_name());
+        same && fs::read_to_string(info).is_ok_and(|text| text.contains("FLOCK"))
+    })
+}
+
+/// Raises this process's soft limit of open files to the hard one: a daemon holds one descriptor
+/// per session. Returns the limit it was started with, for the programs it starts.
+pub fn raise_open_files() -> Option<u64> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
+    *STARTED_WITH.get_or_init(|| {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+        if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+            tracing::warn!(%error, "the limit of open files stays at {soft}");
+        }
+        Some(soft)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_name_may_contain_anything() {
+        let text = format!("7 (a) b (c) S 3 {} 99 0", ["1"; 17].join(" "));
+        let stat = Stat::parse(&text).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.started), (b'S', 3, 99));
+    }
+
+    #[test]
+    fn a_zombie_does_not_live_and_a_reused_pid_is_another_process() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = identify(child.id()).unwrap();
+        if let Some(pidfd) = Pidfd::open(&process).unwrap() {
+            assert!(pidfd.wait(Duration::from_secs(30)).unwrap());
+        }
+        assert!(stat(process.pid).unwrap().is_some(), "not reaped yet");
+        assert!(!lives(&process).unwrap());
+        assert!(Pidfd::open(&process).unwrap().is_none());
+        child.wait().unwrap();
+
+        let mut me = identify(std::process::id()).unwrap();
+        assert!(lives(&me).unwrap());
+        me.started += 1;
+        assert!(!lives(&me).unwrap());
+        assert!(Pidfd::open(&me).unwrap().is_none());
+    }
+
+    #[test]
+    fn descendants_and_environments_are_found() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sleep 1000 & echo; wait"])
+            .env("HD_TEST_MARK", "here")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut byte = [0];
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
+        let below = descendants(child.id()).unwrap();
+        assert_eq!(below.len(), 1, "the sleep");
+        assert_eq!(
+            environment_value(below[0].pid, "HD_TEST_MARK").as_deref(),
+            Some("here")
+        );
+        for process in &below {
+            let pidfd = Pidfd::open(process).unwrap().unwrap();
+            pidfd.signal(Signal::KILL).unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,136 @@
+//! The daemon's side of the conversation with a holder: blocking, every wait bounded.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::files::SOCK;
+use crate::domain::holder_wire::{Answer, Frames, HELLO_LEN, Request, VERSION, agree, hello};
+
+/// A holder that does not take a request for this long is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a holder did not do what was asked.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The session is over, or another one holds its name.
+    Gone,
+    /// It said no.
+    Refused(String),
+    /// It did not answer.
+    Silent(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => Self::Gone,
+            _ => Self::Silent(error),
+        }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the session is over"),
+            Self::Refused(why) => f.write_str(why),
+            Self::Silent(error) if error.kind() == ErrorKind::WouldBlock => {
+                f.write_str("its holder does not answer")
+            }
+            Self::Silent(error) => write!(f, "its holder does not answer: {error}"),
+        }
+    }
+}
+
+/// A conversation with the holder of one session.
+pub struct Client {
+    stream: UnixStream,
+    frames: Frames,
+}
+
+impl Client {
+    /// Connects to the holder in this directory, if it holds the session of this token.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn connect(dir: &Path, token: &str) -> Result<Self, Trouble> {
+        let mut stream = open(dir)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&hello(VERSION))?;
+        stream.write_all(&Request::Expect(token.to_owned()).encode())?;
+        let mut bytes = [0; HELLO_LEN];
+        stream.read_exact(&mut bytes)?;
+        agree(&bytes).map_err(|error| Trouble::Refused(error.to_string()))?;
+        Ok(Self {
+            stream,
+            frames: Frames::default(),
+        })
+    }
+
+    /// Asks and waits for the answer.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, Trouble> {
+        self.tell(request)?;
+        match self.answer()? {
+            Answer::Refused(why) => Err(Trouble::Refused(why)),
+            Answer::Gone | Answer::Ended(_) => Err(Trouble::Gone),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Asks without waiting.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn tell(&mut self, request: &Request) -> Result<(), Trouble> {
+        Ok(self.stream.write_all(&request.encode())?)
+    }
+
+    /// Waits for the next thing the holder says.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn answer(&mut self) -> Result<Answer, Trouble> {
+        let odd = |error| Trouble::Silent(io::Error::new(ErrorKind::InvalidData, error));
+        loop {
+            if let Some((kind, payload)) = self.frames.next_frame().map_err(odd)? {
+                return Answer::decode(kind, payload).map_err(odd);
+            }
+            let mut buffer = [0; 16 * 1024];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(Trouble::Gone),
+                Ok(count) => self.frames.push(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Connects however long the path is, and gives up on a holder that accepts nobody.
+fn open(dir: &Path) -> io::Result<UnixStream> {
+    let dir = File::open(dir)?;
+    let path = format!("/proc/self/fd/{}/{SOCK}", dir.as_raw_fd());
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}

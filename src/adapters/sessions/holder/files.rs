@@ -1,0 +1,284 @@
+//! The directory of a session, `.horde/sessions/<id>/` (0700): which file holds what, and how it
+//! is written.
+//!
+//! | File | Written by | Holds |
+//! |---|---|---|
+//! | `alive.lock` | nobody; flock | held ⇔ some process of the session lives; never removed |
+//! | `spec.json` | holder, before the agent | what is being started; environment by name only |
+//! | `state.json` | holder, once the agent runs | [`State`]: which session this is, its processes |
+//! | `meta.json` | holder, then daemon | [`Meta`]: facts kept with the session |
+//! | `sock` | holder | the holder's socket |
+//! | `attached` | holder | there while somebody is attached |
+//! | `log.0`, `log.1` | holder | terminal output, newest in `log.0`, across generations |
+//! | `exit.json` | holder, before it announces | [`Ended`] |
+//! | `holder.err` | holder | what a holder that broke had to say |
+//!
+//! Each record carries the session's token. A record with another token than `state.json` belongs
+//! to an earlier session and counts for nothing, so nothing must be removed at a start.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::facts::ProcessId;
+use crate::domain::holder_wire::Ended;
+use crate::domain::ids::{Generation, Incarnation, SessionId};
+
+/// The lock that lives as long as any process of the session.
+pub const LOCK: &str = "alive.lock";
+/// What is being started.
+pub const SPEC: &str = "spec.json";
+/// Which session this is.
+pub const STATE: &str = "state.json";
+/// Facts kept with the session.
+pub const META: &str = "meta.json";
+/// The holder's socket.
+pub const SOCK: &str = "sock";
+/// There while somebody is attached.
+pub const ATTACHED: &str = "attached";
+/// Newest terminal output.
+pub const LOG: &str = "log.0";
+/// Terminal output before that.
+pub const OLDER_LOG: &str = "log.1";
+/// How the session ended.
+pub const EXIT: &str = "exit.json";
+/// What a holder that broke had to say.
+pub const COMPLAINT: &str = "holder.err";
+/// The variable that marks every process of a session.
+pub const TOKEN_VARIABLE: &str = "HD_SESSION_TOKEN";
+
+/// What is being started: `spec.json`. Environment values are secrets and stay out of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The session's id.
+    pub id: SessionId,
+    /// Its token.
+    pub token: String,
+    /// Its generation.
+    pub generation: Generation,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Names of the variables of its environment.
+    pub env_names: Vec<String>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Its cgroup, where it has one of its own.
+    pub cgroup: Option<PathBuf>,
+    /// When.
+    pub started_at: Timestamp,
+}
+
+/// Which session this is: `state.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The session's id.
+    pub id: SessionId,
+    /// Its token.
+    pub token: String,
+    /// Its generation.
+    pub generation: Generation,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The start of the machine its processes belong to.
+    pub boot: String,
+    /// The agent's process.
+    pub agent: ProcessId,
+    /// The holder's process.
+    pub holder: ProcessId,
+    /// Its cgroup, where it has one of its own.
+    pub cgroup: Option<PathBuf>,
+    /// When it was started.
+    pub started_at: Timestamp,
+}
+
+/// Facts kept with a session: `meta.json`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// The session they belong to.
+    pub token: String,
+    /// The facts.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// What was found of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found<T> {
+    /// The record.
+    Record(T),
+    /// There is none.
+    Nothing,
+    /// It is there and makes no sense.
+    Garbage(String),
+}
+
+impl<T> Found<T> {
+    /// The record, if it is there and makes sense.
+    pub fn record(self) -> Option<T> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Nothing | Self::Garbage(_) => None,
+        }
+    }
+}
+
+/// Makes the directory of a session, 0700.
+///
+/// # Errors
+/// The file system refuses.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// It is there and cannot be read: then nothing is known.
+pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>> {
+    let bytes = match fs::read(dir.join(name)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    Ok(match serde_json::from_slice(&bytes) {
+        Ok(record) => Found::Record(record),
+        Err(error) => Found::Garbage(format!("{name}: {error}")),
+    })
+}
+
+/// Reads how the session of this token ended; none while it runs.
+///
+/// # Errors
+/// It is there and cannot be read.
+pub fn read_end(dir: &Path, token: &str) -> io::Result<Option<Ended>> {
+    let ended: Option<Ended> = read(dir, EXIT)?.record();
+    Ok(ended.filter(|ended| ended.token == token))
+}
+
+/// Writes a record so that a reader sees the old one or the new one, never half of one.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
+    let temporary = format!("{name}.new");
+    fill(dir, &temporary, record)?;
+    fs::rename(dir.join(temporary), dir.join(name))
+}
+
+/// As [`write`], and the record is on the disk when it returns.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write_durably<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
+    let temporary = format!("{name}.new");
+    let file = fill(dir, &temporary, record)?;
+    file.sync_all()?;
+    fs::rename(dir.join(temporary), dir.join(name))?;
+    File::open(dir)?.sync_all()
+}
+
+fn fill<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<File> {
+    let mut bytes = serde_json::to_vec(record)?;
+    bytes.push(b'\n');
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(dir.join(name))?;
+    file.write_all(&bytes)?;
+    Ok(file)
+}
+
+/// Removes a file; that it is not there is fine.
+///
+/// # Errors
+/// The file system refuses.
+pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(dir.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the alive-lock, making it when needed.
+///
+/// # Errors
+/// The file system refuses.
+pub fn open_lock(dir: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(dir.join(LOCK))
+}
+
+/// Whether some process holds the alive-lock. To be asked only while no start of this session can
+/// be under way, for it takes the lock for a moment.
+///
+/// # Errors
+/// The file system refuses.
+pub fn is_locked(dir: &Path) -> io::Result<bool> {
+    match open_lock(dir)?.try_lock() {
+        Ok(()) => Ok(false),
+        Err(fs::TryLockError::WouldBlock) => Ok(true),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_another_session_count_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let ended = Ended {
+            token: "old".to_owned(),
+            exit: crate::domain::facts::SessionExit {
+                code: Some(0),
+                signal: None,
+                at: Timestamp::UNIX_EPOCH,
+            },
+            killed: false,
+            stragglers: 0,
+            undead: 0,
+        };
+        write_durably(dir.path(), EXIT, &ended).unwrap();
+        assert_eq!(read_end(dir.path(), "old").unwrap(), Some(ended));
+        assert_eq!(read_end(dir.path(), "new").unwrap(), None);
+    }
+
+    #[test]
+    fn garbage_is_told_from_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read::<State>(dir.path(), STATE).unwrap(), Found::Nothing);
+        fs::write(dir.path().join(STATE), b"{\"id\":").unwrap();
+        assert!(matches!(
+            read::<State>(dir.path(), STATE).unwrap(),
+            Found::Garbage(_)
+        ));
+    }
+
+    #[test]
+    fn a_lock_is_seen_while_it_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = open_lock(dir.path()).unwrap();
+        held.lock().unwrap();
+        assert!(is_locked(dir.path()).unwrap());
+        drop(held);
+        assert!(!is_locked(dir.path()).unwrap());
+    }
+}

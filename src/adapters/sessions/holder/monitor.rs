@@ -1,0 +1,194 @@
+//! Hears of ends: one thread asleep on the pidfds of all holders. A holder ends after it has put
+//! the end of its session on disk, so its end is the event and `exit.json` says which.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::Errno;
+
+use super::files::{self, State};
+use super::observe;
+use crate::adapters::proc::Pidfd;
+use crate::ports::sessions::{Listener, SessionEvent, SessionHandle};
+
+/// The event that ends the thread.
+const CLOSE: u64 = 0;
+
+struct Watch {
+    pidfd: Pidfd,
+    dir: PathBuf,
+    state: State,
+}
+
+#[derive(Default)]
+struct Watches {
+    last: u64,
+    by_number: HashMap<u64, Watch>,
+    by_token: HashMap<String, u64>,
+}
+
+struct Shared {
+    epoll: OwnedFd,
+    close: OwnedFd,
+    watches: Mutex<Watches>,
+    listener: OnceLock<Listener>,
+}
+
+/// The monitor; its thread ends with it.
+pub struct Monitor {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The kernel refuses descriptors or a thread.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let close = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(CLOSE);
+        epoll::add(&epoll, &close, data, epoll::EventFlags::IN)?;
+        let shared = Arc::new(Shared {
+            epoll,
+            close,
+            watches: Mutex::default(),
+            listener: OnceLock::new(),
+        });
+        let in_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("session-monitor".to_owned())
+            .stack_size(256 * 1024)
+            .spawn(move || in_thread.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Sets who hears of ends; the first one stays.
+    pub fn listen(&self, listener: Listener) {
+        if self.shared.listener.set(listener).is_err() {
+            tracing::error!("a second listener for session ends was refused");
+        }
+    }
+
+    /// Watches the holder of a session. False when it has ended already: nothing will be announced
+    /// then. Watching twice announces once.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn watch(&self, dir: PathBuf, state: State) -> io::Result<bool> {
+        let mut watches = self.shared.watches();
+        if watches.by_token.contains_key(&state.token) {
+            return Ok(true);
+        }
+        let Some(pidfd) = Pidfd::open(&state.holder)? else {
+            return Ok(false);
+        };
+        watches.last += 1;
+        let number = watches.last;
+        let data = epoll::EventData::new_u64(number);
+        epoll::add(&self.shared.epoll, &pidfd, data, epoll::EventFlags::IN)?;
+        watches.by_token.insert(state.token.clone(), number);
+        watches
+            .by_number
+            .insert(number, Watch { pidfd, dir, state });
+        Ok(true)
+    }
+}
+
+impl Monitor {
+    /// Announces the end of a session whose holder had ended before it could be watched.
+    pub fn announce(&self, dir: &Path, state: &State) {
+        self.shared.announce(dir, state);
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        if let Err(error) = rustix::io::write(&self.shared.close, &1_u64.to_ne_bytes()) {
+            tracing::error!(%error, "the session monitor cannot be told to end");
+            return;
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the session monitor ended by a panic");
+        }
+    }
+}
+
+impl Shared {
+    fn watches(&self) -> MutexGuard<'_, Watches> {
+        // Every change to the maps is a single call, so a panic elsewhere left them whole.
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        loop {
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    // Never seen; the patrol's list still finds every end.
+                    tracing::error!(%error, "the session monitor cannot wait");
+                    return;
+                }
+            }
+            for event in &events {
+                match event.data.u64() {
+                    CLOSE => return,
+                    number => self.holder_ended(number),
+                }
+            }
+        }
+    }
+
+    fn holder_ended(&self, number: u64) {
+        let watch = {
+            let mut watches = self.watches();
+            let Some(watch) = watches.by_number.remove(&number) else {
+                return;
+            };
+            watches.by_token.remove(&watch.state.token);
+            watch
+        };
+        // Dropping the pidfd would not take it out of the set while a fork holds a copy.
+        if let Err(error) = epoll::delete(&self.epoll, &watch.pidfd) {
+            tracing::warn!(%error, "an ended holder stays in the watched set");
+        }
+        self.announce(&watch.dir, &watch.state);
+    }
+
+    fn announce(&self, dir: &Path, state: &State) {
+        let handle = SessionHandle {
+            id: state.id.clone(),
+            token: state.token.clone(),
+        };
+        let event = match files::read_end(dir, &state.token) {
+            Ok(Some(ended)) => SessionEvent::Exited(handle, ended.exit),
+            Ok(None) => SessionEvent::Lost(handle, observe::why_lost(dir, state)),
+            Err(error) => {
+                // Not known is never announced as lost; the next list says.
+                tracing::warn!(session = %state.id, %error, "the end of a session cannot be read");
+                return;
+            }
+        };
+        let Some(listener) = self.listener.get() else {
+            return;
+        };
+        if catch_unwind(AssertUnwindSafe(|| listener(event))).is_err() {
+            tracing::error!(session = %state.id, "the listener for session ends panicked");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What the files of a session and the process table say of it. No holder is asked, so a stuck one
+//! delays nobody, and the daemon that looks need not be the one that started it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+use super::files::{self, Found, Spec, State};
+use crate::adapters::proc;
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::{Generation, Incarnation, SessionId};
+
+/// A session as seen.
+#[derive(Debug, Clone)]
+pub struct Sight {
+    /// What to say of it.
+    pub facts: SessionFacts,
+    /// Its record, where it can be read.
+    pub state: Option<State>,
+}
+
+/// Looks at a session; none when there is no trace of it.
+#[must_use]
+pub fn look(id: &SessionId, dir: &Path) -> Option<Sight> {
+    match files::read::<State>(dir, files::STATE) {
+        Ok(Found::Nothing) => None,
+        Ok(Found::Record(state)) if state.id == *id => Some(judge(dir, state)),
+        Ok(Found::Record(state)) => {
+            let why = format!("its records are those of session {}", state.id);
+            Some(unreadable(id, dir, RunState::Unknown { why }))
+        }
+        Ok(Found::Garbage(why)) if is_older_than_boot(dir) => {
+            // Torn when the machine went down, and nothing of that time lives.
+            let why = format!("the machine was restarted ({why})");
+            Some(unreadable(id, dir, RunState::Lost { why }))
+        }
+        Ok(Found::Garbage(why)) => Some(unreadable(id, dir, RunState::Unknown { why })),
+        Err(error) => {
+            let why = format!("{}: {error}", files::STATE);
+            Some(unreadable(id, dir, RunState::Unknown { why }))
+        }
+    }
+}
+
+fn judge(dir: &Path, state: State) -> Sight {
+    let run = run_state(dir, &state).unwrap_or_else(|error| RunState::Unknown {
+        why: error.to_string(),
+    });
+    let running = run == RunState::Running;
+    let facts = SessionFacts {
+        id: state.id.clone(),
+        token: state.token.clone(),
+        generation: state.generation,
+        incarnation: state.incarnation,
+        agent: Some(state.agent.clone()),
+        holder: Some(state.holder.clone()),
+        started_at: state.started_at,
+        last_activity: last_activity(dir, state.started_at),
+        attached: running && dir.join(files::ATTACHED).exists(),
+        state: run,
+    };
+    Sight {
+        facts,
+        state: Some(state),
+    }
+}
+
+fn run_state(dir: &Path, state: &State) -> io::Result<RunState> {
+    if let Some(ended) = files::read_end(dir, &state.token)? {
+        return Ok(RunState::Exited(ended.exit));
+    }
+    if state.boot != proc::boot_id() {
+        let why = "the machine was restarted".to_owned();
+        return Ok(RunState::Lost { why });
+    }
+    if proc::lives(&state.holder)? {
+        return Ok(RunState::Running);
+    }
+    // It may have recorded the end and gone between the two looks.
+    Ok(match files::read_end(dir, &state.token)? {
+        Some(ended) => RunState::Exited(ended.exit),
+        None => RunState::Lost {
+            why: why_lost(dir, state),
+        },
+    })
+}
+
+/// What is known of a holder that is gone without a record.
+#[must_use]
+pub fn why_lost(dir: &Path, state: &State) -> String {
+    let mut why = format!(
+        "its holder (pid {}) ended without a record",
+        state.holder.pid
+    );
+    if proc::lives(&state.agent).unwrap_or(false) {
+        why.push_str(&format!(", its agent (pid {}) lives on", state.agent.pid));
+    }
+    let complaint = fs::read_to_string(dir.join(files::COMPLAINT)).unwrap_or_default();
+    if let Some(last) = complaint.lines().rfind(|line| !line.trim().is_empty()) {
+        why.push_str(&format!("; it said: {last}"));
+    }
+    why
+}
+
+fn last_activity(dir: &Path, since: Timestamp) -> Option<Timestamp> {
+    let times = [files::LOG, files::OLDER_LOG].map(|name| {
+        let modified = fs::metadata(dir.join(name)).and_then(|found| found.modified());
+        Timestamp::try_from(modified.ok()?).ok()
+    });
+    // The log goes on across sessions: an older time is another one's.
+    times
+        .into_iter()
+        .flatten()
+        .filter(|time| *time >= since)
+        .max()
+}
+
+fn is_older_than_boot(dir: &Path) -> bool {
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let up = Duration::from_secs(up.tv_sec.unsigned_abs());
+    let modified = fs::metadata(dir.join(files::STATE)).and_then(|found| found.modified());
+    let booted = SystemTime::now().checked_sub(up);
+    matches!((modified, booted), (Ok(modified), Some(booted)) if modified < booted)
+}
+
+fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> Sight {
+    let spec: Option<Spec> = files::read(dir, files::SPEC).ok().and_then(Found::record);
+    let spec = spec.as_ref();
+    let facts = SessionFacts {
+        id: id.clone(),
+        token: spec.map_or_else(String::new, |spec| spec.token.clone()),
+        generation: spec.map_or(Generation(0), |spec| spec.generation),
+        incarnation: spec.map_or(Incarnation(0), |spec| spec.incarnation),
+        state,
+        agent: None,
+        holder: None,
+        started_at: spec.map_or(Timestamp::UNIX_EPOCH, |spec| spec.started_at),
+        last_activity: None,
+        attached: false,
+    };
+    Sight { facts, state: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> SessionId {
+        SessionId::new("s").unwrap()
+    }
+
+    fn running(dir: &Path) -> State {
+        let me = proc::identify(std::process::id()).unwrap();
+        let state = State {
+            id: id(),
+            token: "t".to_owned(),
+            generation: Generation(3),
+            incarnation: Incarnation(2),
+            boot: proc::boot_id().to_owned(),
+            agent: me.clone(),
+            holder: me,
+            cgroup: None,
+            started_at: Timestamp::now(),
+        };
+        files::write(dir, files::STATE, &state).unwrap();
+        state
+    }
+
+    fn seen(dir: &Path) -> RunState {
+        look(&id(), dir).unwrap().facts.state
+    }
+
+    #[test]
+    fn a_living_holder_runs_and_a_reused_pid_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(look(&id(), dir.path()).is_none());
+        let mut state = running(dir.path());
+        assert_eq!(seen(dir.path()), RunState::Running);
+        state.holder.started += 1;
+        files::write(dir.path(), files::STATE, &state).unwrap();
+        fs::write(dir.path().join(files::COMPLAINT), "oh no\n").unwrap();
+        let RunState::Lost { why } = seen(dir.path()) else {
+            panic!("not lost");
+        };
+        assert!(why.contains("lives on") && why.contains("oh no"), "{why}");
+    }
+
+    #[test]
+    fn nothing_lives_through_a_restart_of_the_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = running(dir.path());
+        state.boot = "another".to_owned();
+        files::write(dir.path(), files::STATE, &state).unwrap();
+        assert!(matches!(seen(dir.path()), RunState::Lost { .. }));
+    }
+
+    #[test]
+    fn garbage_is_unknown_unless_it_is_older_than_the_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(files::STATE);
+        fs::write(&path, "{").unwrap();
+        assert!(matches!(seen(dir.path()), RunState::Unknown { .. }));
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(matches!(seen(dir.path()), RunState::Lost { .. }));
+        let mut other = running(dir.path());
+        other.id = SessionId::new("other").unwrap();
+        files::write(dir.path(), files::STATE, &other).unwrap();
+        assert!(matches!(seen(dir.path()), RunState::Unknown { .. }));
+    }
+}

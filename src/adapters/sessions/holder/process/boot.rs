@@ -1,0 +1,198 @@
+//! From the daemon's child to a detached holder whose agent runs.
+//!
+//! ```text
+//! read what to start (stdin) ─ setsid ─ fork: the first process ends, the daemon reaps it
+//!   └─ holder: enter the directory, subreaper, alive-lock, socket, terminal, agent, records, reply
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::agent;
+use super::cgroup::{self, Cgroup};
+use super::pty::Pty;
+use super::{Holder, log::Log, screen};
+use crate::adapters::proc;
+use crate::adapters::sessions::holder::files::{self, Meta, Spec, State};
+use crate::adapters::sessions::holder::launch::{Launch, Reply};
+
+/// Reads what to start.
+pub fn read_launch() -> io::Result<Launch> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Leaves the daemon's session. Returns true in the holder, false in the first process, which is
+/// to end at once.
+pub fn detach() -> io::Result<bool> {
+    // What the daemon's libraries may have left open is nothing of ours.
+    // SAFETY: nothing in this process uses a descriptor above 2 yet.
+    unsafe {
+        nix::libc::syscall(nix::libc::SYS_close_range, 3_u32, u32::MAX, 0);
+    }
+    rustix::process::setsid()?;
+    // SAFETY: the process has one thread.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { .. } => Ok(false),
+        nix::unistd::ForkResult::Child => Ok(true),
+    }
+}
+
+/// Becomes the holder of this session; the reply goes to the daemon either way.
+pub fn become_holder(dir: &Path, launch: Launch) -> Option<Holder> {
+    let mut lost_records = Vec::new();
+    let (reply, holder) = match build(dir, launch, &mut lost_records) {
+        Ok((holder, state)) => (Reply::Ready(state), Some(holder)),
+        Err(reply) => {
+            for name in lost_records {
+                // They are of a session that never was; leftovers mislead nobody (see `files`).
+                let _best_effort = files::remove(Path::new("."), name);
+            }
+            (reply, None)
+        }
+    };
+    // A daemon that died meanwhile does not hear it, and its successor finds the records.
+    let _nobody_listens = rustix::io::write(rustix::stdio::stdout(), reply.line().as_bytes());
+    let_go_of_the_daemon();
+    holder
+}
+
+fn let_go_of_the_daemon() {
+    let complaints = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(files::COMPLAINT);
+    let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
+        return;
+    };
+    let errors = complaints.as_ref().unwrap_or(&null);
+    // Each can fail only for want of a descriptor number, and these three are taken already.
+    let _in = rustix::stdio::dup2_stdin(&null);
+    let _out = rustix::stdio::dup2_stdout(&null);
+    let _err = rustix::stdio::dup2_stderr(errors);
+}
+
+fn build(
+    dir: &Path,
+    launch: Launch,
+    lost_records: &mut Vec<&'static str>,
+) -> Result<(Holder, State), Reply> {
+    let failed =
+        |what: &'static str| move |error: io::Error| Reply::Failed(format!("{what}: {error}"));
+    // From here on every path is relative: the socket's path is short however deep the city lies.
+    std::env::set_current_dir(dir).map_err(failed("the session's directory"))?;
+    let here = Path::new(".");
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let lock = take_lock(here)?;
+    let me = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(me))
+        .map_err(|error| failed("subreaper")(error.into()))?;
+    let signals = own_signals().map_err(failed("signals"))?;
+    lost_records.push(files::SOCK);
+    let listener = listen(here).map_err(failed("the session's socket"))?;
+    let (rows, cols) = screen::bounded(launch.rows, launch.cols);
+    let pty = Pty::open(rows, cols).map_err(failed("the session's terminal"))?;
+    let cgroup = Cgroup::make(&launch.token);
+    let started_at = jiff::Timestamp::now();
+    let path = cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
+    lost_records.push(files::SPEC);
+    let spec = Spec {
+        id: launch.id.clone(),
+        token: launch.token.clone(),
+        generation: launch.generation,
+        incarnation: launch.incarnation,
+        argv: launch.argv.clone(),
+        env_names: launch.env.keys().cloned().collect(),
+        cwd: launch.cwd.clone(),
+        cgroup: path.clone(),
+        started_at,
+    };
+    // Before the agent: if we die now, its token is known and its processes can be found.
+    files::write(here, files::SPEC, &spec).map_err(failed(files::SPEC))?;
+    let agent = agent::start(&launch, pty.slave(), lock.as_fd(), cgroup.as_ref());
+    let agent = agent.inspect_err(|_| path.iter().for_each(|path| cgroup::remove(path)))?;
+    let state = State {
+        id: launch.id.clone(),
+        token: launch.token.clone(),
+        generation: launch.generation,
+        incarnation: launch.incarnation,
+        boot: proc::boot_id().to_owned(),
+        agent,
+        holder: proc::identify(std::process::id()).map_err(failed("/proc"))?,
+        cgroup: path,
+        started_at,
+    };
+    let log = Log::open(here, launch.output_limit);
+    let mut holder = Holder::new(
+        state.clone(),
+        (rows, cols),
+        pty,
+        listener,
+        signals,
+        lock,
+        log,
+    );
+    let facts = launch.meta;
+    let token = launch.token;
+    let recorded = files::write(here, files::META, &Meta { token, facts })
+        .and_then(|()| files::write(here, files::STATE, &state));
+    if let Err(error) = recorded {
+        holder.abandon();
+        return Err(failed("the session's records")(error));
+    }
+    holder.type_first(launch.first_input);
+    Ok((holder, state))
+}
+
+fn take_lock(here: &Path) -> Result<File, Reply> {
+    let failed = |error: io::Error| Reply::Failed(format!("{}: {error}", files::LOCK));
+    let lock = files::open_lock(here).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(Reply::Locked),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// The socket of an earlier holder is dead: we hold the lock that it held.
+fn listen(here: &Path) -> io::Result<UnixListener> {
+    files::remove(here, files::SOCK)?;
+    files::remove(here, files::ATTACHED)?;
+    let listener = UnixListener::bind(files::SOCK)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Children's ends and a request to stop come by descriptor; what a terminal or a closed pipe
+/// would do to us is ignored.
+fn own_signals() -> io::Result<SignalFd> {
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    for signal in [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGPIPE,
+        Signal::SIGTSTP,
+        Signal::SIGTTIN,
+        Signal::SIGTTOU,
+    ] {
+        // SAFETY: ignoring installs no handler.
+        unsafe { sigaction(signal, &ignore)? };
+    }
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.add(Signal::SIGTERM);
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?;
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    Ok(SignalFd::with_flags(&mask, flags)?)
+}

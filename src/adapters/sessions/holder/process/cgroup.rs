@@ -1,0 +1,73 @@
+//! A cgroup (version 2) leaf of the session's own, where the kernel lets us: one write ends
+//! everything in it, whatever it forked. Without one the session works just the same.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use crate::adapters::proc;
+
+/// A leaf.
+pub struct Cgroup {
+    path: PathBuf,
+    dir: File,
+}
+
+impl Cgroup {
+    /// Makes the leaf of this session below our own cgroup; none where that is not possible.
+    pub fn make(token: &str) -> Option<Self> {
+        let path = place(token)?;
+        fs::create_dir(&path).ok()?;
+        let killable = path.join("cgroup.kill").exists();
+        let dir = File::open(&path).ok().filter(|_| killable);
+        if dir.is_none() {
+            remove(&path);
+        }
+        Some(Self { path, dir: dir? })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for Cgroup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+fn place(token: &str) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (path, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then_some(path)
+    })?;
+    let own = proc::cgroup(std::process::id())?;
+    let name = format!("horde-{token}");
+    Some(
+        Path::new(mount)
+            .join(own.trim_start_matches('/'))
+            .join(name),
+    )
+}
+
+/// Kills everything in a leaf. What is not there needs no killing.
+pub fn kill(path: &Path) {
+    // Opened without creating: a path that is no cgroup is left alone. A failure shows by what
+    // still lives afterwards, which every caller checks.
+    if let Ok(mut file) = OpenOptions::new()
+        .write(true)
+        .open(path.join("cgroup.kill"))
+    {
+        let _checked_by_the_caller = std::io::Write::write_all(&mut file, b"1");
+    }
+}
+
+/// Removes an empty leaf.
+pub fn remove(path: &Path) {
+    // A leaf that is not empty stays; it costs nothing and names the session it belonged to.
+    let _not_empty = fs::remove_dir(path);
+}

@@ -1,0 +1,60 @@
+//! Ends of the holder's children: its agent, and the orphans it adopted.
+
+use std::io;
+
+use nix::libc;
+
+/// A child that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dead {
+    /// Its pid.
+    pub pid: u32,
+    /// Its exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// The signal that ended it (real-time ones included).
+    pub signal: Option<i32>,
+}
+
+/// A child that has ended, left unreaped so that its pid stays its own; none if none has.
+///
+/// # Errors
+/// `ECHILD`: there are no children at all.
+pub fn look() -> io::Result<Option<Dead>> {
+    wait(libc::P_ALL, 0, libc::WNOWAIT)
+}
+
+/// As [`look`], and reaps it.
+///
+/// # Errors
+/// `ECHILD`: there are no children at all.
+pub fn reap() -> io::Result<Option<Dead>> {
+    wait(libc::P_ALL, 0, 0)
+}
+
+/// Reaps one child that was seen to have ended.
+pub fn reap_one(pid: u32) {
+    // It was there a moment ago and is ours; a failure shows in the next look.
+    let _reaped = wait(libc::P_PID, pid, 0);
+}
+
+fn wait(which: libc::idtype_t, pid: u32, more: libc::c_int) -> io::Result<Option<Dead>> {
+    let flags = libc::WEXITED | libc::WNOHANG | more;
+    // SAFETY: zeroed is a valid `siginfo_t`, and with `WEXITED` the kernel fills in a child's end
+    // or leaves the pid 0.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        if libc::waitid(which, pid, &raw mut info, flags) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let Ok(pid @ 1..) = u32::try_from(info.si_pid()) else {
+            return Ok(None);
+        };
+        let by_itself = info.si_code == libc::CLD_EXITED;
+        let number = info.si_status();
+        Ok(Some(Dead {
+            pid,
+            code: by_itself.then_some(number),
+            signal: (!by_itself).then_some(number),
+        }))
+    }
+}

@@ -1,0 +1,184 @@
+//! The end of a session, in order: the agent has ended → the rest of its output is read →
+//! everything it started is ended → the end is on disk → the lock is free → it is announced.
+//!
+//! Nothing escapes: the holder is the subreaper, so whatever the agent left behind, daemonised or
+//! not, is below the holder in the process tree, and the kernel's "no children" (`ECHILD`) proves
+//! that nothing is left. (Tokens in environments are searched only when a holder was killed, see
+//! `remains`: there the tree is gone.)
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::children::{self, Dead};
+use super::{Holder, cgroup};
+use crate::adapters::proc::{self, Pidfd};
+use crate::adapters::sessions::holder::files;
+use crate::domain::facts::SessionExit;
+use crate::domain::holder_wire::{Answer, Ended};
+
+/// Processes that do not die of KILL within this are in the kernel's hands.
+const UNKILLABLE: Duration = Duration::from_secs(5);
+/// Most of the last output that is read, so that a survivor that floods does not delay the end.
+const LAST_READS: usize = 1024;
+/// Connections get this long to take the announcement.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+impl Holder {
+    /// Whether a stop's grace has passed.
+    pub(super) fn grace_is_over(&self) -> bool {
+        self.stopping
+            .is_some_and(|stop| !stop.killed && Instant::now() >= stop.kill_at)
+    }
+
+    /// Kills the agent with all that can be reached at once; the rest goes when it has ended.
+    pub(super) fn kill_agent(&mut self) {
+        if let Some(stop) = &mut self.stopping {
+            stop.killed = true;
+        }
+        if let Some(path) = &self.state.cgroup {
+            cgroup::kill(path);
+        }
+        // Gone already is fine: its end is on its way to us.
+        let _ended = self.signal_group(Signal::SIGKILL);
+    }
+
+    /// Ends a session whose start could not be recorded.
+    pub(super) fn abandon(&mut self) {
+        self.kill_agent();
+        self.end_everything();
+        self.remove_cgroup();
+    }
+
+    /// Ends a session that cannot be served any longer.
+    pub(super) fn end_by_force(mut self) -> ExitCode {
+        self.kill_agent();
+        self.end()
+    }
+
+    /// The agent has ended: ends the session.
+    pub(super) fn end(mut self) -> ExitCode {
+        let at = jiff::Timestamp::now();
+        self.read_terminal(LAST_READS);
+        let (agent, stragglers, undead) = self.end_everything();
+        self.read_terminal(LAST_READS);
+        self.remove_cgroup();
+        let ended = Ended {
+            token: self.state.token.clone(),
+            exit: SessionExit {
+                code: agent.and_then(|agent| agent.code),
+                signal: agent.and_then(|agent| agent.signal),
+                at,
+            },
+            killed: self.stopping.is_some_and(|stop| stop.killed),
+            stragglers,
+            undead,
+        };
+        let recorded = files::write_durably(Path::new("."), files::EXIT, &ended);
+        for name in [files::SOCK, files::ATTACHED] {
+            // A dead socket in the way misleads nobody: the next holder replaces it.
+            let _best_effort = files::remove(Path::new("."), name);
+        }
+        let result = match recorded {
+            Ok(()) => {
+                let _empty = files::remove(Path::new("."), files::COMPLAINT);
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("the end could not be recorded: {error}");
+                ExitCode::FAILURE
+            }
+        };
+        self.announce(&ended);
+        result
+    }
+
+    fn remove_cgroup(&self) {
+        if let Some(path) = &self.state.cgroup {
+            cgroup::remove(path);
+        }
+    }
+
+    /// Kills and reaps until the kernel says that we have no children. Returns how the agent ended,
+    /// how many others had to be ended, and how many could not.
+    fn end_everything(&self) -> (Option<Dead>, u32, u32) {
+        // While the agent is unreaped its group's number is its own.
+        let _nobody_left = self.signal_group(Signal::SIGKILL);
+        if let Some(path) = &self.state.cgroup {
+            cgroup::kill(path);
+        }
+        let (mut agent, mut others) = (None, 0);
+        let deadline = Instant::now() + UNKILLABLE;
+        loop {
+            match children::reap() {
+                Ok(Some(dead)) if dead.pid == self.state.agent.pid => agent = Some(dead),
+                Ok(Some(_)) => others += 1,
+                Ok(None) => {
+                    let left = proc::descendants(std::process::id()).unwrap_or_default();
+                    if Instant::now() >= deadline {
+                        let undead = u32::try_from(left.len()).unwrap_or(u32::MAX);
+                        return (agent, others, undead);
+                    }
+                    for process in left {
+                        if let Ok(Some(pidfd)) = Pidfd::open(&process) {
+                            // What dies before the signal needs none.
+                            let _gone = pidfd.signal(rustix::process::Signal::KILL);
+                        }
+                    }
+                    self.wait_for_a_child();
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // No children: nothing of the session lives.
+                Err(_) => return (agent, others, 0),
+            }
+        }
+    }
+
+    /// Waits for the next child's end, or a moment: a process that forked while it was killed may
+    /// have left one that no end announces.
+    fn wait_for_a_child(&self) {
+        let moment = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        // Whatever it comes to, the caller looks again.
+        let _woken = poll(
+            &mut [PollFd::new(&self.signals, PollFlags::IN)],
+            Some(&moment),
+        );
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+    }
+
+    fn announce(self, ended: &Ended) {
+        let mut peers = self.peers;
+        // The name is free from here on: whoever hears of the end may start a successor.
+        drop(self.lock);
+        for peer in &mut peers {
+            peer.waits = false;
+            peer.answer(&Answer::Ended(ended.clone()));
+            peer.close();
+        }
+        let deadline = Instant::now() + FAREWELL;
+        loop {
+            peers.retain(|peer| peer.has_unsent() && !peer.is_over());
+            let left = deadline.saturating_duration_since(Instant::now());
+            if peers.is_empty() || left.is_zero() {
+                return;
+            }
+            let mut fds: Vec<_> = peers
+                .iter()
+                .map(|peer| PollFd::new(peer, PollFlags::OUT))
+                .collect();
+            let timeout = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            // Whatever it comes to, the deadline ends it.
+            let _ready = poll(&mut fds, Some(&timeout));
+            peers.iter_mut().for_each(super::peer::Peer::flush);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The holder's loop: one `poll` over signals, terminal, socket and connections, with a timeout
+//! only while something is due. An idle session wakes nobody.
+
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::children;
+use super::peer::Peer;
+use super::pty::Reading;
+use super::{First, Holder};
+use crate::adapters::sessions::holder::files;
+
+/// Most connections at once.
+const MOST_PEERS: usize = 64;
+/// Reads of the terminal per turn, so that a flood does not starve the rest.
+const READS_PER_TURN: usize = 32;
+/// A TERM sent to the holder itself (a machine going down) stops the session with this grace.
+const OWN_GRACE: Duration = Duration::from_secs(5);
+/// The first input is typed when the program has been quiet this long ...
+const QUIET: Duration = Duration::from_millis(300);
+/// ... and reads raw, or has printed something, or has run this long: a line typed too early
+/// would be submitted wrongly by a program that is about to change to raw.
+const SILENT_START: Duration = Duration::from_secs(1);
+/// A program that never gets quiet gets its first input anyway.
+const NEVER_QUIET: Duration = Duration::from_secs(10);
+
+/// What one `poll` saw.
+struct Seen {
+    signals: bool,
+    listener: bool,
+    readable: bool,
+    writable: bool,
+    peers: Vec<PollFlags>,
+}
+
+impl Holder {
+    /// Serves until the session is over.
+    pub(super) fn run(mut self) -> ExitCode {
+        loop {
+            self.work_on_input();
+            while self.serve() {
+                self.work_on_input();
+            }
+            self.peers.retain(|peer| !peer.is_over());
+            self.note_attached();
+            let seen = match self.wait() {
+                Ok(seen) => seen,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => {
+                    // Without poll there is no session; end it in order, on record.
+                    eprintln!("poll: {error}");
+                    return self.end_by_force();
+                }
+            };
+            if seen.readable {
+                self.read_terminal(READS_PER_TURN);
+            }
+            if seen.signals && self.read_signals() {
+                return self.end();
+            }
+            if seen.listener {
+                self.accept();
+            }
+            if seen.writable {
+                self.work_on_input();
+            }
+            self.exchange(&seen.peers);
+            if self.grace_is_over() {
+                self.kill_agent();
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Seen, rustix::io::Errno> {
+        let mut master = PollFlags::IN;
+        if self.input.wants_room() {
+            master |= PollFlags::OUT;
+        }
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.pty.as_fd(), master),
+        ];
+        for peer in &self.peers {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, peer.listens());
+            flags.set(PollFlags::OUT, peer.has_unsent());
+            fds.push(PollFd::from_borrowed_fd(peer.as_fd(), flags));
+        }
+        let timeout = self.next_deadline().map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            rustix::time::Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        poll(&mut fds, timeout.as_ref())?;
+        let flags = |at: usize| fds[at].revents();
+        Ok(Seen {
+            signals: !flags(0).is_empty(),
+            listener: !flags(1).is_empty(),
+            readable: flags(2).intersects(PollFlags::IN),
+            writable: flags(2).intersects(PollFlags::OUT),
+            peers: fds[3..].iter().map(PollFd::revents).collect(),
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let stop = self.stopping.filter(|stop| !stop.killed);
+        [
+            stop.map(|stop| stop.kill_at),
+            self.input.deadline(),
+            self.first.as_ref().map(|first| self.first_due(first)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Reads what the program wrote, into log, screen and streams.
+    pub(super) fn read_terminal(&mut self, reads: usize) {
+        let mut buffer = [0; 4096];
+        for _ in 0..reads {
+            let Ok(count @ 1..) = self.pty.read(&mut buffer) else {
+                return;
+            };
+            let bytes = &buffer[..count];
+            self.log.append(bytes);
+            let replies = self.screen.show(bytes);
+            let watched = self.peers.iter().any(|peer| peer.attached);
+            if !watched && !replies.is_empty() {
+                // A program that does not read its terminal does not need the replies either.
+                let _full = self.input.type_bytes(replies, None);
+            }
+            for peer in self.peers.iter_mut().filter(|peer| peer.attached) {
+                peer.stream(bytes);
+            }
+            self.activity.bytes_out += count as u64;
+            self.activity.last_output = Some(jiff::Timestamp::now());
+            self.activity.quiet_since = Some(Instant::now());
+        }
+    }
+
+    /// Returns true when the agent has ended.
+    fn read_signals(&mut self) -> bool {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            if signal.ssi_signo.cast_signed() == Signal::SIGTERM as i32 {
+                self.stop(OWN_GRACE);
+            }
+        }
+        self.agent_has_ended()
+    }
+
+    /// Looks without reaping, so that the agent's pid names nobody else yet; adopted orphans are
+    /// reaped.
+    fn agent_has_ended(&self) -> bool {
+        while let Ok(Some(dead)) = children::look() {
+            if dead.pid == self.state.agent.pid {
+                return true;
+            }
+            children::reap_one(dead.pid);
+        }
+        false
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.peers.len() >= MOST_PEERS {
+                // Make room by dropping one that never said a word, if there is one.
+                match self.peers.iter().position(|peer| !peer.is_known()) {
+                    Some(silent) => drop(self.peers.remove(silent)),
+                    None => continue,
+                }
+            }
+            self.next_peer += 1;
+            // A stranger is simply not served.
+            self.peers.extend(Peer::new(self.next_peer, stream));
+        }
+    }
+
+    fn exchange(&mut self, seen: &[PollFlags]) {
+        for (peer, flags) in self.peers.iter_mut().zip(seen) {
+            if flags.intersects(PollFlags::OUT) {
+                peer.flush();
+            }
+            if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                peer.receive();
+            }
+        }
+    }
+
+    /// Answers the requests at hand; says whether there were any.
+    fn serve(&mut self) -> bool {
+        let mut served = false;
+        for at in 0..self.peers.len() {
+            while let Some(request) = self.peers[at].request() {
+                self.answer(at, request);
+                served = true;
+            }
+        }
+        served
+    }
+
+    /// Types what waits, and tells those whose input has been taken.
+    fn work_on_input(&mut self) {
+        let now = Instant::now();
+        if self
+            .first
+            .as_ref()
+            .is_some_and(|first| self.first_due(first) <= now)
+        {
+            if let Some(first) = self.first.take() {
+                self.type_first_now(&first.text);
+            }
+        }
+        // A terminal that cannot be written to is on its way out; SIGCHLD tells.
+        let pumped = self.input.pump(now, |bytes| self.pty.write(bytes));
+        let pumped = pumped.unwrap_or_default();
+        if pumped.bytes > 0 {
+            self.activity.last_input = Some(jiff::Timestamp::now());
+            self.log.touch();
+        }
+        for waiter in pumped.told {
+            if let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == waiter) {
+                peer.waits = false;
+                peer.answer(&crate::domain::holder_wire::Answer::Done);
+            }
+        }
+    }
+
+    /// Types this text once the program is ready for it.
+    pub(super) fn type_first(&mut self, text: Option<String>) {
+        let started = Instant::now();
+        self.first = text.map(|text| First { text, started });
+    }
+
+    fn first_due(&self, first: &First) -> Instant {
+        let quiet = self.activity.quiet_since.unwrap_or(first.started) + QUIET;
+        let printed = self.activity.quiet_since.is_some();
+        let raw = self.screen.wants_brackets() || self.pty.reading() == Reading::Raw;
+        let due = if printed || raw {
+            quiet
+        } else {
+            first.started + SILENT_START
+        };
+        due.min(first.started + NEVER_QUIET)
+    }
+
+    fn type_first_now(&mut self, text: &str) {
+        let (reading, bracketed) = (self.pty.reading(), self.screen.wants_brackets());
+        if let Err(why) = self.input.submit(text, reading, bracketed, None) {
+            let note = format!("\r\n[horde: the first input was not typed: {why}]\r\n");
+            self.log.append(note.as_bytes());
+            self.screen.show(note.as_bytes());
+        }
+    }
+
+    /// Keeps the marker file, and goes back to the session's own size when nobody is left.
+    fn note_attached(&mut self) {
+        let attached = self.peers.iter().any(|peer| peer.attached);
+        if attached == self.marked {
+            return;
+        }
+        self.marked = attached;
+        // The marker is for people who look at `status`; the session does not depend on it.
+        if attached {
+            let _best_effort = std::fs::File::create(files::ATTACHED);
+        } else {
+            let _best_effort = std::fs::remove_file(files::ATTACHED);
+            let (rows, cols) = self.own_size;
+            self.set_size(rows, cols);
+        }
+    }
+}

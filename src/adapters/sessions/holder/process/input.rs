@@ -1,0 +1,241 @@
+//! What waits to be typed: a bounded queue of bytes and pauses, drained as the program reads.
+//!
+//! A submitted text is typed as the program wants it: as a bracketed paste where it asked for that,
+//! then, after a moment in which it can settle, the submit key; or as a line where it reads lines.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::pty::Reading;
+
+/// Most bytes that wait; more is refused.
+pub const LIMIT: usize = 4 * 1024 * 1024;
+/// Between a text and its submit key: programs that read raw take a return that comes with the text
+/// for part of the text.
+const SETTLE: Duration = Duration::from_millis(150);
+/// The kernel silently cuts longer lines (4096 with the newline).
+const LONGEST_LINE: usize = 4095;
+
+/// Names the connection that waits for its input to be taken.
+pub type Waiter = u64;
+
+enum Step {
+    Bytes { bytes: Vec<u8>, written: usize },
+    Pause(Duration),
+    Tell(Waiter),
+}
+
+/// The queue.
+#[derive(Default)]
+pub struct Input {
+    steps: VecDeque<Step>,
+    waiting: usize,
+    paused_until: Option<Instant>,
+    taken: u64,
+}
+
+/// What one look at the queue came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Pumped {
+    /// Bytes that the terminal took.
+    pub bytes: usize,
+    /// Whose input has been taken in full.
+    pub told: Vec<Waiter>,
+}
+
+impl Input {
+    /// Queues bytes as they are.
+    pub fn type_bytes(&mut self, bytes: Vec<u8>, waiter: Option<Waiter>) -> Result<(), String> {
+        self.admit(bytes.len())?;
+        self.bytes(bytes);
+        self.steps.extend(waiter.map(Step::Tell));
+        Ok(())
+    }
+
+    /// Queues a text and the submit key.
+    pub fn submit(
+        &mut self,
+        text: &str,
+        reading: Reading,
+        bracketed: bool,
+        waiter: Option<Waiter>,
+    ) -> Result<(), String> {
+        // Control characters in a text would be keys (interrupt, end of input, end of the paste).
+        let text: String = text
+            .chars()
+            .filter(|c| matches!(c, '\n' | '\t') || !c.is_control())
+            .collect();
+        self.admit(text.len())?;
+        match reading {
+            _ if bracketed => {
+                self.bytes(format!("\x1b[200~{text}\x1b[201~").into_bytes());
+                self.steps.push_back(Step::Pause(SETTLE));
+                self.bytes(b"\r".to_vec());
+            }
+            Reading::Raw => {
+                self.bytes(text.into_bytes());
+                self.steps.push_back(Step::Pause(SETTLE));
+                self.bytes(b"\r".to_vec());
+            }
+            Reading::Lines => {
+                if let Some(line) = text.lines().find(|line| line.len() > LONGEST_LINE) {
+                    return Err(format!(
+                        "a line of {} bytes is too long for a program that reads lines (at most {LONGEST_LINE})",
+                        line.len()
+                    ));
+                }
+                self.bytes(format!("{text}\n").into_bytes());
+            }
+        }
+        self.steps.extend(waiter.map(Step::Tell));
+        Ok(())
+    }
+
+    fn admit(&self, more: usize) -> Result<(), String> {
+        if self.waiting + more > LIMIT {
+            return Err(format!(
+                "the program does not read: {} bytes of input wait already",
+                self.waiting
+            ));
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.waiting += bytes.len();
+            self.steps.push_back(Step::Bytes { bytes, written: 0 });
+        }
+    }
+
+    /// Types as much as the terminal takes now.
+    pub fn pump(
+        &mut self,
+        now: Instant,
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<Pumped> {
+        let mut pumped = Pumped::default();
+        while let Some(step) = self.steps.front_mut() {
+            match step {
+                Step::Bytes { bytes, written } => {
+                    let count = write(&bytes[*written..])?;
+                    *written += count;
+                    self.waiting -= count;
+                    self.taken += count as u64;
+                    pumped.bytes += count;
+                    if *written < bytes.len() {
+                        break;
+                    }
+                }
+                Step::Pause(length) => {
+                    let until = *self.paused_until.get_or_insert(now + *length);
+                    if now < until {
+                        break;
+                    }
+                    self.paused_until = None;
+                }
+                Step::Tell(waiter) => pumped.told.push(*waiter),
+            }
+            self.steps.pop_front();
+        }
+        Ok(pumped)
+    }
+
+    /// Whether it waits for the terminal to take bytes.
+    pub fn wants_room(&self) -> bool {
+        matches!(self.steps.front(), Some(Step::Bytes { .. }))
+    }
+
+    /// When to look again though nothing happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.paused_until
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Bytes that the terminal took.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types everything, skipping over pauses; the pauses are counted.
+    fn typed(input: &mut Input, mut room: usize) -> (Vec<u8>, usize) {
+        let (mut now, mut out, mut pauses) = (Instant::now(), Vec::new(), 0);
+        loop {
+            input
+                .pump(now, |bytes| {
+                    let count = bytes.len().min(room);
+                    room -= count;
+                    out.extend_from_slice(&bytes[..count]);
+                    Ok(count)
+                })
+                .unwrap();
+            match input.deadline() {
+                Some(later) => (now, pauses) = (later, pauses + 1),
+                None => return (out, pauses),
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_is_submitted_as_the_program_reads() {
+        for (reading, bracketed, expected, pauses) in [
+            (Reading::Lines, false, &b"hi\n"[..], 0),
+            (Reading::Raw, false, b"hi\r", 1),
+            (Reading::Raw, true, b"\x1b[200~hi\x1b[201~\r", 1),
+            (Reading::Lines, true, b"\x1b[200~hi\x1b[201~\r", 1),
+        ] {
+            let mut input = Input::default();
+            input.submit("hi", reading, bracketed, None).unwrap();
+            assert_eq!(typed(&mut input, 1000), (expected.to_vec(), pauses));
+        }
+    }
+
+    #[test]
+    fn a_text_cannot_press_keys() {
+        let mut input = Input::default();
+        let text = "a\x03b\x1b[201~c\td\ne\x7f";
+        input.submit(text, Reading::Lines, false, None).unwrap();
+        assert_eq!(typed(&mut input, 1000).0, b"ab[201~c\td\ne\n");
+    }
+
+    #[test]
+    fn a_line_that_the_kernel_would_cut_is_refused() {
+        let mut input = Input::default();
+        let long = "x".repeat(4096);
+        assert!(input.submit(&long, Reading::Lines, false, None).is_err());
+        assert!(input.submit(&long, Reading::Raw, false, None).is_ok());
+        let lines = format!("{}\n{}", &long[1..], &long[1..]);
+        assert!(input.submit(&lines, Reading::Lines, false, None).is_ok());
+    }
+
+    #[test]
+    fn a_full_terminal_delays_the_rest_and_its_waiter() {
+        let mut input = Input::default();
+        input.type_bytes(b"abcdef".to_vec(), Some(7)).unwrap();
+        let now = Instant::now();
+        let pumped = input.pump(now, |bytes| Ok(bytes.len().min(4))).unwrap();
+        assert_eq!(pumped.bytes, 4);
+        assert!(pumped.told.is_empty() && input.wants_room());
+        let pumped = input.pump(now, |bytes| Ok(bytes.len())).unwrap();
+        assert_eq!(pumped.told, [7]);
+        assert_eq!((input.waiting(), input.taken()), (0, 6));
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let mut input = Input::default();
+        input.type_bytes(vec![0; LIMIT], None).unwrap();
+        assert!(input.type_bytes(vec![0; 1], None).is_err());
+        assert!(input.submit("x", Reading::Raw, false, None).is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! The holder process: `horde-supervisor hold <directory>`.
+//!
+//! One process per session, one thread, asleep unless something happens. It owns the agent's
+//! terminal and nothing else can end it but a KILL: the daemon may die, be upgraded and come back.
+//!
+//! ```text
+//!   boot ──► Running ──agent ends────────────────────────────► ending ──► gone
+//!              │                                                  ▲
+//!              └─Stop(grace): TERM─► Stopping ──agent ends────────┤
+//!                                       └─grace over: KILL────────┘
+//! ```
+
+mod agent;
+mod boot;
+mod cgroup;
+mod children;
+mod ending;
+mod events;
+mod input;
+mod log;
+mod peer;
+mod pty;
+mod requests;
+mod screen;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use nix::sys::signalfd::SignalFd;
+
+use self::input::Input;
+use self::log::Log;
+use self::peer::Peer;
+use self::pty::Pty;
+use self::screen::Screen;
+use super::files::State;
+
+pub(super) use self::cgroup::{kill as kill_cgroup, remove as remove_cgroup};
+pub(super) use self::log::tail as log_tail;
+
+/// The whole life of a holder. To be called before the process has any other thread; `args` are
+/// those after `hold`.
+#[must_use]
+pub fn hold_main(args: &[OsString]) -> ExitCode {
+    let [dir] = args else {
+        eprintln!("usage: horde-supervisor hold <session directory> (started by the supervisor)");
+        return ExitCode::from(2);
+    };
+    let launch = match boot::read_launch() {
+        Ok(launch) => launch,
+        Err(error) => {
+            eprintln!("horde-supervisor hold: what to start is not on standard input: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match boot::detach() {
+        Ok(true) => {}
+        Ok(false) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("horde-supervisor hold: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    bound_complaints();
+    match boot::become_holder(Path::new(dir), launch) {
+        Some(holder) => holder.run(),
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// Standard error is a file: what a program makes the terminal model complain about must not fill
+/// the disk.
+fn bound_complaints() {
+    static LEFT: AtomicU32 = AtomicU32::new(16);
+    std::panic::set_hook(Box::new(|info| {
+        let more = |left: u32| left.checked_sub(1);
+        if LEFT.fetch_update(Relaxed, Relaxed, more).is_ok() {
+            eprintln!("{info}");
+        }
+    }));
+}
+
+/// A stop that is under way.
+#[derive(Debug, Clone, Copy)]
+struct Stopping {
+    /// When the grace is over.
+    kill_at: Instant,
+    /// Whether KILL was sent.
+    killed: bool,
+}
+
+/// A text to be typed once the program is ready for it.
+struct First {
+    text: String,
+    started: Instant,
+}
+
+/// Counters and times that `status` tells.
+#[derive(Debug, Clone, Copy, Default)]
+struct Activity {
+    bytes_out: u64,
+    last_output: Option<Timestamp>,
+    last_input: Option<Timestamp>,
+    quiet_since: Option<Instant>,
+}
+
+/// A holder.
+struct Holder {
+    state: State,
+    pty: Pty,
+    screen: Screen,
+    log: Log,
+    input: Input,
+    first: Option<First>,
+    activity: Activity,
+    listener: UnixListener,
+    signals: SignalFd,
+    lock: File,
+    peers: Vec<Peer>,
+    next_peer: u64,
+    /// The size to go back to when the last client detaches.
+    own_size: (u16, u16),
+    /// Whether the marker of an attached client is there.
+    marked: bool,
+    stopping: Option<Stopping>,
+}
+
+impl Holder {
+    fn new(
+        state: State,
+        own_size: (u16, u16),
+        pty: Pty,
+        listener: UnixListener,
+        signals: SignalFd,
+        lock: File,
+        log: Log,
+    ) -> Self {
+        let (rows, cols) = own_size;
+        Self {
+            state,
+            pty,
+            screen: Screen::new(rows, cols),
+            log,
+            input: Input::default(),
+            first: None,
+            activity: Activity::default(),
+            listener,
+            signals,
+            lock,
+            peers: Vec::new(),
+            next_peer: 0,
+            own_size,
+            marked: false,
+            stopping: None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One request, one answer.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::{Holder, Stopping, screen};
+use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, Status};
+
+impl Holder {
+    /// Answers the request of the connection at this place.
+    pub(super) fn answer(&mut self, at: usize, request: Request) {
+        let id = self.peers[at].id;
+        let answer = match request {
+            Request::Expect(token) if token.is_empty() || token == self.state.token => return,
+            Request::Expect(_) => {
+                self.peers[at].answer(&Answer::Gone);
+                self.peers[at].close();
+                return;
+            }
+            Request::Attach { rows, cols } => return self.attach(at, rows, cols),
+            Request::Keys(bytes) => match self.input.type_bytes(bytes, None) {
+                Ok(()) => return,
+                Err(why) => Answer::Refused(why),
+            },
+            Request::Type(bytes) => match self.input.type_bytes(bytes, Some(id)) {
+                Ok(()) => return self.peers[at].waits = true,
+                Err(why) => Answer::Refused(why),
+            },
+            Request::Submit(text) => {
+                let (reading, bracketed) = (self.pty.reading(), self.screen.wants_brackets());
+                match self.input.submit(&text, reading, bracketed, Some(id)) {
+                    Ok(()) => return self.peers[at].waits = true,
+                    Err(why) => Answer::Refused(why),
+                }
+            }
+            Request::Resize { rows, cols } => {
+                if !self.peers[at].attached {
+                    self.own_size = screen::bounded(rows, cols);
+                }
+                self.set_size(rows, cols);
+                Answer::Done
+            }
+            Request::Peek => Answer::Screen(self.screen.text()),
+            Request::Interrupt => done(self.pty.interrupt()),
+            Request::Signal(number) => self.signal(number),
+            Request::Stop { grace_ms } => return self.stop(Duration::from_millis(grace_ms)),
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Subscribe => Answer::Done,
+            Request::Unknown(kind) => {
+                Answer::Refused(format!("requests of kind {kind:#04x} are not known here"))
+            }
+        };
+        self.peers[at].answer(&answer);
+    }
+
+    fn attach(&mut self, at: usize, rows: u16, cols: u16) {
+        if rows > 0 && cols > 0 {
+            self.set_size(rows, cols);
+        }
+        let paint = self.screen.paint();
+        let (first, rest) = paint.split_at(paint.len().min(MAX_INPUT));
+        let peer = &mut self.peers[at];
+        peer.answer(&Answer::Snapshot(first.to_vec()));
+        peer.stream(rest);
+        peer.attached = true;
+    }
+
+    /// Changes the terminal's size, within bounds.
+    pub(super) fn set_size(&mut self, rows: u16, cols: u16) {
+        let (rows, cols) = screen::bounded(rows, cols);
+        if self.screen.size() != (rows, cols) && self.pty.resize(rows, cols).is_ok() {
+            self.screen.resize(rows, cols);
+        }
+    }
+
+    fn signal(&self, number: i32) -> Answer {
+        match Signal::try_from(number) {
+            Ok(signal) => done(self.signal_group(signal).map_err(Into::into)),
+            Err(_) => Answer::Refused(format!("{number} is no signal")),
+        }
+    }
+
+    /// Signals the agent's process group. Its pid names nobody else: it is our child and is not
+    /// reaped before the session is over.
+    pub(super) fn signal_group(&self, signal: Signal) -> nix::Result<()> {
+        killpg(Pid::from_raw(self.state.agent.pid.cast_signed()), signal)
+    }
+
+    /// Begins to end the session; a second stop can only shorten the grace.
+    pub(super) fn stop(&mut self, grace: Duration) {
+        let kill_at = Instant::now() + grace.min(Duration::from_secs(365 * 24 * 3600));
+        if let Some(stop) = &mut self.stopping {
+            stop.kill_at = stop.kill_at.min(kill_at);
+            return;
+        }
+        self.stopping = Some(Stopping {
+            kill_at,
+            killed: false,
+        });
+        if !grace.is_zero() {
+            // If nothing is there to signal, the agent's end is on its way to us. A stopped agent
+            // takes the TERM only once it is continued.
+            let _ended = self.signal_group(Signal::SIGTERM);
+            let _ended = self.signal_group(Signal::SIGCONT);
+        }
+    }
+
+    fn status(&self) -> Status {
+        let (rows, cols) = self.screen.size();
+        let attached = self.peers.iter().filter(|peer| peer.attached).count();
+        Status {
+            token: self.state.token.clone(),
+            generation: self.state.generation,
+            agent: self.state.agent.clone(),
+            holder: self.state.holder.clone(),
+            rows,
+            cols,
+            bytes_out: self.activity.bytes_out,
+            bytes_in: self.input.taken(),
+            queued: self.input.waiting() as u64,
+            last_output: self.activity.last_output,
+            last_input: self.activity.last_input,
+            attached: u32::try_from(attached).unwrap_or(u32::MAX),
+            stopping: self.stopping.is_some(),
+        }
+    }
+}
+
+fn done(result: std::io::Result<()>) -> Answer {
+    match result {
+        Ok(()) => Answer::Done,
+        Err(error) => Answer::Refused(error.to_string()),
+    }
+}

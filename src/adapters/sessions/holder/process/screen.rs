@@ -1,0 +1,178 @@
+//! The screen of a session: a terminal model fed with everything the program writes. It has no
+//! scrollback; the log is the scrollback.
+
+use std::num::NonZeroU16;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bounds of a terminal's size: a model of two million cells is nobody's terminal.
+const LEAST: u16 = 2;
+const MOST: u16 = 1000;
+/// Replies that wait to be typed are bounded: a program that asks and never reads gets no more.
+const MOST_REPLIES: usize = 4096;
+
+/// A screen.
+pub struct Screen {
+    parser: vt100::Parser<Replies>,
+}
+
+/// Answers to what a program asks its terminal.
+#[derive(Default)]
+struct Replies(Vec<u8>);
+
+impl Replies {
+    fn say(&mut self, reply: &str) {
+        if self.0.len() + reply.len() <= MOST_REPLIES {
+            self.0.extend_from_slice(reply.as_bytes());
+        }
+    }
+}
+
+impl vt100::Callbacks for Replies {
+    fn unhandled_csi(
+        &mut self,
+        screen: &mut vt100::Screen,
+        first: Option<u8>,
+        _second: Option<u8>,
+        params: &[&[u16]],
+        kind: char,
+    ) {
+        let number = params.first().and_then(|list| list.first()).copied();
+        match (first, kind, number.unwrap_or(0)) {
+            (None, 'n', 5) => self.say("\x1b[0n"),
+            (None, 'n', 6) => {
+                let (row, col) = screen.cursor_position();
+                self.say(&format!("\x1b[{};{}R", row + 1, col + 1));
+            }
+            (None, 'c', 0) => self.say("\x1b[?1;2c"),
+            (Some(b'>'), 'c', 0) => self.say("\x1b[>0;0;0c"),
+            (None, 't', 18) => {
+                let (rows, cols) = screen.size();
+                self.say(&format!("\x1b[8;{rows};{cols}t"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A size within bounds.
+pub fn bounded(rows: u16, cols: u16) -> (u16, u16) {
+    (rows.clamp(LEAST, MOST), cols.clamp(LEAST, MOST))
+}
+
+fn nonzero(rows: u16, cols: u16) -> (NonZeroU16, NonZeroU16) {
+    let (rows, cols) = bounded(rows, cols);
+    let nonzero = |n| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
+    (nonzero(rows), nonzero(cols))
+}
+
+impl Screen {
+    /// A blank screen.
+    pub fn new(rows: u16, cols: u16) -> Self {
+        let (rows, cols) = nonzero(rows, cols);
+        Self {
+            parser: vt100::Parser::new_with_callbacks(rows, cols, 0, Replies::default()),
+        }
+    }
+
+    /// Shows output. Returns what the program asked its terminal, answered.
+    pub fn show(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.guarded(|parser| parser.process(bytes));
+        std::mem::take(&mut self.parser.callbacks_mut().0)
+    }
+
+    /// Changes its size.
+    pub fn resize(&mut self, rows: u16, cols: u16) {
+        let (rows, cols) = nonzero(rows, cols);
+        self.guarded(|parser| parser.set_size(rows, cols));
+    }
+
+    /// Runs the model. What a program prints must never end its holder, so a model that panics is
+    /// replaced by a blank one.
+    fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<Replies>)) {
+        let (rows, cols) = self.size();
+        if catch_unwind(AssertUnwindSafe(|| work(&mut self.parser))).is_err() {
+            *self = Self::new(rows, cols);
+        }
+    }
+
+    /// Rows and columns.
+    pub fn size(&self) -> (u16, u16) {
+        let (rows, cols) = self.parser.screen().size();
+        (rows.get(), cols.get())
+    }
+
+    /// Whether the program asked for pastes to be marked.
+    pub fn wants_brackets(&self) -> bool {
+        self.parser.screen().bracketed_paste()
+    }
+
+    /// The text, one line per row, blank ends cut.
+    pub fn text(&self) -> String {
+        let (_, cols) = self.size();
+        let rows = self.parser.screen().rows(0, cols);
+        let rows: Vec<String> = rows.map(|row| row.trim_end().to_owned()).collect();
+        let used = rows.iter().rposition(|row| !row.is_empty());
+        rows[..used.map_or(0, |last| last + 1)].join("\n")
+    }
+
+    /// Bytes that paint a terminal as this screen is.
+    pub fn paint(&self) -> Vec<u8> {
+        let screen = self.parser.screen();
+        let mut bytes = Vec::new();
+        if screen.alternate_screen() {
+            bytes.extend_from_slice(b"\x1b[?1049h");
+        }
+        bytes.extend_from_slice(screen.state_formatted().as_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_has_one_line_per_row_without_blank_ends() {
+        let mut screen = Screen::new(5, 20);
+        screen.show(b"one  \r\n\r\n  two\x1b[1m!\x1b[0m");
+        assert_eq!(screen.text(), "one\n\n  two!");
+    }
+
+    #[test]
+    fn a_program_that_asks_its_terminal_gets_answers() {
+        let mut screen = Screen::new(5, 20);
+        assert_eq!(screen.show(b"ab\x1b[6n"), b"\x1b[1;3R");
+        assert_eq!(screen.show(b"\x1b[5n\x1b[c"), b"\x1b[0n\x1b[?1;2c");
+        assert_eq!(screen.show(b"\x1b[18t"), b"\x1b[8;5;20t");
+        let flood = b"\x1b[6n".repeat(10_000);
+        assert!(screen.show(&flood).len() <= MOST_REPLIES);
+    }
+
+    #[test]
+    fn painting_gives_the_same_screen() {
+        let mut screen = Screen::new(5, 20);
+        screen.show(b"\x1b[?1049h\x1b[?2004hhello\x1b[3;4Hworld\x1b[31m");
+        let mut other = Screen::new(5, 20);
+        other.show(&screen.paint());
+        assert_eq!(other.text(), screen.text());
+        assert!(other.wants_brackets());
+        let cursor = |screen: &Screen| screen.parser.screen().cursor_position();
+        assert_eq!(cursor(&other), cursor(&screen));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_a_program_prints_breaks_it(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            rows in 0_u16..9, cols in 0_u16..9,
+        ) {
+            let mut screen = Screen::new(4, 4);
+            screen.show(&bytes);
+            screen.resize(rows, cols);
+            screen.show(&bytes);
+            screen.paint();
+            screen.text();
+        }
+    }
+}

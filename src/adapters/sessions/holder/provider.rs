@@ -1,0 +1,209 @@
+//! The port, method by method.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::files::{self, Found, Meta};
+use super::process::log_tail;
+use super::{HolderSessions, failed, remains, started};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
+use crate::domain::ids::SessionId;
+use crate::ports::sessions::{
+    AttachPoint, Input, Listener, SessionError, SessionHandle, SessionSpec, Sessions, StartError,
+    Started, Stopped,
+};
+
+impl Sessions for HolderSessions {
+    fn listen(&self, listener: Listener) {
+        self.monitor.listen(listener);
+    }
+
+    fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
+        let gate = self.gate(&spec.id);
+        let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = self.dir(&spec.id);
+        files::make_dir(&dir).map_err(|error| StartError::Provider(error.to_string()))?;
+        self.clear(&spec.id, &dir)?;
+        let state = self.launch(spec, &dir)?;
+        self.members.add(&state);
+        match self.monitor.watch(dir, state.clone()) {
+            Ok(true) => {}
+            // Its life was shorter than this call: the end is on disk, and the event is ours to
+            // give.
+            Ok(false) => self.monitor.announce(&self.dir(&spec.id), &state),
+            Err(error) => {
+                tracing::warn!(session = %spec.id, %error, "its end will be seen only by a patrol");
+            }
+        }
+        Ok(started(&state))
+    }
+
+    fn adopt(&self, id: &SessionId) -> Result<Started, SessionError> {
+        let sight = self.look(id);
+        let running = sight.filter(|sight| sight.facts.state == RunState::Running);
+        let Some(state) = running.and_then(|sight| sight.state) else {
+            return Err(SessionError::Gone(id.clone()));
+        };
+        let watched = self.monitor.watch(self.dir(id), state.clone());
+        if !watched.map_err(|error| failed(id, error))? {
+            return Err(SessionError::Gone(id.clone()));
+        }
+        self.members.add(&state);
+        Ok(started(&state))
+    }
+
+    fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
+        let seen = self.look_at_all().map_err(|error| SessionError::Failed {
+            // There is no one session to name: all of them cannot be seen.
+            id: SessionId::new("all").expect("a valid id"),
+            why: error.to_string(),
+        })?;
+        Ok(seen.into_iter().map(|sight| sight.facts).collect())
+    }
+
+    fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
+        Ok(self.look(id).map(|sight| sight.facts))
+    }
+
+    fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
+        self.ask(handle, &Request::Interrupt).map(drop)
+    }
+
+    fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
+        let id = &handle.id;
+        let Some(sight) = self.look(id) else {
+            return Ok(Stopped::Already);
+        };
+        if sight.facts.token != handle.token {
+            return Err(SessionError::Gone(id.clone()));
+        }
+        let stopped = match (sight.facts.state, sight.state) {
+            (RunState::Running, Some(state)) => self.stop_running(&state, grace),
+            (RunState::Exited(_), _) => Ok(Stopped::Already),
+            (RunState::Lost { .. }, _) => {
+                let gate = self.gate(id);
+                let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
+                // A successor may have been started while we waited.
+                self.named(handle)?;
+                remains::end(&self.dir(id)).and_then(|ending| match ending {
+                    remains::Ending {
+                        some_live: true, ..
+                    } => Err(std::io::Error::other("some of its processes do not die")),
+                    remains::Ending { killed: 0, .. } => Ok(Stopped::Already),
+                    remains::Ending { .. } => Ok(Stopped::Killed),
+                })
+            }
+            (RunState::Unknown { why }, _) => return Err(failed(id, why)),
+            (RunState::Running, None) => return Err(failed(id, "its record cannot be read")),
+        };
+        stopped.map_err(|error| failed(id, error))
+    }
+
+    fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError> {
+        match input {
+            Input::Submit(text) if text.len() > MAX_INPUT => Err(failed(
+                &handle.id,
+                format!("a text of {} bytes is too long to type", text.len()),
+            )),
+            Input::Submit(text) => self.ask(handle, &Request::Submit(text.clone())).map(drop),
+            Input::Raw(bytes) => bytes
+                .chunks(MAX_INPUT)
+                .try_for_each(|part| self.ask(handle, &Request::Type(part.to_vec())).map(drop)),
+        }
+    }
+
+    fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError> {
+        match self.ask(handle, &Request::Peek)? {
+            Answer::Screen(text) => Ok(text),
+            other => Err(failed(&handle.id, format!("unexpected answer {other:?}"))),
+        }
+    }
+
+    fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
+        log_tail(&self.dir(id), bytes).map_err(|error| failed(id, error))
+    }
+
+    fn resize(&self, handle: &SessionHandle, rows: u16, cols: u16) -> Result<(), SessionError> {
+        self.ask(handle, &Request::Resize { rows, cols }).map(drop)
+    }
+
+    fn attach(&self, handle: &SessionHandle) -> Result<AttachPoint, SessionError> {
+        match self.named(handle)?.facts.state {
+            RunState::Running => Ok(AttachPoint::Holder(self.dir(&handle.id).join(files::SOCK))),
+            RunState::Exited(_) | RunState::Lost { .. } => {
+                Err(SessionError::Gone(handle.id.clone()))
+            }
+            RunState::Unknown { why } => Err(failed(&handle.id, why)),
+        }
+    }
+
+    fn set_meta(&self, handle: &SessionHandle, key: &str, value: &str) -> Result<(), SessionError> {
+        let gate = self.gate(&handle.id);
+        let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.named(handle)?;
+        let mut facts = self.meta(&handle.id, &handle.token)?;
+        facts.insert(key.to_owned(), value.to_owned());
+        let token = handle.token.clone();
+        files::write(&self.dir(&handle.id), files::META, &Meta { token, facts })
+            .map_err(|error| failed(&handle.id, error))
+    }
+
+    fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError> {
+        let Some(sight) = self.look(id) else {
+            return Ok(None);
+        };
+        Ok(self.meta(id, &sight.facts.token)?.remove(key))
+    }
+
+    fn session_of(&self, pid: u32) -> Option<SessionId> {
+        self.members.session_of(pid)
+    }
+
+    fn forget(&self, id: &SessionId) -> Result<(), SessionError> {
+        let gate = self.gate(id);
+        let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = self.dir(id);
+        if !dir.exists() {
+            return Ok(());
+        }
+        if let Some(sight) = self.look(id)
+            && matches!(
+                sight.facts.state,
+                RunState::Running | RunState::Unknown { .. }
+            )
+        {
+            return Err(failed(id, "it may still be running"));
+        }
+        if files::is_locked(&dir).map_err(|error| failed(id, error))? {
+            return Err(failed(id, "some of its processes live on"));
+        }
+        self.members.remove(id);
+        // The record that says there is a session goes first: half a removal is no session.
+        [
+            files::STATE,
+            files::EXIT,
+            files::META,
+            files::SPEC,
+            files::SOCK,
+            files::ATTACHED,
+            files::COMPLAINT,
+        ]
+        .iter()
+        .try_for_each(|name| files::remove(&dir, name))
+        .map_err(|error| failed(id, error))
+    }
+}
+
+impl HolderSessions {
+    /// The facts kept with the session of this token.
+    fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
+        let found = files::read::<Meta>(&self.dir(id), files::META);
+        match found.map_err(|error| failed(id, error))? {
+            Found::Record(meta) if meta.token == token => Ok(meta.facts),
+            Found::Record(_) | Found::Nothing => Ok(BTreeMap::new()),
+            Found::Garbage(why) => Err(failed(id, why)),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Providers of sessions: the places where agents run.
+
+pub mod holder;

@@ -1,0 +1,3 @@
+//! One suite per port, run by the fake and by every real adapter alike.
+
+pub mod sessions;

@@ -1,0 +1,316 @@
+//! Sessions in memory, for tests of what sits on top of them. A session runs until the test says
+//! otherwise; what was asked of it is on record.
+//!
+//! A path with a part named `is-not-there` is not there; everything else exists. A program named
+//! `fake` does what its arguments say (see [`argv`]); any other just runs.
+
+mod port;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::conformance::sessions::Program;
+use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
+use crate::domain::ids::SessionId;
+use crate::ports::sessions::{
+    Input, Listener, SessionEvent, SessionHandle, SessionSpec, StartError,
+};
+
+type Ear = Arc<OnceLock<Listener>>;
+
+/// A provider of pretended sessions.
+pub struct FakeSessions {
+    world: Arc<World>,
+    ear: Ear,
+}
+
+#[derive(Default)]
+struct World {
+    inner: Mutex<Inner>,
+    released: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    sessions: BTreeMap<SessionId, Fake>,
+    logs: HashMap<SessionId, Vec<u8>>,
+    refusals: HashMap<SessionId, VecDeque<StartError>>,
+    processes: HashMap<u32, SessionId>,
+    stuck_stops: Vec<SessionId>,
+    starts: Vec<SessionSpec>,
+    stops: Vec<(SessionHandle, Duration)>,
+    sent: Vec<(SessionHandle, Input)>,
+    interrupts: Vec<SessionHandle>,
+    blind: Option<String>,
+    serial: u32,
+}
+
+struct Fake {
+    spec: SessionSpec,
+    facts: SessionFacts,
+    hidden: Option<String>,
+    ignores_term: bool,
+    screen: String,
+    meta: BTreeMap<String, String>,
+    ear: Ear,
+}
+
+impl Fake {
+    fn handle(&self) -> SessionHandle {
+        SessionHandle {
+            id: self.facts.id.clone(),
+            token: self.facts.token.clone(),
+        }
+    }
+
+    fn runs(&self) -> bool {
+        self.facts.state == RunState::Running
+    }
+
+    fn facts(&self) -> SessionFacts {
+        let mut facts = self.facts.clone();
+        if let Some(why) = &self.hidden {
+            facts.state = RunState::Unknown { why: why.clone() };
+        }
+        facts
+    }
+
+    /// What the program was told to do, if it is a `fake` one.
+    fn task(&self) -> Option<(&str, &str)> {
+        match self.spec.argv.as_slice() {
+            [program, verb] if program == "fake" => Some((verb, "")),
+            [program, verb, more] if program == "fake" => Some((verb, more)),
+            _ => None,
+        }
+    }
+}
+
+/// How a fake session runs this program.
+#[must_use]
+pub fn argv(program: &Program) -> Vec<String> {
+    let (verb, more) = match program {
+        Program::Prints(text) => ("prints", text.clone()),
+        Program::Exits(code) => ("exits", code.to_string()),
+        Program::DiesOf(signal) => ("dies-of", signal.to_string()),
+        Program::PrintsEnvironment => ("prints-environment", String::new()),
+        Program::Echoes => ("echoes", String::new()),
+        Program::IgnoresTerm => ("ignores-term", String::new()),
+        Program::NotesInterrupts => ("notes-interrupts", String::new()),
+        Program::NotesSize => ("notes-size", String::new()),
+    };
+    vec!["fake".to_owned(), verb.to_owned(), more]
+}
+
+impl Default for FakeSessions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a test does to the world.
+impl FakeSessions {
+    /// A world without sessions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            world: Arc::default(),
+            ear: Ear::default(),
+        }
+    }
+
+    /// The same world as a new daemon finds it: nobody listens yet.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self {
+            world: Arc::clone(&self.world),
+            ear: Ear::default(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A test that failed elsewhere may still look.
+        let guard = self.world.inner.lock();
+        guard.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agent exits with this code.
+    pub fn exit(&self, id: &SessionId, code: i32) {
+        self.end(id, Some(code), None);
+    }
+
+    /// The agent dies of this signal.
+    pub fn crash(&self, id: &SessionId, signal: i32) {
+        self.end(id, None, Some(signal));
+    }
+
+    fn end(&self, id: &SessionId, code: Option<i32>, signal: Option<i32>) {
+        let at = Timestamp::now();
+        let exit = SessionExit { code, signal, at };
+        self.change(id, RunState::Exited(exit.clone()), |handle| {
+            SessionEvent::Exited(handle, exit)
+        });
+    }
+
+    /// The holder is gone without a record.
+    pub fn lose(&self, id: &SessionId, why: &str) {
+        let why = why.to_owned();
+        self.change(id, RunState::Lost { why: why.clone() }, |handle| {
+            SessionEvent::Lost(handle, why)
+        });
+    }
+
+    fn change(
+        &self,
+        id: &SessionId,
+        state: RunState,
+        event: impl FnOnce(SessionHandle) -> SessionEvent,
+    ) {
+        let (ear, handle) = {
+            let mut inner = self.inner();
+            let Some(fake) = inner.sessions.get_mut(id).filter(|fake| fake.runs()) else {
+                return;
+            };
+            fake.facts.state = state;
+            (Arc::clone(&fake.ear), fake.handle())
+        };
+        // Outside the lock: a listener may look at the world.
+        if let Some(listener) = ear.get() {
+            listener(event(handle));
+        }
+    }
+
+    /// The session cannot be seen (`Some(why)`), or can be seen again.
+    pub fn hide(&self, id: &SessionId, why: Option<&str>) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.hidden = why.map(ToOwned::to_owned);
+        }
+    }
+
+    /// No session can be listed (`Some(why)`), or they can again.
+    pub fn blind(&self, why: Option<&str>) {
+        self.inner().blind = why.map(ToOwned::to_owned);
+    }
+
+    /// The next start of this id fails so; several calls queue up.
+    pub fn refuse_start(&self, id: &SessionId, error: StartError) {
+        let mut inner = self.inner();
+        inner
+            .refusals
+            .entry(id.clone())
+            .or_default()
+            .push_back(error);
+    }
+
+    /// Stops of this id have to kill.
+    pub fn ignore_term(&self, id: &SessionId) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.ignores_term = true;
+        }
+    }
+
+    /// Stops of this id do not return until [`FakeSessions::release_stop`].
+    pub fn hold_stop(&self, id: &SessionId) {
+        self.inner().stuck_stops.push(id.clone());
+    }
+
+    /// Lets held stops of this id go on.
+    pub fn release_stop(&self, id: &SessionId) {
+        self.inner().stuck_stops.retain(|stuck| stuck != id);
+        self.world.released.notify_all();
+    }
+
+    /// The program prints a line.
+    pub fn print(&self, id: &SessionId, line: &str) {
+        self.inner().print(id, line);
+    }
+
+    /// When the session last did something.
+    pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.facts.last_activity = at;
+        }
+    }
+
+    /// Whether a person is attached.
+    pub fn set_attached(&self, id: &SessionId, attached: bool) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.facts.attached = attached;
+        }
+    }
+
+    /// This process belongs to that session.
+    pub fn place(&self, pid: u32, id: &SessionId) {
+        self.inner().processes.insert(pid, id.clone());
+    }
+}
+
+/// What a test finds out.
+impl FakeSessions {
+    /// Everything that was started, in order.
+    #[must_use]
+    pub fn starts(&self) -> Vec<SessionSpec> {
+        self.inner().starts.clone()
+    }
+
+    /// Every stop that was asked for, in order.
+    #[must_use]
+    pub fn stops(&self) -> Vec<(SessionHandle, Duration)> {
+        self.inner().stops.clone()
+    }
+
+    /// Everything typed into sessions of this id, first inputs included.
+    #[must_use]
+    pub fn sent(&self, id: &SessionId) -> Vec<Input> {
+        let inner = self.inner();
+        let to = inner.sent.iter().filter(|(handle, _)| handle.id == *id);
+        to.map(|(_, input)| input.clone()).collect()
+    }
+
+    /// How often the interrupt key was pressed in sessions of this id.
+    #[must_use]
+    pub fn interrupts(&self, id: &SessionId) -> usize {
+        let inner = self.inner();
+        let of = inner.interrupts.iter().filter(|handle| handle.id == *id);
+        of.count()
+    }
+
+    /// The ids of the sessions that run.
+    #[must_use]
+    pub fn running(&self) -> Vec<SessionId> {
+        let inner = self.inner();
+        let running = inner.sessions.values().filter(|fake| fake.runs());
+        running.map(|fake| fake.facts.id.clone()).collect()
+    }
+}
+
+impl Inner {
+    fn print(&mut self, id: &SessionId, line: &str) {
+        if let Some(fake) = self.sessions.get_mut(id) {
+            if !fake.screen.is_empty() {
+                fake.screen.push('\n');
+            }
+            fake.screen.push_str(line);
+            fake.facts.last_activity = Some(Timestamp::now());
+            let log = self.logs.entry(id.clone()).or_default();
+            log.extend_from_slice(line.replace('\n', "\r\n").as_bytes());
+            log.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn process(&mut self) -> ProcessId {
+        self.serial += 1;
+        ProcessId {
+            // Above every pid that a kernel gives out.
+            pid: 0x4000_0000 + self.serial,
+            started: u64::from(self.serial),
+        }
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    path.iter().all(|part| part != "is-not-there")
+}

@@ -1,0 +1,290 @@
+//! The port, method by method.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Fake, FakeSessions, Inner, is_there};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::SessionId;
+use crate::ports::sessions::{
+    AttachPoint, Input, Listener, SessionError, SessionHandle, SessionSpec, Sessions, StartError,
+    Started, Stopped,
+};
+
+impl Sessions for FakeSessions {
+    fn listen(&self, listener: Listener) {
+        assert!(self.ear.set(listener).is_ok(), "called once");
+    }
+
+    fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
+        let started = {
+            let mut inner = self.inner();
+            inner.admit(spec)?;
+            let fake = self.make(&mut inner, spec);
+            let started = started(&fake);
+            inner.starts.push(spec.clone());
+            inner.processes.insert(started.agent.pid, spec.id.clone());
+            inner.sessions.insert(spec.id.clone(), fake);
+            started
+        };
+        self.run(&started.handle);
+        if let Some(text) = &spec.first_input {
+            self.take(&started.handle, &Input::Submit(text.clone()));
+        }
+        Ok(started)
+    }
+
+    fn adopt(&self, id: &SessionId) -> Result<Started, SessionError> {
+        let mut inner = self.inner();
+        let fake = inner.sessions.get_mut(id).filter(|fake| fake.runs());
+        let fake = fake.ok_or_else(|| SessionError::Gone(id.clone()))?;
+        fake.ear = Arc::clone(&self.ear);
+        Ok(started(fake))
+    }
+
+    fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
+        let inner = self.inner();
+        if let Some(why) = &inner.blind {
+            return Err(SessionError::Failed {
+                id: SessionId::new("all").expect("a valid id"),
+                why: why.clone(),
+            });
+        }
+        Ok(inner.sessions.values().map(Fake::facts).collect())
+    }
+
+    fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
+        let inner = self.inner();
+        if let Some(why) = &inner.blind {
+            return Err(failed(id, why));
+        }
+        Ok(inner.sessions.get(id).map(Fake::facts))
+    }
+
+    fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
+        let mut inner = self.inner();
+        let notes = inner.living(handle)?.task() == Some(("notes-interrupts", ""));
+        inner.interrupts.push(handle.clone());
+        if notes {
+            inner.print(&handle.id, "interrupted");
+        }
+        Ok(())
+    }
+
+    fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
+        let mut inner = self.inner();
+        inner.stops.push((handle.clone(), grace));
+        while inner.stuck_stops.contains(&handle.id) {
+            let waited = self.world.released.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some(fake) = inner.sessions.get(&handle.id) else {
+            return Ok(Stopped::Already);
+        };
+        if fake.facts.token != handle.token {
+            return Err(SessionError::Gone(handle.id.clone()));
+        }
+        if let Some(why) = &fake.hidden {
+            return Err(failed(&handle.id, why));
+        }
+        if !fake.runs() {
+            return Ok(Stopped::Already);
+        }
+        let deaf = fake.ignores_term || fake.task() == Some(("ignores-term", ""));
+        drop(inner);
+        if deaf || grace.is_zero() {
+            self.crash(&handle.id, 9);
+            return Ok(Stopped::Killed);
+        }
+        self.crash(&handle.id, 15);
+        Ok(Stopped::Gracefully)
+    }
+
+    fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError> {
+        self.inner().living(handle)?;
+        self.take(handle, input);
+        Ok(())
+    }
+
+    fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError> {
+        Ok(self.inner().living(handle)?.screen.clone())
+    }
+
+    fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
+        let inner = self.inner();
+        let log = inner.logs.get(id).map_or(&[][..], Vec::as_slice);
+        let from = log
+            .len()
+            .saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(log[from..].to_vec())
+    }
+
+    fn resize(&self, handle: &SessionHandle, rows: u16, cols: u16) -> Result<(), SessionError> {
+        let mut inner = self.inner();
+        if inner.living(handle)?.task() == Some(("notes-size", "")) {
+            inner.print(&handle.id, &format!("{rows} {cols}"));
+        }
+        Ok(())
+    }
+
+    fn attach(&self, handle: &SessionHandle) -> Result<AttachPoint, SessionError> {
+        self.inner().living(handle)?;
+        let socket = Path::new("/is-not-there").join(handle.id.as_str());
+        Ok(AttachPoint::Holder(socket))
+    }
+
+    fn set_meta(&self, handle: &SessionHandle, key: &str, value: &str) -> Result<(), SessionError> {
+        let mut inner = self.inner();
+        let named = inner.sessions.get_mut(&handle.id);
+        let named = named.filter(|fake| fake.facts.token == handle.token);
+        let fake = named.ok_or_else(|| SessionError::Gone(handle.id.clone()))?;
+        fake.meta.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError> {
+        let inner = self.inner();
+        let fake = inner.sessions.get(id);
+        Ok(fake.and_then(|fake| fake.meta.get(key).cloned()))
+    }
+
+    fn session_of(&self, pid: u32) -> Option<SessionId> {
+        self.inner().processes.get(&pid).cloned()
+    }
+
+    fn forget(&self, id: &SessionId) -> Result<(), SessionError> {
+        let mut inner = self.inner();
+        if inner
+            .sessions
+            .get(id)
+            .is_some_and(|fake| fake.runs() || fake.hidden.is_some())
+        {
+            return Err(failed(id, "it may still be running"));
+        }
+        inner.sessions.remove(id);
+        Ok(())
+    }
+}
+
+impl FakeSessions {
+    fn make(&self, inner: &mut Inner, spec: &SessionSpec) -> Fake {
+        let (agent, holder) = (inner.process(), inner.process());
+        Fake {
+            facts: SessionFacts {
+                id: spec.id.clone(),
+                token: format!("token-{}", holder.pid),
+                generation: spec.generation,
+                incarnation: spec.incarnation,
+                state: RunState::Running,
+                agent: Some(agent),
+                holder: Some(holder),
+                started_at: Timestamp::now(),
+                last_activity: None,
+                attached: false,
+            },
+            hidden: None,
+            ignores_term: false,
+            screen: String::new(),
+            meta: spec.meta.clone(),
+            ear: Arc::clone(&self.ear),
+            spec: spec.clone(),
+        }
+    }
+
+    /// Does at once what the program does by itself.
+    fn run(&self, handle: &SessionHandle) {
+        let id = &handle.id;
+        let (task, env) = {
+            let inner = self.inner();
+            let Some(fake) = inner.sessions.get(id) else {
+                return;
+            };
+            let task = fake
+                .task()
+                .map(|(verb, more)| (verb.to_owned(), more.to_owned()));
+            (task, fake.spec.env.clone())
+        };
+        let Some((verb, more)) = task else {
+            return;
+        };
+        match verb.as_str() {
+            "prints" => self.print(id, &more),
+            "exits" => self.exit(id, more.parse().unwrap_or(0)),
+            "dies-of" => self.crash(id, more.parse().unwrap_or(9)),
+            "prints-environment" => {
+                for (key, value) in env {
+                    self.print(id, &format!("{key}={value}"));
+                }
+                self.exit(id, 0);
+            }
+            "ignores-term" | "notes-interrupts" => self.print(id, "ready"),
+            "notes-size" => self.print(id, "50 200"),
+            _ => {}
+        }
+    }
+
+    fn take(&self, handle: &SessionHandle, input: &Input) {
+        let mut inner = self.inner();
+        inner.sent.push((handle.clone(), input.clone()));
+        let echoes = inner.sessions.get(&handle.id).and_then(Fake::task) == Some(("echoes", ""));
+        let text = match input {
+            Input::Submit(text) => text.clone(),
+            Input::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        };
+        if echoes {
+            inner.print(&handle.id, &format!("got {}", text.trim_end()));
+        }
+    }
+}
+
+impl Inner {
+    /// Whether this may be started now.
+    fn admit(&mut self, spec: &SessionSpec) -> Result<(), StartError> {
+        if self.sessions.get(&spec.id).is_some_and(Fake::runs) {
+            return Err(StartError::Exists(spec.id.clone()));
+        }
+        let refusal = self.refusals.get_mut(&spec.id);
+        if let Some(error) = refusal.and_then(std::collections::VecDeque::pop_front) {
+            return Err(error);
+        }
+        if !is_there(&spec.cwd) {
+            return Err(StartError::NoCwd(spec.cwd.clone()));
+        }
+        let program = spec.argv.first().cloned().unwrap_or_default();
+        if program.is_empty() || !is_there(Path::new(&program)) {
+            let why = "no such file".to_owned();
+            return Err(StartError::NoProgram { program, why });
+        }
+        Ok(())
+    }
+
+    fn living(&self, handle: &SessionHandle) -> Result<&Fake, SessionError> {
+        let named = self.sessions.get(&handle.id);
+        let fake = named
+            .filter(|fake| fake.facts.token == handle.token && fake.runs())
+            .ok_or_else(|| SessionError::Gone(handle.id.clone()))?;
+        match &fake.hidden {
+            Some(why) => Err(failed(&handle.id, why)),
+            None => Ok(fake),
+        }
+    }
+}
+
+fn started(fake: &Fake) -> Started {
+    Started {
+        handle: fake.handle(),
+        agent: fake.facts.agent.clone().expect("a fake has processes"),
+        holder: fake.facts.holder.clone(),
+        generation: fake.facts.generation,
+    }
+}
+
+fn failed(id: &SessionId, why: &str) -> SessionError {
+    SessionError::Failed {
+        id: id.clone(),
+        why: why.to_owned(),
+    }
+}

@@ -1,0 +1,24 @@
+//! For tests and benches only: fakes, and the conformance suites that keep them honest.
+
+pub mod conformance;
+pub mod fake_sessions;
+
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a loaded machine; a test that waits this long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the condition gives something.
+///
+/// # Panics
+/// It did not within [`PATIENCE`].
+pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
