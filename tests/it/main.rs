@@ -1,5 +1,10 @@
 //! Integration tests.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test cannot go on without, it may stop at"
+)]
+
 mod custody_facts;
 mod custody_prepare;
 mod custody_remove;

@@ -7,6 +7,7 @@ pub mod command;
 mod digest;
 mod discard;
 mod facts;
+mod fetch;
 mod links;
 mod measure;
 mod nested;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
-use super::{discard, facts, prepare, repair, salvage, sandbox};
+use super::{discard, facts, fetch, prepare, repair, salvage, sandbox};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, SlotName};
 use crate::domain::nuke::NukePermit;
@@ -17,12 +17,12 @@ impl GitRepo {
 
     /// See the port.
     pub fn default_branch(&self) -> Result<String, RepoError> {
-        prepare::default_branch(self)
+        fetch::default_branch(self)
     }
 
     /// See the port.
     pub fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
-        prepare::fetch_branch(self, branch)
+        fetch::fetch_branch(self, branch)
     }
 
     /// See the port.
