@@ -6,7 +6,7 @@ use std::path::Path;
 
 use horde_supervisor::domain::facts::GitFacts;
 use horde_supervisor::domain::nuke::CleanupStatus;
-use horde_supervisor::ports::repo::RepoError;
+use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, write};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use horde_supervisor::domain::city::RigSource;
-use horde_supervisor::ports::repo::RepoError;
+use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::support::city::{City, repo, snapshot};
 use crate::support::git::{commit_all, git, rev, try_git, write};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use horde_supervisor::adapters::git::empty_trash;
 use horde_supervisor::domain::ids::Incarnation;
-use horde_supervisor::ports::repo::RepoError;
+use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, write};

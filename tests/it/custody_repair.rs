@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use horde_supervisor::ports::repo::Repo;
+
 use crate::support::city::{City, snapshot};
 use crate::support::git::{commit_all, git, rev, write};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::Incarnation;
-use horde_supervisor::ports::repo::{RepoError, SalvageRecord};
+use horde_supervisor::ports::repo::{Repo, RepoError, SalvageRecord};
 
 use crate::support::city::{City, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};

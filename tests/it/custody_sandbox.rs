@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::thread;
 
-use horde_supervisor::ports::repo::RepoError;
+use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::support::city::{City, snapshot};
 use crate::support::git::{commit_all, git, rev, write};

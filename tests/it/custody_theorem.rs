@@ -9,6 +9,8 @@ use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::custody_salvage::roundtrip;
+use horde_supervisor::ports::repo::Repo;
+
 use crate::support::city::City;
 use crate::support::git::{git, try_git};
 
@@ -170,7 +172,7 @@ fn act(dir: &Path, act: &Act) {
 fn whatever_was_done_comes_back() {
     let strategy = acts();
     let config = Config {
-        cases: 400,
+        cases: 24,
         max_shrink_iters: 64,
         failure_persistence: None,
         ..Config::default()

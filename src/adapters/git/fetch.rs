@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use super::command::{Git, NETWORK, Output};
+use super::push::said;
+use super::remote;
 use super::rig::{GitRepo, resolve};
 use super::settings::Checkout;
 use crate::domain::ids::Oid;
@@ -20,10 +22,7 @@ pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
     if output.ok() {
         return Ok(output);
     }
-    Err(RepoError::Remote(format!(
-        "{url}: {}",
-        output.stderr.trim()
-    )))
+    Err(RepoError::Remote(said(&output, url)))
 }
 
 /// Brings the history: what the checkout has, from there; the rest, from the origin. When the
@@ -54,15 +53,14 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         ])
         .run()?;
     drop_seeds(repo)?;
+    let why = said(&fetched, &repo.push_url()?);
     if known.stdout.is_empty() {
-        let why = fetched.stderr.trim();
         if !fetched.ok() {
-            return Err(RepoError::Remote(format!("origin: {why}")));
+            return Err(RepoError::Remote(why));
         }
         return Err(RepoError::Failed("the origin has no branches".to_owned()));
     }
     if !fetched.ok() {
-        let why = fetched.stderr.trim();
         tracing::warn!(rig = %repo.name(), why, "the origin cannot be reached; going on offline");
     }
     Ok(())
@@ -182,29 +180,13 @@ pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, 
         return repo.resolve(&format!("refs/heads/{branch}"));
     }
     let tracking = format!("refs/remotes/origin/{branch}");
-    let output = repo
-        .git()
-        .args([
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-auto-maintenance",
-        ])
-        .arg("origin")
-        .arg(format!("+refs/heads/{branch}:{tracking}"))
-        .limit(NETWORK)
-        .output()?;
-    if output.ok() {
-        return repo.resolve(&tracking);
+    match remote::fetch(repo, &repo.push_url()?, "origin", branch) {
+        Ok(()) => repo.resolve(&tracking),
+        Err(RepoError::NotFound(_)) => {
+            // What we knew of it is not true any more.
+            repo.git().args(["update-ref", "-d", &tracking]).run()?;
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
-    if output.stderr.contains("couldn't find remote ref") {
-        // What we knew of it is not true any more.
-        repo.git().args(["update-ref", "-d", &tracking]).run()?;
-        return Ok(None);
-    }
-    Err(RepoError::Remote(format!(
-        "{branch}: {}",
-        output.stderr.trim()
-    )))
 }

@@ -6,14 +6,21 @@ mod bytes;
 pub mod command;
 mod digest;
 mod discard;
+mod equal;
 mod facts;
 mod fetch;
+mod gate;
+mod land;
 mod links;
 mod measure;
+mod merge;
 mod nested;
+mod pins;
 mod port;
 mod prepare;
+mod push;
 mod raw;
+mod remote;
 mod repair;
 pub mod rig;
 mod salvage;
@@ -22,6 +29,9 @@ mod settings;
 mod special;
 mod status;
 mod traces;
+
+#[cfg(test)]
+mod testing;
 
 pub use discard::empty_trash;
 pub use rig::{GitRepo, GitRig};

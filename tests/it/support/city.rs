@@ -12,7 +12,7 @@ use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::facts::{GitFacts, Probed};
 use horde_supervisor::domain::ids::{Incarnation, Oid, RaiderId};
 use horde_supervisor::domain::nuke::{Evidence, Judgement, NukePermit, judge};
-use horde_supervisor::ports::repo::SandboxSpec;
+use horde_supervisor::ports::repo::{Repo, SandboxSpec};
 
 use super::git::{commit_all, git, rev, write};
 
