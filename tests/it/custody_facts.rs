@@ -11,6 +11,9 @@ use horde_supervisor::ports::repo::{Repo, RepoError};
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, write};
 
+/// Something done to a sandbox.
+type Step = (&'static str, fn(&Path));
+
 #[test]
 fn commits_are_counted_from_the_target() {
     let city = City::new();
@@ -84,7 +87,7 @@ fn every_change_of_content_changes_the_facts() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "big/file", "1");
-    let steps: [(&str, fn(&Path)); 14] = [
+    let steps: [Step; 14] = [
         ("dirty", |dir| write(dir, "README", "1\n")),
         ("dirty again", |dir| write(dir, "README", "2\n")),
         ("untracked", |dir| write(dir, "new", "1\n")),

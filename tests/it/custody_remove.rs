@@ -11,6 +11,9 @@ use horde_supervisor::ports::repo::{Repo, RepoError};
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, write};
 
+/// Something done to a sandbox.
+type Step = (&'static str, fn(&Path));
+
 /// Names of what lies in a directory.
 fn names(dir: &Path) -> Vec<String> {
     let list = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -112,7 +115,7 @@ fn a_change_after_the_permit_is_noticed() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "dirty", "1\n");
-    let changes: [(&str, fn(&Path)); 8] = [
+    let changes: [Step; 8] = [
         ("edit", |dir| write(dir, "README", "1\n")),
         ("same path, other bytes", |dir| write(dir, "dirty", "2\n")),
         ("new file", |dir| write(dir, "new", "1\n")),

@@ -20,8 +20,11 @@ fn busy(city: &City) -> std::path::PathBuf {
     sandbox
 }
 
+/// Something done to a sandbox and its administrative directory.
+type Break = (&'static str, fn(&Path, &Path));
+
 /// What can break. None of it touches the files of the work tree.
-const BREAKS: [(&str, fn(&Path, &Path)); 11] = [
+const BREAKS: [Break; 11] = [
     ("nothing", |_, _| {}),
     ("no link", |dir, _| {
         fs::remove_file(dir.join(".git")).unwrap()

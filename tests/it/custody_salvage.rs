@@ -472,7 +472,7 @@ fn what_cannot_be_read_cannot_be_salvaged() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "secret", "1\n");
-    fs::set_permissions(sandbox.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(sandbox.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(sandbox.join("secret")).is_ok() {
         return; // Run by a user whom permissions do not stop.
     }

@@ -107,6 +107,10 @@ fn make_room(dir: &Path, name: &str) {
 }
 
 fn act(dir: &Path, act: &Act) {
+    let slot = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a slot");
     let run = |args: &[&str]| drop(try_git(dir, args));
     let on = |args: &[&str], path: &usize| {
         let args: Vec<&str> = args.iter().copied().chain(["--", PATHS[*path]]).collect();
@@ -147,8 +151,8 @@ fn act(dir: &Path, act: &Act) {
         Act::Stash => run(&["stash", "push", "-u"]),
         Act::Unstash => run(&["stash", "pop"]),
         Act::Detach => run(&["checkout", "-q", "--detach"]),
-        Act::Branch => run(&["checkout", "-q", "-b", "aside"]),
-        Act::Back => run(&["checkout", "-q", "raider/Toast/gt-1-1"]),
+        Act::Branch => run(&["checkout", "-q", "-b", &format!("aside-{slot}")]),
+        Act::Back => run(&["checkout", "-q", &format!("raider/{slot}/gt-1-1")]),
         Act::ResetHard => run(&["reset", "-q", "--hard", "HEAD~1"]),
         Act::Skip(path) => on(&["update-index", "--skip-worktree"], path),
         Act::Assume(path) => on(&["update-index", "--assume-unchanged"], path),
@@ -196,6 +200,8 @@ fn whatever_was_done_comes_back() {
         // Each case in its own slot: names of slots are letters and digits.
         let spec = city.spec_of(&format!("Case{}", case.get()), 1);
         city.repo.make_sandbox(&spec).expect("a sandbox");
+        // All worktrees share it.
+        git(&spec.path, &["stash", "clear"]);
         for step in &steps {
             act(&spec.path, step);
         }

@@ -3,6 +3,11 @@
 mod cli;
 mod cli_terminal;
 mod control;
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test cannot go on without, it may stop at"
+)]
+
 mod custody_facts;
 mod custody_prepare;
 mod custody_remove;

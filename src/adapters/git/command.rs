@@ -45,9 +45,22 @@ const INHERITED: &[&str] = &[
     "SSH_AUTH_SOCK",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_SYSTEM",
     "GIT_CONFIG_NOSYSTEM",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
 ];
 
 /// A finished command.
@@ -161,7 +174,9 @@ impl Git {
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_EDITOR", "true")
             .env("GIT_ASKPASS", "true")
-            .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+            // Not by GIT_SSH_COMMAND: that would overrule the user's core.sshCommand.
+            .env("SSH_ASKPASS", "true")
+            .env("SSH_ASKPASS_REQUIRE", "force")
             .envs(self.env.iter().map(|(key, value)| (key, value)))
             .stdin(if self.stdin.is_some() {
                 Stdio::piped()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::admin::{self, Note, failed, free_name};
 use super::facts;
 use super::measure::measure;
+use super::remote::checked_out;
 use super::rig::GitRepo;
 use super::sandbox;
 use crate::domain::facts::GitFacts;
@@ -122,10 +123,6 @@ pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<(), RepoError>
     let Some(tip) = repo.resolve(&name)? else {
         return Ok(());
     };
-    let line = format!("ref: {name}");
-    let used = admin::entries(repo)?.iter().any(|admin| {
-        fs::read_to_string(admin.join("HEAD")).is_ok_and(|head| head.trim_end() == line)
-    });
     let reaching = repo
         .git()
         .args([
@@ -136,7 +133,7 @@ pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<(), RepoError>
         ])
         .run()?;
     let other = reaching.text().lines().any(|found| found != name);
-    if used || !other {
+    if !other || checked_out(repo, &name)? {
         return Ok(());
     }
     repo.git()

@@ -21,8 +21,6 @@ use crate::ports::repo::RepoError;
 pub(super) struct Measured {
     /// Where.
     pub(super) place: Place,
-    /// What we noted when we made it.
-    pub(super) note: Option<Note>,
     /// What `git status` says.
     pub(super) status: Status,
     /// The index, flags included.
@@ -74,7 +72,6 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
     let lost_tips = traces::lost_tips(repo, &place, status.head.as_ref(), &reflog.commits)?;
     let mut measured = Measured {
         place,
-        note,
         status,
         index,
         hidden,

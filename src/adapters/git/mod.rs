@@ -8,6 +8,7 @@ mod digest;
 mod discard;
 mod equal;
 mod facts;
+mod fetch;
 mod gate;
 mod land;
 mod links;

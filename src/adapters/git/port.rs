@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
-use super::{discard, facts, gate, land, merge, pins, prepare, remote, repair, salvage, sandbox};
+use super::{
+    discard, facts, fetch, gate, land, merge, pins, prepare, remote, repair, salvage, sandbox,
+};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
@@ -18,7 +20,7 @@ impl Repo for GitRepo {
     }
 
     fn default_branch(&self) -> Result<String, RepoError> {
-        prepare::default_branch(self)
+        fetch::default_branch(self)
     }
 
     fn user_email(&self) -> Option<String> {
@@ -26,7 +28,7 @@ impl Repo for GitRepo {
     }
 
     fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
-        prepare::fetch_branch(self, branch)
+        fetch::fetch_branch(self, branch)
     }
 
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {

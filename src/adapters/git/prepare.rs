@@ -3,24 +3,20 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::admin::failed;
-use super::command::{Git, Output};
+use super::command::Git;
+use super::fetch::{fetch_all, network, remote_head};
 use super::links;
-use super::rig::{GitRepo, resolve};
+use super::rig::GitRepo;
 use super::settings::{self, Checkout};
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
 /// The oldest git whose commands we rely on.
 const GIT_MIN: (u32, u32) = (2, 38);
-/// Limit of the first fetch, which brings the whole history.
-const CLONE: Duration = Duration::from_secs(3600);
 /// Set once the first fetch is done.
 const READY_KEY: &str = "horde.ready";
-/// Where the checkout's refs lie during the first fetch.
-const SEED: &str = "refs/horde/seed";
 
 /// Makes or refreshes `repo.git`.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
@@ -161,18 +157,6 @@ fn remote_format(url: &str) -> Result<String, RepoError> {
     Ok(if digits == 64 { "sha256" } else { "sha1" }.to_owned())
 }
 
-/// Runs a command that talks to a remote; its failure is a [`RepoError::Remote`].
-pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
-    let output = git.limit(super::command::NETWORK).output()?;
-    if output.ok() {
-        return Ok(output);
-    }
-    Err(RepoError::Remote(format!(
-        "{url}: {}",
-        output.stderr.trim()
-    )))
-}
-
 /// The checkout's own attributes count in its sandboxes too (`git lfs install --local`).
 fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     let Some(checkout) = checkout else {
@@ -195,185 +179,6 @@ fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot clear", &dir, &error)),
     }
-}
-
-/// Brings the history: what the checkout has, from there; the rest, from the origin. When the
-/// origin cannot be reached, what the checkout knew of it will do.
-fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
-    let own = repo.own_origin()?.is_some();
-    if let Some(checkout) = checkout.filter(|_| !own) {
-        seed(repo, checkout)?;
-    }
-    let fetched = repo
-        .git()
-        .args([
-            "fetch",
-            "--quiet",
-            "--prune",
-            "--no-auto-maintenance",
-            "origin",
-        ])
-        .limit(CLONE)
-        .output()?;
-    let known = repo
-        .git()
-        .args([
-            "for-each-ref",
-            "--count=1",
-            "--format=x",
-            "refs/remotes/origin",
-        ])
-        .run()?;
-    drop_seeds(repo)?;
-    if known.stdout.is_empty() {
-        let why = fetched.stderr.trim();
-        if !fetched.ok() {
-            return Err(RepoError::Remote(format!("origin: {why}")));
-        }
-        return Err(RepoError::Failed("the origin has no branches".to_owned()));
-    }
-    Ok(())
-}
-
-/// Copies the checkout's objects and its knowledge of the origin. Only saves time (and serves when
-/// offline), so a checkout that cannot give everything (shallow, partial) is passed over.
-fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
-    let asked = Git::in_dir(&checkout.top)
-        .args(["rev-parse", "--is-shallow-repository"])
-        .run()?;
-    let partial = checkout
-        .config
-        .iter()
-        .any(|(key, _)| key.ends_with(".promisor"));
-    if asked.text() != "false" || partial {
-        return Ok(());
-    }
-    let heads = format!("+refs/heads/*:{SEED}/*");
-    let output = repo
-        .git()
-        .args(["fetch", "--quiet", "--no-tags", "--no-auto-maintenance"])
-        .arg(&checkout.top)
-        .args([&heads, "+refs/remotes/origin/*:refs/remotes/origin/*"])
-        .limit(CLONE)
-        .output()?;
-    if !output.ok() {
-        return Err(RepoError::Failed(format!(
-            "{} cannot be copied: {}",
-            checkout.top.display(),
-            output.stderr.trim()
-        )));
-    }
-    Ok(())
-}
-
-fn drop_seeds(repo: &GitRepo) -> Result<(), RepoError> {
-    let list = repo
-        .git()
-        .args(["for-each-ref", "--format=delete %(refname)", SEED])
-        .run()?;
-    repo.git()
-        .args(["update-ref", "--stdin"])
-        .stdin(list.stdout)
-        .run()?;
-    Ok(())
-}
-
-/// The branch that the origin's HEAD names, by the origin itself or by what the checkout knows.
-fn remote_head(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<Option<String>, RepoError> {
-    let asked = repo
-        .git()
-        .args(["ls-remote", "--symref", "origin", "HEAD"])
-        .limit(super::command::NETWORK)
-        .output()?;
-    let text = asked.text();
-    let told = text.lines().find_map(|line| {
-        let name = line.strip_prefix("ref: refs/heads/")?;
-        name.strip_suffix("\tHEAD")
-    });
-    let mut candidates: Vec<String> = told.map(str::to_owned).into_iter().collect();
-    if let Some(checkout) = checkout {
-        for (name, prefix) in [
-            ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),
-            ("HEAD", "refs/heads/"),
-        ] {
-            let asked = Git::in_dir(&checkout.top).args(["symbolic-ref", "--quiet", name]);
-            let text = asked.output()?.text();
-            candidates.extend(text.strip_prefix(prefix).map(str::to_owned));
-        }
-    }
-    for branch in candidates {
-        if resolve(repo.git(), &format!("refs/remotes/origin/{branch}"))?.is_some() {
-            return Ok(Some(branch));
-        }
-    }
-    Ok(None)
-}
-
-/// The default branch, as discovered when `repo.git` was made.
-pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
-    let asked = repo
-        .git()
-        .args(["symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"])
-        .output()?;
-    let text = asked.text();
-    if let Some(branch) = text.strip_prefix("refs/remotes/origin/") {
-        return Ok(branch.to_owned());
-    }
-    let list = repo
-        .git()
-        .args([
-            "for-each-ref",
-            "--format=%(refname:lstrip=3)",
-            "refs/remotes/origin",
-        ])
-        .run()?
-        .text();
-    let branches: Vec<&str> = list.lines().collect();
-    let usual = ["main", "master", "trunk"]
-        .into_iter()
-        .find(|name| branches.contains(name));
-    let only = (branches.len() == 1).then(|| branches[0]);
-    only.or(usual).map(str::to_owned).ok_or_else(|| {
-        RepoError::NotFound(
-            "the default branch: the origin's HEAD names none; set default_branch".to_owned(),
-        )
-    })
-}
-
-/// Fetches one pushed branch; none when the remote has no such branch.
-pub(super) fn fetch_branch(
-    repo: &GitRepo,
-    branch: &str,
-) -> Result<Option<crate::domain::ids::Oid>, RepoError> {
-    if !repo.pushes() {
-        return repo.resolve(&format!("refs/heads/{branch}"));
-    }
-    let tracking = format!("refs/remotes/origin/{branch}");
-    let output = repo
-        .git()
-        .args([
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-auto-maintenance",
-        ])
-        .arg("origin")
-        .arg(format!("+refs/heads/{branch}:{tracking}"))
-        .limit(super::command::NETWORK)
-        .output()?;
-    if output.ok() {
-        return repo.resolve(&tracking);
-    }
-    if output.stderr.contains("couldn't find remote ref") {
-        // What we knew of it is not true any more.
-        repo.git().args(["update-ref", "-d", &tracking]).run()?;
-        return Ok(None);
-    }
-    Err(RepoError::Remote(format!(
-        "{branch}: {}",
-        output.stderr.trim()
-    )))
 }
 
 #[cfg(test)]

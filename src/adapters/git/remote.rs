@@ -5,6 +5,7 @@
 //! target or a pin (`refs/horde/mq/*`) reaches.
 
 use super::command::NETWORK;
+use super::discard::drop_branch;
 use super::equal::is_ancestor;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
@@ -172,7 +173,9 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
     repo.git()
         .args(["update-ref", "-d", &format!("refs/remotes/origin/{branch}")])
         .run()?;
-    delete_local(repo, branch)
+    // Nobody may check it out meanwhile.
+    let _worktrees = repo.worktrees();
+    drop_branch(repo, branch)
 }
 
 fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
@@ -200,31 +203,8 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
     }
 }
 
-fn delete_local(repo: &GitRepo, branch: &str) -> Result<(), RepoError> {
-    let name = format!("refs/heads/{branch}");
-    // Nobody may check it out meanwhile.
-    let _worktrees = repo.worktrees();
-    let Some(tip) = repo.resolve(&name)? else {
-        return Ok(());
-    };
-    if checked_out(repo, &name)? {
-        return Ok(());
-    }
-    let holders = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)"])
-        .args(["--contains", tip.as_str()])
-        .run()?;
-    if holders.text().lines().any(|holder| holder != name) {
-        repo.git()
-            .args(["update-ref", "-d", &name, tip.as_str()])
-            .run()?;
-    }
-    Ok(())
-}
-
 /// Whether a worktree has the branch checked out.
-fn checked_out(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
+pub(super) fn checked_out(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     let output = repo
         .git()
         .args(["worktree", "list", "--porcelain", "-z"])

@@ -96,7 +96,7 @@ fn change(record: &[u8], fields: usize) -> Option<Change> {
     Some(Change {
         path: path.to_vec(),
         in_tree: xy.get(1) != Some(&b'.'),
-        intent: xy == b".A",
+        intent: kind == b"1" && xy.get(1) == Some(&b'A'),
         conflict: kind == b"u",
         submodule: submodule(sub),
     })
