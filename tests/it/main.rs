@@ -1,13 +1,9 @@
 //! Integration tests, all in one program: linking is what takes time.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without, it may stop at")]
 
 mod cli;
 mod cli_terminal;
 mod control;
-#![expect(
-    clippy::unwrap_used,
-    reason = "what a test cannot go on without, it may stop at"
-)]
-
 mod custody_facts;
 mod custody_prepare;
 mod custody_remove;
