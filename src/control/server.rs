@@ -87,23 +87,24 @@ pub async fn serve<S: Service>(
     let places = Arc::new(Places::default());
     let mut connections = JoinSet::new();
     loop {
-        let stream = tokio::select! {
+        let accepted = tokio::select! {
             biased;
-            _ = stopping.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stopping) => break,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "a control connection failed");
                 }
                 continue;
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a control connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a control connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
         match admit(&stream, service.as_ref(), &places) {
             Ok((caller, place)) => {
@@ -118,6 +119,12 @@ pub async fn serve<S: Service>(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// Returns when the server is to stop, or nobody is left to say so.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // The value that it gives is a lock, which must not be held any longer.
+    drop(stopping.wait_for(|stop| *stop).await);
 }
 
 /// Decides on a new connection: the right user, recognised, and with a place left.
