@@ -23,12 +23,22 @@ pub(super) enum Tone {
 }
 
 impl Style {
-    /// As standard output is: `NO_COLOR`, `TERM=dumb` and anything but a terminal mean none.
+    /// For standard output.
     pub fn of_stdout() -> Self {
+        Self::of(&io::stdout())
+    }
+
+    /// For standard error.
+    pub fn of_stderr() -> Self {
+        Self::of(&io::stderr())
+    }
+
+    /// `NO_COLOR`, `TERM=dumb` and anything but a terminal mean no colours.
+    fn of(stream: &impl IsTerminal) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
-            color: io::stdout().is_terminal() && !unwanted && !dumb,
+            color: stream.is_terminal() && !unwanted && !dumb,
         }
     }
 

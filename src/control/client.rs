@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// Asks, and gives each item to `each` until that says stop, or the stream ends. Waits without
-    /// a limit, but not for a supervisor that is dead.
+    /// a limit.
     ///
     /// # Errors
     /// As [`Client::call`], or what `each` failed with.
@@ -115,7 +115,8 @@ impl Client {
         }
     }
 
-    /// The next line. A silence is broken by asking, on another connection, whether it lives.
+    /// The next line. Where there is a limit, a silence is broken by asking, on another connection,
+    /// whether it lives; a stream may be silent for days, and its end is heard.
     fn line(
         &mut self,
         op: OpName,
@@ -134,10 +135,10 @@ impl Client {
                 return Err(ControlError::timeout(format!("{op} did not end in time"))
                     .hint("it may still end; see `hd events` and `hd status`"));
             }
-            let wait = left.map_or(silence, |left| left.min(silence));
+            let wait = left.map(|left| left.min(silence).max(Duration::from_millis(1)));
             self.reader
                 .get_ref()
-                .set_read_timeout(Some(wait.max(Duration::from_millis(1))))
+                .set_read_timeout(wait)
                 .map_err(|error| unreachable(&self.path, &error))?;
             let mut limited = (&mut self.reader).take(ANSWER_MAX - bytes.len() as u64);
             match limited.read_until(b'\n', &mut bytes) {
@@ -156,6 +157,10 @@ impl Client {
     }
 
     fn still_lives(&self, op: OpName) -> Result<(), ControlError> {
+        // A supervisor that is stopping takes no new connections, and when it is gone, so is this one.
+        if op == OpName::Stop {
+            return Ok(());
+        }
         if op != OpName::Ping && Self::connect(&self.path)?.answers() {
             return Ok(());
         }

@@ -87,7 +87,7 @@ pub async fn serve<S: Service>(
     let places = Arc::new(Places::default());
     let mut connections = JoinSet::new();
     loop {
-        let stream = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = stopped(&mut stopping) => break,
             Some(ended) = connections.join_next() => {
@@ -96,14 +96,15 @@ pub async fn serve<S: Service>(
                 }
                 continue;
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a control connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            },
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a control connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
         match admit(&stream, service.as_ref(), &places) {
             Ok((caller, place)) => {
@@ -120,10 +121,9 @@ pub async fn serve<S: Service>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Returns when serving is to end.
+/// Returns when the server is to stop, or nobody is left to say so.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A guard held over another await would keep the future on its thread; a sender that is gone
-    // says the same as one that says stop.
+    // The value that it gives is a lock, which must not be held any longer.
     drop(stopping.wait_for(|stop| *stop).await);
 }
 

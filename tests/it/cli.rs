@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, Intent};
+use horde_supervisor::control::rights::Who;
+use horde_supervisor::domain::ids::SessionId;
 use serde_json::{Value, json};
 
 use crate::fake_city::{FakeCity, VARIABLES, event, hd, until};
@@ -61,80 +65,76 @@ fn error_kinds_decide_the_exit_code_and_hints_are_apart() {
     }
 }
 
-#[test]
-fn words_of_the_command_line_are_keys_of_the_request() {
-    let city = FakeCity::start();
-    let cases: &[(&[&str], &str, Value)] = &[
+/// A command line, and what it asks the supervisor: the operation and its arguments.
+fn asks() -> Vec<(&'static str, &'static str, Value)> {
+    let toast = json!({"name": "Toast"});
+    vec![
         (
-            &[
-                "sling", "gt-1", "horde", "--name", "Toast", "--target", "develop",
-            ],
+            "sling gt-1 horde --name Toast --target develop",
             "charge",
             json!({"relic": "gt-1", "rig": "horde", "name": "Toast", "target": "develop"}),
         ),
         (
-            &["run", "one", "two", "--rig", "horde", "-d"],
+            "run one 'and two' --rig horde -d",
             "run",
-            json!({"task": ["one", "two"], "rig": "horde"}),
+            json!({"task": ["one", "and two"], "rig": "horde"}),
         ),
         (
-            &["done", "--reason", "it works"],
+            "done --reason 'it works'",
             "done",
             json!({"status": "completed", "reason": "it works"}),
         ),
+        ("handoff -m 'go on'", "handoff", json!({"message": "go on"})),
+        ("prime", "rally", json!({})),
+        ("hook show", "hook", json!({})),
         (
-            &["handoff", "-m", "go on"],
-            "handoff",
-            json!({"message": "go on"}),
-        ),
-        (&["hook", "show"], "hook", json!({})),
-        (
-            &[
-                "relic",
-                "create",
-                "a title",
-                "--priority",
-                "-2",
-                "--label",
-                "a",
-                "--label",
-                "b",
-            ],
+            "relic create 'a title' --priority -2 --label a --label b",
             "relic.create",
             json!({"title": "a title", "priority": -2, "label": ["a", "b"]}),
         ),
         (
-            &["polecat", "nuke", "Toast", "--yes"],
+            "relic list --status open",
+            "relic.list",
+            json!({"status": "open"}),
+        ),
+        ("raider list horde", "raider.list", json!({"rig": "horde"})),
+        (
+            "polecat nuke Toast --yes",
             "raider.nuke",
             json!({"name": "Toast", "yes": true}),
         ),
         (
-            &["raider", "nuke", "Toast", "--dry-run"],
+            "raider nuke Toast --dry-run",
             "raider.nuke",
             json!({"name": "Toast", "dry_run": true}),
         ),
         (
-            &["agent", "unquarantine", "mayor"],
+            "agent unquarantine Toast",
             "agent.unquarantine",
-            json!({"name": "mayor"}),
+            toast.clone(),
         ),
-        (
-            &["salvage", "show", "horde-Toast-1"],
-            "salvage.show",
-            json!({"id": "horde-Toast-1"}),
-        ),
-    ];
-    let session = horde_supervisor::domain::ids::SessionId::new("gt-horde-Toast").unwrap();
-    for (words, op, args) in cases {
-        let who = match *op {
-            "done" | "handoff" => horde_supervisor::control::rights::Who::Raider(session.clone()),
-            _ => horde_supervisor::control::rights::Who::Operator,
+        ("peek Toast", "peek", toast.clone()),
+        ("why Toast", "why", toast),
+        ("mq retry gt-3", "mq.retry", json!({"mr": "gt-3"})),
+        ("salvage show x-1", "salvage.show", json!({"id": "x-1"})),
+    ]
+}
+
+#[test]
+fn words_of_the_command_line_are_keys_of_the_request() {
+    let city = FakeCity::start();
+    let session = SessionId::new("gt-horde-Toast").unwrap();
+    for (line, op, args) in asks() {
+        let who = match op {
+            "done" | "handoff" => Who::Raider(session.clone()),
+            _ => Who::Operator,
         };
         *city.fake.0.who.lock().unwrap() = who;
-        let ran = city.run(words);
-        assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
-        let asked = city.fake.asked(op);
-        assert_eq!(asked.last(), Some(args), "{words:?}");
+        let words = shell_words::split(line).unwrap();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let ran = city.run(&words);
+        assert_eq!(ran.code, 0, "{line}: {}", ran.stderr);
+        assert_eq!(city.fake.asked(op).last(), Some(&args), "{line}");
     }
 }
 
@@ -366,7 +366,7 @@ fn config_check_and_show_need_no_supervisor() {
     assert_eq!((ran.code, &told["ok"]), (2, &json!(false)));
 }
 
-fn repository(at: &std::path::Path) {
+fn repository(at: &Path) {
     let init = Command::new("git")
         .args(["init", "-q"])
         .arg(at)
@@ -437,4 +437,59 @@ fn a_wrong_word_is_exit_2_and_help_names_the_exit_codes() {
         help.stdout
     );
     assert!(help.stdout.contains("hd demo"), "{}", help.stdout);
+}
+
+/// `hd` in a directory of its own, with this script as the supervisor beside it.
+fn hd_with_supervisor(dir: &Path, script: &str) -> assert_cmd::Command {
+    let own = dir.join("hd");
+    let built = cargo_bin("hd");
+    if fs::hard_link(&built, &own).is_err() {
+        fs::copy(&built, &own).unwrap();
+    }
+    let supervisor = dir.join("horde-supervisor");
+    fs::write(&supervisor, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&supervisor, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut hd = assert_cmd::Command::new(own);
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    hd
+}
+
+#[test]
+fn up_says_why_the_supervisor_did_not_start() {
+    let cases = [
+        (2, 2, "hd config check"),
+        (4, 1, "another supervisor holds"),
+        (1, 1, "the last words"),
+    ];
+    for (its, ours, said) in cases {
+        let city = FakeCity::away();
+        let bin = tempfile::tempdir().unwrap();
+        let script = format!("echo the last words >&2; exit {its}");
+        let mut up = hd_with_supervisor(bin.path(), &script);
+        let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
+        assert_eq!(ran.code, ours, "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn up_in_the_foreground_becomes_the_supervisor_of_the_city() {
+    let city = FakeCity::away();
+    let bin = tempfile::tempdir().unwrap();
+    let mut up = hd_with_supervisor(bin.path(), "echo \"$1\"; exit 7");
+    let ran = run(up.args(["up", "--city"]).arg(city.root()));
+    let root = city.root().canonicalize().unwrap();
+    assert_eq!((ran.code, ran.stdout.trim()), (7, root.to_str().unwrap()));
+}
+
+#[test]
+fn up_leaves_a_running_supervisor_alone() {
+    let city = FakeCity::start();
+    let bin = tempfile::tempdir().unwrap();
+    let mut up = hd_with_supervisor(bin.path(), "exit 1");
+    let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("running already"), "{}", ran.stderr);
 }

@@ -13,9 +13,9 @@ use horde_supervisor::domain::facts::SessionExit;
 use horde_supervisor::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{self, Winsize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::fake_city::{FakeCity, LIMIT, VARIABLES};
+use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until};
 
 /// A holder that hands requests to the test and says what the test says.
 struct FakeHolder {
@@ -138,25 +138,115 @@ fn terminal() -> (File, File) {
     (File::from(seat), end)
 }
 
+/// `hd` on a terminal.
+fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
+    let mut hd = Command::new(cargo_bin("hd"));
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    hd.arg("--city")
+        .arg(city.root())
+        .args(words)
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::from(end.try_clone().unwrap()))
+        .stdout(Stdio::from(end.try_clone().unwrap()))
+        .stderr(Stdio::null());
+    hd
+}
+
+/// Reads what is shown until it contains the text.
+fn shown(seat: &mut File, text: &str) -> String {
+    let mut all = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        let read = seat.read(&mut bytes).unwrap();
+        all.extend_from_slice(&bytes[..read]);
+        let said = String::from_utf8_lossy(&all);
+        if said.contains(text) {
+            return said.into_owned();
+        }
+    }
+}
+
+fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Value> {
+    until("it follows", || {
+        city.fake.0.stream.lock().unwrap().is_some()
+    });
+    city.fake.0.stream.lock().unwrap().clone().unwrap()
+}
+
+#[test]
+fn run_follows_on_a_terminal_until_the_work_has_ended() {
+    for (status, code) in [("closed", 0), ("blocked", 7), ("deferred", 9)] {
+        let city = FakeCity::start();
+        let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
+        city.fake.answer("status", Ok(json!({"seq": 4})));
+        city.fake.answer("run", Ok(relics));
+        let hooked = json!({"id": "gt-1", "status": "hooked"});
+        city.fake.answer("relic.show", Ok(hooked));
+        let (mut seat, end) = terminal();
+        let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
+        let events = followed(&city);
+        events.blocking_send(event(5)).unwrap();
+        shown(&mut seat, "raider.charged");
+        until("it looks", || !city.fake.asked("relic.show").is_empty());
+        let ended = json!({"id": "gt-1", "status": status});
+        city.fake.answer("relic.show", Ok(ended));
+        events.blocking_send(event(6)).unwrap();
+        assert_eq!(hd.wait().unwrap().code(), Some(code), "{status}");
+        let asked = json!({"follow": true, "since": 4});
+        assert_eq!(city.fake.asked("events"), [asked]);
+    }
+}
+
+#[test]
+fn a_watched_status_is_drawn_again_when_something_happens() {
+    let mut city = FakeCity::start();
+    let state = |state: &str| {
+        let mayor = json!({"name": "mayor", "state": state});
+        json!({"city": "fake", "pid": 1, "uptime_s": 1, "agents": [mayor]})
+    };
+    city.fake.answer("status", Ok(state("starting")));
+    let (mut seat, end) = terminal();
+    let mut hd = hd_on(&city, &end, &["status", "--watch"]).spawn().unwrap();
+    let first = shown(&mut seat, "starting");
+    assert!(first.contains("\x1b[2J"), "the screen is cleared: {first}");
+    let events = followed(&city);
+    city.fake.answer("status", Ok(state("running")));
+    events.blocking_send(event(1)).unwrap();
+    let second = shown(&mut seat, "running");
+    assert!(
+        second.contains("\x1b[32m"),
+        "a terminal has colours: {second}"
+    );
+    drop(events);
+    city.stop();
+    assert_eq!(hd.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn consent_is_asked_for_on_a_terminal() {
+    for (answer, code, asked) in [("y\n", 0, 1), ("\n", 1, 0)] {
+        let city = FakeCity::start();
+        let (mut seat, end) = terminal();
+        let mut hd = hd_on(&city, &end, &["raider", "nuke", "Toast"]);
+        let hd = hd.stdout(Stdio::null()).stderr(Stdio::from(end));
+        let mut hd = hd.spawn().unwrap();
+        shown(&mut seat, "[y/N]");
+        seat.write_all(answer.as_bytes()).unwrap();
+        assert_eq!(hd.wait().unwrap().code(), Some(code));
+        assert_eq!(city.fake.asked("raider.nuke").len(), asked);
+    }
+}
+
 #[test]
 fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
     let city = FakeCity::start();
     let holder = FakeHolder::start(&city);
     let (mut seat, end) = terminal();
     let before = termios::tcgetattr(&end).unwrap();
-    let mut hd = Command::new(cargo_bin("hd"));
-    for name in VARIABLES {
-        hd.env_remove(name);
-    }
-    let mut hd = hd
-        .arg("--city")
-        .arg(city.root())
-        .args(["attach", "Toast"])
-        .stdin(Stdio::from(end.try_clone().unwrap()))
-        .stdout(Stdio::from(end.try_clone().unwrap()))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut hd = hd_on(&city, &end, &["attach", "Toast"]).spawn().unwrap();
     holder.expect(&Request::Expect("t-1".into()));
     holder.expect(&Request::Attach {
         rows: 30,

@@ -29,7 +29,7 @@ pub struct Fake {
     pub forbidden: Mutex<Vec<String>>,
     /// `peek slow` waits for a permit of these.
     pub release: Semaphore,
-    /// Set results, by operation.
+    /// Set results, by operation; the last one counts.
     pub results: Mutex<Vec<(&'static str, Result<Value, ControlError>)>>,
     /// Present while a followed stream is open.
     pub stream: Mutex<Option<mpsc::Sender<Value>>>,
@@ -54,7 +54,7 @@ impl Default for Fake {
 pub struct Shared(pub Arc<Fake>);
 
 impl Shared {
-    /// Sets what an operation answers.
+    /// Sets what an operation answers from now on.
     pub fn answer(&self, op: &'static str, result: Result<Value, ControlError>) {
         self.0.results.lock().unwrap().push((op, result));
     }
@@ -81,7 +81,7 @@ impl Service for Shared {
             fake.asked.lock().unwrap().push(echo.clone());
             let set = {
                 let results = fake.results.lock().unwrap();
-                let found = results.iter().find(|(set, _)| *set == name);
+                let found = results.iter().rev().find(|(set, _)| *set == name);
                 found.map(|(_, result)| result.clone())
             };
             let answer = match (set, op) {
@@ -133,7 +133,7 @@ pub struct FakeCity {
 
 impl FakeCity {
     pub fn start() -> Self {
-        let city = Self::away();
+        let mut city = Self::away();
         let socket = city.socket();
         let (stop, stopping) = watch::channel(false);
         let fake = city.fake.clone();
@@ -148,11 +148,9 @@ impl FakeCity {
             });
         });
         listens.recv_timeout(LIMIT).unwrap();
-        Self {
-            stop: Some(stop),
-            server: Some(server),
-            ..city
-        }
+        city.stop = Some(stop);
+        city.server = Some(server);
+        city
     }
 
     /// The city without anybody on its socket.

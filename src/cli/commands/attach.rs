@@ -173,11 +173,11 @@ impl Holder {
         // A size of 0 leaves the terminal as it is.
         self.tell(&Request::Attach { rows: 0, cols: 0 })?;
         loop {
-            let more = self.hear()?;
+            // What came together with the greeting is shown before anything is waited for.
             if let Some(end) = self.show()? {
                 return Ok(end);
             }
-            if !more {
+            if !self.hear()? {
                 return Ok(End::Dropped);
             }
         }
@@ -188,6 +188,9 @@ impl Holder {
         self.tell(&Request::Attach { rows, cols })?;
         let mut keys = Keys::default();
         loop {
+            if let Some(end) = self.show()? {
+                return Ok(end);
+            }
             let (input, signal, session) = ready(terminal, &self.stream)?;
             if signal {
                 match terminal.signal()? {
@@ -213,14 +216,8 @@ impl Holder {
                     }
                 }
             }
-            if session {
-                let more = self.hear()?;
-                if let Some(end) = self.show()? {
-                    return Ok(end);
-                }
-                if !more {
-                    return Ok(End::Dropped);
-                }
+            if session && !self.hear()? {
+                return Ok(End::Dropped);
             }
         }
     }

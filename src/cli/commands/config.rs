@@ -1,13 +1,11 @@
 //! `hd config`: works on the files alone, whether a supervisor runs or not.
 
-use std::io::{self, IsTerminal};
-
 use serde_json::json;
 
 use crate::cli::args::ConfigVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::output::{self, Style};
 use crate::config::{self, Diagnostics, Env, Loaded};
 
 pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> {
@@ -25,7 +23,7 @@ pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> 
         return output::line(&result.to_string());
     }
     if !loaded.warnings.is_empty() {
-        output::say(&loaded.warnings.render(colors(context)));
+        output::say(&loaded.warnings.render(Style::of_stderr().color));
     }
     match verb {
         ConfigVerb::Check => output::line(&summary(&loaded)),
@@ -43,7 +41,7 @@ fn load(context: &Context) -> Result<Loaded, CliError> {
                 return unprinted;
             }
         } else {
-            output::say(&errors.render(colors(context)));
+            output::say(&errors.render(Style::of_stderr().color));
         }
         CliError::usage(count(&errors))
     })
@@ -63,11 +61,4 @@ fn summary(loaded: &Loaded) -> String {
         "{} is right: rigs {rigs}, agents {agents} ({})",
         city.name, city.revision
     )
-}
-
-/// Diagnostics go to standard error.
-fn colors(context: &Context) -> bool {
-    io::stderr().is_terminal()
-        && (context.style.color || !io::stdout().is_terminal())
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

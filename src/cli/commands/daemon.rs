@@ -15,7 +15,7 @@ use crate::cli::render::show;
 use crate::control::protocol::args::{self, Nothing};
 use crate::control::protocol::{Exit, Op};
 
-use super::supervisor;
+use super::supervisor::{self, Lives};
 
 /// How long the process may take to go once everything it looked after has ended.
 const GONE_LIMIT: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     if !args.detach {
         return supervisor::become_it(&city);
     }
-    let mut background = supervisor::start(&city)?;
+    let mut background = supervisor::start(&city, Lives::Detached)?;
     let answer = background.ready(&city)?;
     output::say(&format!(
         "hd: started; it logs to {}",

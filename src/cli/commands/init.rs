@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -47,10 +47,7 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
         rig: rig_name.clone().zip(rig.clone().map(RigSource::Path)),
         harness: harness.unwrap_or("claude").to_owned(),
     });
-    let written = OpenOptions::new().write(true).create_new(true).open(&file);
-    written
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .doing(file.display())?;
+    write_new(&file, &text)?;
     if args.here {
         exclude(&dir, rig_name.as_deref())?;
     }
@@ -65,6 +62,18 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
     })?;
     next_steps(&dir, harness, rig.is_some());
     Ok(())
+}
+
+fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
+    match OpenOptions::new().write(true).create_new(true).open(file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::failed(
+            format!("{} is there already", file.display()),
+        )
+        .hint("a city is never overwritten")),
+        opened => opened
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .doing(file.display()),
+    }
 }
 
 fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
@@ -153,7 +162,7 @@ fn exclude(dir: &Path, rig: Option<&str>) -> Result<(), CliError> {
     fs::create_dir_all(&info).doing(info.display())?;
     let path = info.join("exclude");
     let before = match fs::read_to_string(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.doing(path.display())?,
     };
     let mut wanted = vec![format!("/{}", config::FILE), "/.horde/".to_owned()];

@@ -78,7 +78,16 @@ pub(super) fn become_it(city: &City) -> Result<(), CliError> {
     Err(error).doing("horde-supervisor")
 }
 
-/// A supervisor running in the background, detached from this terminal.
+/// What ends a supervisor in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lives {
+    /// Nothing of this terminal's.
+    Detached,
+    /// Ctrl-C ends it together with this program.
+    WithUs,
+}
+
+/// A supervisor running in the background.
 pub(super) struct Background {
     child: Child,
     /// Where it logs to.
@@ -86,7 +95,7 @@ pub(super) struct Background {
 }
 
 /// Starts it, logging to `.horde/supervisor.log`.
-pub(super) fn start(city: &City) -> Result<Background, CliError> {
+pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
     let state = city.root.join(".horde");
     match DirBuilder::new().mode(0o700).create(&state) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -103,12 +112,18 @@ pub(super) fn start(city: &City) -> Result<Background, CliError> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file);
+    if lives == Lives::Detached {
+        detach(&mut command);
+    }
+    let child = command.spawn().doing("horde-supervisor")?;
+    Ok(Background { child, log })
+}
+
+fn detach(command: &mut Command) {
     // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
     }
-    let child = command.spawn().doing("horde-supervisor")?;
-    Ok(Background { child, log })
 }
 
 impl Background {

@@ -44,7 +44,7 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
        horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
        mayor        running              1h00m  -     -         -                    0
-    ! horde/Toast: needs_input: rm -r  [2J target?
+    ! horde/Toast: needs_input: rm -r  target?
     queue horde  paused
        MR    RELIC  STATE    BRANCH
        gt-4  gt-3   testing  raider/Shadow/gt-3-1
@@ -128,4 +128,11 @@ fn charged_and_waiting_relics_are_told_apart() {
     gt-1  horde/raiders/Toast  raider/Toast/gt-1-1
     gt-2  waits  no free slot
     ");
+}
+
+#[test]
+fn a_terminals_log_reads_as_text() {
+    let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
+    let text = show::text(&json!({ "text": log }), PLAIN);
+    assert_eq!(text, "ok\ntwolink\nthree");
 }

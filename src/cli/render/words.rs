@@ -32,13 +32,42 @@ pub(super) fn count(value: &Value, pointer: &str) -> u64 {
 /// One line without control characters: what agents wrote must not steer the reader's terminal.
 pub(super) fn clean(text: &str) -> String {
     let blank = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(blank).collect()
+    clean_lines(text).chars().map(blank).collect()
 }
 
-/// Several lines, likewise.
+/// Several lines, likewise: without control characters, and without what an escape begins.
 pub(super) fn clean_lines(text: &str) -> String {
-    let keep = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
-    text.chars().filter(keep).collect()
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => skip_sequence(&mut rest),
+            '\n' | '\t' => clean.push(c),
+            c if c.is_control() => {}
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Skips the rest of an escape sequence: control (`[`), operating system and the like (`]`, `P`,
+/// `_`, `^`, ended by BEL or `ESC \`), or a single letter.
+fn skip_sequence(rest: &mut std::str::Chars<'_>) {
+    match rest.next() {
+        Some('[') => {
+            rest.find(|c| ('@'..='~').contains(c));
+        }
+        Some(']' | 'P' | '_' | '^') => {
+            let end = rest.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
+            if end == Some('\u{1b}') {
+                rest.next();
+            }
+        }
+        Some('(' | ')' | '#') => {
+            rest.next();
+        }
+        _ => {}
+    }
 }
 
 /// How long ago a time was, in two units at most: `2m14s`.

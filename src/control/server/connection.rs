@@ -17,7 +17,7 @@ use crate::control::codec::{Line, LineCodec};
 use crate::control::protocol::{Body, ControlError, LINE_MAX, Op, Request, Response};
 use crate::control::rights;
 
-use super::{Answer, Caller, Service, WRITE_LIMIT};
+use super::{Answer, Caller, Service, WRITE_LIMIT, stopped};
 
 /// How often a peer that closed its sending half is looked at while a stream has nothing to say.
 const HANGUP_TICK: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ impl<S: Service> Connection<S> {
         loop {
             let line = tokio::select! {
                 biased;
-                _ = self.stopping.wait_for(|stop| *stop) => return Ok(()),
+                () = stopped(&mut self.stopping) => return Ok(()),
                 line = self.lines.next() => line,
             };
             let Some(line) = line.transpose()? else {
@@ -132,7 +132,7 @@ impl<S: Service> Connection<S> {
             let said = tokio::select! {
                 biased;
                 item = items.recv() => item.map_or(Body::Done(Value::Null), Body::Item),
-                _ = self.stopping.wait_for(|stop| *stop) => {
+                () = stopped(&mut self.stopping) => {
                     Body::Failed(ControlError::unavailable("the supervisor is stopping"))
                 }
                 () = hung_up(self.lines.get_ref()) => return Ok(Next::Close),

@@ -21,7 +21,7 @@ use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Charge, Events, RelicCreate, Stop};
 use crate::control::protocol::{ControlError, Exit, Op};
 
-use super::supervisor;
+use super::supervisor::{self, Lives};
 
 mod project;
 
@@ -57,7 +57,12 @@ pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
         root.display()
     ));
     let city = city::at(&root)?;
-    let mut supervisor = supervisor::start(&city)?;
+    let lives = if args.keep {
+        Lives::Detached
+    } else {
+        Lives::WithUs
+    };
+    let mut supervisor = supervisor::start(&city, lives)?;
     supervisor.ready(&city)?;
     output::say(&format!(
         "hd: the supervisor runs; {} tasks for as many raiders",
