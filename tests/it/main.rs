@@ -12,4 +12,5 @@ mod custody_repair;
 mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;
+mod landing;
 mod support;
