@@ -382,6 +382,7 @@ fn commits_that_only_the_reflog_names_are_kept() {
         facts.special,
         [format!("only the reflog names {}", &lost[..10])]
     );
+    assert!(facts.is_committed() && !facts.is_clean());
     let (record, to) = roundtrip(&city, &sandbox, "a");
     let kept = record
         .refs
