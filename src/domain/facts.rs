@@ -105,6 +105,10 @@ pub struct SessionFacts {
     pub attached: bool,
 }
 
+/// How a line of [`GitFacts::special`] begins that tells of commits which HEAD left behind: amended
+/// or rebased ones, that only its reflog names.
+pub const LEFT_BEHIND: &str = "only the reflog names ";
+
 /// What git says of one sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitFacts {
@@ -133,10 +137,20 @@ pub struct GitFacts {
 }
 
 impl GitFacts {
-    /// Whether there is nothing in the tree that a commit does not hold.
+    /// Whether there is nothing in the sandbox that a commit of HEAD does not hold. A removal asks
+    /// this.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.untracked.is_empty() && self.special.is_empty()
+    }
+
+    /// Whether all present work is committed. `done` asks this: an agent that amended or rebased
+    /// has left commits behind, which a removal must save, and is finished all the same.
+    #[must_use]
+    pub fn is_committed(&self) -> bool {
+        let mut special = self.special.iter();
+        let finished = special.all(|line| line.starts_with(LEFT_BEHIND));
+        finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
 }
 

@@ -259,3 +259,20 @@ fn long_lists_are_cut_and_still_compared_whole() {
     assert_ne!(city.facts(&sandbox), facts);
     assert_eq!(city.repo.glance(&sandbox, "main").unwrap(), (0, 0, 400));
 }
+
+#[test]
+fn a_directory_that_may_not_be_read_cannot_be_judged() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "closed/work", "1");
+    let closed = sandbox.join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    // A user whom permissions do not stop sees the work instead.
+    let open = fs::read_dir(&closed).is_ok();
+    let facts = city.repo.facts(&sandbox, "main");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    match facts {
+        Ok(facts) => assert!(open && facts.untracked == ["closed/work"], "{facts:?}"),
+        Err(error) => assert!(!open && error.to_string().contains("closed"), "{error}"),
+    }
+}

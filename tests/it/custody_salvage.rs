@@ -28,9 +28,11 @@ pub fn roundtrip(city: &City, sandbox: &Path, name: &str) -> (SalvageRecord, Pat
     let files = snapshot(sandbox);
     let entries = index(sandbox);
     let head = try_git(sandbox, &["rev-parse", "HEAD"]).stdout;
+    let slot = sandbox.file_name().unwrap().to_string_lossy();
+    let raider = format!("horde/raiders/{slot}").parse().unwrap();
     let record = city
         .repo
-        .salvage(sandbox, &toast(), Incarnation(1))
+        .salvage(sandbox, &raider, Incarnation(1))
         .expect("salvaged");
     assert_eq!(city.facts(sandbox), facts, "salvage changed the sandbox");
     assert_eq!(snapshot(sandbox), files, "salvage changed files");
@@ -380,6 +382,7 @@ fn commits_that_only_the_reflog_names_are_kept() {
         facts.special,
         [format!("only the reflog names {}", &lost[..10])]
     );
+    assert!(facts.is_committed() && !facts.is_clean());
     let (record, to) = roundtrip(&city, &sandbox, "a");
     let kept = record
         .refs
@@ -448,7 +451,7 @@ fn line_endings_come_back_byte_for_byte() {
 fn the_same_state_is_saved_once_and_another_state_again() {
     let city = City::new();
     let sandbox = city.sandbox();
-    write(&sandbox, "README", "1\n");
+    write(&sandbox, "README", "edited");
     let save = || {
         city.repo
             .salvage(&sandbox, &toast(), Incarnation(1))
@@ -456,13 +459,14 @@ fn the_same_state_is_saved_once_and_another_state_again() {
     };
     let first = save();
     assert_eq!(save(), first);
+    assert_eq!(first.bytes, "edited".len() as u64);
     write(&sandbox, "README", "2\n");
     let second = save();
     assert_eq!(second.id, "horde-Toast-1.2");
     assert!(second.refs.iter().all(|name| !first.refs.contains(name)));
     let to = city.root().join("restored/first");
     city.repo.restore(&first, &to).unwrap();
-    assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "edited");
     let again = city.repo.restore(&first, &to).unwrap_err();
     assert!(again.to_string().contains("exists already"), "{again}");
 }

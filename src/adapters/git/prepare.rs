@@ -163,10 +163,12 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
         return Ok(());
     };
     let from = checkout.git_dir.join("info").join("attributes");
-    let Ok(text) = fs::read(&from) else {
-        return Ok(());
-    };
     let info = repo.repo_dir().join("info");
+    let text = match fs::read(&from) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(failed("cannot read", &from, &error)),
+    };
     fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
     super::admin::write_whole(&info.join("attributes"), &text)
 }

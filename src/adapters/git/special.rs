@@ -3,6 +3,7 @@
 
 use super::bytes;
 use super::measure::Measured;
+use crate::domain::facts::LEFT_BEHIND;
 use crate::ports::repo::RepoError;
 
 /// Files and directories in a worktree's administrative directory that belong to an operation in
@@ -56,7 +57,7 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         ));
     }
     for tip in &measured.lost_tips {
-        lines.push(format!("only the reflog names {}", tip.short()));
+        lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
     }
     let own = measured
         .place

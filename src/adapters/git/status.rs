@@ -49,6 +49,14 @@ pub(super) fn read(git: Git) -> Result<Status, RepoError> {
         .args(["status", "--porcelain=v2", "-z", "--branch", "--no-renames"])
         .args(["--untracked-files=all", "--ignore-submodules=none"])
         .run()?;
+    // git goes on without what it may not read; nobody could say what is in there.
+    if let Some(line) = output
+        .stderr
+        .lines()
+        .find(|line| line.contains("could not open directory"))
+    {
+        return Err(RepoError::Failed(line.to_owned()));
+    }
     parse(&output.stdout)
 }
 

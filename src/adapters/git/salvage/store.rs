@@ -287,7 +287,7 @@ fn readable(repo: &GitRepo, refs: &[String]) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Bytes of the blobs that the salvaged trees have and HEAD's tree has not.
+/// Bytes of file content that the salvaged trees have and HEAD's tree has not.
 fn size(repo: &GitRepo, refs: &[String], head: Option<&Oid>) -> Result<u64, RepoError> {
     let blobs = |name: &str| -> Result<BTreeSet<Oid>, RepoError> {
         let output = repo.git().args(["ls-tree", "-r", "-z", name]).run()?;
@@ -296,7 +296,7 @@ fn size(repo: &GitRepo, refs: &[String], head: Option<&Oid>) -> Result<u64, Repo
     let mut ours = BTreeSet::new();
     for name in refs {
         let last = name.rsplit('/').next().unwrap_or_default();
-        if matches!(last, "index" | "worktree" | "meta") || last.starts_with("nested-") {
+        if matches!(last, "index" | "worktree") || last.starts_with("nested-") {
             ours.extend(blobs(name)?);
         }
     }
