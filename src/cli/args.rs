@@ -127,7 +127,7 @@ pub(super) enum Verb {
 /// `hd init`.
 #[derive(Debug, Args)]
 pub(super) struct Init {
-    /// Where the city is made; default: `<repository>-city` beside the repository you are in, or here
+    /// Where; default: `<repository>-city` beside the repository you are in, or here
     pub dir: Option<PathBuf>,
     /// The repository to work on; default: the one you are in
     #[arg(long, value_name = "PATH")]
@@ -282,7 +282,12 @@ pub(super) struct Demo {
     #[arg(long, value_name = "D")]
     pub dir: Option<PathBuf>,
     /// How many raiders work at once
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=12))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 6,
+        value_parser = clap::value_parser!(u16).range(1..=12)
+    )]
     pub raiders: u16,
     /// Leave the supervisor running
     #[arg(long)]

@@ -20,7 +20,6 @@ mod later;
 mod reader;
 mod show;
 mod sources;
-mod suggest;
 mod templates;
 #[cfg(test)]
 mod tests;

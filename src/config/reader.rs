@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use super::diagnostics::Diagnostic;
 use super::document::{CITY, Node, Place, Table, Value};
 use super::later;
-use super::suggest::nearest;
 use super::values::Parsed;
+use crate::domain::suggest::closest;
 
 /// Collects what is wrong.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
             } else {
                 let error = Diagnostic::error(format!("unknown key `{key}`"));
                 let known = self.asked.iter().chain(later).chain(elsewhere).copied();
-                match nearest(key, known) {
+                match closest(key, known) {
                     Some(near) if later.contains(&near) => {
                         error.hint(format!("did you mean `{near}`? (not supported yet)"))
                     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::diagnostics::Diagnostic;
 use super::document::{Node, Value};
-use super::suggest::nearest;
 use crate::domain::ids::InvalidId;
+use crate::domain::suggest::closest;
 
 /// A value, or what is wrong with it.
 pub type Parsed<T> = Result<T, Vec<Diagnostic>>;
@@ -215,7 +215,7 @@ pub fn choice<T: Copy>(
             return complain(node, format!("`{word}` is not supported yet"));
         }
         let names = || options.iter().map(|(name, _)| *name);
-        let hint = match nearest(&word, names()) {
+        let hint = match closest(&word, names()) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => {
                 let quoted: Vec<String> = names().map(|name| format!("\"{name}\"")).collect();

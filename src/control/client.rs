@@ -157,7 +157,7 @@ impl Client {
     }
 
     fn still_lives(&self, op: OpName) -> Result<(), ControlError> {
-        // A supervisor that is stopping takes no new connections, and when it is gone, so is this one.
+        // A supervisor that is stopping takes no new connections, and its end is heard on this one.
         if op == OpName::Stop {
             return Ok(());
         }

@@ -1,10 +1,10 @@
-//! The daemon's end of the control socket. It holds no state of the city: a line becomes one call of
-//! the [`Service`], and its answer one line.
+//! The daemon's end of the control socket. It holds no state of the city: a line becomes one call
+//! of the [`Service`], and its answer one line.
 //!
 //! ```text
-//!   accept ─► uid? ─► who? ─► place free? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
-//!              │no             │no                │too long: answer, close    │stream: items, then end
-//!              └► refused      └► refused         └ garbage: answer, go on    └ slow reader: dropped
+//!   accept ─► uid? ─► who? ─► place? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
+//!              │no             │no          │too long: answer, close     │stream: items, then end
+//!              └► refused      └► refused   └ garbage: answer, go on     └ slow reader: dropped
 //! ```
 //!
 //! One request of a connection is in flight at a time; further lines wait in the socket, so that

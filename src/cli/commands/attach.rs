@@ -1,5 +1,5 @@
-//! `hd attach` and `hd logs -f`: a session's terminal, straight from its holder. The supervisor only
-//! says where that is.
+//! `hd attach` and `hd logs -f`: a session's terminal, straight from its holder. The supervisor
+//! only says where that is.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

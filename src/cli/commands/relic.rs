@@ -31,7 +31,8 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
     }
 }
 
-/// Closing a hooked relic ends a raider's work, so it is asked for; the supervisor has the last word.
+/// Closing a hooked relic ends a raider's work, so it is asked for; the supervisor has the last
+/// word.
 fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
     args.yes = context.yes;
     if !args.yes {

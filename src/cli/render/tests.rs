@@ -29,7 +29,8 @@ fn city() -> Value {
                  "git": {"ahead": 3, "dirty": 2, "untracked": 1}},
             ],
             "forge": {"paused": true, "queue": [
-                {"id": "gt-4", "relic": "gt-3", "branch": "raider/Shadow/gt-3-1", "state": "testing"}]},
+                {"id": "gt-4", "relic": "gt-3", "state": "testing",
+                 "branch": "raider/Shadow/gt-3-1"}]},
         }],
         "automations": [], "escalations": 2,
     })
@@ -93,7 +94,8 @@ fn an_event_is_one_line() {
         "subject": "horde/raiders/Toast", "cause": "done_clean_pushed",
         "data": {"incarnation": 1, "note": null, "error": "x".repeat(90)}});
     let line = event::event(&said, PLAIN);
-    let start = "    12  2026-01-31T12:00:00Z  raider.nuked            horde/raiders/Toast  (done_clean_pushed)";
+    let start = "    12  2026-01-31T12:00:00Z  raider.nuked            \
+                 horde/raiders/Toast  (done_clean_pushed)";
     assert!(line.starts_with(start), "{line}");
     assert!(line.ends_with('…') || line.contains("… "), "{line}");
     assert_eq!(line.lines().count(), 1);
@@ -106,7 +108,8 @@ fn an_event_is_one_line() {
 
 #[test]
 fn a_relic_shows_its_body_below_its_facts() {
-    let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond", "status": "open",
+    let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond",
+        "status": "open",
         "priority": 0, "labels": [], "assignee": null, "deps": ["gt-0"]});
     insta::assert_snapshot!(show::relic(&relic, PLAIN), @r"
     gt-1  add a flag
@@ -132,7 +135,8 @@ fn charged_and_waiting_relics_are_told_apart() {
 
 #[test]
 fn a_terminals_log_reads_as_text() {
-    let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
+    let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\
+               \u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
     let text = show::text(&json!({ "text": log }), PLAIN);
     assert_eq!(text, "ok\ntwolink\nthree");
 }

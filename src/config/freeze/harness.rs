@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::reader::{Reader, Report};
-use crate::config::suggest::nearest;
 use crate::config::values::{choice, command, environment, list, text, variable};
 use crate::domain::city::{Harness, PromptMode};
 use crate::domain::ids::HarnessName;
+use crate::domain::suggest::closest;
 
 /// Every harness that was named, also those that could not be read: using one of these is no
 /// second error.
@@ -31,7 +31,7 @@ impl Harnesses {
     pub fn find(&self, name: &HarnessName, at: &Place, report: &Report) -> Option<&Harness> {
         let Some(known) = self.frozen.get(name) else {
             let names = || self.frozen.keys().map(HarnessName::as_str);
-            let hint = match nearest(name.as_str(), names()) {
+            let hint = match closest(name.as_str(), names()) {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => {
                     let names: Vec<&str> = names().collect();

@@ -39,10 +39,11 @@ pub enum Exit {
 
 impl Exit {
     /// The table as `hd help` prints it.
-    pub const TABLE: &str = "Exit codes:\n  \
-        0 ok · 1 failed · 2 usage or config invalid · 3 supervisor unreachable · 4 no such object\n  \
-        5 refused, work would be lost · 6 timed out · 7 waiting for a human · 8 merge or gate failed\n  \
-        9 parked (rate limit, login) · 10 protocol version mismatch";
+    pub const TABLE: &str = "\
+Exit codes:
+  0 ok · 1 failed · 2 usage or config invalid · 3 supervisor unreachable · 4 no such object
+  5 refused, work would be lost · 6 timed out · 7 waiting for a human · 8 merge or gate failed
+  9 parked (rate limit, login) · 10 protocol version mismatch";
 
     /// The number.
     #[must_use]

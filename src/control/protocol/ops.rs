@@ -111,8 +111,9 @@ pub fn no_such_transition(verb: &str) -> ControlError {
         "a raider declares its own completion: `hd done` inside its session; to end one from \
          outside, `hd raider nuke NAME`, which refuses to lose work"
     } else {
-        "to start over, `hd raider nuke NAME` (refuses to lose work) and then `hd charge RELIC RIG`; \
-         for a broken sandbox, `hd raider repair NAME`; for a fresh session, `hd agent restart NAME`"
+        "to start over, `hd raider nuke NAME` (refuses to lose work) and then \
+         `hd charge RELIC RIG`; for a broken sandbox, `hd raider repair NAME`; for a fresh \
+         session, `hd agent restart NAME`"
     };
     ControlError::bad_request(format!(
         "a raider's state is not set from outside: there is no `hd raider {verb}`"

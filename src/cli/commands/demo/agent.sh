@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demo's coding agent: a script that works as a real one does. It reads its task, changes files in
-# its own worktree, checks itself, commits as it goes, and says when it is finished.
+# The demo's coding agent: a script that works as a real one does. It reads its task, changes files
+# in its own worktree, checks itself, commits as it goes, and says when it is finished.
 set -eu
 
 field() { sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$task" | head -n 1; }
@@ -27,7 +27,8 @@ sh check.sh
 commit "tests/$language" "Test the greeting in $language"
 sleep 0.4
 
-printf '# %s\n\nSay "%s" by `sh greet.sh %s NAME`.\n' "$language" "$greeting" "$language" >"docs/$language.md"
+printf '# %s\n\nSay "%s" by `sh greet.sh %s NAME`.\n' "$language" "$greeting" "$language" \
+    >"docs/$language.md"
 commit "docs/$language.md" "Describe the greeting in $language"
 
 exec hd done

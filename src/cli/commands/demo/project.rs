@@ -140,7 +140,7 @@ impl Project {
 fn city(root: &Path, raiders: u16) -> String {
     let quoted = |path: PathBuf| toml::Value::from(path.to_string_lossy().as_ref()).to_string();
     format!(
-        r#"# The city of `hd demo`. Its agent is a script; yours would be claude, codex or any other.
+        r#"# The city of `hd demo`. Its agent is a script; yours would be claude, codex or another.
 
 [workspace]
 name = "demo"
