@@ -48,10 +48,12 @@ pub fn start(
     }
     let prepared = Prepared::new(launch)?;
     let failed = |error: io::Error| Reply::Failed(format!("the agent's process: {error}"));
-    let (reader, writer) = io::pipe().map_err(failed)?;
+    let (reader, low) = io::pipe().map_err(failed)?;
     // High numbers, so that none of them is in the way of 0 to 3.
     let high = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
-    let writer = high(writer.as_fd()).map_err(|error| failed(error.into()))?;
+    let writer = high(low.as_fd()).map_err(|error| failed(error.into()))?;
+    // A shadowed original would stay open, and the reader would never see the end.
+    drop(low);
     let lock = high(lock).map_err(|error| failed(error.into()))?;
     match fork(cgroup).map_err(failed)? {
         0 => child(
