@@ -21,7 +21,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
-use crate::domain::merge::{MergeRequest, MrState};
+use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, PolecatDone};
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind};
@@ -446,6 +446,11 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         conflict_files: Vec::new(),
         merge_commit: None,
         note: None,
+        review: if plan.wants_review {
+            Review::Wanted
+        } else {
+            Review::None
+        },
     })
 }
 

@@ -14,7 +14,7 @@
 mod inbox;
 mod merged;
 mod outcomes;
-mod rework;
+pub mod rework;
 mod validate;
 
 use std::sync::Arc;

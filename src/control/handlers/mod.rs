@@ -132,6 +132,8 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
         Op::MqRetry(args) => mq::retry(world, &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, &args.mr).await,
+        Op::MqReject(args) => mq::reject(world, args).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
