@@ -174,7 +174,7 @@ impl HolderSessions {
             open_files: self.open_files,
         };
         match launch::launch(&self.exe, dir, &launch).map_err(provider)? {
-            Reply::Ready(state) => Ok(state),
+            Reply::Ready(state) => Ok(*state),
             Reply::Locked => Err(StartError::Stragglers(spec.id.clone())),
             Reply::NoCwd => Err(StartError::NoCwd(spec.cwd.clone())),
             Reply::NoProgram(why) => Err(StartError::NoProgram {
