@@ -21,7 +21,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::reconcile::{Decision, Seen, Wanted, plan};
-use crate::domain::relic::Hook;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::sessions::SessionHandle;
 
@@ -67,7 +67,15 @@ async fn look(
     let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
     let stored = world
         .store
-        .run(|txn| Ok((txn.hooks(None)?, txn.sagas(None)?)))
+        .run(|txn| {
+            let mut hooks = Vec::new();
+            for hook in txn.hooks(None)? {
+                // Work that was closed elsewhere asks for no session any more.
+                let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
+                hooks.push((hook, over));
+            }
+            Ok((hooks, txn.sagas(None)?))
+        })
         .await;
     let (sessions, (hooks, sagas)) = match (sessions, stored) {
         (Ok(sessions), Ok(stored)) => (sessions, stored),
@@ -92,10 +100,10 @@ async fn look(
         .map(|raider| raider.session_id())
         .collect();
     let mut specs = Vec::new();
-    for hook in hooks {
+    for (hook, over) in hooks {
         let subject = hook.raider.to_string();
         let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
-        if hook.done.is_some() || saga {
+        if hook.done.is_some() || over || saga {
             busy.insert(hook.raider.session_id());
         } else if city.rig(&hook.raider.rig).is_some() {
             specs.push(raider_spec(&city, hook, None));

@@ -48,7 +48,7 @@ pub async fn polecat_done(
     }
     let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target)).await?;
-    if !facts.is_clean() {
+    if !facts.is_committed() {
         let evidence = losses(&facts).join("\n");
         escalate(args, &hook, "the sandbox is not clean after done", evidence).await?;
         return Ok(Handled::AtPatrol);
