@@ -220,13 +220,8 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
 fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
-<<<<<<< HEAD
-    if !git.is_clean() {
-        let losses = nuke::losses(git);
-=======
     if !git.is_committed() {
-        let losses = crate::domain::nuke::losses(git);
->>>>>>> main
+        let losses = nuke::losses(git);
         let message = "the work tree is not clean";
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));

@@ -29,13 +29,9 @@ use super::sagas::done::{Accepted, Begun, DoneRequest};
 use super::sagas::nuke::{Nuked, Target};
 use super::sagas::{charge, claim_key, done, nuke};
 use super::world::{Claim, World};
-<<<<<<< HEAD
-use crate::domain::ids::{ChildId, RaiderId, RigName};
-=======
 use crate::domain::cause::Cause;
-use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::relic::RelicStatus;
->>>>>>> main
 use crate::domain::saga::{Saga, SagaKind};
 
 /// Messages to a witness.

@@ -18,7 +18,9 @@ use crate::ports::sessions::{
 use crate::testing::{PATIENCE, eventually};
 
 pub use self::terminal::{
-    the_screen_can_be_looked_at, the_log_outlives_the_session_and_its_record, a_text_reaches_the_program, the_first_input_is_typed, the_interrupt_key_reaches_the_program, the_size_can_be_changed,
+    a_text_reaches_the_program, the_first_input_is_typed, the_interrupt_key_reaches_the_program,
+    the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
+    the_size_can_be_changed,
 };
 
 /// A program that every provider under test can run in its way.

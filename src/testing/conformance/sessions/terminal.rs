@@ -1,8 +1,8 @@
 //! What every provider must do with the terminal: screen, log, input, size.
 
 use super::{Bench, Program, await_screen, facts, finish, id, spec, start};
-use crate::ports::sessions::{Input};
-use crate::testing::{PATIENCE, eventually};
+use crate::domain::facts::RunState;
+use crate::ports::sessions::Input;
 
 /// The screen shows what the program printed, and the time of it is known.
 pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
