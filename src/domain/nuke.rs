@@ -128,7 +128,7 @@ impl NukePermit {
 #[must_use = "a verdict that nobody reads protects nothing"]
 pub enum Judgement {
     /// Remove it.
-    Permit(NukePermit),
+    Permit(Box<NukePermit>),
     /// Keep it and look again later.
     Skip {
         /// What was measured.
@@ -194,7 +194,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
             git,
             cause,
         };
-        return Judgement::Permit(permit);
+        return Judgement::Permit(Box::new(permit));
     }
     let losses = losses(&git);
     match status {

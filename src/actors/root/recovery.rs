@@ -3,9 +3,10 @@
 //! a crash and a restart are one more patrol.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::RpcReplyPort;
+use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
@@ -13,9 +14,11 @@ use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
-use super::{ActorRef, Arc, Cause, ChildId, ChildSpec, NewEvent, RestartType, Root, RootMsg, Work};
-use crate::domain::city::{Agent, City};
-use crate::domain::event::EventType;
+use super::{ChildSpec, Root, RootMsg, Work};
+use crate::domain::cause::Cause;
+use crate::domain::city::{Agent, City, RestartType};
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::reconcile::{Decision, Seen, Wanted, plan};
 use crate::domain::relic::{Hook, RelicStatus};
@@ -55,10 +58,10 @@ pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
 async fn look(
     world: &World,
     tended: BTreeSet<ChildId>,
-    resting: BTreeSet<crate::domain::ids::AgentName>,
+    resting: BTreeSet<AgentName>,
 ) -> Vec<(Decision, Option<Box<ChildSpec>>)> {
     let city = Arc::clone(&world.city);
-    let Ok(any) = crate::domain::ids::SessionId::new("any") else {
+    let Ok(any) = SessionId::new("any") else {
         return Vec::new();
     };
     let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
@@ -93,7 +96,7 @@ async fn look(
     let mut busy: BTreeSet<_> = sagas
         .iter()
         .filter(|saga| saga.kind != SagaKind::Land)
-        .filter_map(|saga| saga.subject.parse::<crate::domain::ids::RaiderId>().ok())
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
         .map(|raider| raider.session_id())
         .collect();
     let mut specs = Vec::new();
@@ -215,7 +218,7 @@ impl Root {
         }
     }
 
-    fn stop_orphan(&self, session: crate::domain::ids::SessionId, token: String) {
+    fn stop_orphan(&self, session: SessionId, token: String) {
         let world = Arc::clone(&self.world);
         let grace: Duration = world.city.daemon.shutdown_timeout;
         tokio::spawn(async move {

@@ -23,7 +23,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::message::{self, Body, PolecatDone};
-use crate::domain::nuke::CleanupStatus;
+use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
@@ -220,8 +220,13 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
 fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+<<<<<<< HEAD
     if !git.is_committed() {
         let losses = crate::domain::nuke::losses(git);
+=======
+    if !git.is_clean() {
+        let losses = nuke::losses(git);
+>>>>>>> house
         let message = "the work tree is not clean";
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));

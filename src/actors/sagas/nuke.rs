@@ -389,7 +389,7 @@ fn evidence(
 
 fn permit(judgement: Judgement, target: &Target) -> Result<NukePermit, Refusal> {
     match judgement {
-        Judgement::Permit(permit) => Ok(permit),
+        Judgement::Permit(permit) => Ok(*permit),
         Judgement::Skip { losses, .. } | Judgement::Escalate { losses, .. } => {
             let message = format!("nuking {} would lose work", target.raider);
             let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";

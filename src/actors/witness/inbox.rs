@@ -15,7 +15,7 @@ use super::{WitnessArgs, WitnessMsg, charge_now, merged, nuke_now, resume, rewor
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::ChildId;
+use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -115,7 +115,7 @@ async fn overdue(args: &WitnessArgs, saga: &Saga) {
     let Some(rig) = world.city.rig(&args.rig) else {
         return;
     };
-    let Ok(raider) = saga.subject.parse::<crate::domain::ids::RaiderId>() else {
+    let Ok(raider) = saga.subject.parse::<RaiderId>() else {
         return;
     };
     let age = Duration::try_from(world.clock.now() - saga.progress_at).unwrap_or_default();

@@ -29,9 +29,13 @@ use super::sagas::done::{Accepted, Begun, DoneRequest};
 use super::sagas::nuke::{Nuked, Target};
 use super::sagas::{charge, claim_key, done, nuke};
 use super::world::{Claim, World};
+<<<<<<< HEAD
 use crate::domain::cause::Cause;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::relic::RelicStatus;
+=======
+use crate::domain::ids::{ChildId, RaiderId, RigName};
+>>>>>>> house
 use crate::domain::saga::{Saga, SagaKind};
 
 /// Messages to a witness.
@@ -281,7 +285,7 @@ pub(super) async fn nuke_now(
     }
     super::ask::end(
         world,
-        crate::domain::ids::ChildId::Raider(target.raider.clone()),
+        ChildId::Raider(target.raider.clone()),
         target.raider.session_id(),
         target.cause,
     )

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{names, status};
+use crate::actors::sagas::land;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::InRig;
@@ -57,7 +58,7 @@ pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError
             mr.state = MrState::Queued;
             mr.not_before = None;
             txn.put_mr(&mr)?;
-            crate::actors::sagas::land::record_mr(txn, EventType::MrQueued, &mr, Cause::Operator)?;
+            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Operator)?;
             Ok(mr)
         })
         .await?;

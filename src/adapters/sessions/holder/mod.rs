@@ -173,6 +173,7 @@ impl HolderSessions {
             cols: COLS,
             open_files: self.open_files,
         };
+<<<<<<< HEAD
         let reply = launch::launch(&self.exe, dir, &launch).or_else(|error| {
             // It may be stuck half-way, and its agent with it. Nothing else can hold this session's
             // lock or token now, so whatever does is of this start.
@@ -182,6 +183,10 @@ impl HolderSessions {
         });
         match reply.map_err(provider)? {
             Reply::Ready(state) => Ok(state),
+=======
+        match launch::launch(&self.exe, dir, &launch).map_err(provider)? {
+            Reply::Ready(state) => Ok(*state),
+>>>>>>> house
             Reply::Locked => Err(StartError::Stragglers(spec.id.clone())),
             Reply::NoCwd => Err(StartError::NoCwd(spec.cwd.clone())),
             Reply::NoProgram(why) => Err(StartError::NoProgram {
