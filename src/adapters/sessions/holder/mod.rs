@@ -182,7 +182,7 @@ impl HolderSessions {
             Err(error)
         });
         match reply.map_err(provider)? {
-            Reply::Ready(state) => Ok(state),
+            Reply::Ready(state) => Ok(*state),
             Reply::Locked => Err(StartError::Stragglers(spec.id.clone())),
             Reply::NoCwd => Err(StartError::NoCwd(spec.cwd.clone())),
             Reply::NoProgram(why) => Err(StartError::NoProgram {
