@@ -12,8 +12,15 @@
 #[cfg(panic = "abort")]
 compile_error!("supervision needs panic = \"unwind\": a panic must end one actor, not the daemon");
 
+pub mod actors;
 pub mod adapters;
+pub mod cli;
+pub mod config;
+pub mod control;
+pub mod daemon;
 pub mod domain;
+pub mod faults;
 pub mod ports;
+pub mod telemetry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,5 +1,8 @@
 //! The only place that spawns processes, opens files and reads the clock.
 
+pub mod clock;
 pub mod git;
 pub mod proc;
+pub mod relics_sqlite;
 pub mod sessions;
+pub mod task_files;

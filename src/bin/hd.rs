@@ -1,1 +1,7 @@
-fn main() {}
+//! `hd`: the command line of a city.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    horde_supervisor::cli::main()
+}

@@ -1,15 +1,77 @@
-//! The daemon, and the holder of one session that it re-executes itself as.
+//! `horde-supervisor <CITY>`: the daemon. With `hold` as its first argument it is a session's
+//! holder instead; that is decided before any thread exists.
 
-use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
+use horde_supervisor::adapters::sessions::holder::hold_main;
+use horde_supervisor::telemetry::{self, Format};
+use horde_supervisor::{daemon, faults};
+use tracing_subscriber::EnvFilter;
+
+/// Supervises the AI coding agents of one city.
+#[derive(Debug, Parser)]
+#[command(name = "horde-supervisor", version)]
+struct Args {
+    /// A `city.toml`, or the directory that holds it.
+    #[arg(required_unless_present = "list_fault_points")]
+    city: Option<PathBuf>,
+    /// Validate the configuration and exit with 0 or 2.
+    #[arg(long)]
+    check: bool,
+    /// How logs look on stderr [default: json, pretty on a terminal].
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// Which log lines are written: error, warn, info, debug, or a filter such as `horde=debug`.
+    #[arg(long, default_value = "info")]
+    log_level: String,
+    /// Print the steps at which crash sweeps may abort the process.
+    #[arg(long)]
+    list_fault_points: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    Json,
+    Pretty,
+}
+
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Before any thread or runtime exists: a holder forks.
-    if let [verb, rest @ ..] = args.as_slice()
-        && verb == "hold"
+    let raw: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some((first, rest)) = raw.split_first()
+        && first == "hold"
     {
-        return horde_supervisor::adapters::sessions::holder::hold_main(rest);
+        return hold_main(rest);
     }
-    ExitCode::SUCCESS
+    let args = Args::parse();
+    if args.list_fault_points {
+        print!("{}", faults::list());
+        return ExitCode::SUCCESS;
+    }
+    let Some(city) = args.city else {
+        return ExitCode::from(2);
+    };
+    if args.check {
+        return daemon::check(&city);
+    }
+    let format = match args.log_format {
+        Some(LogFormat::Json) => Format::Json,
+        Some(LogFormat::Pretty) => Format::Pretty,
+        None if std::io::stderr().is_terminal() => Format::Pretty,
+        None => Format::Json,
+    };
+    let filter = match EnvFilter::try_new(&args.log_level) {
+        Ok(filter) => filter,
+        Err(error) => {
+            eprintln!("error: --log-level {:?}: {error}", args.log_level);
+            return ExitCode::from(2);
+        }
+    };
+    if let Err(error) = telemetry::init(format, filter) {
+        eprintln!("error: logs cannot be set up: {error}");
+        return ExitCode::FAILURE;
+    }
+    daemon::run(&city)
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::ids::Incarnation;
 use super::ids::{AgentName, HarnessName, RaiderId, RelicId, RigName, SlotName};
 use super::merge::LandStyle;
@@ -29,8 +31,6 @@ pub struct City {
     pub rigs: Vec<Rig>,
     /// `[[agents]]`, in the order of the file.
     pub agents: Vec<Agent>,
-    /// `[notify]`.
-    pub notify: NotifyPolicy,
 }
 
 impl City {
@@ -106,8 +106,41 @@ pub struct DaemonPolicy {
     pub start_concurrency: usize,
     /// What SIGTERM means.
     pub on_term: OnTerm,
-    /// The control socket as configured; the adapters fall back when it is too long.
+    /// The control socket as configured, empty when it is not; [`socket_path`] says where it is.
     pub socket: PathBuf,
+}
+
+/// The longest path that a Unix socket can be bound to, in bytes.
+pub const SOCKET_PATH_MAX: usize = 107;
+
+/// Where the control socket of the city at `root` (a canonical path) is: as configured, else
+/// `.horde/control.sock`. When that is too long for a socket, it is `horde/<hash>.sock` in the
+/// user's runtime directory, or `<hash>.sock` in `/tmp/horde-<uid>`, the hash being the city
+/// path's; the daemon and `hd` agree by asking here.
+#[must_use]
+pub fn socket_path(
+    root: &Path,
+    configured: &Path,
+    runtime_dir: Option<&Path>,
+    uid: u32,
+) -> PathBuf {
+    let wanted = if configured.as_os_str().is_empty() {
+        root.join(".horde/control.sock")
+    } else {
+        root.join(configured)
+    };
+    let fits = |path: &Path| path.as_os_str().len() <= SOCKET_PATH_MAX;
+    if fits(&wanted) {
+        return wanted;
+    }
+    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
+    let hash: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let name = format!("{hash}.sock");
+    runtime_dir
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join("horde").join(&name))
+        .filter(|path| fits(path))
+        .unwrap_or_else(|| PathBuf::from(format!("/tmp/horde-{uid}")).join(&name))
 }
 
 /// What SIGTERM does to sessions.
@@ -304,11 +337,40 @@ pub enum RestartType {
     Temporary,
 }
 
-/// `[notify]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotifyPolicy {
-    /// Which happenings.
-    pub on: Vec<String>,
-    /// Command that gets the event as JSON on its input; none when empty.
-    pub run: Vec<String>,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_is_where_it_is_configured_while_that_fits() {
+        let root = Path::new("/srv/city");
+        let none = Path::new("");
+        let at = |configured: &str| socket_path(root, Path::new(configured), None, 7);
+        assert_eq!(
+            socket_path(root, none, None, 7),
+            root.join(".horde/control.sock")
+        );
+        assert_eq!(at("run/c.sock"), root.join("run/c.sock"));
+        assert_eq!(at("/run/c.sock"), Path::new("/run/c.sock"));
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_falls_back_to_a_name_of_the_city() {
+        let suffix = "/.horde/control.sock".len();
+        let root = |length: usize| PathBuf::from(format!("/{}", "x".repeat(length - 1)));
+        let fits = root(SOCKET_PATH_MAX - suffix);
+        let long = root(SOCKET_PATH_MAX - suffix + 1);
+        let at = |root: &Path, dir: Option<&str>| {
+            socket_path(root, Path::new(""), dir.map(Path::new), 7)
+        };
+        assert!(at(&fits, Some("/run/user/7")).starts_with(&fits));
+        let own = at(&long, Some("/run/user/7"));
+        assert!(own.starts_with("/run/user/7/horde"), "{own:?}");
+        let shared = at(&long, None);
+        assert!(shared.starts_with("/tmp/horde-7"), "{shared:?}");
+        assert_eq!(shared, at(&long, Some("relative")));
+        let too_long_too = format!("/{}", "y".repeat(90));
+        assert_eq!(shared, at(&long, Some(&too_long_too)));
+        assert_ne!(shared, at(&root(150), None));
+    }
 }

@@ -105,6 +105,10 @@ pub struct SessionFacts {
     pub attached: bool,
 }
 
+/// How a line of [`GitFacts::special`] begins that tells of commits which HEAD left behind: amended
+/// or rebased ones, that only its reflog names.
+pub const LEFT_BEHIND: &str = "only the reflog names ";
+
 /// What git says of one sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitFacts {
@@ -127,13 +131,26 @@ pub struct GitFacts {
     /// Whatever else holds work: a rebase, merge, cherry-pick or bisect in progress, a dirty or
     /// unpushed submodule, a nested repository, skip-worktree edits, reflog-only commits.
     pub special: Vec<String>,
+    /// SHA-256 over all of it and over the content behind it: an edit of a file that was dirty
+    /// before makes other facts.
+    pub fingerprint: String,
 }
 
 impl GitFacts {
-    /// Whether there is nothing in the tree that a commit does not hold.
+    /// Whether there is nothing in the sandbox that a commit of HEAD does not hold. A removal asks
+    /// this.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.untracked.is_empty() && self.special.is_empty()
+    }
+
+    /// Whether all present work is committed. `done` asks this: an agent that amended or rebased
+    /// has left commits behind, which a removal must save, and is finished all the same.
+    #[must_use]
+    pub fn is_committed(&self) -> bool {
+        let mut special = self.special.iter();
+        let finished = special.all(|line| line.starts_with(LEFT_BEHIND));
+        finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
 }
 

@@ -20,7 +20,10 @@ pub struct InvalidId {
 
 /// Letters, digits, `-` and `_`, starting with a letter or digit, at most 48 bytes: safe in a
 /// path, a git ref, a tmux target and a socket name.
-fn check_name(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+///
+/// # Errors
+/// [`InvalidId`] with the rule that is broken.
+pub fn check_name(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     let bad = |why| {
         Err(InvalidId {
             kind,

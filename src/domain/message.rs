@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::cause::Cause;
 use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
 use super::merge::FailureType;
 use super::nuke::CleanupStatus;
@@ -175,6 +176,40 @@ pub enum Body {
     /// To the next session.
     #[serde(rename = "HANDOFF")]
     Handoff(Handoff),
+}
+
+impl Body {
+    /// The cause that the journal gives for its being sent.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::PolecatDone(done) => match done.exit {
+                Exit::Completed => Cause::Done,
+                Exit::Escalated => Cause::Stuck,
+                Exit::Deferred => Cause::Deferred,
+            },
+            Self::MergeReady(_) => Cause::Done,
+            Self::Merged(_) => Cause::Merged,
+            Self::MergeFailed(_) => Cause::MergeFailed,
+            Self::Help(_) | Self::Escalation(_) => Cause::Stuck,
+            Self::RecoveryNeeded(_) => Cause::WorkAtRisk,
+            Self::Handoff(_) => Cause::Handoff,
+        }
+    }
+
+    /// The raider that it is about, where its fields say so.
+    #[must_use]
+    pub fn raider(&self) -> Option<&RaiderId> {
+        match self {
+            Self::PolecatDone(body) => Some(&body.raider),
+            Self::MergeReady(body) => Some(&body.raider),
+            Self::Merged(body) => Some(&body.raider),
+            Self::MergeFailed(body) => Some(&body.raider),
+            Self::Help(_) | Self::RecoveryNeeded(_) | Self::Escalation(_) | Self::Handoff(_) => {
+                None
+            }
+        }
+    }
 }
 
 /// A mailbox: `horde/witness`, `horde/forge`, `shaman`, `horde/raiders/Toast`.

@@ -3,8 +3,10 @@
 
 pub mod cause;
 pub mod city;
+pub mod cv;
 pub mod event;
 pub mod facts;
+pub mod harness;
 pub mod holder_wire;
 pub mod ids;
 pub mod merge;
@@ -12,7 +14,11 @@ pub mod message;
 pub mod nuke;
 pub mod outcome;
 pub mod prompt;
+pub mod raider;
+pub mod reconcile;
 pub mod relic;
 pub mod restart;
 pub mod saga;
+pub mod session_env;
 pub mod slots;
+pub mod suggest;

@@ -128,7 +128,7 @@ impl NukePermit {
 #[must_use = "a verdict that nobody reads protects nothing"]
 pub enum Judgement {
     /// Remove it.
-    Permit(NukePermit),
+    Permit(Box<NukePermit>),
     /// Keep it and look again later.
     Skip {
         /// What was measured.
@@ -194,7 +194,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
             git,
             cause,
         };
-        return Judgement::Permit(permit);
+        return Judgement::Permit(Box::new(permit));
     }
     let losses = losses(&git);
     match status {
@@ -206,6 +206,14 @@ pub fn judge(evidence: Evidence) -> Judgement {
             Judgement::Skip { status, losses }
         }
     }
+}
+
+/// Whether all that a removal would lose is commits that the agent itself left behind (by an amend
+/// or a rebase): they are salvaged without asking, and hold up nothing.
+#[must_use]
+pub fn only_left_behind(git: &GitFacts) -> bool {
+    let left = !git.special.is_empty() && git.is_committed();
+    left && git.stashes.is_empty() && git.head_reachable
 }
 
 /// What removing a sandbox with these facts would lose, a line each.
@@ -247,6 +255,7 @@ mod tests {
             stashes: vec![],
             head_reachable: true,
             special: vec![],
+            fingerprint: "1".into(),
         }
     }
 
@@ -315,6 +324,25 @@ mod tests {
     }
 
     #[test]
+    fn commits_left_behind_hold_up_nothing_and_anything_else_does() {
+        use crate::domain::facts::LEFT_BEHIND;
+        let mut amended = clean();
+        assert!(!only_left_behind(&amended));
+        amended.special.push(format!("{LEFT_BEHIND}abc"));
+        assert!(only_left_behind(&amended));
+        let but = |change: fn(&mut GitFacts)| {
+            let mut git = amended.clone();
+            change(&mut git);
+            only_left_behind(&git)
+        };
+        assert!(!but(|g| g.dirty.push("a".into())));
+        assert!(!but(|g| g.untracked.push("a".into())));
+        assert!(!but(|g| g.stashes.push("wip".into())));
+        assert!(!but(|g| g.head_reachable = false));
+        assert!(!but(|g| g.special.push("rebase in progress".into())));
+    }
+
+    #[test]
     fn salvage_permits_only_the_state_that_it_was_written_from() {
         let mut dirty = clean();
         dirty.dirty.push("a".into());
@@ -323,8 +351,12 @@ mod tests {
         assert!(matches!(judge(salvaged), Judgement::Permit(_)));
         let mut newer = dirty.clone();
         newer.untracked.push("b".into());
-        let mut stale = evidence(Probed::Known(newer));
-        stale.salvaged = Some(dirty);
-        assert!(matches!(judge(stale), Judgement::Skip { .. }));
+        let mut edited = dirty.clone();
+        edited.fingerprint = "2".into();
+        for changed in [newer, edited] {
+            let mut stale = evidence(Probed::Known(changed));
+            stale.salvaged = Some(dirty.clone());
+            assert!(matches!(judge(stale), Judgement::Skip { .. }));
+        }
     }
 }

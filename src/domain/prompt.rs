@@ -1,1 +1,319 @@
-//! What an agent is told.
+//! What agents are told: the first prompt, the prompts of later sessions of the same raider, the
+//! task file, and what is typed into a session that did not finish properly.
+//!
+//! Source of the points: `agent-lifecycle.md`, sections 2 to 5. A prompt begins with a letter, so
+//! that no harness takes it for an option.
+
+use super::ids::{Oid, RaiderId, RelicId};
+use super::merge::FailureType;
+use super::message::MergeFailed;
+
+/// More of the task than this is left to the task file: command lines are limited.
+const BODY_MAX: usize = 8_000;
+/// How many files a message names.
+const FILES_MAX: usize = 20;
+/// The name of the outcome file in a sandbox.
+pub const OUTCOME_FILE: &str = ".horde-outcome";
+
+/// Everything a prompt speaks of.
+#[derive(Debug, Clone, Copy)]
+pub struct Brief<'a> {
+    /// Who is told.
+    pub raider: &'a RaiderId,
+    /// Its work.
+    pub relic: &'a RelicId,
+    /// The work in one line.
+    pub title: &'a str,
+    /// The rest of it; may be empty.
+    pub body: &'a str,
+    /// Why an earlier attempt did not land (see [`rework`]).
+    pub context: Option<&'a str>,
+    /// The branch of the sandbox.
+    pub branch: &'a str,
+    /// Where the branch started.
+    pub base: &'a Oid,
+    /// The branch that the work lands on.
+    pub target: &'a str,
+    /// `TASK.md`, or `.horde-task.md` where the repository has a `TASK.md` of its own.
+    pub task_file: &'a str,
+    /// What the harness reviews itself with; may be empty.
+    pub review: &'a str,
+    /// Self-review rounds before the outcome must be `stuck`.
+    pub max_reviews: u32,
+}
+
+/// What keeps a declared outcome from being taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// These files are in no commit.
+    Dirty(Vec<String>),
+    /// The branch has no commit of its own.
+    NoCommits,
+    /// The outcome file cannot be understood, and why.
+    Unclear(String),
+}
+
+/// To the first session on a task.
+#[must_use]
+pub fn first(brief: &Brief<'_>) -> String {
+    let who = introduction(brief);
+    let task = task(brief);
+    let workflow = workflow(brief);
+    let outcome = outcome(brief);
+    let rules = rules(brief);
+    format!("{who}\n\n{task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n")
+}
+
+/// To a fresh session on a sandbox whose last one died. `problem` is told first when there is one;
+/// `reduced` when this session may do less than the last.
+#[must_use]
+pub fn respawn(brief: &Brief<'_>, problem: Option<&Problem>, reduced: bool) -> String {
+    let who = introduction(brief);
+    let problem = problem.map_or_else(String::new, |problem| {
+        format!("First of all: {}\n\n", explain(brief, problem))
+    });
+    let less = if reduced {
+        "\n\nYou have fewer permissions than before: you may edit files, and other things may \
+         have to be approved. If you cannot go on without approval, the outcome is `stuck`."
+    } else {
+        ""
+    };
+    let (relic, task_file, base) = (brief.relic, brief.task_file, brief.base.short());
+    let task = task(brief);
+    let workflow = workflow(brief);
+    let outcome = outcome(brief);
+    let rules = rules(brief);
+    format!(
+        "{who}\n\n\
+         Your last session on this task ended before it was finished. The worktree is as it was \
+         left: its commits, and files that are in no commit yet.{less}\n\n\
+         {problem}\
+         Look into {OUTCOME_FILE} before you do anything else:\n\
+         - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} to \
+         it and stop. Nothing else is left to do.\n\
+         - It says `stuck`, or it is empty or missing: go on with the work. Read {task_file}, \
+         `git status` and `git log {base}..HEAD` to see how far it is; do not start over, and do \
+         not throw anything away.\n\n\
+         {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
+    )
+}
+
+/// To the session that follows one which handed off.
+#[must_use]
+pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
+    let who = introduction(brief);
+    let note = match note {
+        Some(note) => format!("It left you this note:\n\n{}", quoted(note)),
+        None => "It left no note.".to_owned(),
+    };
+    let (task_file, base) = (brief.task_file, brief.base.short());
+    let task = task(brief);
+    let workflow = workflow(brief);
+    let outcome = outcome(brief);
+    let rules = rules(brief);
+    format!(
+        "{who}\n\n\
+         Your last session on this task handed over to you on purpose. The worktree is as it was \
+         left. {note}\n\n\
+         Read {task_file}, `git status` and `git log {base}..HEAD`, and go on where it stopped.\n\n\
+         {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
+    )
+}
+
+/// Typed into a session whose outcome was not taken.
+#[must_use]
+pub fn nudge(brief: &Brief<'_>, problem: &Problem) -> String {
+    format!("From the supervisor: {}", explain(brief, problem))
+}
+
+/// What the next raider must know of an attempt that did not land.
+#[must_use]
+pub fn rework(failed: &MergeFailed) -> String {
+    let (target, head, branch) = (&failed.target, &failed.head, &failed.branch);
+    let what = match failed.failure_type {
+        FailureType::Conflict => format!("it conflicts with `{target}`"),
+        FailureType::Tests => "a gate was red".to_owned(),
+        FailureType::Build => "it could not be built".to_owned(),
+        FailureType::Push => "the remote refused it".to_owned(),
+        FailureType::Infra => "its gates could not be run".to_owned(),
+    };
+    let mut text = format!(
+        "An earlier attempt at this task did not land: {what}.\n\n\
+         The earlier work is commit {head} (branch {branch}); `git log -p {head} --not \
+         HEAD` shows it. Take over what is right, on top of `{target}` as it is now, and mend what \
+         was wrong."
+    );
+    if !failed.conflict_files.is_empty() {
+        let files = file_list(&failed.conflict_files);
+        text.push_str(&format!("\n\nIn conflict:\n{files}"));
+    }
+    if !failed.error.trim().is_empty() {
+        let error = quoted(&failed.error);
+        text.push_str(&format!("\n\nWhat was said last:\n\n{error}"));
+    }
+    text
+}
+
+/// What the next raider must know of an attempt that a person said no to.
+#[must_use]
+pub fn rejected(branch: &str, head: &Oid, note: Option<&str>) -> String {
+    let mut text = format!(
+        "A person looked at an earlier attempt at this task and said no.\n\n\
+         The earlier work is commit {head} (branch {branch}); `git log -p {head} --not HEAD` shows \
+         it. Take over what is right, and mend what was wrong."
+    );
+    if let Some(note) = note {
+        text.push_str(&format!("\n\nWhat was said:\n\n{}", quoted(note)));
+    }
+    text
+}
+
+/// The task file in the sandbox.
+#[must_use]
+pub fn task_file(brief: &Brief<'_>) -> String {
+    let (relic, title, branch, target) = (brief.relic, brief.title, brief.branch, brief.target);
+    let mut text = format!("# {relic}: {title}\n\nBranch: {branch}\nLands on: {target}\n");
+    let body = brief.body.trim();
+    if !body.is_empty() {
+        text.push_str(&format!("\n{body}\n"));
+    }
+    if let Some(context) = brief.context {
+        text.push_str(&format!(
+            "\n## What happened before\n\n{}\n",
+            context.trim()
+        ));
+    }
+    text.push_str(&format!("\n## How to finish\n\n{}\n", outcome(brief)));
+    text
+}
+
+fn introduction(brief: &Brief<'_>) -> String {
+    format!(
+        "You are {}, an autonomous coding agent with one task, in a git worktree of your own. \
+         Nobody watches your terminal: decide for yourself, and do not wait for an answer.",
+        brief.raider
+    )
+}
+
+fn task(brief: &Brief<'_>) -> String {
+    let (relic, title, branch, target) = (brief.relic, brief.title, brief.branch, brief.target);
+    let task_file = brief.task_file;
+    let mut text = format!(
+        "Task {relic}: {title}\n\
+         Branch: {branch} (you are on it; the work will land on {target})"
+    );
+    let body = brief.body.trim();
+    if !body.is_empty() {
+        let shown = cut(body, BODY_MAX);
+        text.push_str(&format!("\n\n{shown}"));
+        if shown.len() < body.len() {
+            text.push_str(&format!("\n[... the rest is in {task_file}]"));
+        }
+    }
+    if let Some(context) = brief.context {
+        text.push_str(&format!("\n\n{}", context.trim()));
+    }
+    text
+}
+
+fn workflow(brief: &Brief<'_>) -> String {
+    let review = match brief.review {
+        "" => format!(
+            "read all of `git diff {}` as a strict reviewer would",
+            brief.base.short()
+        ),
+        review => format!("run {review}"),
+    };
+    let (task_file, max) = (brief.task_file, brief.max_reviews);
+    let times = if max == 1 { "time" } else { "times" };
+    format!(
+        "Work in this order:\n\
+         1. Read {task_file}: the whole task.\n\
+         2. Read CLAUDE.md and AGENTS.md, where the repository has them, and keep to them.\n\
+         3. Implement the task.\n\
+         4. Test it: run the tests that there are, and add those that are missing.\n\
+         5. Commit everything to your branch. What is in no commit does not count.\n\
+         6. Review your own work: {review}. When the review finds nothing, the outcome is \
+         `passed`. When it finds something, mend it, commit, and review again. After it has failed {max} \
+         {times}, stop with the outcome `stuck`.\n\
+         7. Write the outcome, and stop."
+    )
+}
+
+fn outcome(brief: &Brief<'_>) -> String {
+    let relic = brief.relic;
+    format!(
+        "Before you stop, you must write how it ended to {OUTCOME_FILE}, as one line of JSON:\n\
+         - finished: {{\"id\":\"{relic}\",\"outcome\":\"passed\"}}\n\
+         - finished, but a person should look: {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}}\n\
+         - you cannot go on: {{\"id\":\"{relic}\",\"outcome\":\"stuck\",\"reason\":\"...\"}}\n\
+         - nothing had to change: {{\"id\":\"{relic}\",\"outcome\":\"passed\",\"no_change\":true,\
+         \"reason\":\"...\"}}\n\
+         Instead of writing the file you may run `hd done`, `hd done --status escalated --reason \
+         \"...\"`, or `hd done --no-change --reason \"...\"`."
+    )
+}
+
+fn rules(brief: &Brief<'_>) -> String {
+    format!(
+        "Rules:\n\
+         - Do not push, merge, open a pull request or change branches: the supervisor pushes your \
+         branch and lands it on {}.\n\
+         - Do not use `git stash`: worktrees share it. Commit instead.\n\
+         - Stay in this worktree.\n\
+         - When your context runs full, commit and run `hd handoff -m \"where you are\"`: a fresh \
+         session goes on. `hd rally` tells you again who you are and what your work is.",
+        brief.target
+    )
+}
+
+fn explain(brief: &Brief<'_>, problem: &Problem) -> String {
+    let relic = brief.relic;
+    match problem {
+        Problem::Dirty(files) => format!(
+            "the outcome of {relic} was not taken, because these files are in no commit:\n{}\n\
+             Commit what belongs to the work, remove what does not, then write the outcome again.",
+            file_list(files)
+        ),
+        Problem::NoCommits => format!(
+            "the outcome of {relic} was not taken, because {} has no commit of its own. Commit \
+             your work and write the outcome again; or, if nothing had to change, say so with \
+             \"no_change\":true and a reason.",
+            brief.branch
+        ),
+        Problem::Unclear(why) => format!(
+            "{OUTCOME_FILE} could not be understood: {why}.\n{}",
+            outcome(brief)
+        ),
+    }
+}
+
+fn file_list(files: &[String]) -> String {
+    let shown = files.iter().take(FILES_MAX);
+    let mut lines: Vec<String> = shown.map(|file| format!("- {file}")).collect();
+    if files.len() > FILES_MAX {
+        lines.push(format!("- and {} more", files.len() - FILES_MAX));
+    }
+    lines.join("\n")
+}
+
+fn quoted(text: &str) -> String {
+    let lines = text.trim_end().lines();
+    lines
+        .map(|line| format!("> {line}").trim_end().to_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The longest start of a text that is not longer than `max` bytes.
+fn cut(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+#[path = "prompt_tests.rs"]
+mod tests;

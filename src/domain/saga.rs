@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::ids::RigName;
 
 /// Which operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SagaKind {
     /// slot → sandbox → hook → session.

@@ -5,3 +5,4 @@ pub mod clock;
 pub mod relics;
 pub mod repo;
 pub mod sessions;
+pub mod tasks;

@@ -7,6 +7,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use crate::domain::cv::CvEntry;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
@@ -79,7 +80,7 @@ pub struct EventFilter {
     pub kind: Option<String>,
     /// About this subject, or about a relic or merge request bound to it.
     pub subject: Option<String>,
-    /// At most so many, the oldest first.
+    /// At most so many, the oldest first; 0 is no limit.
     pub limit: usize,
 }
 
@@ -106,21 +107,6 @@ pub struct SalvageEntry {
     pub bytes: u64,
     /// Ignored paths that were not salvaged.
     pub ignored: Vec<String>,
-}
-
-/// One link of an identity chain.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct CvEntry {
-    /// 1 for the first.
-    pub seq: u64,
-    /// Hash of the entry before, empty for the first.
-    pub prev: String,
-    /// SHA-256 over name, seq, prev, kind and data.
-    pub hash: String,
-    /// What happened (`merged`, `merge_failed`, `escalated`, ...).
-    pub kind: String,
-    /// Particulars.
-    pub data: Value,
 }
 
 /// One transaction. Every method sees what the ones before it wrote.
@@ -168,9 +154,12 @@ pub trait Txn {
     fn mr(&mut self, id: &RelicId) -> Result<MergeRequest, StoreError>;
     /// Merge requests of a rig; only unfinished ones when `open`.
     fn mrs(&mut self, rig: Option<&RigName>, open: bool) -> Result<Vec<MergeRequest>, StoreError>;
+    /// The newest merge request of this incarnation of this raider for the relic. The raider is part
+    /// of the question, because incarnations are counted per slot.
     fn mr_of(
         &mut self,
         relic: &RelicId,
+        raider: &RaiderId,
         incarnation: Incarnation,
     ) -> Result<Option<MergeRequest>, StoreError>;
 
@@ -193,6 +182,8 @@ pub trait Txn {
     fn saga_of(&mut self, kind: SagaKind, subject: &str) -> Result<Option<Saga>, StoreError>;
 
     fn record(&mut self, event: &NewEvent) -> Result<u64, StoreError>;
+    /// The number of the newest event; 0 when there is none.
+    fn last_seq(&mut self) -> Result<u64, StoreError>;
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
 
     fn put_salvage(&mut self, entry: &SalvageEntry) -> Result<(), StoreError>;
@@ -208,6 +199,9 @@ pub trait Txn {
 
 /// A unit of work on the store. `Err` rolls its own writes back and no one else's.
 pub type Job<'a> = &'a mut dyn FnMut(&mut dyn Txn) -> Result<(), StoreError>;
+
+/// A commit: the result of each job, and the events that became durable, in order.
+pub type Committed = (Vec<Result<(), StoreError>>, Vec<Event>);
 
 /// How sure a commit must be before it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,5 +223,5 @@ pub trait Relics: Send {
         &mut self,
         jobs: &mut [Job<'_>],
         durability: Durability,
-    ) -> Result<(Vec<Result<(), StoreError>>, Vec<Event>), StoreError>;
+    ) -> Result<Committed, StoreError>;
 }

@@ -181,6 +181,9 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn default_branch(&self) -> Result<String, RepoError>;
 
+    /// `user.email` of the rig's repository, where it has one.
+    fn user_email(&self) -> Option<String>;
+
     /// Fetches the branch from the remote and says where it is.
     ///
     /// # Errors

@@ -1,3 +1,17 @@
-//! Integration tests: the real adapters and the real programs.
+//! Integration tests, all in one program: linking is what takes time.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod cli;
+mod cli_terminal;
+mod control;
+mod custody_facts;
+mod custody_prepare;
+mod custody_remove;
+mod custody_repair;
+mod custody_salvage;
+mod custody_sandbox;
+mod custody_theorem;
+mod fake_city;
+mod landing;
 mod sessions;
+mod support;

@@ -31,6 +31,8 @@ const FIXED: &[&str] = &[
     "advice.detachedHead=false",
     "core.quotePath=false",
     "color.ui=false",
+    "log.showSignature=false",
+    "safe.bareRepository=all",
 ];
 
 /// Inherited: what git and its credential helpers need, nothing else.
@@ -43,6 +45,22 @@ const INHERITED: &[&str] = &[
     "SSH_AUTH_SOCK",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
 ];
 
 /// A finished command.
@@ -81,16 +99,21 @@ pub struct Git {
 }
 
 impl Git {
-    /// A command run in the directory (a work tree, or a bare repository).
+    /// A command run in the directory (a work tree, or a bare repository). git does not look for
+    /// a repository above it: a sandbox whose link is broken must not pass for its parent.
     #[must_use]
     pub fn in_dir(dir: &Path) -> Self {
+        let mut env = Vec::new();
+        if let Some(parent) = dir.parent().filter(|parent| parent.is_absolute()) {
+            env.push(("GIT_CEILING_DIRECTORIES".into(), parent.into()));
+        }
         let mut args: Vec<OsString> = vec!["-C".into(), dir.into()];
         for setting in FIXED {
             args.extend(["-c".into(), OsString::from(setting)]);
         }
         Self {
             args,
-            env: Vec::new(),
+            env,
             stdin: None,
             limit: LOCAL,
         }
@@ -151,7 +174,9 @@ impl Git {
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_EDITOR", "true")
             .env("GIT_ASKPASS", "true")
-            .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+            // Not by GIT_SSH_COMMAND: that would overrule the user's core.sshCommand.
+            .env("SSH_ASKPASS", "true")
+            .env("SSH_ASKPASS_REQUIRE", "force")
             .envs(self.env.iter().map(|(key, value)| (key, value)))
             .stdin(if self.stdin.is_some() {
                 Stdio::piped()

@@ -1,4 +1,37 @@
 //! git, as one rig needs it: git2 for refs, ancestry, trees and in-memory merges; the `git` program
 //! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
 
+mod admin;
+mod bytes;
 pub mod command;
+mod digest;
+mod discard;
+mod equal;
+mod facts;
+mod fetch;
+mod gate;
+mod land;
+mod links;
+mod measure;
+mod merge;
+mod nested;
+mod pins;
+mod port;
+mod prepare;
+mod push;
+mod raw;
+mod remote;
+mod repair;
+pub mod rig;
+mod salvage;
+mod sandbox;
+mod settings;
+mod special;
+mod status;
+mod traces;
+
+#[cfg(test)]
+mod testing;
+
+pub use discard::empty_trash;
+pub use rig::{GitRepo, GitRig};

@@ -1,0 +1,98 @@
+//! Questions to actors from tasks and handlers, each with a limit. Actors never ask each other:
+//! they send.
+
+use std::time::Duration;
+
+use ractor::rpc::CallResult;
+use ractor::{ActorRef, Message, RpcReplyPort};
+
+use super::refusal::{Refusal, RefusalKind};
+use super::root::{ChildSpec, ChildView, RootMsg, SessionView};
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::ids::{ChildId, SessionId};
+
+/// Answers that need no work.
+const BRIEF: Duration = Duration::from_secs(10);
+/// Answers that wait for a session to start or end; each has a limit of its own below this one.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Asks an actor.
+///
+/// # Errors
+/// [`RefusalKind::Unavailable`] while it is restarted, [`RefusalKind::Timeout`] past the limit.
+pub async fn ask<M: Message, T: Send + 'static>(
+    actor: Option<ActorRef<M>>,
+    message: impl FnOnce(RpcReplyPort<T>) -> M,
+    limit: Duration,
+) -> Result<T, Refusal> {
+    let unavailable = || {
+        Refusal::new(
+            RefusalKind::Unavailable,
+            "that part of the supervisor is being restarted",
+        )
+    };
+    let actor = actor.ok_or_else(unavailable)?;
+    match actor.call(message, Some(limit)).await {
+        Ok(CallResult::Success(answer)) => Ok(answer),
+        Ok(CallResult::Timeout) => Err(Refusal::new(
+            RefusalKind::Timeout,
+            format!("no answer within {limit:?}"),
+        )),
+        Ok(CallResult::SenderError) | Err(_) => Err(unavailable()),
+    }
+}
+
+/// Has the root bring a child up.
+///
+/// # Errors
+/// Why its session did not start.
+pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<SessionView, Refusal> {
+    let spec = Box::new(spec);
+    let message = |reply| RootMsg::Want {
+        spec,
+        cause,
+        reply: Some(reply),
+    };
+    let answer = ask(world.directory.root(), message, LONG).await?;
+    answer.map_err(|why| Refusal::new(RefusalKind::Internal, why))
+}
+
+/// Has the root end a child; returns when nothing of it runs.
+///
+/// # Errors
+/// Why it could not be ended.
+pub async fn end(
+    world: &World,
+    id: ChildId,
+    session: SessionId,
+    cause: Cause,
+) -> Result<(), Refusal> {
+    let message = |reply| RootMsg::End {
+        id,
+        session,
+        cause,
+        reply,
+    };
+    let answer = ask(world.directory.root(), message, LONG).await?;
+    answer.map_err(|refused| Refusal::new(RefusalKind::Internal, refused.to_string()))
+}
+
+/// Has the root end a child's session and start a fresh one.
+///
+/// # Errors
+/// Why not.
+pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
+    let message = |reply| RootMsg::Cycle { id, cause, reply };
+    ask(world.directory.root(), message, BRIEF)
+        .await?
+        .map_err(Refusal::conflict)
+}
+
+/// What children there are.
+///
+/// # Errors
+/// The root does not answer.
+pub async fn views(world: &World) -> Result<Vec<ChildView>, Refusal> {
+    ask(world.directory.root(), RootMsg::Views, BRIEF).await
+}

@@ -1,0 +1,246 @@
+//! A raider or agent: the OTP child. It owns one session of its provider and lives exactly as long
+//! as that session does.
+//!
+//! ```text
+//!            Opened(Ok)          Session ended            Judged
+//!  Opening ─────────────► Open ────────────────► Judging ────────► Err(ChildExit)  "let it crash"
+//!     │ Opened(Err)        │ End                                        ▲
+//!     └──── Err ───────────┼──────────► Closing ── Closed ──► stop      │ root decides
+//!                          │ Detach ───────────────────────► stop      ─┘
+//! ```
+//!
+//! It decides nothing: its end, with a typed reason, goes to the root, which restarts it or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::launch::{self, OpenFailure, Opened};
+use super::root::{ChildSpec, RootMsg, SessionView};
+use super::world::World;
+use super::{effects, endings};
+use crate::domain::cause::Cause;
+use crate::domain::facts::SessionExit;
+use crate::domain::ids::Generation;
+use crate::ports::sessions::{SessionError, SessionEvent, SessionHandle, Stopped};
+
+/// Messages to a child.
+#[derive(Debug)]
+pub enum ChildMsg {
+    /// The attempt to open a session came to this.
+    Opened(Box<Result<Opened, OpenFailure>>),
+    /// Its provider says that a session of this id ended.
+    Session(SessionEvent),
+    /// Why its session ended.
+    Judged(ChildExit),
+    /// The session is not wanted any more: end it within the grace, then stop.
+    End(Duration),
+    /// Stop, and leave the session running for the next supervisor.
+    Detach,
+    /// The session was ended.
+    Closed(Result<Stopped, SessionError>),
+}
+
+/// Why a child ended by itself; travels to the root as the actor's error.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ChildExit {
+    /// The session ended although work is left.
+    #[error("the session died: {cause}")]
+    Died {
+        /// Died or lost.
+        cause: Cause,
+        /// How, where on record.
+        exit: Option<SessionExit>,
+        /// The end of its terminal.
+        tail: String,
+    },
+    /// No session could be started.
+    #[error("the session could not be started: {0}")]
+    StartFailed(String),
+    /// The session ended after its agent said what it had to say; the witness goes on from here.
+    #[error("the agent finished")]
+    Finished,
+    /// A session that should be ended would not end.
+    #[error("the session could not be ended: {0}")]
+    Undead(String),
+}
+
+impl From<OpenFailure> for ChildExit {
+    fn from(failure: OpenFailure) -> Self {
+        match failure {
+            OpenFailure::Finished => Self::Finished,
+            OpenFailure::Failed(why) => Self::StartFailed(why),
+        }
+    }
+}
+
+/// What a child is made from.
+#[derive(Clone)]
+pub struct ChildArgs {
+    /// The world.
+    pub world: Arc<World>,
+    /// Who it is.
+    pub spec: ChildSpec,
+    /// The least generation that its session may have.
+    pub generation: Generation,
+    /// Why it is started.
+    pub cause: Cause,
+}
+
+enum Phase {
+    Opening {
+        ended: Vec<SessionEvent>,
+        end: Option<Duration>,
+        detach: bool,
+    },
+    Open(SessionHandle),
+    Judging,
+    Closing,
+}
+
+/// A child's state.
+pub struct Child {
+    args: ChildArgs,
+    phase: Phase,
+}
+
+/// The actor.
+pub struct ChildActor;
+
+impl Actor for ChildActor {
+    type Msg = ChildMsg;
+    type State = Child;
+    type Arguments = ChildArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ChildMsg>,
+        args: ChildArgs,
+    ) -> Result<Child, ActorProcessingErr> {
+        let opening = args.clone();
+        tokio::spawn(async move {
+            let opened = launch::open(&opening).await;
+            // A child that is gone by now was killed; the session is found by the next look.
+            let _gone = me.cast(ChildMsg::Opened(Box::new(opened)));
+        });
+        let phase = Phase::Opening {
+            ended: Vec::new(),
+            end: None,
+            detach: false,
+        };
+        Ok(Child { args, phase })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<ChildMsg>,
+        msg: ChildMsg,
+        child: &mut Child,
+    ) -> Result<(), ActorProcessingErr> {
+        match msg {
+            ChildMsg::Opened(result) => match *result {
+                Ok(opened) => child.opened(&me, opened),
+                Err(_) if child.is_unwanted() => me.stop(None),
+                Err(failure) => return Err(ChildExit::from(failure).into()),
+            },
+            ChildMsg::Session(event) => child.session_ended(&me, event),
+            ChildMsg::Judged(exit) => return Err(exit.into()),
+            ChildMsg::End(grace) => child.end(&me, grace),
+            ChildMsg::Detach => child.detach(&me),
+            ChildMsg::Closed(Ok(_)) => me.stop(None),
+            ChildMsg::Closed(Err(error)) => {
+                return Err(ChildExit::Undead(error.to_string()).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Child {
+    fn opened(&mut self, me: &ActorRef<ChildMsg>, opened: Opened) {
+        let Phase::Opening { ended, end, detach } = &mut self.phase else {
+            return;
+        };
+        let (ended, end, detach) = (std::mem::take(ended), *end, *detach);
+        let handle = opened.started.handle.clone();
+        self.phase = Phase::Open(handle);
+        if detach {
+            return self.detach(me);
+        }
+        if let Some(grace) = end {
+            return self.end(me, grace);
+        }
+        let session = SessionView {
+            handle: opened.started.handle,
+            agent: opened.started.agent,
+            holder: opened.started.holder,
+            generation: opened.started.generation,
+            since: opened.since,
+        };
+        let up = RootMsg::Up {
+            id: self.args.spec.id.clone(),
+            actor: me.get_id(),
+            session,
+            how: opened.how,
+        };
+        self.args.world.directory.tell_root(up);
+        for event in ended {
+            self.session_ended(me, event);
+        }
+    }
+
+    /// Whether it was told to go before its session was up.
+    fn is_unwanted(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Opening { end: Some(_), .. } | Phase::Opening { detach: true, .. }
+        )
+    }
+
+    fn session_ended(&mut self, me: &ActorRef<ChildMsg>, event: SessionEvent) {
+        let (SessionEvent::Exited(ended, _) | SessionEvent::Lost(ended, _)) = &event;
+        match &mut self.phase {
+            // It may be ours: its handle is not known yet.
+            Phase::Opening { ended: kept, .. } => kept.push(event),
+            Phase::Open(handle) if handle == ended => {
+                let (world, spec) = (Arc::clone(&self.args.world), self.args.spec.clone());
+                let me = me.clone();
+                self.phase = Phase::Judging;
+                tokio::spawn(async move {
+                    let exit = endings::judge(&world, &spec, event).await;
+                    // Killed meanwhile: the root knows.
+                    let _gone = me.cast(ChildMsg::Judged(exit));
+                });
+            }
+            Phase::Open(_) | Phase::Judging | Phase::Closing => {}
+        }
+    }
+
+    fn end(&mut self, me: &ActorRef<ChildMsg>, grace: Duration) {
+        match &mut self.phase {
+            Phase::Opening { end, .. } => *end = Some(grace),
+            Phase::Open(handle) => {
+                let (world, handle) = (Arc::clone(&self.args.world), handle.clone());
+                self.phase = Phase::Closing;
+                let me = me.clone();
+                tokio::spawn(async move {
+                    let closed = effects::stop(&world, handle, grace).await;
+                    // Killed meanwhile: the next look finds the session, if it still runs.
+                    let _gone = me.cast(ChildMsg::Closed(closed));
+                });
+            }
+            // The session is gone already.
+            Phase::Judging => me.stop(None),
+            Phase::Closing => {}
+        }
+    }
+
+    fn detach(&mut self, me: &ActorRef<ChildMsg>) {
+        match &mut self.phase {
+            Phase::Opening { detach, .. } => *detach = true,
+            Phase::Open(_) | Phase::Judging => me.stop(None),
+            Phase::Closing => {}
+        }
+    }
+}

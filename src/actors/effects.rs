@@ -1,0 +1,172 @@
+//! The one place where actors touch the world. Everything slow runs on a blocking thread and comes
+//! back as a value; nothing here decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::World;
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::{RigName, SessionId};
+use crate::ports::repo::{Repo, RepoError};
+use crate::ports::sessions::{
+    SessionError, SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
+};
+use crate::ports::tasks::{TaskError, TaskFiles};
+
+/// Runs blocking work; `None` when it panicked (the panic is logged by the hook).
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// Runs work on a rig's repository.
+///
+/// # Errors
+/// What the work says; [`RepoError::Failed`] when the rig is not configured or the work panicked.
+pub async fn repo<T: Send + 'static>(
+    world: &World,
+    rig: &RigName,
+    work: impl FnOnce(&dyn Repo) -> Result<T, RepoError> + Send + 'static,
+) -> Result<T, RepoError> {
+    let Some(repo) = world.repo(rig) else {
+        return Err(RepoError::NotFound(format!("rig {rig}")));
+    };
+    let broken = || RepoError::Failed("an operation on the repository panicked".into());
+    blocking(move || work(&*repo)).await.ok_or_else(broken)?
+}
+
+/// Runs work on task files.
+///
+/// # Errors
+/// As the work's.
+pub async fn tasks<T: Send + 'static>(
+    world: &World,
+    work: impl FnOnce(&dyn TaskFiles) -> Result<T, TaskError> + Send + 'static,
+) -> Result<T, TaskError> {
+    let tasks = Arc::clone(&world.tasks);
+    let broken = || TaskError {
+        path: Default::default(),
+        why: "an operation on task files panicked".into(),
+    };
+    blocking(move || work(&*tasks)).await.ok_or_else(broken)?
+}
+
+/// Runs work on the session provider.
+///
+/// # Errors
+/// As the work's; [`SessionError::Failed`] when it panicked.
+pub async fn sessions<T: Send + 'static>(
+    world: &World,
+    id: &SessionId,
+    work: impl FnOnce(&dyn Sessions) -> Result<T, SessionError> + Send + 'static,
+) -> Result<T, SessionError> {
+    let provider = Arc::clone(&world.sessions);
+    let broken = SessionError::Failed {
+        id: id.clone(),
+        why: "the provider panicked".into(),
+    };
+    blocking(move || work(&*provider)).await.ok_or(broken)?
+}
+
+/// Starts a session. A start that outlives the limit counts as failed, and is ended should it
+/// still succeed, so that nothing runs that nobody knows of.
+///
+/// # Errors
+/// [`StartError`].
+pub async fn start(
+    world: &Arc<World>,
+    spec: SessionSpec,
+    limit: Duration,
+) -> Result<Started, StartError> {
+    let broken = || StartError::Provider("the provider panicked".into());
+    // Closed only when the runtime ends.
+    let Ok(permit) = Arc::clone(&world.starts).acquire_owned().await else {
+        return Err(StartError::Provider("the supervisor is stopping".into()));
+    };
+    let provider = Arc::clone(&world.sessions);
+    let mut work = tokio::task::spawn_blocking(move || {
+        let _until_started = permit;
+        provider.start(&spec)
+    });
+    if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
+        return done.map_err(|_| broken())?;
+    }
+    let provider = Arc::clone(&world.sessions);
+    tokio::spawn(async move {
+        if let Ok(Ok(late)) = work.await {
+            let stop = move || provider.stop(&late.handle, Duration::ZERO);
+            if !matches!(blocking(stop).await, Some(Ok(_))) {
+                tracing::error!("a session that started too late could not be ended");
+            }
+        }
+    });
+    Err(StartError::Provider(format!("no session after {limit:?}")))
+}
+
+/// Ends a session: interrupt, TERM, KILL, with a grace before the last.
+///
+/// # Errors
+/// [`SessionError`].
+pub async fn stop(
+    world: &World,
+    handle: SessionHandle,
+    grace: Duration,
+) -> Result<Stopped, SessionError> {
+    let id = handle.id.clone();
+    sessions(world, &id, move |provider| {
+        if !grace.is_zero() {
+            // An agent that cannot be interrupted is terminated all the same.
+            let _deaf = provider.interrupt(&handle);
+        }
+        match provider.stop(&handle, grace) {
+            Err(SessionError::Gone(_)) => Ok(Stopped::Already),
+            other => other,
+        }
+    })
+    .await
+}
+
+/// Ends whatever session of this id runs.
+///
+/// # Errors
+/// [`SessionError`]; also when it cannot be seen whether one runs.
+pub async fn stop_any(
+    world: &World,
+    id: &SessionId,
+    grace: Duration,
+) -> Result<Stopped, SessionError> {
+    match facts(world, id).await? {
+        None => Ok(Stopped::Already),
+        Some(facts) => match facts.state {
+            RunState::Exited(_) => Ok(Stopped::Already),
+            RunState::Running | RunState::Lost { .. } => {
+                let handle = SessionHandle {
+                    id: facts.id,
+                    token: facts.token,
+                };
+                stop(world, handle, grace).await
+            }
+            RunState::Unknown { why } => Err(SessionError::Failed {
+                id: id.clone(),
+                why,
+            }),
+        },
+    }
+}
+
+/// Looks at one session.
+///
+/// # Errors
+/// [`SessionError`].
+pub async fn facts(world: &World, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
+    let wanted = id.clone();
+    sessions(world, id, move |provider| provider.facts(&wanted)).await
+}
+
+/// The last lines of a session's terminal, for forensics; empty when there is nothing to read.
+pub async fn tail(world: &World, id: &SessionId) -> String {
+    /// Enough for a stack trace and a prompt.
+    const TAIL: u64 = 4096;
+    let wanted = id.clone();
+    let bytes = sessions(world, id, move |provider| provider.logs(&wanted, TAIL)).await;
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+}

@@ -1,0 +1,266 @@
+//! The forge: one rig's merge queue. The queue is rows in the store; this actor only decides when
+//! to look and lands one merge request at a time.
+//!
+//! ```text
+//!  Look ─► inbox task: pin, queue, acknowledge MERGE_READY ─► Looked ─┐
+//!            ▲                                                        ▼
+//!            │                                   lane task: land the next one ─► Landed
+//!            └──────────────── parked ones: timer ◄───────────────────┘
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::effects;
+use super::refusal::Refusal;
+use super::sagas::land::{self, Attempt};
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
+use crate::domain::ids::{RelicId, RigName};
+use crate::domain::merge::{self, MrState};
+use crate::domain::message::{self, Body, MergeReady, Message};
+use crate::domain::saga::{FaultPoint, SagaKind};
+
+/// Messages to a forge.
+#[derive(Debug)]
+pub enum ForgeMsg {
+    /// Something may have changed: look at inbox and queue.
+    Look,
+    /// The inbox was emptied as far as it could be.
+    Looked,
+    /// The lane is free again.
+    Landed(Result<Option<Attempt>, Refusal>),
+}
+
+/// What a forge is made from.
+#[derive(Clone)]
+pub struct ForgeArgs {
+    /// The world.
+    pub world: Arc<World>,
+    /// Its rig.
+    pub rig: RigName,
+}
+
+/// A forge's state.
+pub struct Forge {
+    args: ForgeArgs,
+    /// One inbox task at a time; a hint that comes meanwhile makes it look again.
+    looking: bool,
+    again: bool,
+    /// One landing at a time.
+    landing: bool,
+}
+
+/// The actor.
+pub struct ForgeActor;
+
+impl Actor for ForgeActor {
+    type Msg = ForgeMsg;
+    type State = Forge;
+    type Arguments = ForgeArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ForgeMsg>,
+        args: ForgeArgs,
+    ) -> Result<Forge, ActorProcessingErr> {
+        args.world.directory.set_forge(args.rig.clone(), me.clone());
+        me.cast(ForgeMsg::Look)?;
+        Ok(Forge {
+            args,
+            looking: false,
+            again: false,
+            landing: false,
+        })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<ForgeMsg>,
+        msg: ForgeMsg,
+        forge: &mut Forge,
+    ) -> Result<(), ActorProcessingErr> {
+        match msg {
+            ForgeMsg::Look if forge.looking => forge.again = true,
+            ForgeMsg::Look => forge.look(&me),
+            ForgeMsg::Looked => {
+                forge.looking = false;
+                if std::mem::take(&mut forge.again) {
+                    forge.look(&me);
+                }
+                forge.land_next(&me);
+            }
+            ForgeMsg::Landed(result) => {
+                forge.landing = false;
+                forge.landed(&me, result);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Forge {
+    fn look(&mut self, me: &ActorRef<ForgeMsg>) {
+        self.looking = true;
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            if let Err(error) = read_inbox(&args).await {
+                tracing::warn!(rig = %args.rig, %error, "a forge could not read its inbox");
+            }
+            // A successor looks for itself.
+            let _restarted = me.cast(ForgeMsg::Looked);
+        });
+    }
+
+    fn land_next(&mut self, me: &ActorRef<ForgeMsg>) {
+        if self.landing {
+            return;
+        }
+        // A predecessor that panicked may have left a landing running: it holds the lane.
+        let Some(claim) = self
+            .args
+            .world
+            .claims
+            .claim(format!("lane/{}", self.args.rig))
+        else {
+            let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Look);
+            return;
+        };
+        self.landing = true;
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            let result = land_one(&args).await;
+            drop(claim);
+            // A successor looks for itself.
+            let _restarted = me.cast(ForgeMsg::Landed(result));
+        });
+    }
+
+    fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Option<Attempt>, Refusal>) {
+        match result {
+            // Nothing to do: sleep until told, or until the next parked one is due.
+            Ok(None) => self.arm(me),
+            Ok(Some(Attempt::Landed | Attempt::Failed | Attempt::Parked | Attempt::Again)) => {
+                self.land_next(me);
+            }
+            Err(error) => {
+                tracing::warn!(rig = %self.args.rig, %error, "a landing could not go on");
+                let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Looked);
+            }
+        }
+    }
+
+    /// Wakes when the first parked merge request is due.
+    fn arm(&self, me: &ActorRef<ForgeMsg>) {
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            let rig = args.rig.clone();
+            let queue = args
+                .world
+                .store
+                .run(move |txn| txn.mrs(Some(&rig), true))
+                .await;
+            let now = args.world.clock.now();
+            let due = queue
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(|mr| mr.not_before)
+                .min();
+            if let Some(due) = due {
+                let wait = Duration::try_from(due - now).unwrap_or_default();
+                let _timer = me.send_after(wait.max(Duration::from_millis(10)), || ForgeMsg::Look);
+            }
+        });
+    }
+}
+
+/// Takes MERGE_READY messages into the queue: pinned first, then acknowledged.
+async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
+    let world = &args.world;
+    let to = message::forge(&args.rig);
+    for message in world.store.run(move |txn| txn.inbox(&to)).await? {
+        match message.body.clone() {
+            Body::MergeReady(ready) => accept(args, &message, ready).await?,
+            _ => {
+                tracing::warn!(
+                    id = message.id,
+                    "a forge got a message that is not for forges"
+                );
+                world.store.run(move |txn| txn.handled(message.id)).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Result<(), Refusal> {
+    let world = &args.world;
+    let (mr, head) = (ready.mr.clone(), ready.head.clone());
+    effects::repo(world, &args.rig, move |repo| repo.pin(&mr, &head)).await?;
+    world.at(FaultPoint::LandPinBefore);
+    let id = message.id;
+    world
+        .store
+        .run(move |txn| {
+            if !txn.handled(id)? {
+                return Ok(());
+            }
+            let mut mr = txn.mr(&ready.mr)?;
+            if mr.state != MrState::Reviewing {
+                return Ok(());
+            }
+            mr.state = MrState::Queued;
+            mr.head = ready.head.clone();
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Done)
+        })
+        .await?;
+    world.at(FaultPoint::LandPinAfter);
+    Ok(())
+}
+
+/// Finishes what was interrupted, else lands the next one; none when there is nothing to do.
+async fn land_one(args: &ForgeArgs) -> Result<Option<Attempt>, Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig) else {
+        return Ok(None);
+    };
+    let name = args.rig.clone();
+    let (sagas, queue) = world
+        .store
+        .run(move |txn| Ok((txn.sagas(Some(&name))?, txn.mrs(Some(&name), true)?)))
+        .await?;
+    if let Some(saga) = sagas.into_iter().find(|saga| saga.kind == SagaKind::Land) {
+        return land::resume(world, rig, saga).await.map(Some);
+    }
+    // Nobody tests at this moment: this task holds the lane. What says so was interrupted.
+    let stranded: Vec<RelicId> = queue
+        .iter()
+        .filter(|mr| matches!(mr.state, MrState::Testing | MrState::Merging))
+        .map(|mr| mr.id.clone())
+        .collect();
+    if !stranded.is_empty() {
+        restore(world, stranded).await?;
+        return Ok(Some(Attempt::Again));
+    }
+    match merge::next(&queue, world.clock.now()) {
+        Some(mr) => land::attempt(world, rig, mr.id.clone()).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<(), Refusal> {
+    let restored = world.store.run(move |txn| {
+        for id in &stranded {
+            let mut mr = txn.mr(id)?;
+            mr.state = MrState::Queued;
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Resumed)?;
+        }
+        Ok(())
+    });
+    Ok(restored.await?)
+}

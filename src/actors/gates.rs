@@ -1,0 +1,215 @@
+//! Running the gates of a rig, and telling a red branch from broken infrastructure
+//! (`1-product.md`; `4-rules.md`, gates).
+
+use std::time::Duration;
+
+use super::effects;
+use super::world::World;
+use crate::domain::city::{Gate, Rig};
+use crate::domain::ids::Oid;
+use crate::domain::merge::{GateVerdict, Verdict};
+use crate::ports::repo::{GateRun, GateSpec, TargetState};
+
+/// What all gates together came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All passed.
+    Green,
+    /// The branch broke one.
+    Red {
+        /// Which.
+        gate: String,
+        /// The end of its output.
+        tail: String,
+    },
+    /// One fails without the branch too.
+    TargetRed {
+        /// Which.
+        gate: String,
+    },
+    /// One could not run.
+    Infra {
+        /// Which.
+        gate: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// Verdicts and outcome.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// One per gate that ran.
+    pub verdicts: Vec<GateVerdict>,
+    /// All together.
+    pub outcome: Outcome,
+}
+
+/// Runs the rig's gates on a commit, in order, until one is not green. A gate that fails on the
+/// target's own tree is never held against the branch.
+pub async fn run_all(
+    world: &World,
+    rig: &Rig,
+    commit: &Oid,
+    tree: &Oid,
+    target: &TargetState,
+) -> Ran {
+    let mut ran = Ran {
+        verdicts: Vec::new(),
+        outcome: Outcome::Green,
+    };
+    for gate in &rig.forge.gates {
+        let (verdict, tail, took) = judge(world, rig, gate, commit).await;
+        let red = verdict != Verdict::Pass;
+        ran.verdicts.push(GateVerdict {
+            name: gate.name.clone(),
+            verdict,
+            ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            tail: tail.clone(),
+        });
+        if !red {
+            continue;
+        }
+        // The same tree cannot be worse than itself.
+        let same = *tree == target.tree;
+        let base = if same {
+            verdict
+        } else {
+            judge(world, rig, gate, &target.tip).await.0
+        };
+        let name = gate.name.clone();
+        ran.outcome = match (verdict, base) {
+            (Verdict::Fail, Verdict::Pass) => Outcome::Red { gate: name, tail },
+            (Verdict::Fail, Verdict::Fail) => Outcome::TargetRed { gate: name },
+            (_, Verdict::Infra) => Outcome::Infra {
+                gate: name,
+                why: tail,
+            },
+            // It cannot run here but can on the target: confirmed once by `judge`, so it is what
+            // the branch does to it.
+            (_, Verdict::Pass) => Outcome::Red { gate: name, tail },
+            (_, Verdict::Fail) => Outcome::TargetRed { gate: name },
+        };
+        if let (Outcome::Red { .. }, Some(last)) = (&ran.outcome, ran.verdicts.last_mut()) {
+            last.verdict = Verdict::Fail;
+        }
+        return ran;
+    }
+    ran
+}
+
+/// One gate on one commit: its configured retries after a failure, one confirmation when it could
+/// not run.
+async fn judge(world: &World, rig: &Rig, gate: &Gate, commit: &Oid) -> (Verdict, String, Duration) {
+    let mut retries = gate.retries;
+    let mut confirmed = false;
+    loop {
+        let (verdict, tail, took) = run_once(world, rig, gate, commit).await;
+        match verdict {
+            Verdict::Pass => return (verdict, tail, took),
+            Verdict::Fail if retries > 0 => retries -= 1,
+            Verdict::Infra if !confirmed => confirmed = true,
+            Verdict::Fail | Verdict::Infra => return (verdict, tail, took),
+        }
+    }
+}
+
+async fn run_once(
+    world: &World,
+    rig: &Rig,
+    gate: &Gate,
+    commit: &Oid,
+) -> (Verdict, String, Duration) {
+    let spec = GateSpec {
+        name: gate.name.clone(),
+        run: gate.run.clone(),
+        timeout: gate.timeout,
+        env: super::launch::gate_env(world, rig),
+        log_dir: world.city.gate_logs(&rig.name),
+    };
+    let commit = commit.clone();
+    match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
+        Ok(run) => (verdict(&run), describe(&run), run.took),
+        Err(error) => (Verdict::Infra, error.to_string(), Duration::ZERO),
+    }
+}
+
+/// Exit 126 and 127, a signal, a timeout and a failure to start say nothing about the branch.
+fn verdict(run: &GateRun) -> Verdict {
+    if run.timed_out || run.spawn_error.is_some() || run.signal.is_some() {
+        return Verdict::Infra;
+    }
+    match run.code {
+        Some(0) if run.changed.is_empty() => Verdict::Pass,
+        None | Some(126 | 127) => Verdict::Infra,
+        // A gate that edits tracked files has not tested what would land.
+        Some(_) => Verdict::Fail,
+    }
+}
+
+fn describe(run: &GateRun) -> String {
+    let what = if run.timed_out {
+        format!("it took longer than {:?}\n", run.took)
+    } else if let Some(error) = &run.spawn_error {
+        format!("it could not be started: {error}\n")
+    } else if let Some(signal) = run.signal {
+        format!("signal {signal} ended it\n")
+    } else if !run.changed.is_empty() && run.code == Some(0) {
+        format!("it changed tracked files: {}\n", run.changed.join(", "))
+    } else {
+        String::new()
+    };
+    format!("{what}{}", run.tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(code: Option<i32>) -> GateRun {
+        GateRun {
+            code,
+            signal: None,
+            timed_out: false,
+            spawn_error: None,
+            took: Duration::from_secs(1),
+            tail: String::new(),
+            log: Default::default(),
+            changed: Vec::new(),
+        }
+    }
+
+    /// `1-product.md`: a gate that cannot run is never "pass", never blamed on the branch.
+    #[test]
+    fn what_cannot_run_is_infrastructure() {
+        assert_eq!(verdict(&run(Some(0))), Verdict::Pass);
+        assert_eq!(verdict(&run(Some(1))), Verdict::Fail);
+        for code in [Some(126), Some(127), None] {
+            assert_eq!(verdict(&run(code)), Verdict::Infra, "{code:?}");
+        }
+        let timed_out = GateRun {
+            timed_out: true,
+            ..run(None)
+        };
+        assert_eq!(verdict(&timed_out), Verdict::Infra);
+        let killed = GateRun {
+            signal: Some(9),
+            ..run(None)
+        };
+        assert_eq!(verdict(&killed), Verdict::Infra);
+        let missing = GateRun {
+            spawn_error: Some("no sh".into()),
+            ..run(None)
+        };
+        assert_eq!(verdict(&missing), Verdict::Infra);
+    }
+
+    #[test]
+    fn a_gate_that_edits_the_tree_has_not_passed() {
+        let edits = GateRun {
+            changed: vec!["a".into()],
+            ..run(Some(0))
+        };
+        assert_eq!(verdict(&edits), Verdict::Fail);
+    }
+}

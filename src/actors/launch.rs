@@ -1,0 +1,391 @@
+//! From a child's spec to a running session: adopt what runs, else build command, prompt and
+//! environment from ground truth and start.
+//!
+//! ```text
+//!  running, same incarnation ──► adopted
+//!  running, another one      ──► ended first ─┐
+//!  not seen for sure         ──► failed       ├─► handoff note? ──► handed over
+//!  ended before              ──► ─────────────┤   same incarnation before? ──► respawned
+//!  nothing                   ──► ─────────────┘   else ──► fresh
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::child::ChildArgs;
+use super::refusal::Refusal;
+use super::root::Work;
+use super::world::World;
+use super::{effects, endings};
+use crate::domain::cause::Cause;
+use crate::domain::city::{Agent, Rig};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::harness;
+use crate::domain::ids::{ChildId, Generation, Incarnation};
+use crate::domain::message::{Body, Handoff};
+use crate::domain::prompt::{self, Brief, Problem};
+use crate::domain::relic::{Hook, Relic};
+use crate::domain::session_env::SessionEnv;
+use crate::ports::repo::Signature;
+use crate::ports::sessions::{SessionSpec, Started};
+
+/// How a session came up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It was running.
+    Adopted,
+    /// The first of its incarnation.
+    Fresh,
+    /// After one that died.
+    Respawned,
+    /// After one that handed off.
+    HandedOver,
+}
+
+/// A session that is up.
+#[derive(Debug)]
+pub struct Opened {
+    /// As the provider says.
+    pub started: Started,
+    /// Since when.
+    pub since: Timestamp,
+    /// How it came up.
+    pub how: How,
+}
+
+/// Why no session is up.
+#[derive(Debug)]
+pub enum OpenFailure {
+    /// None is wanted: the raider is finished.
+    Finished,
+    /// It could not be started; a death.
+    Failed(String),
+}
+
+impl From<Refusal> for OpenFailure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Failed(refusal.to_string())
+    }
+}
+
+/// What the next session gets.
+struct Start {
+    argv: Vec<String>,
+    first_input: Option<String>,
+    env: BTreeMap<String, String>,
+    cwd: std::path::PathBuf,
+    incarnation: Incarnation,
+    how: How,
+    /// Handoff notes that this session will have read.
+    notes: Vec<u64>,
+}
+
+/// Opens the child's session.
+pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
+    let ChildArgs { world, spec, .. } = args;
+    let failed = |why: String| OpenFailure::Failed(why);
+    let incarnation = match &spec.work {
+        Work::Raider { hook, .. } => hook.incarnation,
+        Work::Agent(_) => Incarnation(0),
+    };
+    let seen = effects::facts(world, &spec.session)
+        .await
+        .map_err(|e| failed(e.to_string()))?;
+    if let Some(facts) = &seen {
+        match &facts.state {
+            RunState::Running if facts.incarnation == incarnation => {
+                return adopt(world, facts).await;
+            }
+            RunState::Running => {
+                let stopped = effects::stop_any(world, &spec.session, spec.grace).await;
+                stopped.map_err(|e| failed(e.to_string()))?;
+            }
+            RunState::Unknown { why } => return Err(failed(why.clone())),
+            RunState::Exited(_) | RunState::Lost { .. } => {}
+        }
+    }
+    let before = seen.filter(|facts| facts.incarnation == incarnation);
+    let start = match &spec.work {
+        Work::Raider { hook, problem } => {
+            raider(world, hook, problem.as_ref(), args.cause, before.is_some()).await?
+        }
+        Work::Agent(agent) => agent_start(world, agent, &spec.id, before.is_some()),
+    };
+    let last = before.map_or(0, |facts| facts.generation.0);
+    start_session(args, start, Generation(args.generation.0.max(last + 1))).await
+}
+
+async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, OpenFailure> {
+    let id = facts.id.clone();
+    let started = effects::sessions(world, &facts.id, move |provider| provider.adopt(&id)).await;
+    // It ended between the two looks: the restart policy answers, as for any death.
+    let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
+    Ok(Opened {
+        started,
+        since: facts.started_at,
+        how: How::Adopted,
+    })
+}
+
+async fn start_session(
+    args: &ChildArgs,
+    start: Start,
+    generation: Generation,
+) -> Result<Opened, OpenFailure> {
+    let ChildArgs { world, spec, .. } = args;
+    let session = SessionSpec {
+        id: spec.session.clone(),
+        generation,
+        incarnation: start.incarnation,
+        argv: start.argv,
+        env: start.env,
+        cwd: start.cwd,
+        first_input: start.first_input,
+        output_limit: world.city.session.output_limit,
+        meta: BTreeMap::new(),
+    };
+    let limit: Duration = world.city.session.startup_timeout;
+    let started = effects::start(world, session, limit).await;
+    let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
+    if !start.notes.is_empty() {
+        let read = world.store.run(move |txn| {
+            for id in &start.notes {
+                txn.handled(*id)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = read.await {
+            tracing::warn!(%error, "a handoff note will be told again");
+        }
+    }
+    Ok(Opened {
+        started,
+        since: world.clock.now(),
+        how: start.how,
+    })
+}
+
+async fn raider(
+    world: &World,
+    cached: &Arc<Hook>,
+    problem: Option<&Problem>,
+    cause: Cause,
+    before: bool,
+) -> Result<Start, OpenFailure> {
+    let hook: &Hook = cached;
+    if problem.is_none() && endings::is_finished(world, hook).await {
+        return Err(OpenFailure::Finished);
+    }
+    let rig = world
+        .city
+        .rig(&hook.raider.rig)
+        .ok_or_else(|| OpenFailure::Failed(format!("rig {} is not configured", hook.raider.rig)))?;
+    let harness = world
+        .city
+        .harnesses
+        .get(&hook.harness)
+        .ok_or_else(|| OpenFailure::Failed(format!("no harness named {}", hook.harness)))?;
+    let (relic, notes) = assignment(world, hook).await?;
+    let sandbox = world.city.sandbox(&hook.raider);
+    let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
+    let (text, how) = match notes.last() {
+        Some((_, note)) if problem.is_none() && cause == Cause::Handoff => (
+            prompt::handoff(&brief, note.note.as_deref()),
+            How::HandedOver,
+        ),
+        _ if !before && cause == Cause::Charged => (prompt::first(&brief), How::Fresh),
+        _ => (
+            prompt::respawn(&brief, problem, rig.raiders.respawn_reduced),
+            How::Respawned,
+        ),
+    };
+    let crashed = matches!(cause, Cause::SessionDied | Cause::SessionLost);
+    let reduced = how == How::Respawned && crashed && rig.raiders.respawn_reduced;
+    let dir = world
+        .city
+        .task_dir(&rig.name, &hook.relic, hook.incarnation);
+    let (told, watched) = (text.clone(), dir.clone());
+    let prompt_file = effects::tasks(world, move |tasks| {
+        tasks.watch(&watched)?;
+        tasks.write_prompt(&watched, &told)
+    });
+    let prompt_file = prompt_file
+        .await
+        .map_err(|e| OpenFailure::Failed(e.to_string()))?;
+    let launch = harness::launch(harness, &text, &prompt_file, reduced);
+    Ok(Start {
+        argv: launch.argv,
+        first_input: launch.first_input,
+        env: raider_env(world, rig, hook),
+        cwd: sandbox,
+        incarnation: hook.incarnation,
+        how,
+        notes: notes.into_iter().map(|(id, _)| id).collect(),
+    })
+}
+
+/// The relic, and the handoff notes that wait for the next session.
+async fn assignment(
+    world: &World,
+    hook: &Hook,
+) -> Result<(Relic, Vec<(u64, Handoff)>), OpenFailure> {
+    let (relic, address) = (hook.relic.clone(), hook.raider.to_string());
+    let read = world.store.run(move |txn| {
+        let notes = txn
+            .inbox(&address)?
+            .into_iter()
+            .filter_map(|message| match message.body {
+                Body::Handoff(note) => Some((message.id, note)),
+                _ => None,
+            });
+        Ok((txn.relic(&relic)?, notes.collect::<Vec<_>>()))
+    });
+    read.await
+        .map_err(|error| OpenFailure::Failed(error.to_string()))
+}
+
+fn agent_start(world: &World, agent: &Agent, id: &ChildId, before: bool) -> Start {
+    let session = id.session_id(&world.city.name);
+    let env = SessionEnv {
+        own: &world.env,
+        bin: &world.bin_dir,
+        city: &world.city.root,
+        workspace: &world.city.name,
+        socket: &world.socket,
+        child: id,
+        session: &session,
+        hook: None,
+        email: None,
+        pass: &agent.env_pass,
+        configured: &agent.env,
+    };
+    Start {
+        argv: agent.command.clone(),
+        first_input: agent.first_input.clone(),
+        env: env.build(),
+        cwd: agent.dir.clone(),
+        incarnation: Incarnation(0),
+        how: if before { How::Respawned } else { How::Fresh },
+        notes: Vec::new(),
+    }
+}
+
+/// The environment of a raider's sessions, and of the set-up commands of its sandbox.
+#[must_use]
+pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, String> {
+    let child = ChildId::Raider(hook.raider.clone());
+    let harness = world.city.harnesses.get(&hook.harness);
+    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
+    let nothing = BTreeMap::new();
+    SessionEnv {
+        own: &world.env,
+        bin: &world.bin_dir,
+        city: &world.city.root,
+        workspace: &world.city.name,
+        socket: &world.socket,
+        child: &child,
+        session: &hook.raider.session_id(),
+        hook: Some((&hook.relic, hook.incarnation)),
+        email: email.as_deref(),
+        pass: harness.map_or(&[], |harness| harness.env_pass.as_slice()),
+        configured: harness.map_or(&nothing, |harness| &harness.env),
+    }
+    .build()
+}
+
+/// The environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named
+/// (`2-contract.md`, `gate_env_pass`).
+#[must_use]
+pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
+    const INHERITED: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TMPDIR"];
+    let passed = |name: &str| {
+        let named = rig.forge.gate_env_pass.iter().any(|pass| pass == name);
+        INHERITED.contains(&name) || name.starts_with("LC_") || named
+    };
+    let own = world.env.iter().filter(|(name, _)| passed(name));
+    own.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Who commits what lands.
+#[must_use]
+pub fn forge_signature(world: &World, rig: &Rig) -> Signature {
+    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
+    Signature {
+        name: format!("{}/forge", rig.name),
+        email: email.unwrap_or_else(|| format!("forge@{}.invalid", world.city.name)),
+    }
+}
+
+/// The branch that a rig's work lands on.
+///
+/// # Errors
+/// It is not configured and cannot be discovered.
+pub async fn target(world: &World, rig: &Rig) -> Result<String, Refusal> {
+    if let Some(target) = rig
+        .forge
+        .target
+        .clone()
+        .or_else(|| rig.default_branch.clone())
+    {
+        return Ok(target);
+    }
+    Ok(effects::repo(world, &rig.name, |repo| repo.default_branch()).await?)
+}
+
+/// The text of `TASK.md`.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn task_text(world: &World, rig: &Rig, hook: &Hook) -> Result<String, Refusal> {
+    let id = hook.relic.clone();
+    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    Ok(prompt::task_file(&brief(
+        world, rig, hook, &relic, "TASK.md",
+    )))
+}
+
+/// What is typed into a session whose outcome cannot be accepted.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn nudge_text(
+    world: &World,
+    rig: &Rig,
+    hook: &Hook,
+    problem: &Problem,
+) -> Result<String, Refusal> {
+    let id = hook.relic.clone();
+    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    let file = world.tasks.task_file(&world.city.sandbox(&hook.raider));
+    Ok(prompt::nudge(
+        &brief(world, rig, hook, &relic, file),
+        problem,
+    ))
+}
+
+fn brief<'a>(
+    world: &'a World,
+    rig: &'a Rig,
+    hook: &'a Hook,
+    relic: &'a Relic,
+    task_file: &'a str,
+) -> Brief<'a> {
+    let harness = world.city.harnesses.get(&hook.harness);
+    Brief {
+        raider: &hook.raider,
+        relic: &hook.relic,
+        title: &relic.title,
+        body: &relic.body,
+        context: relic.context.as_deref(),
+        branch: &hook.branch,
+        base: &hook.base,
+        target: &hook.target,
+        task_file,
+        review: harness.map_or("", |harness| harness.review.as_str()),
+        max_reviews: rig.raiders.max_reviews,
+    }
+}

@@ -1,0 +1,27 @@
+//! The tree: one file per actor. They decide by asking `domain` and act through `ports`.
+//!
+//! ```text
+//!                       root supervisor
+//!   ┌────────┬──────────┬───────────┬──────────┬──────────┬───────────┐
+//! store   shaman   dispatcher    witness     forge     raider …     agent …
+//!                               one per rig  one per rig      (child.rs)
+//! ```
+//!
+//! `effects.rs` is the one place that touches the world, `sagas/` are the operations that survive
+//! `kill -9`, `ask.rs` is how tasks put questions to actors.
+
+pub mod ask;
+pub mod child;
+pub mod dispatcher;
+pub mod effects;
+pub mod endings;
+pub mod forge;
+pub mod gates;
+pub mod launch;
+pub mod refusal;
+pub mod root;
+pub mod sagas;
+pub mod shaman;
+pub mod store;
+pub mod witness;
+pub mod world;

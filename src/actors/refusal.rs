@@ -1,0 +1,129 @@
+//! Why an operation was not carried out, in the kinds that a caller can act on.
+
+use crate::ports::relics::StoreError;
+use crate::ports::repo::RepoError;
+use crate::ports::sessions::SessionError;
+use crate::ports::tasks::TaskError;
+
+/// A refused or failed operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// What sort of refusal it is.
+    pub kind: RefusalKind,
+    /// What was wrong, a lowercase fragment.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// What would have been lost, a line each.
+    pub losses: Vec<String>,
+}
+
+/// The sort of a refusal; decides the caller's exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The request makes no sense.
+    BadRequest,
+    /// No such object.
+    NotFound,
+    /// Work would be lost.
+    WorkAtRisk,
+    /// The present state forbids it.
+    Conflict,
+    /// It cannot be done at present; try again later.
+    Unavailable,
+    /// It took too long.
+    Timeout,
+    /// A bug, or a damaged file.
+    Internal,
+}
+
+impl Refusal {
+    /// A refusal of this kind.
+    #[must_use]
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            losses: Vec::new(),
+        }
+    }
+
+    /// The present state forbids it.
+    #[must_use]
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Conflict, message)
+    }
+
+    /// No such object.
+    #[must_use]
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::NotFound, message)
+    }
+
+    /// Work would be lost.
+    #[must_use]
+    pub fn work_at_risk(message: impl Into<String>, losses: Vec<String>) -> Self {
+        Self {
+            losses,
+            ..Self::new(RefusalKind::WorkAtRisk, message)
+        }
+    }
+
+    /// The same refusal with advice.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whether the same attempt may succeed later without anybody's doing.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self.kind, RefusalKind::Unavailable | RefusalKind::Timeout)
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        let kind = match &error {
+            StoreError::Unavailable(_) => RefusalKind::Unavailable,
+            StoreError::NotFound { .. } => RefusalKind::NotFound,
+            StoreError::Conflict(_) => RefusalKind::Conflict,
+            StoreError::Failed(_) => RefusalKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<RepoError> for Refusal {
+    fn from(error: RepoError) -> Self {
+        let kind = match &error {
+            RepoError::Remote(_) | RepoError::CheckoutDirty { .. } => RefusalKind::Unavailable,
+            RepoError::Timeout { .. } => RefusalKind::Timeout,
+            RepoError::NotFound(_) => RefusalKind::NotFound,
+            RepoError::Rejected(_) | RepoError::Moved { .. } | RepoError::PermitStale(_) => {
+                RefusalKind::Conflict
+            }
+            RepoError::Failed(_) => RefusalKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<SessionError> for Refusal {
+    fn from(error: SessionError) -> Self {
+        let kind = match &error {
+            SessionError::Gone(_) => RefusalKind::NotFound,
+            SessionError::Failed { .. } => RefusalKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<TaskError> for Refusal {
+    fn from(error: TaskError) -> Self {
+        Self::new(RefusalKind::Internal, error.to_string())
+    }
+}

@@ -1,0 +1,311 @@
+//! The life of raiders and agents: start, up, death and what follows it. One slot each.
+//!
+//! ```text
+//!              Up                 death, within intensity
+//!  Starting ────────► Running ───────────────────────────► Backoff ──► Starting
+//!     ▲                │  │  │        death, too many
+//!     │                │  │  └───────────────────────────► Quarantined ──► Starting
+//!     └── Cycle ───────┘  │ Finished: the witness goes on
+//!                         └── End / Rest ──► Ending ──► gone / Stopped
+//! ```
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
+
+use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
+use super::super::launch::How;
+use super::super::witness::WitnessMsg;
+use super::slot::{ChildState, Desired, EndRefused, answer};
+use super::{Root, RootMsg, SessionView, Work};
+use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::SessionExit;
+use crate::domain::ids::{ChildId, Generation};
+use crate::domain::restart::{Answer, Mono};
+use crate::ports::sessions::SessionEvent;
+
+impl Root {
+    /// Makes the actor. Its start runs in a task of its own; nothing is awaited here but ractor.
+    pub(super) async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.epoch += 1;
+        slot.desired = Desired::Up;
+        slot.session = None;
+        slot.become_state(ChildState::Starting, now);
+        let args = ChildArgs {
+            world: Arc::clone(&self.world),
+            spec: slot.spec.clone(),
+            generation: slot.generation,
+            cause: slot.cause,
+        };
+        match ChildActor::spawn_linked(None, ChildActor, args, me.get_cell()).await {
+            Ok((child, _task)) => slot.actor = Some(child),
+            // No event follows a failed spawn: it must be answered here.
+            Err(error) => {
+                let (id, epoch) = (id.clone(), slot.epoch);
+                tracing::error!(child = %id, %error, "an actor could not be spawned");
+                let delay = Duration::from_secs(1);
+                let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
+            }
+        }
+    }
+
+    pub(super) fn up(&mut self, id: &ChildId, actor: ActorId, session: SessionView, how: How) {
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.is(actor)) else {
+            return;
+        };
+        slot.generation = Generation(session.generation.0 + 1);
+        slot.session = Some(session.clone());
+        slot.up_at = mono;
+        slot.become_state(ChildState::Running, now);
+        answer(&mut slot.for_up, &Ok(session.clone()));
+        let data = serde_json::json!({
+            "session": session.handle.id, "pid": session.agent.pid,
+            "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
+            "generation": session.generation,
+        });
+        let kind = match how {
+            How::Adopted => EventType::AgentAdopted,
+            How::Fresh | How::Respawned | How::HandedOver => EventType::AgentStarted,
+        };
+        let mut events = vec![NewEvent::new(kind, id, slot.cause).with(data)];
+        if let (Work::Raider { hook, .. }, How::Respawned) = (&slot.spec.work, how) {
+            let data = serde_json::json!({ "relic": hook.relic, "incarnation": hook.incarnation });
+            let respawned = NewEvent::new(EventType::RaiderRespawned, id, slot.cause);
+            events.push(respawned.with(data));
+        }
+        self.world.store.note(events);
+    }
+
+    /// Answers the end of a child's actor.
+    pub(super) async fn child_ended(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        error: Option<ActorProcessingErr>,
+    ) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.actor = None;
+        let session = slot.session.take();
+        if let Some(stopping) = &self.stopping {
+            let kept = stopping.keeps_sessions();
+            slot.become_state(ChildState::Stopped, now);
+            answer(&mut slot.for_end, &Ok(()));
+            if session.is_some() && !kept {
+                self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Shutdown));
+            }
+            return self.stopped_one(me);
+        }
+        let exit = exit_of(error);
+        match (&slot.desired, exit) {
+            (Desired::Ended(_) | Desired::Resting, Some(ChildExit::Undead(why))) => {
+                let refused = EndRefused {
+                    id: id.clone(),
+                    why,
+                };
+                answer(&mut slot.for_end, &Err(refused));
+                slot.become_state(ChildState::Stopped, now);
+            }
+            (Desired::Ended(cause), _) => {
+                let cause = *cause;
+                self.gone(id, cause);
+            }
+            (Desired::Resting, _) => {
+                slot.become_state(ChildState::Stopped, now);
+                answer(&mut slot.for_end, &Ok(()));
+                self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Operator));
+            }
+            (Desired::Cycle(cause), exit) => {
+                let cause = *cause;
+                self.cycled(me, id, cause, exit).await;
+            }
+            (Desired::Up, Some(ChildExit::Finished)) => {
+                slot.become_state(ChildState::Finished, now);
+                answer(
+                    &mut slot.for_up,
+                    &Err("the agent had finished before".to_owned()),
+                );
+                if let ChildId::Raider(raider) = id {
+                    let finished = WitnessMsg::Finished(raider.clone());
+                    self.world.directory.tell_witness(&raider.rig, finished);
+                }
+            }
+            (Desired::Up, Some(ChildExit::StartFailed(why))) if !slot.for_up.is_empty() => {
+                answer(&mut slot.for_up, &Err(why));
+                self.slots.remove(id);
+            }
+            (Desired::Up, exit) => self.died(me, id, exit).await,
+        }
+    }
+
+    /// A planned cycle came to its turn.
+    async fn cycled(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        cause: Cause,
+        exit: Option<ChildExit>,
+    ) {
+        let mono = self.world.clock.mono();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let undead = matches!(exit, Some(ChildExit::Undead(_)));
+        if undead || slot.brake.on_cycle(mono) {
+            return self.died(me, id, exit).await;
+        }
+        slot.cause = cause;
+        self.note(NewEvent::new(EventType::AgentRestarted, id, cause));
+        self.spawn_child(me, id).await;
+    }
+
+    /// A death: crashed, then restarted, quarantined or left at rest.
+    async fn died(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, exit: Option<ChildExit>) {
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let policy = self.world.city.daemon.restart.clone();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let (cause, how, data) = describe(exit, slot.generation);
+        slot.cause = cause;
+        self.world.store.note(vec![
+            NewEvent::new(EventType::AgentCrashed, id, cause).with(data),
+        ]);
+        if rests(slot.spec.restart, how.as_ref()) {
+            slot.become_state(ChildState::Stopped, now);
+            self.note(NewEvent::new(EventType::AgentStopped, id, cause));
+            return;
+        }
+        let healthy = mono.saturating_sub(slot.up_at);
+        if policy
+            .stable_after
+            .is_some_and(|stable| slot.up_at > Mono::ZERO && healthy >= stable)
+        {
+            slot.deaths.clear();
+        }
+        slot.up_at = Mono::ZERO;
+        slot.epoch += 1;
+        let delay = match slot.deaths.on_death(&policy, mono, (self.world.random)()) {
+            Answer::Restart { after } if after.is_zero() => {
+                return self.spawn_child(me, id).await;
+            }
+            Answer::Restart { after } => {
+                slot.become_state(ChildState::Backoff, now);
+                after
+            }
+            Answer::Quarantine { until } => {
+                slot.become_state(ChildState::Quarantined, now);
+                let wait = until.saturating_sub(mono);
+                let data = serde_json::json!({
+                    "until": now.checked_add(wait).unwrap_or(Timestamp::MAX),
+                    "deaths": slot.deaths.count(&policy, mono),
+                });
+                let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
+                self.world.store.note(vec![event.with(data)]);
+                wait
+            }
+        };
+        let (id, epoch) = (id.clone(), slot.epoch);
+        let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
+    }
+
+    pub(super) async fn retry(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: u64) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let waits = slot.epoch == epoch && slot.actor.is_none();
+        if !waits || !matches!(slot.desired, Desired::Up) || self.stopping.is_some() {
+            return;
+        }
+        if slot.state == ChildState::Quarantined {
+            slot.cause = Cause::WindowPassed;
+            let event = NewEvent::new(EventType::AgentUnquarantined, id, Cause::WindowPassed);
+            self.world.store.note(vec![event]);
+        }
+        self.spawn_child(me, id).await;
+    }
+
+    /// The child is gone for good; whoever waited for that is told.
+    pub(super) fn gone(&mut self, id: &ChildId, cause: Cause) {
+        let Some(mut slot) = self.slots.remove(id) else {
+            return;
+        };
+        self.note(NewEvent::new(EventType::AgentStopped, id, cause));
+        answer(&mut slot.for_end, &Ok(()));
+        answer(&mut slot.for_up, &Err("it was ended".to_owned()));
+    }
+
+    /// Routes an exit to the child whose session it was; nobody's is left to the next look.
+    pub(super) fn session_event(&mut self, event: SessionEvent) {
+        let (SessionEvent::Exited(handle, _) | SessionEvent::Lost(handle, _)) = &event;
+        let id = self
+            .slots
+            .iter()
+            .find(|(_, slot)| slot.spec.session == handle.id);
+        if let Some((_, slot)) = id {
+            slot.tell(ChildMsg::Session(event));
+        }
+    }
+}
+
+fn exit_of(error: Option<ActorProcessingErr>) -> Option<ChildExit> {
+    error.map(|error| match error.downcast_ref::<ChildExit>() {
+        Some(exit) => exit.clone(),
+        // A panic: the session may well run on, and the next actor adopts it.
+        None => ChildExit::Died {
+            cause: Cause::Internal,
+            exit: None,
+            tail: error.to_string(),
+        },
+    })
+}
+
+/// Cause, how the session ended, and particulars of the event.
+fn describe(
+    exit: Option<ChildExit>,
+    generation: Generation,
+) -> (Cause, Option<SessionExit>, serde_json::Value) {
+    let generation = generation.0.saturating_sub(1);
+    match exit {
+        Some(ChildExit::Died { cause, exit, tail }) => {
+            let data = serde_json::json!({
+                "code": exit.as_ref().and_then(|exit| exit.code),
+                "signal": exit.as_ref().and_then(|exit| exit.signal),
+                "generation": generation, "tail": tail,
+            });
+            (cause, exit, data)
+        }
+        Some(ChildExit::StartFailed(why)) => (
+            Cause::StartFailed,
+            None,
+            serde_json::json!({ "error": why }),
+        ),
+        Some(ChildExit::Undead(why)) => {
+            (Cause::Internal, None, serde_json::json!({ "error": why }))
+        }
+        Some(ChildExit::Finished) | None => (
+            Cause::Internal,
+            None,
+            serde_json::json!({ "generation": generation }),
+        ),
+    }
+}
+
+/// Whether this restart type answers such an end with rest (OTP's meaning).
+fn rests(restart: RestartType, exit: Option<&SessionExit>) -> bool {
+    match restart {
+        RestartType::Permanent => false,
+        RestartType::Transient => exit.is_some_and(|exit| exit.code == Some(0)),
+        RestartType::Temporary => true,
+    }
+}

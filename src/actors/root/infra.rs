@@ -1,0 +1,135 @@
+//! Infrastructure actors: permanent children that hold nothing that matters. One that panics is
+//! started again and rebuilds itself from the store and the world.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
+
+use super::{Root, RootMsg};
+use crate::domain::restart::{Answer, Backoff, DeathWindow, RestartPolicy};
+
+/// Makes an actor under the given supervisor and enters it in the directory.
+pub type Spawn = Arc<
+    dyn Fn(ActorCell) -> Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// What an infrastructure actor is made from.
+pub struct InfraSpec {
+    /// For logs: `store`, `shaman`, `horde/witness`.
+    pub name: String,
+    /// Makes it.
+    pub spawn: Spawn,
+}
+
+/// One infrastructure actor.
+pub struct Infra {
+    spec: InfraSpec,
+    actor: Option<ActorCell>,
+    deaths: DeathWindow,
+    epoch: u64,
+}
+
+impl Infra {
+    pub(super) fn new(spec: InfraSpec) -> Self {
+        Self {
+            spec,
+            actor: None,
+            deaths: DeathWindow::default(),
+            epoch: 0,
+        }
+    }
+
+    pub(super) fn is(&self, actor: ActorId) -> bool {
+        self.actor
+            .as_ref()
+            .is_some_and(|cell| cell.get_id() == actor)
+    }
+
+    pub(super) fn take(&mut self) -> Option<ActorCell> {
+        self.actor.take()
+    }
+}
+
+/// A tight loop of panics must not burn the machine, nor may infrastructure stay away for long:
+/// ten within ten seconds, then a pause until the oldest is ten seconds old.
+fn policy() -> RestartPolicy {
+    RestartPolicy {
+        max_restarts: 10,
+        window: Duration::from_secs(10),
+        backoff: Backoff {
+            first: Duration::ZERO,
+            initial: Duration::from_millis(10),
+            max: Duration::from_secs(1),
+            multiplier: 2.0,
+            jitter: 0.0,
+        },
+        stable_after: None,
+    }
+}
+
+impl Root {
+    /// Starts all of it, in order.
+    pub(super) async fn start_infra(&mut self, me: &ActorRef<RootMsg>) {
+        for index in 0..self.infra.len() {
+            self.spawn_infra(me, index).await;
+        }
+    }
+
+    async fn spawn_infra(&mut self, me: &ActorRef<RootMsg>, index: usize) {
+        let Some(infra) = self.infra.get_mut(index) else {
+            return;
+        };
+        match (infra.spec.spawn)(me.get_cell()).await {
+            Ok(cell) => infra.actor = Some(cell),
+            Err(error) => self.infra_ended(me, index, Some(error.into())),
+        }
+    }
+
+    /// Answers the end of one.
+    pub(super) fn infra_ended(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        index: usize,
+        error: Option<ActorProcessingErr>,
+    ) {
+        let now = self.world.clock.mono();
+        let stopping = self.stopping.is_some();
+        let Some(infra) = self.infra.get_mut(index) else {
+            return;
+        };
+        infra.actor = None;
+        infra.epoch += 1;
+        if stopping {
+            return;
+        }
+        let why = error.map_or_else(|| "it stopped".to_owned(), |error| error.to_string());
+        let delay = match infra.deaths.on_death(&policy(), now, 0.0) {
+            Answer::Restart { after } => after,
+            Answer::Quarantine { until } => until.saturating_sub(now),
+        };
+        tracing::error!(
+            actor = infra.spec.name,
+            why,
+            ?delay,
+            "an infrastructure actor ended"
+        );
+        let epoch = infra.epoch;
+        let _timer = me.send_after(delay, move || RootMsg::Reinfra { index, epoch });
+    }
+
+    /// Starts one again.
+    pub(super) async fn reinfra(&mut self, me: &ActorRef<RootMsg>, index: usize, epoch: u64) {
+        let current = self
+            .infra
+            .get(index)
+            .is_some_and(|i| i.epoch == epoch && i.actor.is_none());
+        if current && self.stopping.is_none() {
+            self.spawn_infra(me, index).await;
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The root supervisor: owns every child, restarts it one_for_one within its own intensity, and
+//! ends all of them in order.
+//!
+//! ```text
+//!  infrastructure (infra.rs)         children (children.rs)
+//!  store, shaman, dispatcher,        raiders and agents: one slot each, holding
+//!  config, witness+forge per rig     spec, desired, deaths, epoch, actor
+//!        │ a panic                         │ ActorFailed(ChildExit)
+//!        └── restarted, rebuilt            └── restart, back-off, quarantine, or rest
+//!
+//!  orders.rs    what others ask: want, end, rest, wake, cycle
+//!  recovery.rs  start-up and patrol: look at the world, plan, apply
+//!  shutdown.rs  two passes, reverse order
+//! ```
+//!
+//! Only the root starts and stops children. Everybody else asks.
+
+mod children;
+mod infra;
+mod orders;
+mod recovery;
+mod shutdown;
+mod slot;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+
+pub use self::infra::{InfraSpec, Spawn};
+pub use self::recovery::{agent_spec, raider_spec};
+pub use self::shutdown::StopMode;
+pub use self::slot::{ChildState, ChildView, EndRefused};
+
+use self::infra::Infra;
+use self::slot::Slot;
+use super::launch::How;
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::city::{Agent, RestartType};
+use crate::domain::event::NewEvent;
+use crate::domain::facts::ProcessId;
+use crate::domain::ids::{AgentName, ChildId, Generation, SessionId};
+use crate::domain::prompt::Problem;
+use crate::domain::reconcile::Decision;
+use crate::domain::relic::Hook;
+use crate::ports::sessions::{SessionEvent, SessionHandle};
+
+/// What a child is.
+#[derive(Debug, Clone)]
+pub struct ChildSpec {
+    /// Who.
+    pub id: ChildId,
+    /// Its session's id.
+    pub session: SessionId,
+    /// What it works on.
+    pub work: Work,
+    /// When it is started again.
+    pub restart: RestartType,
+    /// Grace between interrupt and kill.
+    pub grace: Duration,
+}
+
+/// What a child works on.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// A raider and its hook.
+    Raider {
+        /// The hook.
+        hook: Arc<Hook>,
+        /// What keeps its outcome from being accepted, told to the next session first.
+        problem: Option<Problem>,
+    },
+    /// A standing agent.
+    Agent(Arc<Agent>),
+}
+
+/// A session that is up.
+#[derive(Debug, Clone)]
+pub struct SessionView {
+    /// Its handle.
+    pub handle: SessionHandle,
+    /// The agent's process.
+    pub agent: ProcessId,
+    /// The holder's process.
+    pub holder: Option<ProcessId>,
+    /// Its generation.
+    pub generation: Generation,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Messages to the root.
+pub enum RootMsg {
+    /// A child is wanted. Answered when its session is up, or with why its first start failed; a
+    /// child whose first start failed is forgotten, so that the asker can unwind.
+    Want {
+        /// The child.
+        spec: Box<ChildSpec>,
+        /// Why.
+        cause: Cause,
+        /// Who waits for it; without anybody, a failed start is a death like any other.
+        reply: Option<RpcReplyPort<Result<SessionView, String>>>,
+    },
+    /// A child's session is up.
+    Up {
+        /// Who.
+        id: ChildId,
+        /// Which actor says so.
+        actor: ActorId,
+        /// The session.
+        session: SessionView,
+        /// Started or adopted.
+        how: How,
+    },
+    /// A child is not wanted any more: end its session whatever state it is in, and forget it.
+    /// Answered when nothing of it runs.
+    End {
+        /// Who.
+        id: ChildId,
+        /// The session's id, for a child that has no slot.
+        session: SessionId,
+        /// Why.
+        cause: Cause,
+        /// Answered when nothing of it runs.
+        reply: RpcReplyPort<Result<(), EndRefused>>,
+    },
+    /// A session without an actor was ended.
+    Swept {
+        /// Who.
+        id: ChildId,
+        /// Which attempt.
+        epoch: u64,
+        /// How it went.
+        result: Result<(), String>,
+    },
+    /// End the session and start a fresh one; planned, not a death.
+    Cycle {
+        /// Who.
+        id: ChildId,
+        /// Why.
+        cause: Cause,
+        /// Answered when the old session is told to end.
+        reply: RpcReplyPort<Result<(), String>>,
+    },
+    /// The time to start a child again has come.
+    Retry {
+        /// Who.
+        id: ChildId,
+        /// A timer of an earlier epoch is void.
+        epoch: u64,
+    },
+    /// An operator stops a child; sticky for agents.
+    Rest {
+        /// Who.
+        id: ChildId,
+        /// Answered when it rests.
+        reply: RpcReplyPort<Result<(), EndRefused>>,
+    },
+    /// An operator starts a resting, backing-off or quarantined child now; its history is cleared.
+    Wake {
+        /// Who.
+        id: ChildId,
+        /// Why.
+        cause: Cause,
+        /// Answered when it is being started.
+        reply: RpcReplyPort<Result<(), String>>,
+    },
+    /// The provider says that a session ended.
+    Session(SessionEvent),
+    /// What is there?
+    Views(RpcReplyPort<Vec<ChildView>>),
+    /// Start the tree: infrastructure, then recovery.
+    Boot(RpcReplyPort<()>),
+    /// Restart one infrastructure actor.
+    Reinfra {
+        /// Which, by position.
+        index: usize,
+        /// A timer of an earlier epoch is void.
+        epoch: u64,
+    },
+    /// Time to look at everything.
+    Patrol(u64),
+    /// What a look at everything came to.
+    Planned(Vec<(Decision, Option<Box<ChildSpec>>)>),
+    /// End everything, or leave the sessions running.
+    Stop {
+        /// How.
+        mode: StopMode,
+        /// Answered at the end.
+        reply: Option<RpcReplyPort<()>>,
+    },
+    /// A stopping child's time is up.
+    StopDeadline,
+}
+
+/// What the root is made from.
+pub struct RootArgs {
+    /// The world.
+    pub world: Arc<World>,
+    /// The infrastructure, in the order of its start.
+    pub infra: Vec<InfraSpec>,
+}
+
+/// The root's state.
+pub struct Root {
+    world: Arc<World>,
+    infra: Vec<Infra>,
+    slots: BTreeMap<ChildId, Slot>,
+    /// Agents that an operator stopped: they rest until started again.
+    resting: BTreeSet<AgentName>,
+    patrol_epoch: u64,
+    /// One look at a time.
+    looking: bool,
+    stopping: Option<shutdown::Stopping>,
+}
+
+/// The actor.
+pub struct RootActor;
+
+impl Actor for RootActor {
+    type Msg = RootMsg;
+    type State = Root;
+    type Arguments = RootArgs;
+
+    async fn pre_start(
+        &self,
+        _me: ActorRef<RootMsg>,
+        args: RootArgs,
+    ) -> Result<Root, ActorProcessingErr> {
+        Ok(Root {
+            world: args.world,
+            infra: args.infra.into_iter().map(Infra::new).collect(),
+            slots: BTreeMap::new(),
+            resting: Default::default(),
+            patrol_epoch: 0,
+            looking: false,
+            stopping: None,
+        })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<RootMsg>,
+        msg: RootMsg,
+        root: &mut Root,
+    ) -> Result<(), ActorProcessingErr> {
+        match msg {
+            RootMsg::Want { spec, cause, reply } => root.want(&me, *spec, cause, reply).await,
+            RootMsg::Up {
+                id,
+                actor,
+                session,
+                how,
+            } => root.up(&id, actor, session, how),
+            RootMsg::End {
+                id,
+                session,
+                cause,
+                reply,
+            } => root.end(&me, id, session, cause, reply),
+            RootMsg::Swept { id, epoch, result } => root.swept(&id, epoch, result),
+            RootMsg::Cycle { id, cause, reply } => root.cycle(&id, cause, reply),
+            RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
+            RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
+            RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,
+            RootMsg::Session(event) => root.session_event(event),
+            RootMsg::Views(reply) => {
+                // The asker gave up waiting.
+                let _late = reply.send(root.views());
+            }
+            RootMsg::Boot(reply) => root.boot(&me, reply).await,
+            RootMsg::Reinfra { index, epoch } => root.reinfra(&me, index, epoch).await,
+            RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
+            RootMsg::Planned(plan) => root.apply(&me, plan).await,
+            RootMsg::Stop { mode, reply } => root.stop(&me, mode, reply),
+            RootMsg::StopDeadline => root.stop_deadline(&me),
+        }
+        Ok(())
+    }
+
+    /// Never returns an error: that would end the whole tree.
+    async fn handle_supervisor_evt(
+        &self,
+        me: ActorRef<RootMsg>,
+        event: SupervisionEvent,
+        root: &mut Root,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(cell, error) => {
+                root.actor_ended(&me, cell.get_id(), Some(error)).await;
+            }
+            SupervisionEvent::ActorTerminated(cell, _, _) => {
+                root.actor_ended(&me, cell.get_id(), None).await;
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Root {
+    fn note(&self, event: NewEvent) {
+        self.world.store.note(vec![event]);
+    }
+
+    /// Events are matched by the actor's id, never by name: a planned replacement leaves an old
+    /// actor's end behind.
+    async fn actor_ended(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        actor: ActorId,
+        error: Option<ActorProcessingErr>,
+    ) {
+        if let Some(index) = self.infra.iter().position(|infra| infra.is(actor)) {
+            self.infra_ended(me, index, error);
+            return;
+        }
+        let ended = self
+            .slots
+            .iter()
+            .find(|(_, slot)| slot.is(actor))
+            .map(|(id, _)| id.clone());
+        if let Some(id) = ended {
+            self.child_ended(me, &id, error).await;
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! `charge`: slot → sandbox → hook → session, all or nothing (`raider-lifecycle.md`, correct
+//! lifecycle; `agent-lifecycle.md`, section 1).
+//!
+//! ```text
+//!  begin ── slot ──► sandbox ──► hook ──► session ──► charged
+//!              │        │          │         │
+//!              └────────┴──────────┴─────────┴──► unwound: session ended, hook dropped,
+//!                                                 sandbox removed, slot free, relic open
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::raider_spec;
+use super::super::world::{Claim, World};
+use super::super::{ask, effects, launch};
+use super::{claimed, nuke, pack, step, unpack};
+use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{
+    ChildId, HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName,
+};
+use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::domain::slots::{self, NoSlot};
+use crate::ports::relics::{StoreError, Txn};
+use crate::ports::repo::SandboxSpec;
+
+/// What to charge.
+#[derive(Debug, Clone)]
+pub struct ChargeRequest {
+    /// The work.
+    pub relic: RelicId,
+    /// Another harness than the rig's.
+    pub harness: Option<HarnessName>,
+    /// A particular slot.
+    pub name: Option<SlotName>,
+    /// Another branch to land on than the rig's.
+    pub target: Option<String>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// A completed charge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Charged {
+    /// The raider.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The work.
+    pub relic: RelicId,
+    /// The branch of its sandbox.
+    pub branch: String,
+    /// Its sandbox.
+    pub sandbox: std::path::PathBuf,
+    /// Its session.
+    pub session: SessionId,
+}
+
+/// Everything that the steps need; journalled with each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Plan {
+    relic: RelicId,
+    raider: RaiderId,
+    incarnation: Incarnation,
+    branch: String,
+    base: Oid,
+    target: String,
+    harness: HarnessName,
+    cause: Cause,
+}
+
+impl Plan {
+    fn hook(&self, world: &World) -> Hook {
+        Hook {
+            raider: self.raider.clone(),
+            incarnation: self.incarnation,
+            relic: self.relic.clone(),
+            branch: self.branch.clone(),
+            base: self.base.clone(),
+            target: self.target.clone(),
+            harness: self.harness.clone(),
+            charged_at: world.clock.now(),
+            done: None,
+        }
+    }
+
+    fn charged(&self, world: &World) -> Charged {
+        Charged {
+            raider: self.raider.clone(),
+            incarnation: self.incarnation,
+            relic: self.relic.clone(),
+            branch: self.branch.clone(),
+            sandbox: world.city.sandbox(&self.raider),
+            session: self.raider.session_id(),
+        }
+    }
+}
+
+/// Chooses and holds a slot. Nothing has changed when this fails.
+///
+/// # Errors
+/// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot.
+pub async fn begin(
+    world: &World,
+    rig: &Rig,
+    request: ChargeRequest,
+) -> Result<(Saga, Claim), Refusal> {
+    let harness = request
+        .harness
+        .clone()
+        .unwrap_or_else(|| rig.raiders.harness.clone());
+    if !world.city.harnesses.contains_key(&harness) {
+        let known: Vec<_> = world
+            .city
+            .harnesses
+            .keys()
+            .map(HarnessName::as_str)
+            .collect();
+        let message = format!("no harness named {harness}");
+        let hint = format!("harnesses: {}", known.join(", "));
+        return Err(Refusal::new(RefusalKind::NotFound, message).hint(hint));
+    }
+    let id = request.relic.clone();
+    let relic = world.store.run(move |txn| check_relic(txn, &id)).await?;
+    let target = match request.target.clone() {
+        Some(target) => target,
+        None => launch::target(world, rig).await?,
+    };
+    let base = base(world, rig, &relic, &target).await?;
+    let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
+    let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
+    world.at(FaultPoint::ChargeSlotBefore);
+    let (rig, claims) = (rig.clone(), world.claims.clone());
+    let begun = world
+        .store
+        .run(move |txn| {
+            let relic = check_relic(txn, &request.relic)?;
+            let taken = taken(txn, &rig, &on_disk)?;
+            let policy = &rig.raiders;
+            let wanted = request.name.as_ref();
+            let name = slots::allocate(&policy.names, policy.max, &taken, wanted)
+                .map_err(|no: NoSlot| StoreError::Conflict(no.to_string()))?;
+            let raider = RaiderId::new(rig.name.clone(), name);
+            let incarnation = txn.next_incarnation(&raider)?;
+            let plan = Plan {
+                branch: raider.branch(&relic.id, incarnation),
+                relic: relic.id,
+                incarnation,
+                base: base.clone(),
+                target: target.clone(),
+                harness: harness.clone(),
+                cause: request.cause,
+                raider: raider.clone(),
+            };
+            let (subject, data) = (raider.to_string(), pack(&plan));
+            let saga = txn.open_saga(SagaKind::Charge, &rig.name, &subject, "slot", &data)?;
+            claimed(&claims, saga)
+        })
+        .await?;
+    world.at(FaultPoint::ChargeSlotAfter);
+    Ok(begun)
+}
+
+/// Names that are not free: sandboxes found on disk, hooks, and slots that a saga holds.
+fn taken(
+    txn: &mut dyn Txn,
+    rig: &Rig,
+    on_disk: &BTreeSet<SlotName>,
+) -> Result<BTreeSet<SlotName>, StoreError> {
+    let mut taken = on_disk.clone();
+    taken.extend(
+        txn.hooks(Some(&rig.name))?
+            .into_iter()
+            .map(|hook| hook.raider.name),
+    );
+    let sagas = txn.sagas(Some(&rig.name))?;
+    let raiders = sagas
+        .iter()
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok());
+    taken.extend(raiders.map(|raider| raider.name));
+    Ok(taken)
+}
+
+/// A relic that may be charged, or why not.
+fn check_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Relic, StoreError> {
+    let conflict = |why: String| Err(StoreError::Conflict(why));
+    let relic = txn.relic(id)?;
+    if relic.kind != RelicKind::Task {
+        return conflict(format!("{id} is not a task"));
+    }
+    match relic.status {
+        RelicStatus::Open => {}
+        RelicStatus::Hooked => {
+            let who = relic.assignee.unwrap_or_default();
+            return conflict(format!("{id} is hooked to {who}"));
+        }
+        RelicStatus::Blocked | RelicStatus::Deferred => {
+            let status = if relic.status == RelicStatus::Blocked {
+                "blocked"
+            } else {
+                "deferred"
+            };
+            return conflict(format!(
+                "{id} is {status}; `hd relic reopen {id}` makes it ready"
+            ));
+        }
+        RelicStatus::Closed => return conflict(format!("{id} is closed")),
+    }
+    let held = |saga: &Saga| {
+        saga.kind == SagaKind::Charge && saga.data.get("relic").is_some_and(|r| r == id.as_str())
+    };
+    if let Some(saga) = txn.sagas(None)?.iter().find(|saga| held(saga)) {
+        return conflict(format!("{id} is being charged to {}", saga.subject));
+    }
+    for dep in &relic.deps {
+        if txn.relic(dep)?.status != RelicStatus::Closed {
+            return conflict(format!("{id} depends on {dep}, which is not closed"));
+        }
+    }
+    Ok(relic)
+}
+
+/// Where the branch starts: at what was pushed for the relic before, else at the target.
+async fn base(world: &World, rig: &Rig, relic: &Relic, target: &str) -> Result<Oid, Refusal> {
+    if let Some(branch) = relic.branch.clone() {
+        let pushed =
+            effects::repo(world, &rig.name, move |repo| repo.fetch_branch(&branch)).await?;
+        if let Some(head) = pushed {
+            return Ok(head);
+        }
+    }
+    let target = target.to_owned();
+    Ok(
+        effects::repo(world, &rig.name, move |repo| repo.fetch_target(&target))
+            .await?
+            .tip,
+    )
+}
+
+/// Runs the saga to its end from wherever it is; unwinds it when a step fails for good.
+///
+/// # Errors
+/// Why the charge failed. The saga stays open when the failure will pass by itself.
+pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
+    let plan: Plan = unpack(&saga)?;
+    if saga.step == "unwind" {
+        unwind(world, &saga, &plan).await?;
+        return Err(Refusal::conflict("the charge had failed and was unwound"));
+    }
+    match forward(world, &mut saga, &plan).await {
+        Ok(()) => Ok(plan.charged(world)),
+        Err(failure) if failure.is_passing() && !stored(world).await => Err(failure),
+        Err(failure) => {
+            tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
+            step(world, &mut saga, "unwind", &plan).await?;
+            unwind(world, &saga, &plan).await?;
+            Err(failure)
+        }
+    }
+}
+
+/// Whether the store can write; while it cannot, a saga can neither go on nor unwind.
+async fn stored(world: &World) -> bool {
+    world
+        .store
+        .run(|txn| txn.set("probe", Some("charge")))
+        .await
+        .is_ok()
+}
+
+async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
+    if saga.step == "slot" {
+        make_sandbox(world, plan).await?;
+        world.at(FaultPoint::ChargeSandboxBefore);
+        step(world, saga, "sandbox", plan).await?;
+        world.at(FaultPoint::ChargeSandboxAfter);
+    }
+    if saga.step == "sandbox" {
+        world.at(FaultPoint::ChargeHookBefore);
+        tie(world, saga, plan).await?;
+        world.at(FaultPoint::ChargeHookAfter);
+    }
+    let hook = plan.hook(world);
+    ask::want(world, raider_spec(&world.city, hook, None), Cause::Charged).await?;
+    world.at(FaultPoint::ChargeSessionBefore);
+    let (id, plan) = (saga.id, plan.clone());
+    world
+        .store
+        .run(move |txn| {
+            let data = serde_json::json!({
+                "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
+                "base": plan.base, "harness": plan.harness,
+            });
+            let raider = &plan.raider;
+            txn.record(&NewEvent::new(EventType::RaiderCharged, raider, plan.cause).with(data))?;
+            let working = serde_json::json!({ "relic": plan.relic });
+            let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
+            txn.record(&event.with(working))?;
+            txn.close_saga(id)
+        })
+        .await?;
+    world.at(FaultPoint::ChargeSessionAfter);
+    Ok(())
+}
+
+async fn make_sandbox(world: &World, plan: &Plan) -> Result<(), Refusal> {
+    let city = &world.city;
+    let rig = city
+        .rig(&plan.raider.rig)
+        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", plan.raider.rig)))?;
+    let task_dir = city.task_dir(&plan.raider.rig, &plan.relic, plan.incarnation);
+    let text = launch::task_text(world, rig, &plan.hook(world)).await?;
+    let dir = task_dir.clone();
+    effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
+    let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
+    effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
+    if !rig.raiders.setup.is_empty() {
+        let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
+        let env = launch::raider_env(world, rig, &plan.hook(world));
+        effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env)).await?;
+    }
+    Ok(())
+}
+
+/// What the sandbox of a hook is made from.
+#[must_use]
+pub fn sandbox_spec(
+    world: &World,
+    rig: &Rig,
+    hook: &Hook,
+    task_dir: std::path::PathBuf,
+) -> SandboxSpec {
+    SandboxSpec {
+        raider: hook.raider.clone(),
+        relic: hook.relic.clone(),
+        incarnation: hook.incarnation,
+        branch: hook.branch.clone(),
+        base: hook.base.clone(),
+        path: world.city.sandbox(&hook.raider),
+        task_dir,
+        copy: rig.raiders.copy.clone(),
+    }
+}
+
+/// Ties relic and raider in one transaction; the relic is looked at again, for it may have been
+/// closed while the sandbox was made.
+async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
+    let (id, hook, data) = (saga.id, plan.hook(world), pack(plan));
+    let stored = data.clone();
+    world
+        .store
+        .run(move |txn| {
+            let mut relic = txn.relic(&hook.relic)?;
+            if relic.status != RelicStatus::Open {
+                let why = format!("{} changed while it was being charged", relic.id);
+                return Err(StoreError::Conflict(why));
+            }
+            relic.status = RelicStatus::Hooked;
+            relic.assignee = Some(hook.raider.to_string());
+            relic.raider = Some(hook.raider.clone());
+            txn.put_relic(&relic)?;
+            txn.put_hook(&hook)?;
+            let data = serde_json::json!({ "status": "hooked", "raider": hook.raider });
+            let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Charged);
+            txn.record(&event.with(data))?;
+            txn.step_saga(id, "hook", &stored)
+        })
+        .await?;
+    saga.step = "hook".to_owned();
+    saga.data = data;
+    Ok(())
+}
+
+/// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
+async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
+    let child = ChildId::Raider(plan.raider.clone());
+    ask::end(world, child, plan.raider.session_id(), Cause::ChargeFailed).await?;
+    let target = nuke::Target {
+        raider: plan.raider.clone(),
+        incarnation: plan.incarnation,
+        target: plan.target.clone(),
+        cause: Cause::ChargeFailed,
+        relic: Some(plan.relic.clone()),
+    };
+    nuke::remove(world, &target).await?;
+    let (id, plan) = (saga.id, plan.clone());
+    world
+        .store
+        .run(move |txn| {
+            txn.drop_hook(&plan.raider, plan.incarnation)?;
+            let mut relic = txn.relic(&plan.relic)?;
+            let ours = relic.assignee.as_deref() == Some(plan.raider.to_string().as_str());
+            if relic.status == RelicStatus::Hooked && ours {
+                relic.status = RelicStatus::Open;
+                relic.assignee = None;
+                txn.put_relic(&relic)?;
+                let data = serde_json::json!({ "status": "open" });
+                let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
+                txn.record(&event.with(data))?;
+            }
+            txn.close_saga(id)
+        })
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,461 @@
+//! `done`: intent → verified push → merge request and POLECAT_DONE → session ended
+//! (`raider-lifecycle.md`, `hd done`; `polecat-lifecycle.md`).
+//!
+//! ```text
+//!  begin ── intent ──► push ──► submit ──► session ──► closed; the witness reads POLECAT_DONE
+//!             │          │
+//!             │          └── the remote is away: `push_blocked`, tried again with back-off
+//!             └── answered to the caller here: from now on it survives everything
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::world::{Claim, World};
+use super::super::{ask, effects};
+use super::{claimed, pack, step, unpack};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
+use crate::domain::merge::{MergeRequest, MrState, Review};
+use crate::domain::message::{self, Body, PolecatDone};
+use crate::domain::nuke::{self, CleanupStatus};
+use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind};
+use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::ports::relics::{NewRelic, StoreError, Txn};
+
+/// A declared completion.
+#[derive(Debug, Clone)]
+pub struct DoneRequest {
+    /// Who declares it.
+    pub raider: RaiderId,
+    /// Which incarnation, where the caller said so; a stale one is refused.
+    pub incarnation: Option<Incarnation>,
+    /// How it ends.
+    pub exit: Exit,
+    /// What the agent says of its sandbox.
+    pub cleanup_status: Option<CleanupStatus>,
+    /// Nothing had to change.
+    pub no_change: bool,
+    /// A person must look before it lands.
+    pub wants_review: bool,
+    /// For deferred work.
+    pub until: Option<Timestamp>,
+    /// In the agent's words.
+    pub reason: Option<String>,
+    /// Who asked: the agent itself, its outcome file, or the outbox.
+    pub cause: Cause,
+}
+
+/// Reads a request from the arguments of `done`, as they come over the socket or from the outbox.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`].
+pub fn parse_args(raider: RaiderId, args: &serde_json::Value) -> Result<DoneRequest, Refusal> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Args {
+        status: Option<Exit>,
+        cleanup_status: Option<CleanupStatus>,
+        no_change: bool,
+        until: Option<String>,
+        reason: Option<String>,
+    }
+    let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
+    let args: Args =
+        serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
+    let until = match args.until.as_deref() {
+        Some(text) => Some(parse_time(text).ok_or_else(|| {
+            bad(format!("{text:?} is not a time")).hint("RFC 3339, or seconds since 1970")
+        })?),
+        None => None,
+    };
+    Ok(DoneRequest {
+        raider,
+        incarnation: None,
+        exit: args.status.unwrap_or(Exit::Completed),
+        cleanup_status: args.cleanup_status,
+        no_change: args.no_change,
+        wants_review: false,
+        until,
+        reason: args.reason,
+        cause: Cause::Done,
+    })
+}
+
+/// RFC 3339, or seconds since 1970 (`4-rules.md`, outcomes).
+fn parse_time(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    match text.parse::<i64>() {
+        Ok(seconds) => Timestamp::from_second(seconds).ok(),
+        Err(_) => text.parse().ok(),
+    }
+}
+
+/// An accepted completion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Accepted {
+    /// Who.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// The work.
+    pub relic: RelicId,
+    /// The branch that is being pushed.
+    pub branch: String,
+    /// Its head.
+    pub head: Oid,
+    /// How it ends.
+    pub exit: Exit,
+    /// It had been accepted before.
+    pub already: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Plan {
+    raider: RaiderId,
+    incarnation: Incarnation,
+    relic: RelicId,
+    branch: String,
+    target: String,
+    head: Oid,
+    exit: Exit,
+    cleanup_status: Option<CleanupStatus>,
+    no_change: bool,
+    wants_review: bool,
+    /// Whether there are commits to push.
+    push: bool,
+    /// Why the push does not go through, for displays.
+    blocked: Option<String>,
+}
+
+/// What [`begin`] came to.
+pub enum Begun {
+    /// The intent is durable; the saga is to be run.
+    New(Accepted, Box<Saga>, Claim),
+    /// It had been declared before.
+    Already(Accepted),
+}
+
+/// Checks the declaration against git and makes it durable.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`] for a dirty tree, [`RefusalKind::BadRequest`] for one without
+/// commits, [`RefusalKind::Conflict`] for a stale incarnation.
+pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal> {
+    let raider = request.raider.clone();
+    let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
+    let hook = hook
+        .ok_or_else(|| Refusal::not_found(format!("{} has no work on its hook", request.raider)))?;
+    if request
+        .incarnation
+        .is_some_and(|said| said != hook.incarnation)
+    {
+        let message = format!(
+            "{} is in incarnation {} now",
+            request.raider, hook.incarnation
+        );
+        return Err(Refusal::conflict(message));
+    }
+    if let Some(intent) = &hook.done {
+        return Ok(Begun::Already(accepted(
+            &hook,
+            intent.head.clone(),
+            intent.exit,
+            true,
+        )));
+    }
+    let git = measure(world, &hook).await?;
+    check(&request, &hook, &git)?;
+    report_mismatch(world, &request, &git);
+    let plan = Plan {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        relic: hook.relic.clone(),
+        branch: hook.branch.clone(),
+        target: hook.target.clone(),
+        head: git.head.clone(),
+        exit: request.exit,
+        cleanup_status: request.cleanup_status,
+        no_change: request.no_change,
+        wants_review: request.wants_review,
+        push: git.ahead > 0,
+        blocked: None,
+    };
+    world.at(FaultPoint::DoneIntentBefore);
+    let accepted = accepted(&hook, git.head, request.exit, false);
+    let claims = world.claims.clone();
+    let (saga, claim) = world
+        .store
+        .run(move |txn| {
+            let saga = declare(txn, &request, &plan)?;
+            claimed(&claims, saga)
+        })
+        .await?;
+    world.at(FaultPoint::DoneIntentAfter);
+    Ok(Begun::New(accepted, Box::new(saga), claim))
+}
+
+fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
+    Accepted {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        relic: hook.relic.clone(),
+        branch: hook.branch.clone(),
+        head,
+        exit,
+        already,
+    }
+}
+
+async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
+    let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let rig = &hook.raider.rig;
+    Ok(effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await?)
+}
+
+/// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
+fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+    if !git.is_committed() {
+        let losses = nuke::losses(git);
+        let message = "the work tree is not clean";
+        let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
+        return Err(Refusal::work_at_risk(message, losses).hint(hint));
+    }
+    if request.exit != Exit::Completed {
+        return Ok(());
+    }
+    if request.no_change {
+        if request.reason.as_deref().is_none_or(str::is_empty) {
+            let message = "--no-change needs --reason";
+            return Err(Refusal::new(RefusalKind::BadRequest, message));
+        }
+        if git.ahead > 0 {
+            let message = format!("{} has {} commits of its own", hook.branch, git.ahead);
+            let hint = "leave --no-change away to land them";
+            return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
+        }
+        return Ok(());
+    }
+    if git.ahead == 0 {
+        let message = format!("{} has no commits", hook.branch);
+        let hint =
+            "commit the work; or, if nothing had to change: hd done --no-change --reason WHY";
+        return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
+    }
+    Ok(())
+}
+
+/// A report that disagrees with what git says is recorded; what git says is acted on.
+fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
+    // The branch is about to be pushed, so unpushed is what every honest report would say.
+    let mut pushed = git.clone();
+    pushed.head_reachable = true;
+    pushed.special.clear();
+    let measured = CleanupStatus::measured(&pushed);
+    if let Some(reported) = request.cleanup_status
+        && reported != measured
+    {
+        let data = serde_json::json!({ "reported": reported, "measured": measured });
+        let event = NewEvent::new(
+            EventType::CleanupStatusMismatch,
+            &request.raider,
+            Cause::ReportMismatch,
+        );
+        world.store.note(vec![event.with(data)]);
+    }
+}
+
+fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga, StoreError> {
+    let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
+    let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
+    if hook.incarnation != plan.incarnation || hook.done.is_some() {
+        return Err(StoreError::Conflict(format!(
+            "{} is done already",
+            plan.raider
+        )));
+    }
+    let subject = plan.raider.to_string();
+    if txn.saga_of(SagaKind::Nuke, &subject)?.is_some() {
+        return Err(gone());
+    }
+    hook.done = Some(DoneIntent {
+        exit: request.exit,
+        head: plan.head.clone(),
+        cleanup_status: request.cleanup_status,
+        no_change: request.no_change,
+        wants_review: request.wants_review,
+        until: request.until,
+        reason: request.reason.clone(),
+        at: txn.now(),
+    });
+    txn.put_hook(&hook)?;
+    let data = serde_json::json!({
+        "relic": plan.relic, "incarnation": plan.incarnation, "head": plan.head,
+        "exit": plan.exit, "reason": request.reason,
+    });
+    let event = NewEvent::new(EventType::RaiderDone, &plan.raider, request.cause);
+    txn.record(&event.with(data))?;
+    txn.open_saga(
+        SagaKind::Done,
+        &plan.raider.rig,
+        &subject,
+        "intent",
+        &pack(plan),
+    )
+}
+
+/// Runs the saga to its end from wherever it is. Pushing goes on until it succeeds.
+///
+/// # Errors
+/// The store cannot write, or the session would not end; the saga stays open.
+pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
+    let mut plan: Plan = unpack(&saga)?;
+    if saga.step == "intent" {
+        if plan.push {
+            push(world, &mut saga, &mut plan).await?;
+        }
+        world.at(FaultPoint::DonePushBefore);
+        step(world, &mut saga, "push", &plan).await?;
+        world.at(FaultPoint::DonePushAfter);
+    }
+    if saga.step == "push" {
+        world.at(FaultPoint::DoneSubmitBefore);
+        submit(world, &mut saga, &plan).await?;
+        world.at(FaultPoint::DoneSubmitAfter);
+    }
+    let id = ChildId::Raider(plan.raider.clone());
+    ask::end(world, id, plan.raider.session_id(), Cause::Done).await?;
+    world.at(FaultPoint::DoneSessionBefore);
+    let id = saga.id;
+    world.store.run(move |txn| txn.close_saga(id)).await?;
+    world.at(FaultPoint::DoneSessionAfter);
+    world.nudge(&message::witness(&plan.raider.rig));
+    Ok(())
+}
+
+/// Pushes until the remote has it. A remote that is away or says no blocks only this raider.
+async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<(), Refusal> {
+    const FIRST: Duration = Duration::from_secs(1);
+    const MOST: Duration = Duration::from_secs(600);
+    let mut wait = FIRST;
+    loop {
+        let (branch, head) = (plan.branch.clone(), plan.head.clone());
+        let rig = &plan.raider.rig;
+        let pushed = effects::repo(world, rig, move |repo| {
+            repo.push_branch(&branch, &head, None)
+        })
+        .await;
+        let Err(error) = pushed else {
+            plan.blocked = None;
+            return Ok(());
+        };
+        let why = error.to_string();
+        if plan.blocked.as_ref() != Some(&why) {
+            plan.blocked = Some(why.clone());
+            step(world, saga, "intent", plan).await?;
+            let data = serde_json::json!({ "relic": plan.relic, "error": why });
+            let event = NewEvent::new(EventType::RaiderPushBlocked, &plan.raider, Cause::Done);
+            world.store.note(vec![event.with(data)]);
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(MOST);
+    }
+}
+
+/// Merge request (for completed work with commits) and POLECAT_DONE, in one transaction.
+async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
+    let (id, data) = (saga.id, pack(plan));
+    let city = std::sync::Arc::clone(&world.city);
+    let (plan, stored) = (plan.clone(), data.clone());
+    let rig = plan.raider.rig.clone();
+    world
+        .store
+        .run(move |txn| {
+            let lands = plan.exit == Exit::Completed && !plan.no_change;
+            if lands
+                && txn
+                    .mr_of(&plan.relic, &plan.raider, plan.incarnation)?
+                    .is_none()
+            {
+                let prefix = city.rig(&plan.raider.rig).map(|rig| rig.prefix.clone());
+                make_mr(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
+            }
+            let done = PolecatDone {
+                raider: plan.raider.clone(),
+                incarnation: plan.incarnation,
+                rig: plan.raider.rig.clone(),
+                relic: plan.relic.clone(),
+                branch: plan.branch.clone(),
+                head: plan.head.clone(),
+                exit: plan.exit,
+                cleanup_status: plan.cleanup_status,
+                gate: plan.wants_review.then(|| "human".to_owned()),
+            };
+            let (from, to) = (plan.raider.to_string(), message::witness(&plan.raider.rig));
+            txn.send(&from, &to, Body::PolecatDone(done))?;
+            txn.step_saga(id, "submit", &stored)
+        })
+        .await?;
+    saga.step = "submit".to_owned();
+    saga.data = data;
+    world.nudge(&message::witness(&rig));
+    Ok(())
+}
+
+fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreError> {
+    let work = txn.relic(&plan.relic)?;
+    let new = NewRelic {
+        prefix,
+        kind: RelicKind::MergeRequest,
+        title: format!("land {}: {}", plan.relic, work.title),
+        body: String::new(),
+        priority: work.priority,
+        labels: Vec::new(),
+        parent: None,
+        deps: Vec::new(),
+    };
+    let id = txn.create_relic(&new)?.id;
+    // A rework keeps the place in the queue that its first attempt had.
+    let first = txn.mrs(Some(&plan.raider.rig), false)?;
+    let first = first
+        .into_iter()
+        .filter(|mr| mr.relic == plan.relic)
+        .map(|mr| mr.queued_at)
+        .min();
+    let queued_at = first.unwrap_or_else(|| txn.now());
+    txn.put_mr(&MergeRequest {
+        id,
+        rig: plan.raider.rig.clone(),
+        relic: plan.relic.clone(),
+        raider: plan.raider.clone(),
+        incarnation: plan.incarnation,
+        branch: plan.branch.clone(),
+        head: plan.head.clone(),
+        target: plan.target.clone(),
+        state: MrState::Reviewing,
+        priority: work.priority,
+        queued_at,
+        attempts: 0,
+        not_before: None,
+        gates: Vec::new(),
+        conflict_files: Vec::new(),
+        merge_commit: None,
+        note: None,
+        review: if plan.wants_review {
+            Review::Wanted
+        } else {
+            Review::None
+        },
+    })
+}
+
+/// Why a raider's push does not go through, from its open saga's data.
+#[must_use]
+pub fn blocked(saga: &Saga) -> Option<String> {
+    saga.data.get("blocked")?.as_str().map(str::to_owned)
+}

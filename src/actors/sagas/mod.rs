@@ -1,0 +1,72 @@
+//! Multi-step operations, one file each, written as a chain of journalled steps that resumes after
+//! `kill -9` and unwinds after a failure. They run in tasks; the witness or forge that started one
+//! hears of its end by message. One task per saga at a time ([`Claims`](super::world::Claims)).
+
+pub mod charge;
+pub mod done;
+pub mod land;
+pub mod nuke;
+pub mod repair;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::refusal::{Refusal, RefusalKind};
+use super::world::{Claim, Claims, World};
+use crate::domain::saga::Saga;
+use crate::ports::relics::StoreError;
+
+/// The saga's plan as JSON.
+fn pack(plan: &impl Serialize) -> Value {
+    // Plans are plain structs with string keys: they always have a JSON form.
+    serde_json::to_value(plan).unwrap_or(Value::Null)
+}
+
+/// The saga's plan; one that cannot be read was written by another version.
+fn unpack<T: DeserializeOwned>(saga: &Saga) -> Result<T, Refusal> {
+    serde_json::from_value(saga.data.clone()).map_err(|error| {
+        let message = format!(
+            "saga {} ({}) cannot be read: {error}",
+            saga.id,
+            saga.kind.as_str()
+        );
+        Refusal::new(RefusalKind::Internal, message)
+    })
+}
+
+/// Journals that a saga finished a step.
+async fn step(
+    world: &World,
+    saga: &mut Saga,
+    name: &'static str,
+    plan: &impl Serialize,
+) -> Result<(), Refusal> {
+    let (id, data) = (saga.id, pack(plan));
+    let stored = data.clone();
+    world
+        .store
+        .run(move |txn| txn.step_saga(id, name, &stored))
+        .await?;
+    saga.step = name.to_owned();
+    saga.data = data;
+    Ok(())
+}
+
+/// What a task of a saga says of it: the key of its claim.
+#[must_use]
+pub fn claim_key(saga: u64) -> String {
+    format!("saga/{saga}")
+}
+
+/// Claims a saga in the transaction that opens it: nobody can see it before it is committed, so
+/// nobody can take it up before its opener does.
+fn claimed(claims: &Claims, saga: Saga) -> Result<(Saga, Claim), StoreError> {
+    match claims.claim(claim_key(saga.id)) {
+        Some(claim) => Ok((saga, claim)),
+        None => Err(StoreError::Failed(format!(
+            "saga {} is claimed already",
+            saga.id
+        ))),
+    }
+}

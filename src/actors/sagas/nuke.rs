@@ -1,0 +1,410 @@
+//! `nuke`: the only way a sandbox and its slot go (`raider-lifecycle.md`, slot layer;
+//! `3-architecture.md`, 3.4).
+//!
+//! ```text
+//!  measure ─► judge ─► intent ─► [salvage] ─► measure, judge ─► trash ─► slot free
+//!               │                                 │
+//!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::world::{Claim, World};
+use super::super::{ask, effects};
+use super::{claimed, pack, step, unpack};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::{GitFacts, Probed, RunState};
+use crate::domain::ids::{ChildId, Incarnation, RaiderId, RelicId};
+use crate::domain::merge::MrState;
+use crate::domain::nuke::{Evidence, Judgement, NukePermit, judge, only_left_behind};
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+use crate::ports::repo::SalvageRecord;
+
+/// Which sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Target {
+    /// Whose.
+    pub raider: RaiderId,
+    /// Which incarnation's.
+    pub incarnation: Incarnation,
+    /// The branch that its work lands on.
+    pub target: String,
+    /// Why.
+    pub cause: Cause,
+    /// What it worked on.
+    pub relic: Option<RelicId>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Plan {
+    target: Target,
+    salvage: bool,
+}
+
+/// What a nuke did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Nuked {
+    /// The raider that is no more.
+    pub raider: RaiderId,
+    /// Which incarnation.
+    pub incarnation: Incarnation,
+    /// What holds its work, when salvage was needed.
+    pub salvage: Option<String>,
+}
+
+/// Judges a raider that may still be working, without touching anything.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`] with what would be lost.
+pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
+    let git = measure(world, target).await;
+    match &git {
+        Probed::Known(None) => return Ok(()),
+        Probed::Known(Some(git)) if only_left_behind(git) => return Ok(()),
+        Probed::Known(Some(_)) | Probed::Unknown(_) => {}
+    }
+    let evidence = evidence(
+        target,
+        world,
+        Probed::Known(None),
+        false,
+        flatten(git),
+        None,
+    );
+    permit(judge(evidence), target).map(|_| ())
+}
+
+/// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
+/// sandbox at risk is refused and nothing has changed (commits that the agent left behind are
+/// salvaged in any case). The session must have ended.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`]; [`RefusalKind::Conflict`] while another operation is on the raider.
+pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga, Claim), Refusal> {
+    if !salvage {
+        check(world, &target).await?;
+    }
+    world.at(FaultPoint::NukeIntentBefore);
+    let (rig, subject) = (target.raider.rig.clone(), target.raider.to_string());
+    let data = pack(&Plan { target, salvage });
+    let claims = world.claims.clone();
+    let begun = world
+        .store
+        .run(move |txn| {
+            for kind in [SagaKind::Charge, SagaKind::Done] {
+                if txn.saga_of(kind, &subject)?.is_some() {
+                    let why = format!("{subject} is busy: {} is under way", kind.as_str());
+                    return Err(StoreError::Conflict(why));
+                }
+            }
+            let saga = txn.open_saga(SagaKind::Nuke, &rig, &subject, "intent", &data)?;
+            claimed(&claims, saga)
+        })
+        .await?;
+    world.at(FaultPoint::NukeIntentAfter);
+    Ok(begun)
+}
+
+/// Runs the saga to its end from wherever it is.
+///
+/// # Errors
+/// Why the sandbox was kept. The saga is closed then, unless the failure will pass by itself.
+pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
+    let plan: Plan = unpack(&saga)?;
+    match forward(world, &mut saga, &plan).await {
+        Ok(nuked) => Ok(nuked),
+        Err(failure) if failure.is_passing() => Err(failure),
+        Err(failure) => {
+            let id = saga.id;
+            world.store.run(move |txn| txn.close_saga(id)).await?;
+            Err(failure)
+        }
+    }
+}
+
+async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, Refusal> {
+    let target = &plan.target;
+    let id = ChildId::Raider(target.raider.clone());
+    ask::end(world, id, target.raider.session_id(), target.cause).await?;
+    let salvage = match discard(world, target, plan.salvage).await? {
+        Some(entry) => {
+            world.at(FaultPoint::NukeSalvageAfter);
+            step(world, saga, "removed", plan).await?;
+            Some(entry)
+        }
+        None => None,
+    };
+    forget(world, target).await;
+    world.at(FaultPoint::NukeReleaseBefore);
+    release(world, saga.id, target, salvage.clone()).await?;
+    world.at(FaultPoint::NukeReleaseAfter);
+    let raider = target.raider.clone();
+    Ok(Nuked {
+        raider,
+        incarnation: target.incarnation,
+        salvage,
+    })
+}
+
+/// Removes the sandbox of a charge that is being unwound, with salvage when it holds anything.
+///
+/// # Errors
+/// Why it was kept.
+pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
+    discard(world, target, true).await?;
+    forget(world, target).await;
+    Ok(())
+}
+
+/// Salvages when needed and allowed, judges what is there at that moment, and removes it.
+/// Returns the salvage's id.
+async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option<String>, Refusal> {
+    let Some(git) = measure(world, target).await.transpose() else {
+        // Gone already: an earlier attempt was interrupted behind the rename.
+        return Ok(None);
+    };
+    let salvage = salvage || git.known().is_some_and(only_left_behind);
+    let (permit, salvaged) = match probe_with(world, target, git, None).await {
+        Ok(permit) => (permit, None),
+        Err(refused) if salvage && refused.kind == RefusalKind::WorkAtRisk => {
+            let (facts, id) = write_salvage(world, target).await?;
+            (probe(world, target, Some(facts)).await?, Some(id))
+        }
+        Err(refused) => return Err(refused),
+    };
+    let Some(permit) = permit else {
+        return Ok(salvaged);
+    };
+    let trash = world.city.trash_dir();
+    let rig = target.raider.rig.clone();
+    effects::repo(world, &rig, move |repo| {
+        repo.discard_sandbox(&permit, &trash)
+    })
+    .await?;
+    Ok(salvaged)
+}
+
+/// Writes salvage from the facts of this moment and records it.
+async fn write_salvage(world: &World, target: &Target) -> Result<(GitFacts, String), Refusal> {
+    let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
+    let (incarnation, branch) = (target.incarnation, target.target.clone());
+    let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
+        let facts = repo.facts(&sandbox, &branch)?;
+        let record = repo.salvage(&sandbox, &raider, incarnation)?;
+        Ok((facts, record))
+    })
+    .await?;
+    world.at(FaultPoint::NukeSalvageBefore);
+    let id = record.id.clone();
+    let target = target.clone();
+    world
+        .store
+        .run(move |txn| record_salvage(txn, &target, &record))
+        .await?;
+    Ok((facts, id))
+}
+
+fn record_salvage(
+    txn: &mut dyn Txn,
+    target: &Target,
+    record: &SalvageRecord,
+) -> Result<(), StoreError> {
+    let entry = SalvageEntry {
+        id: record.id.clone(),
+        rig: target.raider.rig.clone(),
+        raider: target.raider.name.clone(),
+        incarnation: target.incarnation,
+        relic: target.relic.clone(),
+        reason: target.cause.to_string(),
+        created: txn.now(),
+        refs: record.refs.clone(),
+        bytes: record.bytes,
+        ignored: record.ignored.clone(),
+    };
+    txn.put_salvage(&entry)?;
+    let data = serde_json::json!({
+        "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,
+        "incarnation": target.incarnation,
+    });
+    let event = NewEvent::new(EventType::RaiderSalvaged, &target.raider, target.cause);
+    txn.record(&event.with(data)).map(|_| ())
+}
+
+/// Frees the slot: hook dropped, relic settled, saga closed, one transaction.
+async fn release(
+    world: &World,
+    saga: u64,
+    target: &Target,
+    salvage: Option<String>,
+) -> Result<(), Refusal> {
+    let target = target.clone();
+    world
+        .store
+        .run(move |txn| {
+            let hook = txn.hook(&target.raider)?;
+            let held = txn.drop_hook(&target.raider, target.incarnation)?;
+            if let Some(hook) = hook.filter(|_| held) {
+                reopen(txn, &target, &hook.relic)?;
+            }
+            let data = serde_json::json!({
+                "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
+            });
+            let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
+            txn.record(&event.with(data))?;
+            txn.close_saga(saga)
+        })
+        .await?;
+    Ok(())
+}
+
+/// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
+/// charge). Work in the queue stays where it is.
+fn reopen(txn: &mut dyn Txn, target: &Target, relic: &RelicId) -> Result<(), StoreError> {
+    let mut relic = txn.relic(relic)?;
+    let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
+    let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
+    if relic.status != RelicStatus::Hooked || !ours {
+        return Ok(());
+    }
+    match mr {
+        // The witness vouched for it: the forge has it, and the relic waits for MERGED.
+        Some(mr) if mr.state != MrState::Reviewing => return Ok(()),
+        Some(mut mr) => {
+            mr.state = MrState::Rejected;
+            mr.note = Some("its raider was nuked before the work was verified".into());
+            txn.put_mr(&mr)?;
+        }
+        None => {}
+    }
+    relic.status = RelicStatus::Open;
+    relic.assignee = None;
+    txn.put_relic(&relic)?;
+    let data = serde_json::json!({ "status": "open" });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, target.cause);
+    txn.record(&event.with(data)).map(|_| ())
+}
+
+/// What is left of the session and its task files; nothing that matters.
+async fn forget(world: &World, target: &Target) {
+    let session = target.raider.session_id();
+    let id = session.clone();
+    if let Err(error) = effects::sessions(world, &session, move |p| p.forget(&id)).await {
+        tracing::debug!(%error, "an ended session was not forgotten");
+    }
+    if let Some(relic) = &target.relic {
+        let dir = world
+            .city
+            .task_dir(&target.raider.rig, relic, target.incarnation);
+        world.tasks.unwatch(&dir);
+    }
+    let emptied = effects::tasks(world, |tasks| tasks.empty_trash()).await;
+    if let Err(error) = emptied {
+        tracing::warn!(%error, "the trash could not be emptied");
+    }
+}
+
+/// git's facts now; `Known(None)` when there is no sandbox.
+async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
+    let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
+    let name = target.raider.name.clone();
+    let facts = effects::repo(world, &target.raider.rig, move |repo| {
+        let exists = repo
+            .sandboxes()?
+            .into_iter()
+            .any(|(found, _)| found == name);
+        if exists {
+            repo.facts(&sandbox, &branch).map(Some)
+        } else {
+            Ok(None)
+        }
+    });
+    Probed::from(facts.await)
+}
+
+fn flatten(git: Probed<Option<GitFacts>>) -> Probed<GitFacts> {
+    match git {
+        Probed::Known(Some(git)) => Probed::Known(git),
+        Probed::Known(None) => Probed::Unknown("there is no sandbox".into()),
+        Probed::Unknown(why) => Probed::Unknown(why),
+    }
+}
+
+/// Measures and judges; no permit is needed when there is no sandbox any more.
+async fn probe(
+    world: &World,
+    target: &Target,
+    salvaged: Option<GitFacts>,
+) -> Result<Option<NukePermit>, Refusal> {
+    match measure(world, target).await.transpose() {
+        None => Ok(None),
+        Some(git) => probe_with(world, target, git, salvaged).await,
+    }
+}
+
+async fn probe_with(
+    world: &World,
+    target: &Target,
+    git: Probed<GitFacts>,
+    salvaged: Option<GitFacts>,
+) -> Result<Option<NukePermit>, Refusal> {
+    let seen = effects::facts(world, &target.raider.session_id()).await;
+    let (session, runs) = match seen {
+        Ok(None) => (Probed::Known(None), false),
+        Ok(Some(facts)) => match facts.state {
+            RunState::Unknown { why } => (Probed::Unknown(why), false),
+            state => (Probed::Known(Some(facts.token)), state == RunState::Running),
+        },
+        Err(error) => (Probed::Unknown(error.to_string()), false),
+    };
+    permit(
+        judge(evidence(target, world, session, runs, git, salvaged)),
+        target,
+    )
+    .map(Some)
+}
+
+fn evidence(
+    target: &Target,
+    world: &World,
+    session: Probed<Option<String>>,
+    session_runs: bool,
+    git: Probed<GitFacts>,
+    salvaged: Option<GitFacts>,
+) -> Evidence {
+    Evidence {
+        raider: target.raider.clone(),
+        incarnation: target.incarnation,
+        sandbox: world.city.sandbox(&target.raider),
+        session,
+        session_runs,
+        git,
+        salvaged,
+        cause: target.cause,
+    }
+}
+
+fn permit(judgement: Judgement, target: &Target) -> Result<NukePermit, Refusal> {
+    match judgement {
+        Judgement::Permit(permit) => Ok(*permit),
+        Judgement::Skip { losses, .. } | Judgement::Escalate { losses, .. } => {
+            let message = format!("nuking {} would lose work", target.raider);
+            let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
+            Err(Refusal::work_at_risk(message, losses).hint(hint))
+        }
+    }
+}
+
+impl<T> Probed<Option<T>> {
+    /// `None` where the probe answered that there is nothing.
+    fn transpose(self) -> Option<Probed<T>> {
+        match self {
+            Self::Known(None) => None,
+            Self::Known(Some(value)) => Some(Probed::Known(value)),
+            Self::Unknown(why) => Some(Probed::Unknown(why)),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `repair`: rebuilds a corrupted sandbox with the work it still holds (`raider-lifecycle.md`,
+//! what "recycle" means). Salvage first, as far as anything can be read; nothing on disk is
+//! overwritten.
+
+use serde::Serialize;
+
+use super::super::refusal::Refusal;
+use super::super::root::raider_spec;
+use super::super::world::World;
+use super::super::{ask, effects};
+use super::charge::sandbox_spec;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{ChildId, RaiderId};
+
+/// What a repair did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Repaired {
+    /// The raider.
+    pub raider: RaiderId,
+    /// Its sandbox.
+    pub sandbox: std::path::PathBuf,
+    /// What was wrong, where it could be seen.
+    pub was: Option<String>,
+}
+
+/// Ends the session, makes the sandbox whole, starts the session again.
+///
+/// # Errors
+/// The raider has no hook, or git could not mend it; what is on disk is untouched then.
+pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
+    let wanted = raider.clone();
+    let hook = world.store.run(move |txn| txn.hook(&wanted)).await?;
+    let hook = hook.ok_or_else(|| Refusal::not_found(format!("{raider} holds no slot")))?;
+    let rig = world
+        .city
+        .rig(&raider.rig)
+        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
+    ask::end(
+        world,
+        ChildId::Raider(raider.clone()),
+        raider.session_id(),
+        Cause::Repair,
+    )
+    .await?;
+    let sandbox = world.city.sandbox(&raider);
+    let (path, target) = (sandbox.clone(), hook.target.clone());
+    let was = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target))
+        .await
+        .err();
+    let task_dir = world
+        .city
+        .task_dir(&rig.name, &hook.relic, hook.incarnation);
+    let spec = sandbox_spec(world, rig, &hook, task_dir);
+    effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
+    let was = was.map(|error| error.to_string());
+    let data = serde_json::json!({ "relic": hook.relic, "was": was });
+    let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
+    world.store.note(vec![event.with(data)]);
+    if hook.done.is_none() {
+        ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await?;
+    }
+    Ok(Repaired {
+        raider,
+        sandbox,
+        was,
+    })
+}

@@ -1,0 +1,118 @@
+//! The shaman: receives escalations, keeps one open per subject and problem
+//! (`witness-patrol.md`, escalate).
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::refusal::Refusal;
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::message::{self, Body, Escalation};
+use crate::domain::relic::{RelicKind, RelicStatus};
+use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
+
+/// Prefix of the ids of escalations.
+const PREFIX: &str = "esc";
+
+/// Messages to the shaman.
+#[derive(Debug)]
+pub enum ShamanMsg {
+    /// Look into the inbox.
+    Look,
+}
+
+/// The actor. It has no state: its inbox is rows.
+pub struct ShamanActor;
+
+impl Actor for ShamanActor {
+    type Msg = ShamanMsg;
+    type State = Arc<World>;
+    type Arguments = Arc<World>;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ShamanMsg>,
+        world: Arc<World>,
+    ) -> Result<Arc<World>, ActorProcessingErr> {
+        world.directory.set_shaman(me.clone());
+        me.cast(ShamanMsg::Look)?;
+        Ok(world)
+    }
+
+    async fn handle(
+        &self,
+        _me: ActorRef<ShamanMsg>,
+        msg: ShamanMsg,
+        world: &mut Arc<World>,
+    ) -> Result<(), ActorProcessingErr> {
+        match msg {
+            ShamanMsg::Look => {
+                let world = Arc::clone(world);
+                tokio::spawn(async move {
+                    if let Err(error) = read_inbox(&world).await {
+                        tracing::warn!(%error, "the shaman could not read its inbox");
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn read_inbox(world: &World) -> Result<(), Refusal> {
+    let raised = world.store.run(|txn| {
+        for message in txn.inbox(message::SHAMAN)? {
+            // Everything is settled in this one transaction: two looks cannot both see it.
+            txn.handled(message.id)?;
+            match message.body {
+                Body::Help(body) | Body::RecoveryNeeded(body) | Body::Escalation(body) => {
+                    raise(txn, &body)?;
+                }
+                Body::PolecatDone(_)
+                | Body::MergeReady(_)
+                | Body::Merged(_)
+                | Body::MergeFailed(_)
+                | Body::Handoff(_) => {
+                    tracing::warn!(
+                        id = message.id,
+                        "the shaman got a message that is not for it"
+                    );
+                }
+            }
+        }
+        Ok(())
+    });
+    Ok(raised.await?)
+}
+
+/// One open escalation per subject and problem.
+fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
+    let about = format!("about:{}", body.agent);
+    let open = txn.relics(&RelicFilter {
+        kind: Some(RelicKind::Escalation),
+        status: Some(RelicStatus::Open),
+        prefix: None,
+        label: Some(about.clone()),
+    })?;
+    if open.iter().any(|relic| relic.title == body.problem) {
+        return Ok(());
+    }
+    let relic = txn.create_relic(&NewRelic {
+        prefix: PREFIX.to_owned(),
+        kind: RelicKind::Escalation,
+        title: body.problem.clone(),
+        body: body.evidence.clone(),
+        priority: body.severity as i64,
+        labels: vec![about],
+        parent: None,
+        deps: Vec::new(),
+    })?;
+    let data = serde_json::json!({
+        "id": relic.id, "agent": body.agent, "relic": body.relic, "problem": body.problem,
+        "severity": body.severity, "evidence": body.evidence,
+    });
+    let event = NewEvent::new(EventType::EscalationRaised, &body.agent, Cause::WorkAtRisk);
+    txn.record(&event.with(data)).map(|_| ())
+}

@@ -1,0 +1,145 @@
+//! The handle: how everybody else uses the store.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::sync::{broadcast, oneshot};
+
+use crate::domain::event::{Event, NewEvent};
+use crate::ports::relics::{StoreError, Txn};
+
+use super::queue::{Queue, Request};
+
+/// Talks to the store. Cheap to clone, and good for as long as the daemon runs: what is handed to it
+/// while the store actor restarts waits for the new one.
+#[derive(Clone)]
+pub struct StoreHandle {
+    queue: Arc<Queue>,
+    /// Ends a writer that has no actor, with the last clone of its handle.
+    #[cfg(test)]
+    pub(super) keeper: Option<Arc<super::in_memory::Keeper>>,
+}
+
+impl Default for StoreHandle {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StoreHandle {
+    /// A handle whose queue waits for a store actor to be started with it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            queue: Arc::new(Queue::new()),
+            #[cfg(test)]
+            keeper: None,
+        }
+    }
+
+    /// Runs the job in a transaction of its own and answers when its writes and events are on the
+    /// disk. The job is run to its end even if the caller stops waiting. It may be run more than
+    /// once, when the commit that it was part of was refused: nothing of the earlier run is left in
+    /// the store then, so it must not use up what it captured.
+    ///
+    /// # Errors
+    /// The job's own error, its writes undone; [`StoreError::Unavailable`] when the store cannot write
+    /// now or is stopped; [`StoreError::Failed`] when the job panicked.
+    pub async fn run<T, F>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let call = Call {
+            job,
+            value: None,
+            panicked: None,
+            reply,
+        };
+        self.queue.push(Box::new(call));
+        let lost = || StoreError::Unavailable("the store went away before it answered".to_owned());
+        answered(answer).await.unwrap_or_else(|| Err(lost()))
+    }
+
+    /// Journals events behind: never waits, never fails. While the store cannot write they are kept
+    /// in memory, the newest ten thousand of them; how many were dropped is journalled afterwards.
+    pub fn note(&self, events: Vec<NewEvent>) {
+        self.queue.note(events);
+    }
+
+    /// Every event committed from now on, in order of its number. A follower that falls behind hears
+    /// how many it missed (`Lagged`) and can read them from the journal.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.queue.subscribe()
+    }
+
+    pub(super) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(&self.queue)
+    }
+}
+
+#[cfg(not(test))]
+async fn answered<A>(answer: oneshot::Receiver<A>) -> Option<A> {
+    answer.await.ok()
+}
+
+/// Paused test time jumps to the next timer whenever the runtime has nothing to do, and the writer's
+/// thread is none of its business. Waiting on a blocking task keeps time standing still instead.
+#[cfg(test)]
+async fn answered<A: Send + 'static>(answer: oneshot::Receiver<A>) -> Option<A> {
+    let waiting = tokio::task::spawn_blocking(move || answer.blocking_recv());
+    waiting.await.ok()?.ok()
+}
+
+/// One job on its way, its caller waiting.
+struct Call<T, F> {
+    job: F,
+    value: Option<T>,
+    panicked: Option<String>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Request for Call<T, F>
+where
+    T: Send,
+    F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, txn: &mut dyn Txn) -> Result<(), StoreError> {
+        // The job's captures may be left in any state; nobody looks at them again.
+        match catch_unwind(AssertUnwindSafe(|| (self.job)(txn))) {
+            Ok(result) => {
+                self.value = Some(result?);
+                Ok(())
+            }
+            Err(payload) => {
+                let said = said(payload.as_ref());
+                self.panicked = Some(said.clone());
+                Err(StoreError::Failed(format!("a job panicked: {said}")))
+            }
+        }
+    }
+
+    fn panicked(&self) -> Option<String> {
+        self.panicked.clone()
+    }
+
+    fn answer(self: Box<Self>, result: Result<(), StoreError>) {
+        let nothing = || StoreError::Failed("a job ended without its value".to_owned());
+        let Self { value, reply, .. } = *self;
+        let answer = result.and_then(|()| value.ok_or_else(nothing));
+        // A caller that stopped waiting is no one to tell.
+        let _told = reply.send(answer);
+    }
+}
+
+/// The text of a panic.
+pub(super) fn said(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
+}

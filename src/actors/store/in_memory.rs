@@ -1,0 +1,51 @@
+//! For the tests of actors: the real store, in memory.
+
+use std::sync::{Arc, Mutex};
+
+use crate::adapters::relics_sqlite::SqliteRelics;
+use crate::ports::clock::Clock;
+use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
+
+use super::queue::Queue;
+use super::writer::Writer;
+use super::{Open, StoreHandle};
+
+/// One store, however often it is opened.
+struct Shared(Arc<Mutex<dyn Relics>>);
+
+impl Relics for Shared {
+    fn commit(
+        &mut self,
+        jobs: &mut [Job<'_>],
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        self.0.lock().unwrap().commit(jobs, durability)
+    }
+}
+
+/// Opens the same store again and again, so that it survives restarts of the store actor.
+pub fn share(store: impl Relics + 'static) -> Open {
+    let store = Arc::new(Mutex::new(store));
+    Arc::new(move || Ok(Box::new(Shared(Arc::clone(&store) as _)) as _))
+}
+
+/// Closes the queue, and with it ends the writer.
+pub(super) struct Keeper(Arc<Queue>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl StoreHandle {
+    /// A store in memory, its writer running without an actor until the last clone is dropped.
+    pub fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        let mut handle = Self::new();
+        let open = share(SqliteRelics::in_memory(clock).unwrap());
+        let writer = Writer::new(handle.queue(), open);
+        std::thread::spawn(move || writer.run().unwrap());
+        handle.keeper = Some(Arc::new(Keeper(handle.queue())));
+        handle
+    }
+}

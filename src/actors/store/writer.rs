@@ -1,0 +1,291 @@
+//! The writer: a thread that owns the store and commits what is queued, as much as it finds.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::domain::cause::Cause;
+use crate::domain::event::{Event, EventType, NewEvent};
+use crate::ports::relics::{Durability, Job, Relics, StoreError, Txn};
+
+use super::Open;
+use super::handle::said;
+use super::queue::{Item, Queue};
+
+/// While the store cannot write, it is tried again after this long, or when a job comes.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The store cannot write, and since when.
+pub(super) struct Alarm {
+    raised: Instant,
+    retry: Instant,
+    error: String,
+}
+
+/// A writer before it runs.
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+    turn: u64,
+    open: Open,
+    store: Option<Box<dyn Relics>>,
+}
+
+impl Writer {
+    /// The writer whose turn it is from now on.
+    pub(super) fn new(queue: Arc<Queue>, open: Open) -> Self {
+        Self {
+            turn: queue.open(),
+            queue,
+            open,
+            store: None,
+        }
+    }
+
+    /// Commits what comes until the queue is closed and empty or another writer has its turn.
+    ///
+    /// # Errors
+    /// What a panic said: the state of this writer is not to be trusted any more.
+    pub(super) fn run(mut self) -> Result<(), String> {
+        let queue = Arc::clone(&self.queue);
+        let mut alarm = queue.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(items) = queue.take(self.turn, alarm.as_ref().map(|alarm| alarm.retry)) {
+            let served = catch_unwind(AssertUnwindSafe(|| self.serve(items, &mut alarm)));
+            let crash = match served {
+                Ok(None) => continue,
+                Ok(Some(panicked)) => panicked,
+                Err(payload) => said(payload.as_ref()),
+            };
+            // The store is closed before the next writer can open it.
+            self.store = None;
+            // Nobody will start another writer once the queue is closed: this one finishes.
+            if !queue.is_closed() {
+                return Err(crash);
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits the items, all at once if that is possible. Gives back what a job's panic said.
+    fn serve(&mut self, mut items: Vec<Item>, alarm: &mut Option<Alarm>) -> Option<String> {
+        self.clear(alarm);
+        let jobs = items.iter().any(|item| matches!(item, Item::Job(_)));
+        if let (Some(alarm), false) = (&alarm, jobs) {
+            let error = StoreError::Unavailable(alarm.error.clone());
+            let refused = items.into_iter().map(|item| (item, error.clone()));
+            self.refuse(refused.collect());
+            return None;
+        }
+        let durability = match jobs {
+            true => Durability::Full,
+            false => Durability::Behind,
+        };
+        let mut panicked = None;
+        let mut refused = Vec::new();
+        match self.commit(&mut items, durability) {
+            Ok(results) => panicked = self.settle(items.into_iter().zip(results)),
+            Err(error) if items.len() == 1 => {
+                refused = items.into_iter().zip(Some(error)).collect();
+            }
+            // One by one, reads and what still fits are not refused with the rest.
+            Err(_) => {
+                for mut item in items {
+                    match self.commit(std::slice::from_mut(&mut item), durability) {
+                        Ok(results) => {
+                            let settled = self.settle(std::iter::once(item).zip(results));
+                            panicked = panicked.or(settled);
+                        }
+                        Err(error) => refused.push((item, error)),
+                    }
+                }
+            }
+        }
+        if let Some((_, error)) = refused.last() {
+            self.raise(alarm, error);
+            self.refuse(refused);
+        }
+        panicked
+    }
+
+    /// One commit. Its events are out before anybody is answered.
+    fn commit(
+        &mut self,
+        items: &mut [Item],
+        durability: Durability,
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let store = match &mut self.store {
+            Some(store) => store,
+            None => self.store.insert((self.open)()?),
+        };
+        let mut jobs: Vec<_> = items
+            .iter_mut()
+            .map(|item| |txn: &mut dyn Txn| item.run(txn))
+            .collect();
+        let mut jobs: Vec<Job<'_>> = jobs.iter_mut().map(|job| job as Job<'_>).collect();
+        match store.commit(&mut jobs, durability) {
+            Ok((results, events)) => {
+                for event in events {
+                    announce(&event);
+                    self.queue.publish(event);
+                }
+                Ok(results)
+            }
+            Err(refused @ StoreError::Unavailable(_)) => Err(refused),
+            Err(broken) => {
+                // Not a matter of room: the file is looked at again before it is used again.
+                self.store = None;
+                Err(broken)
+            }
+        }
+    }
+
+    /// Answers what a commit took. Gives back what a job's panic said.
+    fn settle(
+        &self,
+        settled: impl Iterator<Item = (Item, Result<(), StoreError>)>,
+    ) -> Option<String> {
+        let mut panicked = None;
+        for (item, result) in settled {
+            match item {
+                Item::Job(job) => {
+                    panicked = panicked.or(job.panicked());
+                    job.answer(result);
+                }
+                Item::Notes(notes) => {
+                    if let Err(error) = result {
+                        tracing::error!(%error, "events that the journal does not take");
+                        self.queue.count_dropped(notes.len() as u64);
+                    }
+                }
+            }
+        }
+        panicked
+    }
+
+    /// Tells the callers, and keeps the notes for later; when the store is stopping there is no later.
+    fn refuse(&self, refused: Vec<(Item, StoreError)>) {
+        let mut kept = VecDeque::new();
+        for (item, error) in refused {
+            match item {
+                Item::Job(job) => job.answer(Err(error)),
+                Item::Notes(notes) => kept.extend(notes),
+            }
+        }
+        if self.queue.is_closed() {
+            self.queue.count_dropped(kept.len() as u64);
+        } else if !kept.is_empty() {
+            self.queue.put_back(kept);
+        }
+    }
+
+    /// Raises the alarm, once until it is cleared.
+    fn raise(&self, alarm: &mut Option<Alarm>, error: &StoreError) {
+        let retry = Instant::now() + RETRY;
+        match alarm {
+            Some(raised) => raised.retry = retry,
+            None => {
+                let kind = EventType::StoreDegraded.as_str();
+                let data = json!({"error": error.to_string()});
+                let cause = Cause::Internal.as_str();
+                tracing::error!(target: "horde::journal", subject = SUBJECT, "type" = kind, cause, %data);
+                self.queue.set_degraded(true);
+                *alarm = Some(Alarm {
+                    raised: Instant::now(),
+                    retry,
+                    error: error.to_string(),
+                });
+            }
+        }
+    }
+
+    /// While an alarm is raised: tries to journal it. If that works, the store works again.
+    fn clear(&mut self, alarm: &mut Option<Alarm>) {
+        let Some(raised) = alarm else { return };
+        let dropped = self.queue.take_dropped();
+        let data = json!({
+            "error": raised.error,
+            "seconds": raised.raised.elapsed().as_secs_f64(),
+            "dropped": dropped,
+        });
+        let event = NewEvent::new(EventType::StoreDegraded, SUBJECT, Cause::Internal).with(data);
+        let mut note = [Item::Notes(VecDeque::from([event]))];
+        match self.commit(&mut note, Durability::Behind).as_deref() {
+            Ok([Ok(())]) => {
+                self.queue.set_degraded(false);
+                *alarm = None;
+            }
+            Ok(_) | Err(_) => {
+                self.queue.count_dropped(dropped);
+                raised.retry = Instant::now() + RETRY;
+            }
+        }
+    }
+}
+
+/// Whom the store's own events are about.
+const SUBJECT: &str = "store";
+
+/// The journal's entry as a log line with the same fields.
+pub(super) fn announce(event: &Event) {
+    tracing::info!(
+        target: "horde::journal",
+        seq = event.seq,
+        ts = %event.ts,
+        "type" = event.kind,
+        subject = event.subject,
+        cause = event.cause,
+        data = %event.data,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_committed_event_is_a_log_line_with_the_same_fields() {
+        let log = Log::default();
+        let writer = {
+            let log = log.clone();
+            move || log.clone()
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .with_writer(writer)
+            .finish();
+        let event = Event {
+            seq: 12,
+            ts: "2026-05-01T10:00:00Z".parse().unwrap(),
+            kind: "raider.nuked".into(),
+            subject: "horde/raiders/Toast".into(),
+            cause: "done_clean_pushed".into(),
+            data: json!({"relic": "gt-1"}),
+        };
+        tracing::subscriber::with_default(subscriber, || announce(&event));
+        let line: serde_json::Value = serde_json::from_slice(&log.0.lock().unwrap()).unwrap();
+        assert_eq!(line["target"], "horde::journal");
+        assert_eq!(
+            line["fields"],
+            json!({"seq": 12, "ts": "2026-05-01T10:00:00Z", "type": "raider.nuked", "subject": "horde/raiders/Toast",
+                "cause": "done_clean_pushed", "data": r#"{"relic":"gt-1"}"#})
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! MERGED: believed only when the commit is on the target as the remote has it; then relic and
+//! hook are closed, the outcome recorded, the branch deleted, and whatever sandbox was kept back is
+//! removed (`witness-patrol.md`, signal path; `1-product.md`).
+
+use super::super::effects;
+use super::super::refusal::{Refusal, RefusalKind};
+use super::inbox::{Handled, nuke_target};
+use super::{WitnessArgs, nuke_now};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::merge::MergeRequest;
+use crate::domain::message::Merged;
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::FaultPoint;
+use crate::ports::relics::{StoreError, Txn};
+use crate::ports::repo::RepoError;
+
+/// Handles MERGED. Idempotent: every step may have been done before.
+///
+/// # Errors
+/// The remote or the store cannot be asked at present.
+pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handled, Refusal> {
+    let world = &args.world;
+    let (target, commit) = (merged.target.clone(), merged.merge_commit.clone());
+    let landed = effects::repo(world, &args.rig, move |repo| repo.landed(&target, &commit)).await?;
+    if !landed {
+        let (commit, target) = (&merged.merge_commit, &merged.target);
+        tracing::error!(%commit, target, "MERGED names a commit that is not on the target");
+        return Ok(Handled::Soon);
+    }
+    world.at(FaultPoint::MergedCloseBefore);
+    let body = merged.clone();
+    let requests = world.store.run(move |txn| close(txn, &body)).await?;
+    world.at(FaultPoint::MergedCloseAfter);
+    for mr in requests {
+        tidy(args, &mr).await?;
+    }
+    release(args, &merged).await?;
+    world.store.run(move |txn| txn.handled(id)).await?;
+    Ok(Handled::Yes)
+}
+
+/// Closes the relic and says so, once. Returns all merge requests of the relic.
+fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreError> {
+    let mut relic = txn.relic(&merged.relic)?;
+    if relic.status != RelicStatus::Closed {
+        relic.status = RelicStatus::Closed;
+        relic.closed = Some(txn.now());
+        relic.context = None;
+        txn.put_relic(&relic)?;
+        let data = serde_json::json!({
+            "relic": relic.id, "raider": merged.raider, "incarnation": merged.incarnation,
+            "mr": merged.mr, "branch": merged.branch, "head": merged.head,
+            "target": merged.target, "merge_commit": merged.merge_commit, "noop": merged.noop,
+        });
+        let event = NewEvent::new(EventType::RaiderMerged, &merged.raider, Cause::Merged);
+        txn.record(&event.with(data.clone()))?;
+        let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
+        txn.record(&event.with(data.clone()))?;
+        txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
+    }
+    let all = txn.mrs(Some(&merged.rig), false)?;
+    Ok(all
+        .into_iter()
+        .filter(|mr| mr.relic == merged.relic)
+        .collect())
+}
+
+/// Deletes the branch on the remote, and the pin. A branch that somebody moved since is theirs.
+async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
+    let (branch, head, id) = (mr.branch.clone(), mr.head.clone(), mr.id.clone());
+    let tidied = effects::repo(&args.world, &args.rig, move |repo| {
+        match repo.delete_branch(&branch, &head) {
+            Ok(()) => {}
+            Err(RepoError::Moved { found, .. }) => {
+                tracing::warn!(branch, found, "a landed branch has moved on and is kept");
+            }
+            Err(error) => return Err(error),
+        }
+        repo.unpin(&id)
+    });
+    Ok(tidied.await?)
+}
+
+/// Removes a sandbox that was kept back; one that holds work stays.
+async fn release(args: &WitnessArgs, merged: &Merged) -> Result<(), Refusal> {
+    let raider = merged.raider.clone();
+    let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
+    let Some(hook) = hook.filter(|hook| hook.incarnation == merged.incarnation) else {
+        return Ok(());
+    };
+    match nuke_now(args, nuke_target(&hook, Cause::Merged), false).await {
+        Ok(_) => Ok(()),
+        // Somebody is at it, or it holds work: the next look decides.
+        Err(kept) if matches!(kept.kind, RefusalKind::WorkAtRisk | RefusalKind::Conflict) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

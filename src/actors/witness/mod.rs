@@ -1,0 +1,361 @@
+//! The witness: watches one rig's raiders, and owns what happens to their sandboxes
+//! (`witness-patrol.md`; `raider-lifecycle.md`, witness responsibilities).
+//!
+//! ```text
+//!  Charge, Done, Nuke ──► begin (answered) ──► saga task ──► SagaEnded ─┐
+//!  Look ──► inbox task: POLECAT_DONE, MERGED, MERGE_FAILED ──► Looked ──┤
+//!  Outcome, Finished ──► outcome task ──────────────────────────────────┘
+//!  Patrol ──► all of the above, from ground truth
+//! ```
+//!
+//! It keeps nothing that matters: a successor resumes open sagas, reads the inbox, and looks at
+//! the outcome files, and comes to the same conclusions.
+
+mod inbox;
+mod merged;
+mod outcomes;
+pub mod rework;
+mod validate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use super::refusal::Refusal;
+use super::root::{RootMsg, raider_spec};
+use super::sagas::charge::{ChargeRequest, Charged};
+use super::sagas::done::{Accepted, Begun, DoneRequest};
+use super::sagas::nuke::{Nuked, Target};
+use super::sagas::{charge, claim_key, done, nuke};
+use super::world::{Claim, World};
+use crate::domain::cause::Cause;
+use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::{Saga, SagaKind};
+
+/// Messages to a witness.
+pub enum WitnessMsg {
+    /// Something may have changed: look at inbox, open sagas and waiting work.
+    Look,
+    /// Look, and at every outcome file too.
+    Patrol,
+    /// A raider's session ended after it said that it is finished.
+    Finished(RaiderId),
+    /// An outcome file in this task directory changed.
+    Outcome(std::path::PathBuf),
+    /// Charge a relic.
+    Charge(ChargeRequest, RpcReplyPort<Result<Charged, Refusal>>),
+    /// Work is declared done.
+    Done(DoneRequest, RpcReplyPort<Result<Accepted, Refusal>>),
+    /// Remove a raider.
+    Nuke {
+        /// Which sandbox.
+        target: Box<Target>,
+        /// Write salvage refs and go on.
+        salvage: bool,
+        /// Answered when the slot is free.
+        reply: RpcReplyPort<Result<Nuked, Refusal>>,
+    },
+    /// The look at inbox, sagas and waiting work came to an end.
+    Looked {
+        /// Something could not go on; try again then.
+        retry: bool,
+    },
+    /// A saga's task ended.
+    SagaEnded {
+        /// Something could not go on; try again then.
+        retry: bool,
+    },
+}
+
+/// What a witness is made from.
+#[derive(Clone)]
+pub struct WitnessArgs {
+    /// The world.
+    pub world: Arc<World>,
+    /// Its rig.
+    pub rig: RigName,
+}
+
+/// A witness's state.
+pub struct Witness {
+    args: WitnessArgs,
+    looking: bool,
+    again: bool,
+    /// How often a session was told that its tree is not clean; only a courtesy count.
+    nudges: outcomes::Nudges,
+    retries: u32,
+}
+
+/// The actor.
+pub struct WitnessActor;
+
+impl Actor for WitnessActor {
+    type Msg = WitnessMsg;
+    type State = Witness;
+    type Arguments = WitnessArgs;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<WitnessMsg>,
+        args: WitnessArgs,
+    ) -> Result<Witness, ActorProcessingErr> {
+        args.world
+            .directory
+            .set_witness(args.rig.clone(), me.clone());
+        me.cast(WitnessMsg::Patrol)?;
+        let nudges = Arc::default();
+        Ok(Witness {
+            args,
+            looking: false,
+            again: false,
+            nudges,
+            retries: 0,
+        })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<WitnessMsg>,
+        msg: WitnessMsg,
+        witness: &mut Witness,
+    ) -> Result<(), ActorProcessingErr> {
+        match msg {
+            WitnessMsg::Look if witness.looking => witness.again = true,
+            WitnessMsg::Look => witness.look(&me),
+            WitnessMsg::Patrol => {
+                witness.read_outcomes(outcomes::Which::All);
+                me.cast(WitnessMsg::Look)?;
+            }
+            WitnessMsg::Finished(raider) => {
+                witness.read_outcomes(outcomes::Which::Ended(raider));
+            }
+            WitnessMsg::Outcome(dir) => witness.read_outcomes(outcomes::Which::In(dir)),
+            WitnessMsg::Charge(request, reply) => witness.charge(&me, request, reply),
+            WitnessMsg::Done(request, reply) => witness.done(&me, request, reply),
+            WitnessMsg::Nuke {
+                target,
+                salvage,
+                reply,
+            } => {
+                witness.nuke(&me, *target, salvage, reply);
+            }
+            WitnessMsg::Looked { retry } => {
+                witness.looking = false;
+                if std::mem::take(&mut witness.again) {
+                    witness.look(&me);
+                } else {
+                    witness.after(&me, retry);
+                }
+            }
+            WitnessMsg::SagaEnded { retry } => {
+                witness.after(&me, retry);
+                if !retry {
+                    me.cast(WitnessMsg::Look)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Witness {
+    /// Looks again later when something could not go on, with back-off; the patrol looks anyway.
+    fn after(&mut self, me: &ActorRef<WitnessMsg>, retry: bool) {
+        if !retry {
+            self.retries = 0;
+            return;
+        }
+        self.retries = (self.retries + 1).min(6);
+        let wait = Duration::from_millis(250) * 2_u32.pow(self.retries);
+        let _timer = me.send_after(wait, || WitnessMsg::Look);
+    }
+
+    fn look(&mut self, me: &ActorRef<WitnessMsg>) {
+        self.looking = true;
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            let retry = match inbox::look(&args, &me).await {
+                Ok(waiting) => waiting,
+                Err(error) => {
+                    tracing::warn!(rig = %args.rig, %error, "a witness could not finish its look");
+                    true
+                }
+            };
+            args.world
+                .directory
+                .looked(args.rig.clone(), args.world.clock.now());
+            // A successor looks for itself.
+            let _restarted = me.cast(WitnessMsg::Looked { retry });
+        });
+    }
+
+    fn read_outcomes(&self, which: outcomes::Which) {
+        let (args, nudges) = (self.args.clone(), Arc::clone(&self.nudges));
+        tokio::spawn(async move {
+            if let Err(error) = outcomes::read(&args, which, &nudges).await {
+                tracing::warn!(rig = %args.rig, %error, "outcome files could not be read");
+            }
+        });
+    }
+
+    fn charge(
+        &self,
+        me: &ActorRef<WitnessMsg>,
+        request: ChargeRequest,
+        reply: RpcReplyPort<Result<Charged, Refusal>>,
+    ) {
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            let result = charge_now(&args, request).await;
+            let retry = result.as_ref().is_err_and(Refusal::is_passing);
+            let _gave_up = reply.send(result);
+            let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
+        });
+    }
+
+    fn done(
+        &self,
+        me: &ActorRef<WitnessMsg>,
+        request: DoneRequest,
+        reply: RpcReplyPort<Result<Accepted, Refusal>>,
+    ) {
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            match done::begin(&args.world, request).await {
+                Err(refused) => {
+                    let _gave_up = reply.send(Err(refused));
+                }
+                Ok(Begun::Already(accepted)) => {
+                    let _gave_up = reply.send(Ok(accepted));
+                }
+                Ok(Begun::New(accepted, saga, claim)) => {
+                    // Durable: the caller may go, and its session may be ended.
+                    let _gave_up = reply.send(Ok(accepted));
+                    run_saga(args, me, *saga, claim);
+                }
+            }
+        });
+    }
+
+    fn nuke(
+        &self,
+        me: &ActorRef<WitnessMsg>,
+        target: Target,
+        salvage: bool,
+        reply: RpcReplyPort<Result<Nuked, Refusal>>,
+    ) {
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            let result = nuke_now(&args, target, salvage).await;
+            let _gave_up = reply.send(result);
+            let _restarted = me.cast(WitnessMsg::SagaEnded { retry: false });
+        });
+    }
+}
+
+/// Charges; the saga is this task's from its first row on.
+pub(super) async fn charge_now(
+    args: &WitnessArgs,
+    request: ChargeRequest,
+) -> Result<Charged, Refusal> {
+    let world = &args.world;
+    let rig = world
+        .city
+        .rig(&args.rig)
+        .ok_or_else(|| Refusal::not_found(format!("no rig named {}", args.rig)))?;
+    let (saga, _until_ended) = charge::begin(world, rig, request).await?;
+    charge::run(world, saga).await
+}
+
+/// Nukes; refused without any effect when work would be lost.
+pub(super) async fn nuke_now(
+    args: &WitnessArgs,
+    target: Target,
+    salvage: bool,
+) -> Result<Nuked, Refusal> {
+    let world = &args.world;
+    if !salvage {
+        nuke::check(world, &target).await?;
+    }
+    super::ask::end(
+        world,
+        ChildId::Raider(target.raider.clone()),
+        target.raider.session_id(),
+        target.cause,
+    )
+    .await?;
+    let raider = target.raider.clone();
+    let nuked = match nuke::begin(world, target, salvage).await {
+        Ok((saga, _until_ended)) => nuke::run(world, saga).await,
+        Err(refused) => Err(refused),
+    };
+    if nuked.is_err() {
+        // Its session was ended for this; the work goes on.
+        respawn(world, &raider).await;
+    }
+    nuked
+}
+
+/// Brings a raider whose nuke was refused at the last moment back to its work.
+async fn respawn(world: &World, raider: &RaiderId) {
+    let (wanted, subject) = (raider.clone(), raider.to_string());
+    let read = world.store.run(move |txn| {
+        let Some(hook) = txn.hook(&wanted)? else {
+            return Ok(None);
+        };
+        let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
+        let busy = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
+        Ok(Some(hook).filter(|hook| open && !busy && hook.done.is_none()))
+    });
+    if let Ok(Some(hook)) = read.await {
+        let spec = Box::new(raider_spec(&world.city, hook, None));
+        let want = RootMsg::Want {
+            spec,
+            cause: Cause::Recovered,
+            reply: None,
+        };
+        world.directory.tell_root(want);
+    }
+}
+
+/// Takes up an open saga, unless somebody is at it already.
+pub(super) async fn resume(args: &WitnessArgs, me: &ActorRef<WitnessMsg>, id: u64) {
+    let Some(claim) = args.world.claims.claim(claim_key(id)) else {
+        return;
+    };
+    // Whoever had claimed it before may have closed it since it was listed.
+    if let Ok(Some(saga)) = args.world.store.run(move |txn| txn.saga(id)).await {
+        run_saga(args.clone(), me.clone(), saga, claim);
+    }
+}
+
+/// Runs a saga in a task of its own.
+fn run_saga(args: WitnessArgs, me: ActorRef<WitnessMsg>, saga: Saga, claim: Claim) {
+    tokio::spawn(async move {
+        let (id, kind) = (saga.id, saga.kind);
+        let world = &args.world;
+        let result = match kind {
+            SagaKind::Charge => charge::run(world, saga).await.map(|_| ()),
+            SagaKind::Done => done::run(world, saga).await,
+            SagaKind::Nuke => nuke::run(world, saga).await.map(|_| ()),
+            SagaKind::Land => Ok(()),
+        };
+        let retry = match result {
+            Ok(()) => false,
+            Err(error) => {
+                let kind = kind.as_str();
+                tracing::warn!(rig = %args.rig, saga = id, kind, %error, "a saga stopped");
+                // A saga that is still open is tried again; a closed one is over.
+                matches!(
+                    world.store.run(move |txn| txn.saga(id)).await,
+                    Ok(Some(_)) | Err(_)
+                )
+            }
+        };
+        drop(claim);
+        // A successor looks for itself.
+        let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
+    });
+}

@@ -1,0 +1,193 @@
+//! Outcome files: completion by any harness, without knowledge of `hd` (`agent-lifecycle.md`,
+//! section 5). An outcome on a tree that is not clean is told to the session, a few times, then to
+//! a person; the supervisor never commits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::{ChildState, raider_spec};
+use super::super::sagas::done::DoneRequest;
+use super::super::{ask, effects, endings, launch};
+use super::inbox::escalate;
+use super::{WitnessArgs, WitnessMsg};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{ChildId, Incarnation, RaiderId};
+use crate::domain::outcome::{Outcome, OutcomeFile};
+use crate::domain::prompt::Problem;
+use crate::domain::relic::{Exit, Hook};
+use crate::ports::sessions::Input;
+
+/// How often each incarnation was told.
+pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), u32>>>;
+
+/// Whose outcome file to read.
+pub enum Which {
+    /// Everybody's.
+    All,
+    /// That of the raider, whose session has ended.
+    Ended(RaiderId),
+    /// The one in this task directory.
+    In(PathBuf),
+}
+
+/// Reads outcome files and acts on what they say.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(), Refusal> {
+    let rig = args.rig.clone();
+    let hooks = args
+        .world
+        .store
+        .run(move |txn| txn.hooks(Some(&rig)))
+        .await?;
+    let city = &args.world.city;
+    for hook in hooks.into_iter().filter(|hook| hook.done.is_none()) {
+        let (concerned, ended) = match &which {
+            Which::All => (true, false),
+            Which::Ended(raider) => (&hook.raider == raider, true),
+            Which::In(dir) => {
+                let own = city.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+                (&own == dir, false)
+            }
+        };
+        if concerned {
+            act(args, hook, ended, nudges).await?;
+        }
+    }
+    if matches!(which, Which::Ended(_)) {
+        // A raider that said `hd done` by itself: its saga may wait for the session's end.
+        args.world
+            .directory
+            .tell_witness(&args.rig, WitnessMsg::Look);
+    }
+    Ok(())
+}
+
+async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
+    let outcome = match endings::outcome(&args.world, &hook).await {
+        OutcomeFile::Said(outcome) => outcome,
+        OutcomeFile::Empty => return Ok(()),
+        OutcomeFile::Unclear(why) => {
+            tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
+            return Ok(());
+        }
+    };
+    // The file's watcher, a patrol and the session's end may all see the same outcome at once.
+    let key = format!("outcome/{}", hook.raider);
+    let Some(_claim) = args.world.claims.claim(key) else {
+        return Ok(());
+    };
+    let done = declare(args, request(&hook, outcome)).await;
+    match done {
+        Ok(_) => Ok(()),
+        Err(refused)
+            if matches!(
+                refused.kind,
+                RefusalKind::WorkAtRisk | RefusalKind::BadRequest
+            ) =>
+        {
+            remind(args, hook, ended, &refused, nudges).await
+        }
+        Err(error) => {
+            tracing::warn!(raider = %hook.raider, %error, "an outcome could not be accepted yet");
+            Ok(())
+        }
+    }
+}
+
+fn request(hook: &Hook, outcome: Outcome) -> DoneRequest {
+    let (exit, no_change, wants_review, reason) = match outcome {
+        Outcome::Passed { no_change } => (Exit::Completed, no_change.is_some(), false, no_change),
+        Outcome::Reviewing => (Exit::Completed, false, true, None),
+        Outcome::Stuck { reason } => (Exit::Escalated, false, false, Some(reason)),
+    };
+    DoneRequest {
+        raider: hook.raider.clone(),
+        incarnation: Some(hook.incarnation),
+        exit,
+        cleanup_status: None,
+        no_change,
+        wants_review,
+        until: None,
+        reason,
+        cause: Cause::OutcomeFile,
+    }
+}
+
+async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal> {
+    let witness = args.world.directory.witness(&args.rig);
+    let message = |reply| WitnessMsg::Done(request, reply);
+    let limit = std::time::Duration::from_secs(120);
+    ask::ask(witness, message, limit).await?.map(|_| ())
+}
+
+/// Tells the session what is in the way; starts it again for that when it is gone; calls a person
+/// when that did not help.
+async fn remind(
+    args: &WitnessArgs,
+    hook: Hook,
+    ended: bool,
+    refused: &Refusal,
+    nudges: &Nudges,
+) -> Result<(), Refusal> {
+    let world = &args.world;
+    let most = world
+        .city
+        .rig(&args.rig)
+        .map_or(0, |rig| rig.raiders.nudges);
+    let told = {
+        let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = nudges
+            .entry((hook.raider.clone(), hook.incarnation))
+            .or_insert(0);
+        *told += 1;
+        *told
+    };
+    if told > most {
+        let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
+        return escalate(
+            args,
+            &hook,
+            "an outcome was declared that cannot be accepted",
+            evidence,
+        )
+        .await;
+    }
+    let problem = match refused.kind {
+        RefusalKind::WorkAtRisk => Problem::Dirty(refused.losses.clone()),
+        _ => Problem::NoCommits,
+    };
+    let data = serde_json::json!({ "relic": hook.relic, "nudge": told, "why": refused.message });
+    let event = NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile);
+    world.store.note(vec![event.with(data)]);
+    let id = ChildId::Raider(hook.raider.clone());
+    let views = ask::views(world).await?;
+    let view = views.into_iter().find(|view| view.spec.id == id);
+    let session = view.as_ref().and_then(|view| view.session.clone());
+    match session {
+        Some(session) if !ended => {
+            let Some(rig) = world.city.rig(&args.rig) else {
+                return Ok(());
+            };
+            let text = launch::nudge_text(world, rig, &hook, &problem).await?;
+            let (handle, input) = (session.handle, Input::Submit(text));
+            let session = handle.id.clone();
+            let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
+            if let Err(error) = sent {
+                tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
+            }
+        }
+        _ => {
+            let resting = view.is_none_or(|view| view.state == ChildState::Finished);
+            if resting {
+                let spec = raider_spec(&world.city, hook, Some(problem));
+                ask::want(world, spec, Cause::OutcomeFile).await?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! POLECAT_DONE: vouched for by measuring again, then passed on as MERGE_READY
+//! (`witness-patrol.md`, signal flow). What a raider said is never enough.
+//!
+//! ```text
+//!  of another incarnation ──► void            done saga still open ──► later
+//!  tree not clean ──► escalated, waits        remote lacks the head ──► pushed again
+//!  completed ──► MERGE_READY (or waits for a person)
+//!  no change ──► closed    escalated ──► blocked    deferred ──► deferred
+//! ```
+
+use super::super::effects;
+use super::super::refusal::Refusal;
+use super::super::sagas::land;
+use super::WitnessArgs;
+use super::inbox::{Handled, escalate};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{Oid, RelicId};
+use crate::domain::merge::{MergeRequest, MrState, Review};
+use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
+use crate::domain::nuke::losses;
+use crate::domain::relic::{Exit, Hook, RelicStatus};
+use crate::domain::saga::{FaultPoint, SagaKind};
+use crate::ports::relics::{StoreError, Txn};
+
+/// Validates a POLECAT_DONE.
+///
+/// # Errors
+/// The remote, the repository or the store cannot be asked at present.
+pub async fn polecat_done(
+    args: &WitnessArgs,
+    id: u64,
+    done: PolecatDone,
+) -> Result<Handled, Refusal> {
+    let world = &args.world;
+    let (raider, subject) = (done.raider.clone(), done.raider.to_string());
+    let (hook, saga) = world
+        .store
+        .run(move |txn| Ok((txn.hook(&raider)?, txn.saga_of(SagaKind::Done, &subject)?)))
+        .await?;
+    let Some(hook) = hook.filter(|hook| hook.incarnation == done.incarnation) else {
+        // Fenced: whatever it was about is gone, and its successor is not touched.
+        world.store.run(move |txn| txn.handled(id)).await?;
+        return Ok(Handled::Yes);
+    };
+    if saga.is_some() {
+        // Its session is being ended; the end of the saga makes the witness look again.
+        return Ok(Handled::AtPatrol);
+    }
+    let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target)).await?;
+    if !facts.is_committed() {
+        let evidence = losses(&facts).join("\n");
+        escalate(args, &hook, "the sandbox is not clean after done", evidence).await?;
+        return Ok(Handled::AtPatrol);
+    }
+    let no_change = hook.done.as_ref().is_some_and(|intent| intent.no_change);
+    if facts.ahead > 0 && !no_change {
+        ensure_pushed(args, &hook, &facts.head).await?;
+    }
+    world.at(FaultPoint::WitnessReadyBefore);
+    let head = facts.head;
+    let settled = match done.exit {
+        Exit::Completed if no_change => {
+            close_unchanged(args, id, hook).await.map(|()| Handled::Yes)
+        }
+        Exit::Completed => vouch(args, id, hook, done, head).await,
+        Exit::Escalated | Exit::Deferred => put_off(args, id, hook).await.map(|()| Handled::Yes),
+    };
+    world.at(FaultPoint::WitnessReadyAfter);
+    settled
+}
+
+/// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
+/// again first (`4-rules.md`, done).
+async fn ensure_pushed(args: &WitnessArgs, hook: &Hook, head: &Oid) -> Result<(), Refusal> {
+    let (branch, head) = (hook.branch.clone(), head.clone());
+    effects::repo(&args.world, &args.rig, move |repo| {
+        if repo.remote_head(&branch)?.as_ref() == Some(&head) {
+            return Ok(());
+        }
+        repo.push_branch(&branch, &head, None)
+    })
+    .await?;
+    Ok(())
+}
+
+/// Sends MERGE_READY, or waits for a person. POLECAT_DONE stays open meanwhile: what a person
+/// approves is measured again before it goes on.
+async fn vouch(
+    args: &WitnessArgs,
+    id: u64,
+    hook: Hook,
+    done: PolecatDone,
+    head: Oid,
+) -> Result<Handled, Refusal> {
+    let world = &args.world;
+    let human = world
+        .city
+        .rig(&args.rig)
+        .is_some_and(|rig| rig.forge.review_human);
+    let wanted = human || done.gate.is_some();
+    let (from, to) = (message::witness(&args.rig), message::forge(&args.rig));
+    let forge = to.clone();
+    let sent = world.store.run(move |txn| {
+        let missing = || StoreError::Failed(format!("{} has no merge request", hook.relic));
+        let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
+        let mut mr = mr.ok_or_else(missing)?;
+        if mr.state != MrState::Reviewing {
+            txn.handled(id)?;
+            return Ok(Handled::Yes);
+        }
+        mr.head = head.clone();
+        if wanted && mr.review != Review::Approved {
+            return hold(txn, mr);
+        }
+        mr.note = None;
+        txn.put_mr(&mr)?;
+        if txn.handled(id)? {
+            let ready = ready(&hook, &mr.id, &head);
+            txn.send(&from, &to, Body::MergeReady(ready))?;
+        }
+        Ok(Handled::Yes)
+    });
+    let sent = sent.await?;
+    world.nudge(&forge);
+    Ok(sent)
+}
+
+/// Notes, once, that a person must look.
+fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
+    let first = mr.note.is_none();
+    mr.review = Review::Wanted;
+    mr.note = Some(format!(
+        "a person must look: hd mq approve {0} or hd mq reject {0}",
+        mr.id
+    ));
+    txn.put_mr(&mr)?;
+    if first {
+        land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;
+    }
+    Ok(Handled::AtPatrol)
+}
+
+fn ready(hook: &Hook, mr: &RelicId, head: &Oid) -> MergeReady {
+    MergeReady {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        rig: hook.raider.rig.clone(),
+        relic: hook.relic.clone(),
+        mr: mr.clone(),
+        branch: hook.branch.clone(),
+        head: head.clone(),
+        verified: "session ended, sandbox clean, head on the remote".to_owned(),
+    }
+}
+
+/// The verified no-change completion: closed without a merge request.
+async fn close_unchanged(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal> {
+    let closed = args.world.store.run(move |txn| {
+        if !txn.handled(id)? {
+            return Ok(());
+        }
+        let reason = hook.done.as_ref().and_then(|intent| intent.reason.clone());
+        let mut relic = txn.relic(&hook.relic)?;
+        relic.status = RelicStatus::Closed;
+        relic.closed = Some(txn.now());
+        txn.put_relic(&relic)?;
+        let data = serde_json::json!({
+            "relic": relic.id, "raider": hook.raider, "no_change": true, "reason": reason,
+        });
+        let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Done);
+        txn.record(&event.with(data.clone()))?;
+        txn.append_cv(&hook.raider.to_string(), "no_change", &data)
+            .map(|_| ())
+    });
+    Ok(closed.await?)
+}
+
+/// Escalated work waits for a person, deferred work for its time; both keep what was pushed.
+async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal> {
+    let from = message::witness(&args.rig);
+    let stuck = hook
+        .done
+        .as_ref()
+        .is_some_and(|intent| intent.exit == Exit::Escalated);
+    let put_off = args.world.store.run(move |txn| {
+        if !txn.handled(id)? {
+            return Ok(());
+        }
+        settle(txn, &hook, stuck)?;
+        if stuck {
+            let reason = hook.done.as_ref().and_then(|intent| intent.reason.clone());
+            let body = Body::Help(Escalation {
+                agent: hook.raider.to_string(),
+                relic: Some(hook.relic.clone()),
+                problem: "the agent is stuck".to_owned(),
+                severity: Severity::Medium,
+                evidence: reason.unwrap_or_default(),
+            });
+            txn.send(&from, message::SHAMAN, body)?;
+        }
+        Ok(())
+    });
+    put_off.await?;
+    args.world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<(), StoreError> {
+    let intent = hook.done.as_ref();
+    let cause = if stuck { Cause::Stuck } else { Cause::Deferred };
+    let mut relic = txn.relic(&hook.relic)?;
+    relic.status = if stuck {
+        RelicStatus::Blocked
+    } else {
+        RelicStatus::Deferred
+    };
+    relic.assignee = None;
+    relic.until = intent.and_then(|intent| intent.until);
+    relic.branch = Some(hook.branch.clone());
+    txn.put_relic(&relic)?;
+    let data = serde_json::json!({
+        "status": relic.status, "raider": hook.raider, "until": relic.until,
+        "reason": intent.and_then(|intent| intent.reason.clone()),
+    });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, cause);
+    txn.record(&event.with(data.clone()))?;
+    if stuck {
+        let event = NewEvent::new(EventType::RaiderStuck, &hook.raider, cause);
+        txn.record(&event.with(data.clone()))?;
+    }
+    let kind = if stuck { "escalated" } else { "deferred" };
+    txn.append_cv(&hook.raider.to_string(), kind, &data)
+        .map(|_| ())
+}

@@ -1,0 +1,265 @@
+//! What every actor can reach: the configuration, the ports, the store, and each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use jiff::Timestamp;
+use ractor::ActorRef;
+
+use super::dispatcher::DispatcherMsg;
+use super::forge::ForgeMsg;
+use super::root::RootMsg;
+use super::shaman::ShamanMsg;
+use super::store::StoreHandle;
+use super::witness::WitnessMsg;
+use crate::domain::city::City;
+use crate::domain::ids::RigName;
+use crate::domain::message;
+use crate::domain::saga::FaultPoint;
+use crate::ports::clock::Clock;
+use crate::ports::repo::Repo;
+use crate::ports::sessions::Sessions;
+use crate::ports::tasks::TaskFiles;
+
+/// Aborts the process at a fault point when told to (feature `fault-points`).
+pub type FaultHook = Arc<dyn Fn(FaultPoint) + Send + Sync>;
+
+/// The world as actors see it. Cheap to clone through its `Arc`.
+pub struct World {
+    /// The configuration in force.
+    pub city: Arc<City>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where agents run.
+    pub sessions: Arc<dyn Sessions>,
+    /// git, per rig.
+    pub repos: BTreeMap<RigName, Arc<dyn Repo>>,
+    /// Task files and outbox.
+    pub tasks: Arc<dyn TaskFiles>,
+    /// What must survive.
+    pub store: StoreHandle,
+    /// How many sessions may be starting at once (`start_concurrency`).
+    pub starts: Arc<tokio::sync::Semaphore>,
+    /// The environment that sessions and gates may be given parts of.
+    pub env: BTreeMap<String, String>,
+    /// Directory of the running program, put first in a session's `PATH`.
+    pub bin_dir: std::path::PathBuf,
+    /// The control socket, told to sessions.
+    pub socket: std::path::PathBuf,
+    /// A number in 0..1 that differs from call to call, for jitter.
+    pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
+    /// Crash sweeps.
+    pub fault: FaultHook,
+    /// Who is where.
+    pub directory: Directory,
+    /// What is being worked on.
+    pub claims: Claims,
+}
+
+impl World {
+    /// The rig's repository; every configured rig has one.
+    #[must_use]
+    pub fn repo(&self, rig: &RigName) -> Option<Arc<dyn Repo>> {
+        self.repos.get(rig).cloned()
+    }
+
+    /// Passes a fault point.
+    pub fn at(&self, point: FaultPoint) {
+        (self.fault)(point);
+    }
+
+    /// Tells whoever owns the mailbox to look into it. Mailboxes are rows; this is a hint.
+    pub fn nudge(&self, address: &str) {
+        if address == message::SHAMAN {
+            return self.directory.tell_shaman(ShamanMsg::Look);
+        }
+        let Some((rig, role)) = address.split_once('/') else {
+            return;
+        };
+        let Ok(rig) = RigName::new(rig) else { return };
+        if address == message::witness(&rig) {
+            self.directory.tell_witness(&rig, WitnessMsg::Look);
+        } else if address == message::forge(&rig) {
+            self.directory.tell_forge(&rig, ForgeMsg::Look);
+        } else {
+            debug_assert!(
+                role.starts_with("raiders/"),
+                "nobody owns the mailbox {address}"
+            );
+        }
+    }
+}
+
+/// What some task works on at this moment. An actor that was restarted after a panic finds the
+/// tasks of its predecessor still running: the claim keeps it from doing the same work twice.
+#[derive(Clone, Default)]
+pub struct Claims(Arc<Mutex<BTreeSet<String>>>);
+
+impl Claims {
+    /// Claims a piece of work; none when somebody is at it.
+    #[must_use]
+    pub fn claim(&self, key: impl Into<String>) -> Option<Claim> {
+        let key = key.into();
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.insert(key.clone()).then(|| Claim {
+            claims: self.clone(),
+            key,
+        })
+    }
+}
+
+/// Held while the work goes on; dropped, even by a panic, it is free again.
+#[must_use = "dropped at once, it protects nothing"]
+pub struct Claim {
+    claims: Claims,
+    key: String,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.claims
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.key);
+    }
+}
+
+/// The present reference of every actor that others talk to. References of restarted actors are
+/// replaced by the root, so nobody keeps one.
+#[derive(Default)]
+pub struct Directory {
+    root: OnceLock<ActorRef<RootMsg>>,
+    witnesses: RwLock<BTreeMap<RigName, ActorRef<WitnessMsg>>>,
+    forges: RwLock<BTreeMap<RigName, ActorRef<ForgeMsg>>>,
+    shaman: RwLock<Option<ActorRef<ShamanMsg>>>,
+    dispatcher: RwLock<Option<ActorRef<DispatcherMsg>>>,
+    looks: RwLock<BTreeMap<RigName, Timestamp>>,
+}
+
+impl Directory {
+    /// Enters the root; there is one for the life of the process.
+    pub fn set_root(&self, root: ActorRef<RootMsg>) {
+        // A second root cannot be: the daemon makes exactly one.
+        let _first_wins = self.root.set(root);
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> Option<ActorRef<RootMsg>> {
+        self.root.get().cloned()
+    }
+
+    /// Enters a rig's witness.
+    pub fn set_witness(&self, rig: RigName, witness: ActorRef<WitnessMsg>) {
+        self.witnesses
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(rig, witness);
+    }
+
+    /// Enters a rig's forge.
+    pub fn set_forge(&self, rig: RigName, forge: ActorRef<ForgeMsg>) {
+        self.forges
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(rig, forge);
+    }
+
+    /// Enters the shaman.
+    pub fn set_shaman(&self, shaman: ActorRef<ShamanMsg>) {
+        *self.shaman.write().unwrap_or_else(PoisonError::into_inner) = Some(shaman);
+    }
+
+    /// Enters the dispatcher.
+    pub fn set_dispatcher(&self, dispatcher: ActorRef<DispatcherMsg>) {
+        *self
+            .dispatcher
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(dispatcher);
+    }
+
+    /// A rig's witness.
+    #[must_use]
+    pub fn witness(&self, rig: &RigName) -> Option<ActorRef<WitnessMsg>> {
+        self.witnesses
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(rig)
+            .cloned()
+    }
+
+    /// A rig's forge.
+    #[must_use]
+    pub fn forge(&self, rig: &RigName) -> Option<ActorRef<ForgeMsg>> {
+        self.forges
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(rig)
+            .cloned()
+    }
+
+    /// Notes that a rig's witness finished a look, for displays.
+    pub fn looked(&self, rig: RigName, at: Timestamp) {
+        self.looks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(rig, at);
+    }
+
+    /// When a rig's witness last finished a look.
+    #[must_use]
+    pub fn last_look(&self, rig: &RigName) -> Option<Timestamp> {
+        self.looks
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(rig)
+            .copied()
+    }
+
+    /// Sends to the root. A message to an actor that is being restarted is lost on purpose: what
+    /// matters is in the store, and the successor looks there first.
+    pub fn tell_root(&self, msg: RootMsg) {
+        if let Some(root) = self.root() {
+            let _restarting = root.cast(msg);
+        }
+    }
+
+    /// Sends to a rig's witness, as [`Directory::tell_root`].
+    pub fn tell_witness(&self, rig: &RigName, msg: WitnessMsg) {
+        if let Some(witness) = self.witness(rig) {
+            let _restarting = witness.cast(msg);
+        }
+    }
+
+    /// Sends to a rig's forge, as [`Directory::tell_root`].
+    pub fn tell_forge(&self, rig: &RigName, msg: ForgeMsg) {
+        if let Some(forge) = self.forge(rig) {
+            let _restarting = forge.cast(msg);
+        }
+    }
+
+    /// Sends to the shaman, as [`Directory::tell_root`].
+    pub fn tell_shaman(&self, msg: ShamanMsg) {
+        let shaman = self
+            .shaman
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(shaman) = shaman {
+            let _restarting = shaman.cast(msg);
+        }
+    }
+
+    /// Sends to the dispatcher, as [`Directory::tell_root`].
+    pub fn tell_dispatcher(&self, msg: DispatcherMsg) {
+        let dispatcher = self
+            .dispatcher
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(dispatcher) = dispatcher {
+            let _restarting = dispatcher.cast(msg);
+        }
+    }
+}

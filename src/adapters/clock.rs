@@ -1,0 +1,107 @@
+//! The clocks: the machine's, and one that follows Tokio's (paused) time for simulations.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::ports::clock::Clock;
+
+/// The machine's clocks.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    origin: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time starts now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn mono(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// A clock that stands still and jumps with Tokio's paused time, on both scales. Threads outside
+/// the runtime see the same time, because the clock remembers whose time it follows.
+#[derive(Debug, Clone)]
+pub struct PausedClock {
+    runtime: Handle,
+    origin: Instant,
+    start: Timestamp,
+}
+
+impl PausedClock {
+    /// A clock that shows `start` now.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
+    #[must_use]
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self {
+            runtime: Handle::current(),
+            origin: Instant::now(),
+            start,
+        }
+    }
+}
+
+impl Clock for PausedClock {
+    fn mono(&self) -> Duration {
+        let _inside = self.runtime.enter();
+        self.origin.elapsed()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.start
+            .saturating_add(self.mono())
+            .unwrap_or(Timestamp::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_never_goes_back() {
+        let clock = SystemClock::new();
+        let (first, second) = (clock.mono(), clock.mono());
+        assert!(first <= second);
+        assert!(clock.now() > Timestamp::UNIX_EPOCH);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn paused_time_is_the_same_on_every_thread() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock = PausedClock::starting_at(start);
+        tokio::time::advance(Duration::from_secs(90)).await;
+        let seen = {
+            let clock = clock.clone();
+            std::thread::spawn(move || (clock.mono(), clock.now()))
+                .join()
+                .unwrap()
+        };
+        assert_eq!(seen, (clock.mono(), clock.now()));
+        assert_eq!(seen.0, Duration::from_secs(90));
+        assert_eq!(seen.1.to_string(), "2026-01-01T00:01:30Z");
+    }
+}

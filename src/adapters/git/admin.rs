@@ -1,0 +1,226 @@
+//! A sandbox's administrative directory in `repo.git/worktrees`, and our note in it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::bytes;
+use super::command::Git;
+use super::rig::GitRepo;
+use crate::domain::ids::{Incarnation, Oid, RaiderId};
+use crate::ports::repo::{RepoError, SandboxSpec};
+
+/// The note's file name.
+const NOTE: &str = "horde.json";
+
+/// What we wrote about a sandbox when we made it. It lies beside git's own files, so it lives and
+/// goes with the worktree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Whose sandbox.
+    pub(super) raider: RaiderId,
+    /// Which incarnation's.
+    pub(super) incarnation: Incarnation,
+    /// The branch it was made with.
+    pub(super) branch: String,
+    /// Where the branch started.
+    pub(super) base: Oid,
+    /// When it was made, seconds since 1970.
+    pub(super) created: i64,
+    /// Whether the files are all there. Until then no agent was in it.
+    pub(super) complete: bool,
+    /// Files copied from the rig's checkout, with the digest of what was copied.
+    pub(super) copied: BTreeMap<String, String>,
+}
+
+impl Note {
+    /// The note of a sandbox that is being made.
+    pub(super) fn of(spec: &SandboxSpec) -> Self {
+        Self {
+            raider: spec.raider.clone(),
+            incarnation: spec.incarnation,
+            branch: spec.branch.clone(),
+            base: spec.base.clone(),
+            created: jiff::Timestamp::now().as_second(),
+            complete: false,
+            copied: BTreeMap::new(),
+        }
+    }
+
+    /// Reads the note; none when there is none or it is torn.
+    pub(super) fn read(admin: &Path) -> Option<Self> {
+        let text = fs::read(admin.join(NOTE)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Writes the note whole or not at all.
+    pub(super) fn write(&self, admin: &Path) -> Result<(), RepoError> {
+        let text = serde_json::to_vec(self)
+            .map_err(|error| RepoError::Failed(format!("the note cannot be written: {error}")))?;
+        write_whole(&admin.join(NOTE), &text)
+    }
+}
+
+/// Writes a file by renaming a finished one over it.
+pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), RepoError> {
+    let fail = |error: std::io::Error| failed("cannot write", path, &error);
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(fail)?;
+    std::io::Write::write_all(&mut file, content).map_err(fail)?;
+    file.as_file().sync_all().map_err(fail)?;
+    file.persist(path).map_err(|error| fail(error.error))?;
+    Ok(())
+}
+
+/// An error that names the file.
+pub(super) fn failed(what: &str, path: &Path, error: &std::io::Error) -> RepoError {
+    RepoError::Failed(format!("{what} {}: {error}", path.display()))
+}
+
+/// A sandbox whose links hold.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The work tree.
+    pub(super) sandbox: PathBuf,
+    /// `repo.git/worktrees/<id>`.
+    pub(super) admin: PathBuf,
+}
+
+impl Place {
+    /// A `git` command in the sandbox that takes no lock.
+    pub(super) fn git(&self) -> Git {
+        Git::in_dir(&self.sandbox).env("GIT_OPTIONAL_LOCKS", "0")
+    }
+}
+
+/// Follows the sandbox's `.git` link and makes sure that it leads into this rig's `repo.git` and
+/// back.
+pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError> {
+    match fs::symlink_metadata(sandbox) {
+        Ok(meta) if meta.is_dir() => {}
+        Ok(_) => return Err(broken(sandbox, "it is not a directory")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = format!("the sandbox {}", sandbox.display());
+            return Err(RepoError::NotFound(what));
+        }
+        Err(error) => return Err(failed("cannot read", sandbox, &error)),
+    }
+    let admin = linked(sandbox).ok_or_else(|| broken(sandbox, "its .git link is broken"))?;
+    if admin.parent() != fs::canonicalize(worktrees(repo)).ok().as_deref() {
+        return Err(broken(sandbox, "its .git link leads elsewhere"));
+    }
+    if !leads_back(&admin, sandbox) {
+        return Err(broken(sandbox, "repo.git knows it under another path"));
+    }
+    Ok(Place {
+        sandbox: sandbox.to_owned(),
+        admin,
+    })
+}
+
+fn broken(sandbox: &Path, why: &str) -> RepoError {
+    RepoError::Failed(format!(
+        "{} is no worktree of this rig: {why}",
+        sandbox.display()
+    ))
+}
+
+/// `repo.git/worktrees`.
+pub(super) fn worktrees(repo: &GitRepo) -> PathBuf {
+    repo.repo_dir().join("worktrees")
+}
+
+/// Where the `.git` file of a directory leads, if that exists.
+pub(super) fn linked(dir: &Path) -> Option<PathBuf> {
+    let target = read_link_file(&dir.join(".git"))?;
+    fs::canonicalize(dir.join(target)).ok()
+}
+
+/// The path in a `.git` file, as written.
+pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
+    if !fs::symlink_metadata(file).ok()?.is_file() {
+        return None;
+    }
+    let text = fs::read(file).ok()?;
+    let target = text.strip_prefix(b"gitdir: ")?;
+    Some(bytes::path(target.trim_ascii_end()).to_owned())
+}
+
+/// Whether the administrative directory names this sandbox.
+pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
+    let Ok(text) = fs::read(admin.join("gitdir")) else {
+        return false;
+    };
+    let link = admin.join(bytes::path(text.trim_ascii_end()));
+    let (Some(dir), Some(parent)) = (link.parent(), sandbox.parent()) else {
+        return false;
+    };
+    if link.file_name() != Some(".git".as_ref()) || dir.file_name() != sandbox.file_name() {
+        return false;
+    }
+    // The sandbox itself may be gone; its parent is not.
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    dir.parent()
+        .and_then(real)
+        .is_some_and(|found| real(parent) == Some(found))
+}
+
+/// The administrative directories that name this sandbox: usually one.
+pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>, RepoError> {
+    let all = entries(repo)?;
+    Ok(all
+        .into_iter()
+        .filter(|admin| leads_back(admin, sandbox))
+        .collect())
+}
+
+/// Every administrative directory of `repo.git`.
+pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
+    let dir = worktrees(repo);
+    let fail = |error: std::io::Error| failed("cannot list", &dir, &error);
+    let mut found = Vec::new();
+    match fs::read_dir(&dir) {
+        Ok(list) => {
+            for entry in list {
+                found.push(entry.map_err(fail)?.path());
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Moves an administrative directory out of git's sight without destroying it: its reflog may be
+/// the last thing that names some commit.
+pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<(), RepoError> {
+    let retired = repo.repo_dir().join("horde").join("retired");
+    fs::create_dir_all(&retired).map_err(|error| failed("cannot make", &retired, &error))?;
+    let name = admin.file_name().unwrap_or_default().to_string_lossy();
+    let to = free_name(&retired, &name);
+    fs::rename(admin, &to).map_err(|error| failed("cannot move", admin, &error))
+}
+
+/// A name in the directory that nothing has: `<name>`, `<name>.2` ...
+pub(super) fn free_name(dir: &Path, name: &str) -> PathBuf {
+    let mut path = dir.join(name);
+    let mut n = 2_u64;
+    while fs::symlink_metadata(&path).is_ok() {
+        path = dir.join(format!("{name}.{n}"));
+        n += 1;
+    }
+    path
+}
+
+/// A private directory on the file system of `repo.git`, gone when dropped.
+pub(super) fn scratch(repo: &GitRepo) -> Result<tempfile::TempDir, RepoError> {
+    let dir = repo.repo_dir().join("horde").join("tmp");
+    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+    tempfile::Builder::new()
+        .tempdir_in(&dir)
+        .map_err(|error| failed("cannot make a directory in", &dir, &error))
+}

@@ -1,0 +1,188 @@
+//! The only way a sandbox goes: verified once more, then renamed into the trash.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::admin::{self, Note, failed, free_name};
+use super::facts;
+use super::measure::measure;
+use super::remote::checked_out;
+use super::rig::GitRepo;
+use super::sandbox;
+use crate::domain::facts::GitFacts;
+use crate::domain::nuke::NukePermit;
+use crate::ports::repo::RepoError;
+
+/// Verifies the permit against the sandbox as it is now, moves it into the trash, forgets the
+/// worktree, and deletes its branch where another ref reaches it.
+pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    let path = permit.sandbox();
+    sandbox::inside(repo, path)?;
+    let named = path.file_name() == Some(permit.raider().name.as_str().as_ref());
+    if !named || &permit.raider().rig != repo.name() {
+        return Err(RepoError::Failed(format!(
+            "the permit of {} names {}",
+            permit.raider(),
+            path.display()
+        )));
+    }
+    let admins = admin::of_sandbox(repo, path)?;
+    let mut notes = Vec::new();
+    for admin in &admins {
+        notes.extend(Note::read(admin));
+    }
+    if let Some(note) = notes
+        .iter()
+        .find(|note| note.incarnation != permit.incarnation())
+    {
+        return Err(RepoError::PermitStale(format!(
+            "it belongs to incarnation {} now",
+            note.incarnation
+        )));
+    }
+    let there = fs::symlink_metadata(path).is_ok();
+    if there {
+        verify(repo, permit)?;
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(trash)
+        .map_err(|error| failed("cannot make", trash, &error))?;
+    let raider = permit.raider();
+    let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
+    if there {
+        throw(path, &free_name(trash, &name))?;
+    }
+    for admin in &admins {
+        throw(admin, &free_name(trash, &format!("{name}.git")))?;
+    }
+    let mut branches: Vec<&str> = notes.iter().map(|note| note.branch.as_str()).collect();
+    branches.extend(permit.git().branch.as_deref());
+    let own = format!("raider/{}/", raider.name);
+    for branch in branches {
+        if branch.starts_with(&own) || notes.iter().any(|note| note.branch == branch) {
+            drop_branch(repo, branch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures again and compares. The target may have moved meanwhile: only what the sandbox itself
+/// holds must be the same, and HEAD must not have become less safe.
+fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<(), RepoError> {
+    let judged = permit.git();
+    let measured = measure(repo, permit.sandbox())?;
+    let now = facts::judge(repo, &measured, None)?;
+    match difference(judged, &now) {
+        None => Ok(()),
+        Some(what) => Err(RepoError::PermitStale(what.to_owned())),
+    }
+}
+
+fn difference(judged: &GitFacts, now: &GitFacts) -> Option<&'static str> {
+    let differs = [
+        (judged.head != now.head, "HEAD moved"),
+        (judged.branch != now.branch, "another branch is checked out"),
+        (judged.dirty != now.dirty, "tracked files changed"),
+        (judged.untracked != now.untracked, "untracked files changed"),
+        (judged.stashes != now.stashes, "stash entries changed"),
+        (judged.special != now.special, "other work changed"),
+        (judged.fingerprint != now.fingerprint, "content changed"),
+        (
+            judged.head_reachable && !now.head_reachable,
+            "HEAD is not reachable any more",
+        ),
+    ];
+    differs
+        .iter()
+        .find(|differs| differs.0)
+        .map(|differs| differs.1)
+}
+
+/// Renames into the trash; the trash must be on the same file system, or it would be a copy.
+fn throw(from: &Path, to: &Path) -> Result<(), RepoError> {
+    fs::rename(from, to).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::CrossesDevices {
+            return RepoError::Failed(format!(
+                "{} is on another file system than {}",
+                to.display(),
+                from.display()
+            ));
+        }
+        failed("cannot move into the trash", from, &error)
+    })
+}
+
+/// Deletes a local branch that another ref reaches and no worktree has checked out. Otherwise it
+/// stays.
+pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<(), RepoError> {
+    let name = format!("refs/heads/{branch}");
+    let Some(tip) = repo.resolve(&name)? else {
+        return Ok(());
+    };
+    let reaching = repo
+        .git()
+        .args([
+            "for-each-ref",
+            "--format=%(refname)",
+            "--contains",
+            tip.as_str(),
+        ])
+        .run()?;
+    let other = reaching.text().lines().any(|found| found != name);
+    if !other || checked_out(repo, &name)? {
+        return Ok(());
+    }
+    repo.git()
+        .args(["update-ref", "-d", &name, tip.as_str()])
+        .run()?;
+    Ok(())
+}
+
+/// Deletes what lies in the trash, and says how many entries went. Read-only directories go too;
+/// links are not followed. May run beside a discard: what comes in meanwhile stays for next time.
+///
+/// # Errors
+/// The first entry that could not be deleted; the others are gone all the same.
+pub fn empty_trash(trash: &Path) -> std::io::Result<u64> {
+    let entries: Vec<PathBuf> = match fs::read_dir(trash) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut gone = 0;
+    let mut first = None;
+    for entry in entries {
+        match delete(&entry) {
+            Ok(()) => gone += 1,
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    first.map_or(Ok(gone), Err)
+}
+
+fn delete(entry: &Path) -> std::io::Result<()> {
+    if !fs::symlink_metadata(entry)?.is_dir() {
+        return fs::remove_file(entry);
+    }
+    open_up(entry)?;
+    fs::remove_dir_all(entry)
+}
+
+/// Makes every directory writable for its owner.
+fn open_up(dir: &Path) -> std::io::Result<()> {
+    let mode = fs::symlink_metadata(dir)?.permissions().mode();
+    if mode & 0o700 != 0o700 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode | 0o700))?;
+    }
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}

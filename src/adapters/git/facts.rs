@@ -1,0 +1,143 @@
+//! Facts of a sandbox, measured now, for the safety protocol.
+
+use std::path::Path;
+
+use super::bytes;
+use super::command::Git;
+use super::measure::{Measured, measure};
+use super::rig::{GitRepo, oid};
+use super::status;
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// Lists longer than this are cut; the fingerprint still covers everything.
+pub(super) const LIST_MAX: usize = 300;
+
+/// Measures a sandbox now.
+pub(super) fn facts(repo: &GitRepo, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
+    let measured = measure(repo, sandbox)?;
+    judge(repo, &measured, Some(target))
+}
+
+/// The facts that a measurement shows. On a branch without commits `head` is all zeros. Without a
+/// target, what depends on it is left out, and any branch that is no raider's stands for it.
+pub(super) fn judge(
+    repo: &GitRepo,
+    measured: &Measured,
+    target: Option<&str>,
+) -> Result<GitFacts, RepoError> {
+    let tip = match target {
+        Some(target) => repo.target_tip(target)?,
+        None => None,
+    };
+    let head = measured.status.head.clone();
+    let cut = |paths: &mut dyn Iterator<Item = &Vec<u8>>| {
+        paths
+            .take(LIST_MAX)
+            .map(|path| bytes::lossy(path))
+            .collect()
+    };
+    let (merge_base, ahead, head_reachable) = match &head {
+        Some(head) => (
+            merge_base(repo, head, tip.as_ref())?,
+            ahead(repo.git(), head, tip.as_ref())?,
+            reachable(repo, head, target)?,
+        ),
+        None => (None, 0, true),
+    };
+    Ok(GitFacts {
+        head: head.map_or_else(|| zeros(repo), Ok)?,
+        branch: measured.status.branch.clone(),
+        merge_base,
+        ahead,
+        dirty: cut(&mut measured.dirty()),
+        untracked: cut(&mut measured.untracked()),
+        stashes: measured
+            .stashes
+            .iter()
+            .map(|stash| stash.message.clone())
+            .collect(),
+        head_reachable,
+        special: measured.special.clone(),
+        fingerprint: measured.fingerprint.clone(),
+    })
+}
+
+/// Ahead, dirty and untracked, for people. Content is not read.
+pub(super) fn glance(
+    repo: &GitRepo,
+    sandbox: &Path,
+    target: &str,
+) -> Result<(u64, u64, u64), RepoError> {
+    let place = super::admin::locate(repo, sandbox)?;
+    let mut status = status::read(place.git())?;
+    status
+        .untracked
+        .retain(|path| !super::links::is_ours(sandbox, path));
+    let ahead = match &status.head {
+        Some(head) => ahead(repo.git(), head, repo.target_tip(target)?.as_ref())?,
+        None => 0,
+    };
+    Ok((
+        ahead,
+        status.changes.len() as u64,
+        status.untracked.len() as u64,
+    ))
+}
+
+fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
+    let format = repo
+        .git()
+        .args(["rev-parse", "--show-object-format"])
+        .run()?;
+    let digits = if format.text() == "sha256" { 64 } else { 40 };
+    oid(&"0".repeat(digits))
+}
+
+/// None without target or without common history.
+fn merge_base(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<Option<Oid>, RepoError> {
+    let Some(tip) = tip else { return Ok(None) };
+    let output = repo
+        .git()
+        .args(["merge-base", head.as_str(), tip.as_str()])
+        .output()?;
+    match output.code {
+        Some(0) => oid(&output.text()).map(Some),
+        Some(1) => Ok(None),
+        _ => Err(RepoError::Failed(format!(
+            "the merge base cannot be found: {}",
+            output.stderr.trim()
+        ))),
+    }
+}
+
+/// Commits of HEAD that are not on the target; without one, that no remote has.
+fn ahead(git: Git, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
+    let not = tip.map_or_else(|| "--remotes".to_owned(), ToString::to_string);
+    let output = git
+        .args(["rev-list", "--count", head.as_str(), "--not", &not])
+        .run()?;
+    let text = output.text();
+    text.parse()
+        .map_err(|_| RepoError::Failed(format!("git rev-list --count printed {text:?}")))
+}
+
+/// Whether a remote-tracking ref, a queue pin or, without pushing, the target reaches the commit.
+/// The raider's own branch does not count.
+fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, RepoError> {
+    let mut git = repo
+        .git()
+        .args(["for-each-ref", "--format=%(refname)", "--contains"])
+        .args([head.as_str(), "refs/remotes", "refs/horde/mq"]);
+    if !repo.pushes() {
+        git = git.arg(match target {
+            Some(target) => format!("refs/heads/{target}"),
+            None => "refs/heads".to_owned(),
+        });
+    }
+    let names = git.run()?.text();
+    Ok(names
+        .lines()
+        .any(|name| !name.starts_with("refs/heads/raider/")))
+}

@@ -1,0 +1,192 @@
+//! Brings history into `repo.git`: all of it at first, one pushed branch later; and finds out which
+//! branch is the default.
+
+use std::time::Duration;
+
+use super::command::{Git, NETWORK, Output};
+use super::push::said;
+use super::remote;
+use super::rig::{GitRepo, resolve};
+use super::settings::Checkout;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// Limit of the first fetch, which brings the whole history.
+const CLONE: Duration = Duration::from_secs(3600);
+/// Where the checkout's refs lie during the first fetch.
+const SEED: &str = "refs/horde/seed";
+
+/// Runs a command that talks to a remote; its failure is a [`RepoError::Remote`].
+pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
+    let output = git.limit(NETWORK).output()?;
+    if output.ok() {
+        return Ok(output);
+    }
+    Err(RepoError::Remote(said(&output, url)))
+}
+
+/// Brings the history: what the checkout has, from there; the rest, from the origin. When the
+/// origin cannot be reached, what the checkout knew of it will do.
+pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
+    let own = repo.own_origin()?.is_some();
+    if let Some(checkout) = checkout.filter(|_| !own) {
+        seed(repo, checkout)?;
+    }
+    let fetched = repo
+        .git()
+        .args([
+            "fetch",
+            "--quiet",
+            "--prune",
+            "--no-auto-maintenance",
+            "origin",
+        ])
+        .limit(CLONE)
+        .output()?;
+    let known = repo
+        .git()
+        .args([
+            "for-each-ref",
+            "--count=1",
+            "--format=x",
+            "refs/remotes/origin",
+        ])
+        .run()?;
+    drop_seeds(repo)?;
+    let why = said(&fetched, &repo.push_url()?);
+    if known.stdout.is_empty() {
+        if !fetched.ok() {
+            return Err(RepoError::Remote(why));
+        }
+        return Err(RepoError::Failed("the origin has no branches".to_owned()));
+    }
+    if !fetched.ok() {
+        tracing::warn!(rig = %repo.name(), why, "the origin cannot be reached; going on offline");
+    }
+    Ok(())
+}
+
+/// Copies the checkout's objects and its knowledge of the origin. Only saves time (and serves when
+/// offline), so a checkout that cannot give everything (shallow, partial) is passed over.
+fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
+    let asked = Git::in_dir(&checkout.top)
+        .args(["rev-parse", "--is-shallow-repository"])
+        .run()?;
+    let partial = checkout
+        .config
+        .iter()
+        .any(|(key, _)| key.ends_with(".promisor"));
+    if asked.text() != "false" || partial {
+        return Ok(());
+    }
+    let heads = format!("+refs/heads/*:{SEED}/*");
+    let output = repo
+        .git()
+        .args(["fetch", "--quiet", "--no-tags", "--no-auto-maintenance"])
+        .arg(&checkout.top)
+        .args([&heads, "+refs/remotes/origin/*:refs/remotes/origin/*"])
+        .limit(CLONE)
+        .output()?;
+    if !output.ok() {
+        return Err(RepoError::Failed(format!(
+            "{} cannot be copied: {}",
+            checkout.top.display(),
+            output.stderr.trim()
+        )));
+    }
+    Ok(())
+}
+
+fn drop_seeds(repo: &GitRepo) -> Result<(), RepoError> {
+    let list = repo
+        .git()
+        .args(["for-each-ref", "--format=delete %(refname)", SEED])
+        .run()?;
+    repo.git()
+        .args(["update-ref", "--stdin"])
+        .stdin(list.stdout)
+        .run()?;
+    Ok(())
+}
+
+/// The branch that the origin's HEAD names, by the origin itself or by what the checkout knows.
+pub(super) fn remote_head(
+    repo: &GitRepo,
+    checkout: Option<&Checkout>,
+) -> Result<Option<String>, RepoError> {
+    let asked = repo
+        .git()
+        .args(["ls-remote", "--symref", "origin", "HEAD"])
+        .limit(NETWORK)
+        .output()?;
+    let text = asked.text();
+    let told = text.lines().find_map(|line| {
+        let name = line.strip_prefix("ref: refs/heads/")?;
+        name.strip_suffix("\tHEAD")
+    });
+    let mut candidates: Vec<String> = told.map(str::to_owned).into_iter().collect();
+    if let Some(checkout) = checkout {
+        for (name, prefix) in [
+            ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),
+            ("HEAD", "refs/heads/"),
+        ] {
+            let asked = Git::in_dir(&checkout.top).args(["symbolic-ref", "--quiet", name]);
+            let text = asked.output()?.text();
+            candidates.extend(text.strip_prefix(prefix).map(str::to_owned));
+        }
+    }
+    for branch in candidates {
+        if resolve(repo.git(), &format!("refs/remotes/origin/{branch}"))?.is_some() {
+            return Ok(Some(branch));
+        }
+    }
+    Ok(None)
+}
+
+/// The default branch, as discovered when `repo.git` was made.
+pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
+    let asked = repo
+        .git()
+        .args(["symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"])
+        .output()?;
+    let text = asked.text();
+    if let Some(branch) = text.strip_prefix("refs/remotes/origin/") {
+        return Ok(branch.to_owned());
+    }
+    let list = repo
+        .git()
+        .args([
+            "for-each-ref",
+            "--format=%(refname:lstrip=3)",
+            "refs/remotes/origin",
+        ])
+        .run()?
+        .text();
+    let branches: Vec<&str> = list.lines().collect();
+    let usual = ["main", "master", "trunk"]
+        .into_iter()
+        .find(|name| branches.contains(name));
+    let only = (branches.len() == 1).then(|| branches[0]);
+    only.or(usual).map(str::to_owned).ok_or_else(|| {
+        RepoError::NotFound(
+            "the default branch: the origin's HEAD names none; set default_branch".to_owned(),
+        )
+    })
+}
+
+/// Fetches one pushed branch; none when the remote has no such branch.
+pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
+    if !repo.pushes() {
+        return repo.resolve(&format!("refs/heads/{branch}"));
+    }
+    let tracking = format!("refs/remotes/origin/{branch}");
+    match remote::fetch(repo, &repo.push_url()?, "origin", branch) {
+        Ok(()) => repo.resolve(&tracking),
+        Err(RepoError::NotFound(_)) => {
+            // What we knew of it is not true any more.
+            repo.git().args(["update-ref", "-d", &tracking]).run()?;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

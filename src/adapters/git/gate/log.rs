@@ -1,0 +1,101 @@
+//! A gate's output: all of it in a file up to a bound, its end in memory.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// The file holds no more than this.
+const FILE_MAX: u64 = 64 * 1024 * 1024;
+/// This much of the end is kept for reports.
+const TAIL_MAX: usize = 16 * 1024;
+
+/// Output as it comes.
+#[derive(Debug)]
+pub(super) struct Log {
+    file: File,
+    left: u64,
+    /// Bytes that the file has no room for.
+    cut: u64,
+    broken: Option<std::io::Error>,
+    tail: VecDeque<u8>,
+}
+
+impl Log {
+    /// A new log file.
+    pub(super) fn create(path: &Path) -> std::io::Result<Self> {
+        Ok(Self {
+            file: File::create(path)?,
+            left: FILE_MAX,
+            cut: 0,
+            broken: None,
+            tail: VecDeque::new(),
+        })
+    }
+
+    /// Adds output. A log that cannot be written does not change what the gate says.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let room = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        if self.broken.is_none()
+            && let Err(error) = self.file.write_all(&bytes[..room])
+        {
+            self.broken = Some(error);
+        }
+        self.left -= room as u64;
+        self.cut += (bytes.len() - room) as u64;
+        self.tail.extend(bytes);
+        let excess = self.tail.len().saturating_sub(TAIL_MAX);
+        self.tail.drain(..excess);
+    }
+
+    /// Notes what is missing and returns the end of the output.
+    pub(super) fn finish(mut self) -> String {
+        let tail = self.tail.make_contiguous();
+        let mut text = String::from_utf8_lossy(tail).into_owned();
+        if self.cut > 0 {
+            let note = format!("\n[the log is cut: {} more bytes were printed]\n", self.cut);
+            if let Err(error) = self.file.write_all(note.as_bytes()) {
+                self.broken.get_or_insert(error);
+            }
+        }
+        if let Some(error) = self.broken {
+            text.push_str(&format!("\n[the log file is incomplete: {error}]\n"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_bounded_and_the_tail_is_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut log = Log::create(&path).unwrap();
+        log.left = 10;
+        log.add(b"12345678");
+        log.add(b"9abcdef");
+        assert_eq!(log.finish(), "123456789abcdef");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with("123456789a\n[the log is cut: 5 more"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_long_output_keeps_its_last_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::create(&dir.path().join("log")).unwrap();
+        for line in 0..10_000 {
+            log.add(format!("line {line}\n").as_bytes());
+        }
+        let tail = log.finish();
+        assert_eq!(tail.len(), TAIL_MAX);
+        assert!(tail.ends_with("line 9999\n"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Running a gate on exactly what would land.
+//!
+//! ```text
+//! lock ─▶ end what an earlier run left behind ─▶ worktree brought to the commit's tree
+//!      ─▶ record ─▶ run (process) ─▶ everything of it ended ─▶ tracked files compared
+//! ```
+//!
+//! One detached worktree per rig is used again and again, so that ignored build caches stay warm;
+//! tracked files are exact and untracked ones are removed before each run.
+
+mod log;
+mod process;
+mod stragglers;
+mod worktree;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::rig::GitRepo;
+use crate::domain::ids::Oid;
+use crate::ports::repo::{GateRun, GateSpec, RepoError};
+use log::Log;
+use process::End;
+use stragglers::Record;
+use worktree::Worktree;
+
+/// Checks `commit` out in the rig's gate worktree and runs one gate in it.
+///
+/// # Errors
+/// [`RepoError`] when the worktree could not be brought to exactly that tree, or another gate
+/// of the rig runs.
+pub(super) fn run_gate(
+    repo: &GitRepo,
+    commit: &Oid,
+    gate: &GateSpec,
+) -> Result<GateRun, RepoError> {
+    let forge = repo.forge_dir();
+    make_dir(forge)?;
+    make_dir(&gate.log_dir)?;
+    let _lock = lock(&forge.join("gate-0.lock"))?;
+    let record = Record::at(&forge.join("gate-0.run"));
+    record.end_leftovers()?;
+    let worktree = Worktree::new(repo, &forge.join("gate-0"));
+    let mut sound = worktree.check_out(commit)?;
+
+    let path = log_path(gate, commit);
+    let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
+    let started = Instant::now();
+    let token = record.begin()?;
+    let end = process::run(gate, worktree.path(), &token, &record, &mut log);
+    let took = started.elapsed();
+    record.end_leftovers()?;
+    let mut run = GateRun {
+        code: None,
+        signal: None,
+        timed_out: false,
+        spawn_error: None,
+        took,
+        tail: log.finish(),
+        log: path,
+        changed: Vec::new(),
+    };
+    match end? {
+        End::NotStarted(why) => run.spawn_error = Some(why),
+        End::Ended {
+            code,
+            signal,
+            timed_out,
+        } => {
+            (run.code, run.signal, run.timed_out) = (code, signal, timed_out);
+            run.changed = sound.changed(commit)?;
+        }
+    }
+    Ok(run)
+}
+
+/// `<name>-<commit>-<milliseconds>.log`, the name made safe for a file.
+fn log_path(gate: &GateSpec, commit: &Oid) -> PathBuf {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = gate.name.chars().map(safe).take(48).collect();
+    let at = jiff::Timestamp::now().as_millisecond();
+    gate.log_dir
+        .join(format!("{name}-{}-{at}.log", commit.short()))
+}
+
+/// Held for the run; the kernel gives it back when the daemon dies.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a process that is just being started elsewhere in the daemon
+        // holds a copy until it executes its program.
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the gate's lock stays");
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<Lock, RepoError> {
+    let file = File::create(path).map_err(|error| failed("the gate's lock", &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Lock(file)),
+        Err(TryLockError::WouldBlock) => Err(RepoError::Failed(
+            "another gate runs in this rig's gate worktree".into(),
+        )),
+        Err(TryLockError::Error(error)) => Err(failed("the gate's lock", &error)),
+    }
+}
+
+fn make_dir(path: &Path) -> Result<(), RepoError> {
+    std::fs::create_dir_all(path).map_err(|error| failed(&path.display().to_string(), &error))
+}
+
+fn failed(what: &str, error: &std::io::Error) -> RepoError {
+    RepoError::Failed(format!("{what}: {error}"))
+}

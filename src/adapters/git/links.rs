@@ -1,0 +1,207 @@
+//! What we put into a sandbox beside the work: links to the task and the outcome, and files copied
+//! from the rig's checkout. All of it is excluded from git.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+use super::admin::{Note, failed};
+use super::bytes::{self, RelPath};
+use super::digest;
+use super::nested::walk;
+use super::rig::GitRepo;
+use super::status::IndexEntry;
+use crate::ports::repo::{RepoError, SandboxSpec};
+
+/// The task's name, unless the repository tracks a file of that name.
+const TASK: &str = "TASK.md";
+/// The task's name in a repository that tracks a `TASK.md`.
+const TASK_ELSE: &str = ".horde-task.md";
+/// Names of the outcome file.
+const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
+
+/// Every name that is excluded from git in all sandboxes.
+pub(super) const EXCLUDED: [&str; 4] = [TASK, TASK_ELSE, OUTCOMES[0], OUTCOMES[1]];
+
+/// Makes the links. A file that took a link's place is left alone.
+pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    let tracks = |name: &str| -> Result<bool, RepoError> {
+        let object = format!("{}:{name}", spec.base);
+        Ok(repo.git().args(["cat-file", "-e", &object]).output()?.ok())
+    };
+    let task = if tracks(TASK)? { TASK_ELSE } else { TASK };
+    let mut wanted = vec![(task, "TASK.md")];
+    for name in OUTCOMES {
+        if !tracks(name)? {
+            wanted.push((name, "outcome"));
+        }
+    }
+    for (name, target) in wanted {
+        let target = spec.task_dir.join(target);
+        let link = spec.path.join(name);
+        let fail = |error: std::io::Error| failed("cannot link", &link, &error);
+        match fs::read_link(&link) {
+            Ok(found) if found == target => continue,
+            // Ours, but of another place of the city or another incarnation.
+            Ok(_) if is_ours(&spec.path, name.as_bytes()) => {
+                fs::remove_file(&link).map_err(fail)?;
+            }
+            Ok(_) => continue,
+            Err(_) if fs::symlink_metadata(&link).is_ok() => continue,
+            Err(_) => {}
+        }
+        symlink(&target, &link).map_err(fail)?;
+    }
+    Ok(())
+}
+
+/// Whether the path is a link that we made: `.../tasks/<rig>/<relic>/<incarnation>/<file>`.
+pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
+    if !EXCLUDED.iter().any(|name| name.as_bytes() == path) {
+        return false;
+    }
+    let Ok(target) = fs::read_link(sandbox.join(bytes::path(path))) else {
+        return false;
+    };
+    let name = target.file_name().unwrap_or_default();
+    let tasks = target.ancestors().nth(4).and_then(Path::file_name);
+    target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
+}
+
+/// Paths that our excludes hide from git and that hold something of the agent's: a task that is no
+/// link any more, a copied file that was edited. A replaced outcome file is no work.
+pub(super) fn strangers(sandbox: &Path, note: Option<&Note>, index: &[IndexEntry]) -> Vec<RelPath> {
+    let tracked = |name: &str| index.iter().any(|entry| entry.path == name.as_bytes());
+    let mut found = Vec::new();
+    for name in [TASK, TASK_ELSE] {
+        let there = fs::symlink_metadata(sandbox.join(name));
+        if there.is_ok() && !is_ours(sandbox, name.as_bytes()) && !tracked(name) {
+            found.push(name.as_bytes().to_vec());
+        }
+    }
+    for (name, copied) in note.into_iter().flat_map(|note| &note.copied) {
+        let path = sandbox.join(name);
+        if fs::symlink_metadata(&path).is_ok() && !tracked(name) {
+            // What cannot be read is taken for edited; saving it will say why.
+            let same = digest::of_file(&path).is_ok_and(|found| &found == copied);
+            if !same {
+                found.push(name.as_bytes().to_vec());
+            }
+        }
+    }
+    found
+}
+
+/// Copies the configured untracked files from the rig's checkout, where they are not there yet,
+/// and notes what was copied.
+pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Result<(), RepoError> {
+    if spec.copy.is_empty() {
+        return Ok(());
+    }
+    let from = repo.source().path().ok_or_else(|| {
+        RepoError::Failed("copy needs a rig with a path: this one has only a remote".to_owned())
+    })?;
+    for name in &spec.copy {
+        let relative = plain(name)?;
+        let source = from.join(&relative);
+        let meta = fs::symlink_metadata(&source).map_err(|error| {
+            let why = failed("cannot read", &source, &error);
+            RepoError::NotFound(format!("{name:?}, which is to be copied: {why}"))
+        })?;
+        if !meta.is_dir() {
+            copy_one(&source, &spec.path, &relative, note)?;
+            continue;
+        }
+        for file in walk(&source, false)? {
+            let relative = relative.join(bytes::path(&file));
+            copy_one(&from.join(&relative), &spec.path, &relative, note)?;
+        }
+    }
+    // File by file: what else the agent puts into a copied directory is its work.
+    exclude(repo, note.copied.keys().map(String::as_str))
+}
+
+/// A path that stays below the directory it is joined to, and out of `.git`.
+fn plain(name: &str) -> Result<PathBuf, RepoError> {
+    let path: PathBuf = Path::new(name)
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .collect();
+    let inside = path.components().all(|part| match part {
+        Component::Normal(part) => part != ".git",
+        _ => false,
+    });
+    if !inside || path.as_os_str().is_empty() {
+        return Err(RepoError::Failed(format!(
+            "{name:?} cannot be copied: it must be a path below the checkout"
+        )));
+    }
+    Ok(path)
+}
+
+fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Result<(), RepoError> {
+    let target = to.join(relative);
+    let fail = |error: std::io::Error| failed("cannot copy to", &target, &error);
+    let name = relative.to_string_lossy().into_owned();
+    if fs::symlink_metadata(&target).is_ok() {
+        let same = digest::of_file(&target)?;
+        if same == digest::of_file(source)? {
+            note.copied.entry(name).or_insert(same);
+        }
+        return Ok(());
+    }
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).map_err(fail)?;
+    }
+    if fs::symlink_metadata(source).map_err(fail)?.is_symlink() {
+        symlink(fs::read_link(source).map_err(fail)?, &target).map_err(fail)?;
+    } else {
+        // Whole or not at all: a torn copy would pass for the agent's edit.
+        let part = target.with_file_name(format!(
+            ".horde-copy-{}",
+            relative.file_name().unwrap_or_default().to_string_lossy()
+        ));
+        fs::copy(source, &part)
+            .and_then(|_| fs::rename(&part, &target))
+            .map_err(fail)?;
+    }
+    note.copied.insert(name, digest::of_file(&target)?);
+    Ok(())
+}
+
+/// Adds names at the root of every sandbox to `info/exclude` of `repo.git`.
+pub(super) fn exclude<'a>(
+    repo: &GitRepo,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<(), RepoError> {
+    let file = repo.repo_dir().join("info").join("exclude");
+    let mut text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed("cannot read", &file, &error)),
+    };
+    let before = text.len();
+    for name in names {
+        let name = name.trim_start_matches("./").trim_end_matches('/');
+        let mut line = String::from("/");
+        for char in name.chars() {
+            if matches!(char, '*' | '?' | '[' | '\\' | ' ') {
+                line.push('\\');
+            }
+            line.push(char);
+        }
+        if !text.lines().any(|have| have == line) {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    if text.len() == before {
+        return Ok(());
+    }
+    fs::create_dir_all(repo.repo_dir().join("info"))
+        .map_err(|error| failed("cannot make the directory of", &file, &error))?;
+    super::admin::write_whole(&file, text.as_bytes())
+}

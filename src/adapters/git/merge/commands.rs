@@ -1,0 +1,212 @@
+//! The engine that uses nothing but the `git` program: for repositories that libgit2 refuses,
+//! for merges it must not decide, and for signed commits.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::commit::{Commit, Draft, Ident};
+use super::engine::{Engine, Joined};
+use crate::adapters::git::command::Git;
+use crate::adapters::git::rig::oid;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// `git`, run in one repository.
+#[derive(Debug)]
+pub(super) struct Commands {
+    dir: PathBuf,
+    signs: bool,
+    able: Able,
+}
+
+/// What this `git merge-tree` can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Able {
+    /// Read attributes from a tree (2.41). A bare repository has no other place for them.
+    pub(super) attributes: bool,
+    /// Be told the merge base (2.40).
+    pub(super) merge_base: bool,
+}
+
+/// Asked once: nobody exchanges git under a running daemon for an older one.
+fn able() -> Able {
+    static ABLE: OnceLock<Able> = OnceLock::new();
+    *ABLE.get_or_init(|| {
+        let version = Git::in_dir(Path::new("/")).arg("version").run();
+        let text = version.map(|output| output.text()).unwrap_or_default();
+        let number = text.strip_prefix("git version ").unwrap_or(&text);
+        let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        Able {
+            attributes: version >= (2, 41),
+            merge_base: version >= (2, 40),
+        }
+    })
+}
+
+/// Whether the repository's settings want commits signed.
+pub(super) fn signs(dir: &Path) -> Result<bool, RepoError> {
+    let output = Git::in_dir(dir)
+        .args(["config", "--type=bool", "--get", "commit.gpgsign"])
+        .output()?;
+    Ok(output.text() == "true")
+}
+
+impl Commands {
+    /// `signs`: commits are signed.
+    pub(super) fn new(dir: &Path, signs: bool) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            signs,
+            able: able(),
+        }
+    }
+
+    /// As on an older git, for tests.
+    #[cfg(test)]
+    pub(super) fn limited_to(mut self, able: Able) -> Self {
+        self.able = able;
+        self
+    }
+
+    /// Three bare commits with these trees, so that the base is the merge base of the others.
+    fn fork(&self, base: &Commit, ours: &Oid, theirs: &Oid) -> Result<[Oid; 2], RepoError> {
+        let bare = |tree: &Oid, parents: Vec<Oid>| {
+            self.store(&Draft {
+                tree: tree.clone(),
+                parents,
+                author: b"merge <> 0 +0000".to_vec(),
+                committer: b"merge <> 0 +0000".to_vec(),
+                encoding: None,
+                message: Vec::new(),
+            })
+        };
+        let base = bare(&base.tree, Vec::new())?;
+        let side = |side: &Oid| bare(&self.commit(side)?.tree, vec![base.clone()]);
+        Ok([side(ours)?, side(theirs)?])
+    }
+
+    fn store(&self, draft: &Draft) -> Result<Oid, RepoError> {
+        let output = self
+            .git()
+            .args(["hash-object", "-t", "commit", "-w", "--stdin"])
+            .stdin(draft.bytes())
+            .run()?;
+        oid(&output.text())
+    }
+
+    fn git(&self) -> Git {
+        Git::in_dir(&self.dir)
+    }
+
+    /// Signing is `git commit-tree`'s: it knows OpenPGP, X.509 and SSH.
+    fn write_signed(&self, draft: &Draft) -> Result<Oid, RepoError> {
+        let author = Ident::parse(&draft.author);
+        let committer = Ident::parse(&draft.committer);
+        let mut git = self.git();
+        if let Some(encoding) = &draft.encoding {
+            let encoding = String::from_utf8_lossy(encoding);
+            git = git.args(["-c", &format!("i18n.commitEncoding={encoding}")]);
+        }
+        git = git.args(["commit-tree", "-S", draft.tree.as_str()]);
+        for parent in &draft.parents {
+            git = git.args(["-p", parent.as_str()]);
+        }
+        for (role, ident) in [("AUTHOR", author), ("COMMITTER", committer)] {
+            let mut date = b"@".to_vec();
+            date.extend_from_slice(ident.when);
+            git = git
+                .env(format!("GIT_{role}_NAME"), OsStr::from_bytes(ident.name))
+                .env(format!("GIT_{role}_EMAIL"), OsStr::from_bytes(ident.email))
+                .env(format!("GIT_{role}_DATE"), OsStr::from_bytes(&date));
+        }
+        let output = git.args(["-F", "-"]).stdin(draft.message.clone()).run()?;
+        oid(&output.text())
+    }
+}
+
+impl Engine for Commands {
+    fn commit(&self, id: &Oid) -> Result<Commit, RepoError> {
+        let output = self
+            .git()
+            .args(["cat-file", "commit", id.as_str()])
+            .output()?;
+        if !output.ok() {
+            return Err(RepoError::NotFound(format!("commit {id}")));
+        }
+        Commit::parse(id, &output.stdout)
+    }
+
+    fn write(&self, draft: &Draft) -> Result<Oid, RepoError> {
+        if self.signs {
+            return self.write_signed(draft);
+        }
+        self.store(draft)
+    }
+
+    fn signs(&self) -> bool {
+        self.signs
+    }
+
+    fn merge_bases(&self, one: &Oid, other: &Oid) -> Result<Vec<Oid>, RepoError> {
+        let output = self
+            .git()
+            .args(["merge-base", "--all", one.as_str(), other.as_str()])
+            .output()?;
+        match output.code {
+            Some(0) => output.text().lines().map(oid).collect(),
+            Some(1) => Ok(Vec::new()),
+            _ => Err(RepoError::Failed(format!(
+                "{one} and {other} have no comparable history: {}",
+                output.stderr.trim()
+            ))),
+        }
+    }
+
+    fn missing(&self, onto: &Oid, head: &Oid) -> Result<Vec<Oid>, RepoError> {
+        let output = self
+            .git()
+            .args(["rev-list", "--reverse", "--topo-order", head.as_str()])
+            .arg(format!("^{onto}"))
+            .run()?;
+        output.text().lines().map(oid).collect()
+    }
+
+    fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError> {
+        let mut git = self.git();
+        if self.able.attributes {
+            git = git.arg(format!("--attr-source={ours}"));
+        }
+        git = git
+            .args(["merge-tree", "--write-tree", "-z"])
+            .args(["--name-only", "--no-messages"]);
+        git = match base {
+            Some(base) if self.able.merge_base => git
+                .arg(format!("--merge-base={}", base.id))
+                .args([ours.as_str(), theirs.as_str()]),
+            Some(base) => git.args(self.fork(base, ours, theirs)?.map(String::from)),
+            None => git.args([ours.as_str(), theirs.as_str()]),
+        };
+        let output = git.output()?;
+        let mut fields = output.stdout.split(|byte| *byte == 0);
+        let tree = fields.next().unwrap_or_default();
+        match output.code {
+            Some(0) => oid(&String::from_utf8_lossy(tree)).map(Joined::Tree),
+            Some(1) => {
+                let mut paths: Vec<String> = fields
+                    .take_while(|field| !field.is_empty())
+                    .map(|field| String::from_utf8_lossy(field).into_owned())
+                    .collect();
+                paths.sort();
+                paths.dedup();
+                Ok(Joined::Conflict(paths))
+            }
+            _ => Err(RepoError::Failed(format!(
+                "{theirs} cannot be merged with {ours}: {}",
+                output.stderr.trim()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Two ways to read, merge and write: in process with git2, and by the `git` program. The styles
+//! do not know which one they use.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+use git2::{ObjectType, Repository, Sort};
+
+use super::commands::Commands;
+use super::commit::{Commit, Draft};
+use super::tree::{self, Stop};
+use super::{attributes, commands};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A three-way merge's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// The merged tree.
+    Tree(Oid),
+    /// The paths that conflict, sorted.
+    Conflict(Vec<String>),
+}
+
+/// What the styles need of a repository.
+pub(super) trait Engine {
+    /// Reads a commit.
+    fn commit(&self, id: &Oid) -> Result<Commit, RepoError>;
+
+    /// Writes a commit, signed when the repository says so.
+    fn write(&self, draft: &Draft) -> Result<Oid, RepoError>;
+
+    /// Whether commits are signed when they are written.
+    fn signs(&self) -> bool;
+
+    /// The best common ancestors.
+    fn merge_bases(&self, one: &Oid, other: &Oid) -> Result<Vec<Oid>, RepoError>;
+
+    /// Commits of `head` that `onto` does not have, parents first.
+    fn missing(&self, onto: &Oid, head: &Oid) -> Result<Vec<Oid>, RepoError>;
+
+    /// Merges two commits, over their merge bases or over the one that is given.
+    fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError>;
+}
+
+/// git2, asking the `git` program where there is doubt.
+pub(super) struct InProcess {
+    repo: Repository,
+    dir: PathBuf,
+    /// Attributes outside of the trees, read when a content is merged first.
+    driven: OnceCell<bool>,
+    fallback: Commands,
+}
+
+/// The engine that fits the repository: `git` alone where libgit2 cannot open it (reftable,
+/// sha256, partial clones), or where it would not see what shapes every merge or its history.
+pub(super) fn open(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
+    let Some(engine) = InProcess::open(dir) else {
+        return Ok(Box::new(Commands::new(dir, commands::signs(dir)?)));
+    };
+    Ok(Box::new(engine))
+}
+
+impl InProcess {
+    /// None when git2 is not to be used here.
+    pub(super) fn open(dir: &Path) -> Option<Self> {
+        let repo = Repository::open(dir).ok()?;
+        let config = repo
+            .config()
+            .and_then(|mut config| config.snapshot())
+            .ok()?;
+        if repo.is_shallow() || attributes::settings_drive_merges(&config) {
+            return None;
+        }
+        let signs = config.get_bool("commit.gpgsign").unwrap_or(false);
+        Some(Self {
+            repo,
+            dir: dir.to_owned(),
+            driven: OnceCell::new(),
+            fallback: Commands::new(dir, signs),
+        })
+    }
+
+    /// The merged tree as far as this process decides it; the reason where it does not.
+    pub(super) fn join_pruned(
+        &self,
+        base: &Oid,
+        ours: &Oid,
+        theirs: &Oid,
+    ) -> Result<Result<Oid, &'static str>, RepoError> {
+        let tree_of = |id: &Oid| Ok::<_, git2::Error>(self.repo.find_commit(raw(id)?)?.tree_id());
+        let trees = (|| Ok((tree_of(base)?, tree_of(ours)?, tree_of(theirs)?)))();
+        let (base, ours, theirs) = trees.map_err(|error: git2::Error| failed(&error))?;
+        let driven = || {
+            *self.driven.get_or_init(|| {
+                let outside =
+                    |config| attributes::outside_may_drive_merges(self.repo.commondir(), &config);
+                // Settings that cannot be read are a reason for doubt.
+                self.repo.config().map_or(true, outside)
+            })
+        };
+        match tree::merge(&self.repo, &driven, base, ours, theirs) {
+            Ok(tree) => Ok(Ok(domain(tree)?)),
+            Err(Stop::Doubt(why)) => Ok(Err(why)),
+            Err(Stop::Git(error)) => Err(failed(&error)),
+        }
+    }
+}
+
+impl Engine for InProcess {
+    fn commit(&self, id: &Oid) -> Result<Commit, RepoError> {
+        let read = || {
+            let odb = self.repo.odb()?;
+            let object = odb.read(raw(id)?)?;
+            Ok::<_, git2::Error>((object.kind(), object.data().to_vec()))
+        };
+        match read() {
+            Ok((ObjectType::Commit, body)) => Commit::parse(id, &body),
+            Ok(_) => Err(RepoError::Failed(format!("{id} is not a commit"))),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => {
+                Err(RepoError::NotFound(format!("commit {id}")))
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn write(&self, draft: &Draft) -> Result<Oid, RepoError> {
+        if self.signs() {
+            return self.fallback.write(draft);
+        }
+        let odb = self.repo.odb().map_err(|error| failed(&error))?;
+        let id = odb
+            .write(ObjectType::Commit, &draft.bytes())
+            .map_err(|error| failed(&error))?;
+        domain(id)
+    }
+
+    fn signs(&self) -> bool {
+        self.fallback.signs()
+    }
+
+    fn merge_bases(&self, one: &Oid, other: &Oid) -> Result<Vec<Oid>, RepoError> {
+        let bases = raw(one).and_then(|one| self.repo.merge_bases(one, raw(other)?));
+        match bases {
+            Ok(bases) => bases.iter().map(|id| domain(*id)).collect(),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn missing(&self, onto: &Oid, head: &Oid) -> Result<Vec<Oid>, RepoError> {
+        let walk = || {
+            let mut walk = self.repo.revwalk()?;
+            walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
+            walk.push(raw(head)?)?;
+            walk.hide(raw(onto)?)?;
+            walk.collect::<Result<Vec<_>, git2::Error>>()
+        };
+        let ids = walk().map_err(|error| failed(&error))?;
+        ids.into_iter().map(domain).collect()
+    }
+
+    fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError> {
+        let single = match base {
+            Some(base) => Some(base.id.clone()),
+            None => match <[Oid; 1]>::try_from(self.merge_bases(ours, theirs)?) {
+                Ok([only]) => Some(only),
+                Err(_) => None,
+            },
+        };
+        if let Some(single) = single {
+            match self.join_pruned(&single, ours, theirs)? {
+                Ok(tree) => return Ok(Joined::Tree(tree)),
+                Err(why) => {
+                    tracing::debug!(repo = %self.dir.display(), %ours, %theirs, why, "git merges");
+                }
+            }
+        }
+        self.fallback.join(base, ours, theirs)
+    }
+}
+
+fn raw(id: &Oid) -> Result<git2::Oid, git2::Error> {
+    git2::Oid::from_str(id.as_str())
+}
+
+fn domain(id: git2::Oid) -> Result<Oid, RepoError> {
+    Oid::new(id.to_string()).map_err(|error| RepoError::Failed(error.to_string()))
+}
+
+fn failed(error: &git2::Error) -> RepoError {
+    RepoError::Failed(format!("git2: {}", error.message()))
+}

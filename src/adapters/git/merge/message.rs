@@ -1,0 +1,156 @@
+//! Messages of landed commits: subjects, lists of what was squashed, trailers.
+
+use super::commit::{Commit, Ident};
+
+/// The message with the trailers at its end, joined to trailers it has already. Those it has word
+/// for word are not repeated.
+pub(super) fn with_trailers(message: &[u8], trailers: &[String]) -> Vec<u8> {
+    let mut text = message.trim_ascii_end().to_vec();
+    let last = last_paragraph(&text);
+    let (has_some, present) = match last {
+        Some(paragraph) if is_trailers(paragraph) => (
+            true,
+            paragraph
+                .split(|byte| *byte == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect(),
+        ),
+        _ => (false, Vec::new()),
+    };
+    let missing: Vec<String> = trailers
+        .iter()
+        .map(|trailer| one_line(trailer))
+        .filter(|trailer| !trailer.is_empty() && !present.contains(&trailer.clone().into_bytes()))
+        .collect();
+    if missing.is_empty() {
+        return message.to_vec();
+    }
+    if !text.is_empty() {
+        text.extend_from_slice(if has_some { b"\n" } else { b"\n\n" });
+    }
+    text.extend_from_slice(missing.join("\n").as_bytes());
+    text.push(b'\n');
+    text
+}
+
+/// The message of a squash: the title, what it is made of, trailers.
+pub(super) fn squash(title: &str, commits: &[Commit], trailers: &[String]) -> Vec<u8> {
+    let title = one_line(title);
+    let mut text = title.clone();
+    match commits {
+        // A single commit explains itself.
+        [only] if only.subject() == title => {
+            text = String::from_utf8_lossy(&only.message).trim().to_owned();
+        }
+        _ => {
+            text.push_str("\n\n");
+            for commit in commits {
+                text.push_str(&format!("* {}\n", commit.subject()));
+            }
+        }
+    }
+    text = format!("{}\n", text.trim_end());
+    with_trailers(text.as_bytes(), trailers)
+}
+
+/// `Co-authored-by` for everybody but the author of the result, each address once.
+pub(super) fn co_authors(author: &[u8], commits: &[Commit]) -> Vec<String> {
+    let mut seen = vec![Ident::parse(author).email.to_ascii_lowercase()];
+    let mut trailers = Vec::new();
+    for commit in commits {
+        let ident = Ident::parse(&commit.author);
+        let email = ident.email.to_ascii_lowercase();
+        if !seen.contains(&email) {
+            seen.push(email);
+            trailers.push(format!(
+                "Co-authored-by: {} <{}>",
+                String::from_utf8_lossy(ident.name),
+                String::from_utf8_lossy(ident.email)
+            ));
+        }
+    }
+    trailers
+}
+
+/// The message of a merge commit.
+pub(super) fn merge(title: &str, trailers: &[String]) -> Vec<u8> {
+    with_trailers(format!("{}\n", one_line(title)).as_bytes(), trailers)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The last paragraph, unless it is the subject itself.
+fn last_paragraph(text: &[u8]) -> Option<&[u8]> {
+    text.windows(2)
+        .rposition(|pair| pair == b"\n\n")
+        .map(|at| &text[at + 2..])
+}
+
+/// Whether every line looks like `Key: value`.
+fn is_trailers(paragraph: &[u8]) -> bool {
+    let is_trailer = |line: &[u8]| {
+        line.iter()
+            .position(|byte| *byte == b':')
+            .is_some_and(|at| {
+                at > 0
+                    && line[..at]
+                        .iter()
+                        .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+                    && line.get(at + 1) == Some(&b' ')
+            })
+    };
+    !paragraph.is_empty() && paragraph.split(|byte| *byte == b'\n').all(is_trailer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Oid;
+
+    fn commit(author: &str, message: &str) -> Commit {
+        let id = Oid::new("4b825dc642cb6eb9a060e54bf8d69288fbee4904").unwrap();
+        Commit {
+            id: id.clone(),
+            tree: id,
+            parents: Vec::new(),
+            author: format!("{author} 1700000000 +0000").into_bytes(),
+            encoding: None,
+            message: message.as_bytes().to_vec(),
+        }
+    }
+
+    fn trailers(message: &str, list: &[&str]) -> String {
+        let list: Vec<String> = list.iter().map(|&text| text.to_owned()).collect();
+        String::from_utf8(with_trailers(message.as_bytes(), &list)).unwrap()
+    }
+
+    #[test]
+    fn trailers_join_those_that_are_there() {
+        assert_eq!(trailers("a: b\n", &["K: v"]), "a: b\n\nK: v\n");
+        assert_eq!(trailers("s\n\nbody\n", &["K: v"]), "s\n\nbody\n\nK: v\n");
+        assert_eq!(
+            trailers("s\n\nSigned-off-by: A <a@x>\n", &["K: v", "L: w"]),
+            "s\n\nSigned-off-by: A <a@x>\nK: v\nL: w\n"
+        );
+        assert_eq!(trailers("s\n\nK: v\n", &["K: v"]), "s\n\nK: v\n");
+        assert_eq!(trailers("s", &[]), "s");
+    }
+
+    #[test]
+    fn a_squash_lists_what_it_is_made_of_and_who_helped() {
+        let commits = [
+            commit("A <a@x>", "one\n\nwhy\n"),
+            commit("B <b@x>", "two\n"),
+            commit("B <B@x>", "three\n"),
+        ];
+        let who = co_authors(b"A <a@x> 1 +0000", &commits);
+        assert_eq!(who, ["Co-authored-by: B <b@x>"]);
+        assert_eq!(
+            String::from_utf8(squash("Add it (gt-1)", &commits, &who)).unwrap(),
+            "Add it (gt-1)\n\n* one\n* two\n* three\n\nCo-authored-by: B <b@x>\n"
+        );
+        assert_eq!(squash("one", &commits[..1], &[]), b"one\n\nwhy\n");
+    }
+}

@@ -1,0 +1,242 @@
+//! Repositories inside a sandbox: submodules, clones, `git init` in a subdirectory. The sandbox's
+//! own git shows nothing of what they hold.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::admin::{Place, linked};
+use super::bytes::{self, RelPath};
+use super::command::Git;
+use super::rig::{oid, resolve};
+use super::status::{IndexEntry, Status};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A repository inside the sandbox that holds work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nested {
+    /// Its directory.
+    pub(super) path: RelPath,
+    /// Whether the index has it as a submodule.
+    pub(super) submodule: bool,
+    /// Its git directory, when that would go with the sandbox.
+    pub(super) git_dir: Option<PathBuf>,
+    /// Its HEAD.
+    pub(super) head: Option<Oid>,
+    /// Files that its ignore rules do not exclude, relative to the sandbox.
+    pub(super) files: Vec<RelPath>,
+    /// What it holds, for people.
+    pub(super) holds: String,
+}
+
+/// Finds them. A submodule whose work is all in its remotes is not among them.
+pub(super) fn find(
+    place: &Place,
+    status: &Status,
+    index: &[IndexEntry],
+    base: Option<&Oid>,
+) -> Result<Vec<Nested>, RepoError> {
+    let mut found = Vec::new();
+    for link in index.iter().filter(|entry| entry.is_gitlink()) {
+        let dir = place.sandbox.join(bytes::path(&link.path));
+        if fs::symlink_metadata(dir.join(".git")).is_err() {
+            continue;
+        }
+        let change = status
+            .changes
+            .iter()
+            .find(|change| change.path == link.path);
+        let dirty = change.and_then(|change| change.submodule.clone());
+        let holds = match dirty {
+            Some(dirty) => Some(dirty),
+            None => unpushed(&dir, recorded(place, base, &link.path)?.as_ref())?,
+        };
+        if let Some(holds) = holds {
+            collect(place, &link.path, true, holds, &mut found)?;
+        }
+    }
+    for dir in repositories(place, status, index) {
+        collect(
+            place,
+            &dir,
+            false,
+            "its own repository".to_owned(),
+            &mut found,
+        )?;
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found.dedup_by(|a, b| a.path == b.path);
+    Ok(found)
+}
+
+/// Directories with a `.git` of their own: untracked ones, which git prints with a `/`, and those
+/// that hold tracked or untracked files of the sandbox, in which git overlooks it.
+fn repositories(place: &Place, status: &Status, index: &[IndexEntry]) -> BTreeSet<RelPath> {
+    let mut dirs: BTreeSet<RelPath> = BTreeSet::new();
+    let tracked = index
+        .iter()
+        .filter(|entry| !entry.is_gitlink())
+        .map(|entry| &entry.path);
+    for path in tracked.chain(&status.untracked) {
+        let mut dir = path.as_slice();
+        while let Some(cut) = dir.iter().rposition(|byte| *byte == b'/') {
+            dir = &dir[..cut];
+            if !dirs.insert(dir.to_vec()) {
+                break;
+            }
+        }
+    }
+    dirs.retain(|dir| {
+        let git = place.sandbox.join(bytes::path(dir)).join(".git");
+        fs::symlink_metadata(git).is_ok()
+    });
+    dirs
+}
+
+/// Adds the repository and those inside it.
+fn collect(
+    place: &Place,
+    path: &[u8],
+    submodule: bool,
+    holds: String,
+    found: &mut Vec<Nested>,
+) -> Result<(), RepoError> {
+    let dir = place.sandbox.join(bytes::path(path));
+    let listed = Git::in_dir(&dir)
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .output()?;
+    let mut files = Vec::new();
+    let mut inner = Vec::new();
+    if listed.ok() {
+        for name in bytes::split(&listed.stdout) {
+            let full = bytes::below(path, name.strip_suffix(b"/").unwrap_or(name));
+            match fs::symlink_metadata(place.sandbox.join(bytes::path(&full))) {
+                Ok(meta) if meta.is_dir() => inner.push(full),
+                Ok(meta) if meta.is_file() || meta.is_symlink() => files.push(full),
+                // Tracked there and deleted, or nothing that can be stored (a socket).
+                Ok(_) | Err(_) => {}
+            }
+        }
+    } else {
+        files = walk(&dir, false)?
+            .iter()
+            .map(|name| bytes::below(path, name))
+            .collect();
+    }
+    files.sort();
+    files.dedup();
+    found.push(Nested {
+        path: path.to_vec(),
+        submodule,
+        git_dir: git_dir(place, &dir),
+        head: resolve(Git::in_dir(&dir), "HEAD").unwrap_or_default(),
+        files,
+        holds,
+    });
+    for path in inner {
+        collect(place, &path, false, "its own repository".to_owned(), found)?;
+    }
+    Ok(())
+}
+
+/// The git directory, if it lies in the sandbox or in its administrative directory: one elsewhere
+/// outlives both.
+fn git_dir(place: &Place, dir: &Path) -> Option<PathBuf> {
+    let own = dir.join(".git");
+    if fs::symlink_metadata(&own).ok()?.is_dir() {
+        return Some(own);
+    }
+    let target = linked(dir)?;
+    let home = fs::canonicalize(&place.sandbox).ok()?;
+    let admin = fs::canonicalize(&place.admin).ok()?;
+    (target.starts_with(home) || target.starts_with(admin)).then_some(target)
+}
+
+/// The commit that the sandbox's base records for the submodule: it came from outside.
+fn recorded(place: &Place, base: Option<&Oid>, path: &[u8]) -> Result<Option<Oid>, RepoError> {
+    let Some(base) = base else { return Ok(None) };
+    let output = place
+        .git()
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .args(["ls-tree", "-z", base.as_str(), "--"])
+        .arg(bytes::path(path))
+        .run()?;
+    // `160000 commit <oid>\t<path>`
+    let text = bytes::lossy(&output.stdout);
+    let head = text.split('\t').next().unwrap_or_default();
+    match head.strip_prefix("160000 commit ") {
+        Some(id) => oid(id).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What a clean submodule holds that its remotes do not.
+fn unpushed(dir: &Path, recorded: Option<&Oid>) -> Result<Option<String>, RepoError> {
+    let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
+    let mut count = git().args([
+        "rev-list",
+        "--count",
+        "--ignore-missing",
+        "HEAD",
+        "--branches",
+    ]);
+    count = count.args(["--not", "--remotes"]);
+    if let Some(recorded) = recorded {
+        count = count.arg(recorded.as_str());
+    }
+    let output = count.output()?;
+    if !output.ok() {
+        return Ok(Some(format!("cannot be judged: {}", output.stderr.trim())));
+    }
+    let commits = output.text();
+    if commits != "0" {
+        return Ok(Some(format!("unpushed commits: {commits}")));
+    }
+    if resolve(git(), "refs/stash")?.is_some() {
+        return Ok(Some("stash entries".to_owned()));
+    }
+    let inner = super::status::index(git())?;
+    for link in inner.iter().filter(|entry| entry.is_gitlink()) {
+        let inside = dir.join(bytes::path(&link.path));
+        if fs::symlink_metadata(inside.join(".git")).is_ok()
+            && let Some(holds) = unpushed(&inside, Some(&link.oid))?
+        {
+            return Ok(Some(format!("{}: {holds}", bytes::lossy(&link.path))));
+        }
+    }
+    Ok(None)
+}
+
+/// Every regular file and link below the directory, relative and sorted. With `all`, those in
+/// `.git` directories too.
+pub(super) fn walk(dir: &Path, all: bool) -> Result<Vec<RelPath>, RepoError> {
+    let mut files = Vec::new();
+    let mut open: Vec<RelPath> = vec![Vec::new()];
+    while let Some(below) = open.pop() {
+        let here = dir.join(bytes::path(&below));
+        let fail = |error: std::io::Error| super::admin::failed("cannot list", &here, &error);
+        for entry in fs::read_dir(&here).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let name = bytes::below(&below, bytes::of(Path::new(&entry.file_name())));
+            let kind = entry.file_type().map_err(fail)?;
+            if kind.is_dir() {
+                if all || entry.file_name() != ".git" {
+                    open.push(name);
+                }
+            } else if (kind.is_file() || kind.is_symlink()) && (all || entry.file_name() != ".git")
+            {
+                files.push(name);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,36 @@
+//! Pins: refs that keep a queued head alive whatever becomes of its branch and its sandbox.
+
+use super::rig::GitRepo;
+use crate::domain::ids::{Oid, RelicId};
+use crate::ports::repo::RepoError;
+
+fn name(mr: &RelicId) -> String {
+    format!("refs/horde/mq/{mr}")
+}
+
+/// Points `refs/horde/mq/<mr>` at `head`.
+///
+/// # Errors
+/// [`RepoError::NotFound`] when `repo.git` has no such commit.
+pub(super) fn pin(repo: &GitRepo, mr: &RelicId, head: &Oid) -> Result<(), RepoError> {
+    if repo.resolve(head.as_str())?.is_none() {
+        return Err(RepoError::NotFound(format!("commit {head}")));
+    }
+    // MERGE_READY is acknowledged after this, so it must outlive a loss of power too.
+    repo.git()
+        .args(["-c", "core.fsync=committed,reference", "update-ref"])
+        .args([&name(mr), head.as_str()])
+        .run()
+        .map(drop)
+}
+
+/// Drops the pin. Gone already is fine.
+///
+/// # Errors
+/// [`RepoError`].
+pub(super) fn unpin(repo: &GitRepo, mr: &RelicId) -> Result<(), RepoError> {
+    repo.git()
+        .args(["update-ref", "-d", &name(mr)])
+        .run()
+        .map(drop)
+}

@@ -1,0 +1,119 @@
+//! [`GitRepo`]'s answer to the port, each method in its module.
+
+use std::path::{Path, PathBuf};
+
+use super::rig::GitRepo;
+use super::{
+    discard, facts, fetch, gate, land, merge, pins, prepare, remote, repair, salvage, sandbox,
+};
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::merge::MergeOutcome;
+use crate::domain::nuke::NukePermit;
+use crate::ports::repo::{
+    GateRun, GateSpec, LandRequest, Repo, RepoError, SalvageRecord, SandboxSpec, TargetState,
+};
+
+impl Repo for GitRepo {
+    fn prepare(&self) -> Result<(), RepoError> {
+        prepare::prepare(self)
+    }
+
+    fn default_branch(&self) -> Result<String, RepoError> {
+        fetch::default_branch(self)
+    }
+
+    fn user_email(&self) -> Option<String> {
+        self.email()
+    }
+
+    fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
+        fetch::fetch_branch(self, branch)
+    }
+
+    fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
+        sandbox::make(self, spec)
+    }
+
+    fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
+        sandbox::list(self)
+    }
+
+    fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
+        facts::facts(self, sandbox, target)
+    }
+
+    fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
+        facts::glance(self, sandbox, target)
+    }
+
+    fn salvage(
+        &self,
+        sandbox: &Path,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<SalvageRecord, RepoError> {
+        salvage::salvage(self, sandbox, raider, incarnation)
+    }
+
+    fn restore(&self, record: &SalvageRecord, to: &Path) -> Result<(), RepoError> {
+        salvage::restore(self, record, to)
+    }
+
+    fn discard_sandbox(&self, permit: &NukePermit, trash: &Path) -> Result<(), RepoError> {
+        discard::discard(self, permit, trash)
+    }
+
+    fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
+        repair::repair(self, spec)
+    }
+
+    fn fetch_target(&self, branch: &str) -> Result<TargetState, RepoError> {
+        remote::fetch_target(self, branch)
+    }
+
+    fn remote_head(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
+        remote::remote_head(self, branch)
+    }
+
+    fn push_branch(
+        &self,
+        branch: &str,
+        head: &Oid,
+        expected: Option<&Oid>,
+    ) -> Result<(), RepoError> {
+        remote::push_branch(self, branch, head, expected)
+    }
+
+    fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError> {
+        remote::delete_branch(self, branch, head)
+    }
+
+    fn pin(&self, mr: &RelicId, head: &Oid) -> Result<(), RepoError> {
+        pins::pin(self, mr, head)
+    }
+
+    fn unpin(&self, mr: &RelicId) -> Result<(), RepoError> {
+        pins::unpin(self, mr)
+    }
+
+    fn merge(&self, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
+        merge::merge(self, request)
+    }
+
+    fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {
+        gate::run_gate(self, commit, gate)
+    }
+
+    fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
+        land::land(self, target, old, new)
+    }
+
+    fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError> {
+        land::landed(self, target, commit)
+    }
+
+    fn on_main(&self, head: &Oid, target: &str) -> Result<bool, RepoError> {
+        land::on_main(self, head, target)
+    }
+}

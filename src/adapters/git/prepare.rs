@@ -1,0 +1,202 @@
+//! Makes a rig's `repo.git` from its checkout or URL, and keeps its settings fresh. The user's
+//! checkout is only read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::admin::failed;
+use super::command::Git;
+use super::fetch::{fetch_all, network, remote_head};
+use super::links;
+use super::rig::GitRepo;
+use super::settings::{self, Checkout};
+use crate::domain::city::RigSource;
+use crate::ports::repo::RepoError;
+
+/// The oldest git whose commands we rely on.
+const GIT_MIN: (u32, u32) = (2, 38);
+/// Set once the first fetch is done.
+const READY_KEY: &str = "horde.ready";
+
+/// Makes or refreshes `repo.git`.
+pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    check_version(&Git::in_dir(Path::new("/")).arg("version").run()?.text())?;
+    let checkout = match repo.source() {
+        RigSource::Path(path) => Some(inspect(path)?),
+        RigSource::Remote(_) => None,
+    };
+    init(repo, checkout.as_ref())?;
+    let moved = settings::take_over(repo, checkout.as_ref())?;
+    take_attributes(repo, checkout.as_ref())?;
+    links::exclude(repo, links::EXCLUDED)?;
+    if repo.first_time() {
+        clear_scratch(repo)?;
+    }
+    let ready = repo
+        .git()
+        .args(["config", "--get", READY_KEY])
+        .output()?
+        .ok();
+    if !ready || moved {
+        fetch_all(repo, checkout.as_ref())?;
+        let head = remote_head(repo, checkout.as_ref())?;
+        if let Some(head) = head {
+            let head = format!("refs/remotes/origin/{head}");
+            repo.git()
+                .args(["symbolic-ref", "refs/remotes/origin/HEAD", &head])
+                .run()?;
+        }
+        repo.git().args(["config", READY_KEY, "true"]).run()?;
+    }
+    Ok(())
+}
+
+/// `git version 2.47.3`, with or without a vendor's suffix.
+fn check_version(text: &str) -> Result<(), RepoError> {
+    let number = text.strip_prefix("git version ").unwrap_or(text);
+    let mut parts = number.split(['.', ' ', '-']).map(str::parse::<u32>);
+    if let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next())
+        && (major, minor) >= GIT_MIN
+    {
+        return Ok(());
+    }
+    let (major, minor) = GIT_MIN;
+    Err(RepoError::Failed(format!(
+        "git {major}.{minor} or newer is needed, and this is {number:?}"
+    )))
+}
+
+/// Reads the rig's path, or says why no rig can be made of it.
+fn inspect(path: &Path) -> Result<Checkout, RepoError> {
+    let shown = path.display();
+    let real = fs::canonicalize(path)
+        .map_err(|error| RepoError::NotFound(format!("the rig's path {shown}: {error}")))?;
+    if !real.is_dir() {
+        return Err(RepoError::Failed(format!("{shown} is not a directory")));
+    }
+    let asked = Git::in_dir(&real)
+        .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+        .output()?;
+    if !asked.ok() {
+        return Err(RepoError::Failed(format!(
+            "{shown} is not the top of a git repository: {}",
+            asked.stderr.trim()
+        )));
+    }
+    let refs = Git::in_dir(&real)
+        .args(["for-each-ref", "--count=1", "refs/heads", "refs/remotes"])
+        .run()?;
+    if refs.stdout.is_empty() {
+        return Err(RepoError::Failed(format!(
+            "the repository {shown} is empty: make a first commit"
+        )));
+    }
+    Checkout::read(&real, PathBuf::from(asked.text()))
+}
+
+/// `git init`, with the object format of the source. Refs are kept in files, whatever the source
+/// does: git2 reads no others.
+fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
+    let dir = repo.repo_dir();
+    if !dir.join("HEAD").exists() {
+        let format = match (checkout, repo.source()) {
+            (Some(checkout), _) => {
+                let git = Git::in_dir(&checkout.top);
+                git.args(["rev-parse", "--show-object-format"])
+                    .run()?
+                    .text()
+            }
+            (None, RigSource::Remote(url)) => remote_format(url)?,
+            (None, RigSource::Path(_)) => "sha1".to_owned(),
+        };
+        fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
+        Git::in_dir(dir)
+            .args([
+                "-c",
+                "init.defaultRefFormat=files",
+                "init",
+                "--quiet",
+                "--bare",
+            ])
+            .args(["--template=", "--initial-branch=horde"])
+            .arg(format!("--object-format={format}"))
+            .arg(dir)
+            .run()?;
+    }
+    // What one sandbox lets go must stay until salvage and its retention decide; reflogs are what
+    // salvage finds lost commits by, and bare repositories keep none by default.
+    let fixed = [
+        ("core.logAllRefUpdates", "true"),
+        ("gc.auto", "0"),
+        ("gc.pruneExpire", "never"),
+        ("gc.reflogExpire", "never"),
+        ("gc.reflogExpireUnreachable", "never"),
+        ("gc.worktreePruneExpire", "never"),
+        ("push.default", "nothing"),
+    ];
+    for (key, value) in fixed {
+        repo.git().args(["config", "--local", key, value]).run()?;
+    }
+    Ok(())
+}
+
+/// The object format of a remote, by the length of its ids.
+fn remote_format(url: &str) -> Result<String, RepoError> {
+    let output = network(
+        Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]),
+        url,
+    )?;
+    let text = output.text();
+    let Some(line) = text.lines().next() else {
+        return Err(RepoError::Failed(format!(
+            "the repository {url} is empty: push a first commit"
+        )));
+    };
+    let digits = line.split('\t').next().unwrap_or_default().len();
+    Ok(if digits == 64 { "sha256" } else { "sha1" }.to_owned())
+}
+
+/// The checkout's own attributes count in its sandboxes too (`git lfs install --local`).
+fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
+    let Some(checkout) = checkout else {
+        return Ok(());
+    };
+    let from = checkout.git_dir.join("info").join("attributes");
+    let info = repo.repo_dir().join("info");
+    let text = match fs::read(&from) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(failed("cannot read", &from, &error)),
+    };
+    fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
+    super::admin::write_whole(&info.join("attributes"), &text)
+}
+
+/// Throws away what killed attempts left in our own scratch directory.
+fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.repo_dir().join("horde").join("tmp");
+    match fs::remove_dir_all(&dir) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("cannot clear", &dir, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_git_is_refused_by_its_number() {
+        assert!(check_version("git version 2.38.0").is_ok());
+        assert!(check_version("git version 2.47.3 (Apple Git-154)").is_ok());
+        assert!(check_version("git version 3.0.0-rc1").is_ok());
+        let error = check_version("git version 2.37.9").unwrap_err().to_string();
+        assert!(
+            error.contains("2.38") && error.contains("2.37.9"),
+            "{error}"
+        );
+        assert!(check_version("git version unknown").is_err());
+    }
+}

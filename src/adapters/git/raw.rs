@@ -1,0 +1,169 @@
+//! Bytes in, bytes out: stores and writes files without filters, line endings or `ident`.
+//!
+//! A throwaway repository shares the objects of `repo.git`, and its attributes switch every
+//! conversion off. So git itself hashes and writes the files (large ones, links, odd names), and
+//! neither the agent's index nor its configuration takes part.
+
+use std::path::{Path, PathBuf};
+
+use super::admin::failed;
+use super::bytes;
+use super::command::{CHECKOUT, Git};
+use super::rig::{GitRepo, oid};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// Takes precedence over every `.gitattributes`.
+const ATTRIBUTES: &str = "* -text -ident -filter !eol !working-tree-encoding\n";
+
+/// Settings of the throwaway repository: any name that the file system takes is fine.
+const CONFIG: &[&str] = &[
+    "core.protectNTFS=false",
+    "core.protectHFS=false",
+    "core.splitIndex=false",
+    "core.bare=false",
+    "core.bigFileThreshold=64m",
+];
+
+/// The throwaway repository.
+#[derive(Debug)]
+pub(super) struct Raw {
+    scratch: tempfile::TempDir,
+    objects: PathBuf,
+}
+
+impl Raw {
+    /// Makes one.
+    pub(super) fn new(repo: &GitRepo) -> Result<Self, RepoError> {
+        let format = repo
+            .git()
+            .args(["rev-parse", "--show-object-format"])
+            .run()?;
+        let scratch = super::admin::scratch(repo)?;
+        let git_dir = scratch.path().join("raw.git");
+        Git::in_dir(scratch.path())
+            .args(["init", "--quiet", "--bare", "--template="])
+            .arg(format!("--object-format={}", format.text()))
+            .arg(&git_dir)
+            .run()?;
+        let info = git_dir.join("info");
+        std::fs::create_dir_all(&info)
+            .and_then(|()| std::fs::write(info.join("attributes"), ATTRIBUTES))
+            .map_err(|error| failed("cannot write in", &info, &error))?;
+        Ok(Self {
+            scratch,
+            objects: repo.repo_dir().join("objects"),
+        })
+    }
+
+    /// An index of its own, empty at first.
+    pub(super) fn index(&self, name: &str) -> RawIndex<'_> {
+        RawIndex {
+            raw: self,
+            file: self.scratch.path().join(format!("{name}.index")),
+        }
+    }
+
+    /// A directory for files that are on their way into a tree.
+    pub(super) fn staging(&self, name: &str) -> Result<PathBuf, RepoError> {
+        let dir = self.scratch.path().join(name);
+        std::fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+        Ok(dir)
+    }
+}
+
+/// An index of the throwaway repository.
+#[derive(Debug)]
+pub(super) struct RawIndex<'a> {
+    raw: &'a Raw,
+    file: PathBuf,
+}
+
+impl RawIndex<'_> {
+    fn git(&self, work_tree: &Path) -> Git {
+        let mut git = Git::in_dir(work_tree)
+            .env("GIT_DIR", self.raw.scratch.path().join("raw.git"))
+            .env("GIT_OBJECT_DIRECTORY", &self.raw.objects)
+            .env("GIT_INDEX_FILE", &self.file)
+            .env("GIT_WORK_TREE", work_tree)
+            .limit(CHECKOUT);
+        for setting in CONFIG {
+            git = git.arg("-c").arg(setting);
+        }
+        git
+    }
+
+    fn plumbing(&self) -> Git {
+        self.git(self.raw.scratch.path())
+    }
+
+    /// Takes over entries, `<mode> <oid> <stage>\t<path>` each. Mode 0 removes.
+    pub(super) fn load<'a>(
+        &self,
+        records: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), RepoError> {
+        self.plumbing()
+            .args(["update-index", "-z", "--index-info"])
+            .stdin(bytes::join(records))
+            .run()?;
+        Ok(())
+    }
+
+    /// Takes over a tree below a path (`dir/`).
+    pub(super) fn graft(&self, dir: &str, tree: &Oid) -> Result<(), RepoError> {
+        self.plumbing()
+            .arg("read-tree")
+            .arg(format!("--prefix={dir}/"))
+            .arg(tree.as_str())
+            .run()?;
+        Ok(())
+    }
+
+    /// Takes over a tree.
+    pub(super) fn read(&self, tree: &Oid) -> Result<(), RepoError> {
+        self.plumbing().args(["read-tree", tree.as_str()]).run()?;
+        Ok(())
+    }
+
+    /// Stores the files as they are. They must exist.
+    pub(super) fn add<'a>(
+        &self,
+        work_tree: &Path,
+        paths: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), RepoError> {
+        let list = bytes::join(paths);
+        if list.is_empty() {
+            return Ok(());
+        }
+        self.git(work_tree)
+            .args(["update-index", "--add", "--replace", "-z", "--stdin"])
+            .stdin(list)
+            .run()?;
+        Ok(())
+    }
+
+    /// Stores all of it as a tree.
+    pub(super) fn write_tree(&self) -> Result<Oid, RepoError> {
+        oid(&self.plumbing().arg("write-tree").run()?.text())
+    }
+
+    /// The entries, as [`RawIndex::load`] takes them.
+    pub(super) fn records(&self) -> Result<Vec<Vec<u8>>, RepoError> {
+        let output = self.plumbing().args(["ls-files", "-s", "-z"]).run()?;
+        Ok(bytes::split(&output.stdout).map(<[u8]>::to_vec).collect())
+    }
+
+    /// Writes every file into the directory, over what is there.
+    pub(super) fn write_files(&self, work_tree: &Path) -> Result<(), RepoError> {
+        self.git(work_tree)
+            .args(["checkout-index", "--all", "--force"])
+            .run()?;
+        Ok(())
+    }
+}
+
+/// The path of an index record.
+pub(super) fn record_path(record: &[u8]) -> &[u8] {
+    let tab = record.iter().position(|byte| *byte == b'\t');
+    tab.map_or(&[], |tab| &record[tab + 1..])
+}

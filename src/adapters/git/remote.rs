@@ -1,0 +1,253 @@
+//! The remote's branches: read, fetched, pushed with read-back, deleted with a lease.
+//!
+//! With `push = false` there is no remote: branches and target live in `repo.git` alone, and a
+//! push only makes sure that the branch is there. What such a rig calls reachable is what the
+//! target or a pin (`refs/horde/mq/*`) reaches.
+
+use super::command::NETWORK;
+use super::discard::drop_branch;
+use super::equal::is_ancestor;
+use super::push::{Answer, Push, said, without_password};
+use super::rig::{GitRepo, oid};
+use crate::domain::ids::Oid;
+use crate::ports::repo::{RepoError, TargetState};
+
+/// Fetches the branch from where the supervisor pushes to, and says where it is.
+///
+/// # Errors
+/// [`RepoError::NotFound`] when there is no such branch, [`RepoError::Remote`].
+pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, RepoError> {
+    let local = format!("refs/heads/{branch}");
+    if repo.pushes() {
+        fetch(repo, &repo.push_url()?, "origin", branch)?;
+        return state(repo, &format!("refs/remotes/origin/{branch}"));
+    }
+    if repo.resolve(&local)?.is_none() {
+        fetch(repo, &repo.push_url()?, "origin", branch)?;
+        let start = state(repo, &format!("refs/remotes/origin/{branch}"))?;
+        // An empty old value: only create it.
+        repo.git()
+            .args(["update-ref", &local, start.tip.as_str(), ""])
+            .run()?;
+    }
+    state(repo, &local)
+}
+
+/// Fetches one branch of one remote into its remote-tracking ref.
+///
+/// # Errors
+/// [`RepoError::NotFound`] when it has no such branch, [`RepoError::Remote`].
+pub(super) fn fetch(
+    repo: &GitRepo,
+    from: &str,
+    remote: &str,
+    branch: &str,
+) -> Result<(), RepoError> {
+    let output = repo
+        .git()
+        .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
+        .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
+        .arg(format!(
+            "+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
+        ))
+        .limit(NETWORK)
+        .output()
+        .map_err(|error| without_password(error, &format!("fetch of {branch}")))?;
+    if output.ok() {
+        return Ok(());
+    }
+    let why = said(&output, from);
+    if why.contains("couldn't find remote ref") {
+        return Err(RepoError::NotFound(format!("branch {branch} on {remote}")));
+    }
+    Err(RepoError::Remote(why))
+}
+
+/// Where the remote has the branch now.
+///
+/// # Errors
+/// [`RepoError::Remote`].
+pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
+    let name = format!("refs/heads/{branch}");
+    if !repo.pushes() {
+        return repo.resolve(&name);
+    }
+    let url = repo.push_url()?;
+    let output = repo
+        .git()
+        .args(["ls-remote", "--refs", &url, &name])
+        .limit(NETWORK)
+        .output()
+        .map_err(|error| without_password(error, &format!("reading of {branch}")))?;
+    if !output.ok() {
+        return Err(RepoError::Remote(said(&output, &url)));
+    }
+    let text = output.text();
+    // The pattern also matches `x/refs/heads/<branch>`.
+    let found = text.lines().find_map(|line| {
+        let (id, ref_name) = line.split_once('\t')?;
+        (ref_name == name).then(|| oid(id))
+    });
+    found.transpose()
+}
+
+/// Pushes `head` to the remote branch and reads it back.
+///
+/// # Errors
+/// [`RepoError::Moved`] when the branch is elsewhere, [`RepoError::Rejected`],
+/// [`RepoError::Remote`].
+pub(super) fn push_branch(
+    repo: &GitRepo,
+    branch: &str,
+    head: &Oid,
+    expected: Option<&Oid>,
+) -> Result<(), RepoError> {
+    if repo.resolve(head.as_str())?.is_none() {
+        return Err(RepoError::NotFound(format!("commit {head}")));
+    }
+    if !repo.pushes() {
+        return keep_branch(repo, branch, head, expected);
+    }
+    let url = repo.push_url()?;
+    let push = Push {
+        dir: repo.repo_dir(),
+        url: &url,
+        branch,
+        head: Some(head),
+        lease: expected,
+        update_checkout: false,
+    };
+    match push.run()? {
+        Answer::Done => {}
+        Answer::Stale(_) => {
+            let found = remote_head(repo, branch)?;
+            let wanted = expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
+            return Err(moved(branch, wanted, found.as_ref()));
+        }
+        Answer::Refused(why) | Answer::CheckoutDirty(why) => return Err(RepoError::Rejected(why)),
+    }
+    match remote_head(repo, branch)? {
+        Some(found) if found == *head => track(repo, branch, head),
+        found => Err(moved(branch, head.to_string(), found.as_ref())),
+    }
+}
+
+/// Without a remote, the branch that the work was done on is the only one there is. It is made
+/// where it is missing, and moved only where that loses nothing and disturbs nobody.
+fn keep_branch(
+    repo: &GitRepo,
+    branch: &str,
+    head: &Oid,
+    expected: Option<&Oid>,
+) -> Result<(), RepoError> {
+    let name = format!("refs/heads/{branch}");
+    let wanted = || expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
+    let current = match repo.resolve(&name)? {
+        Some(current) if current == *head => return Ok(()),
+        Some(current) => {
+            let leased = expected == Some(&current);
+            let forward = expected.is_none() && is_ancestor(repo.repo_dir(), &current, head)?;
+            if !(leased || forward) || checked_out(repo, &name)? {
+                return Err(moved(branch, wanted(), Some(&current)));
+            }
+            current.to_string()
+        }
+        None if expected.is_some() => return Err(moved(branch, wanted(), None)),
+        None => String::new(),
+    };
+    repo.git()
+        .args(["update-ref", &name, head.as_str(), &current])
+        .run()
+        .map(drop)
+}
+
+/// Deletes the remote branch if it is still at `head`, then what only followed it here. A local
+/// branch stays where nothing else reaches it: delete before the pin is dropped.
+///
+/// # Errors
+/// [`RepoError::Moved`], [`RepoError::Rejected`], [`RepoError::Remote`].
+pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
+    if repo.pushes() {
+        delete_remote(repo, branch, head)?;
+    }
+    repo.git()
+        .args(["update-ref", "-d", &format!("refs/remotes/origin/{branch}")])
+        .run()?;
+    // Nobody may check it out meanwhile.
+    let _worktrees = repo.worktrees();
+    drop_branch(repo, branch)
+}
+
+fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
+    let url = repo.push_url()?;
+    let push = Push {
+        dir: repo.repo_dir(),
+        url: &url,
+        branch,
+        head: None,
+        lease: Some(head),
+        update_checkout: false,
+    };
+    let answer = push.run()?;
+    if answer == Answer::Done {
+        return Ok(());
+    }
+    // Gone already is refused in more than one way; the remote itself knows.
+    match (remote_head(repo, branch)?, answer) {
+        (None, _) => Ok(()),
+        (Some(found), _) if found != *head => Err(moved(branch, head.to_string(), Some(&found))),
+        (Some(_), Answer::Refused(why) | Answer::Stale(why) | Answer::CheckoutDirty(why)) => {
+            Err(RepoError::Rejected(why))
+        }
+        (Some(_), Answer::Done) => Ok(()),
+    }
+}
+
+/// Whether a worktree has the branch checked out.
+pub(super) fn checked_out(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
+    let output = repo
+        .git()
+        .args(["worktree", "list", "--porcelain", "-z"])
+        .run()?;
+    let wanted = format!("branch {name}").into_bytes();
+    Ok(output
+        .stdout
+        .split(|byte| *byte == 0)
+        .any(|line| line == wanted))
+}
+
+/// Notes here where the remote has the branch.
+pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
+    repo.git()
+        .arg("update-ref")
+        .arg(format!("refs/remotes/origin/{branch}"))
+        .arg(tip.as_str())
+        .run()
+        .map(drop)
+}
+
+/// The branch is not where it was thought to be.
+pub(super) fn moved(branch: &str, expected: String, found: Option<&Oid>) -> RepoError {
+    RepoError::Moved {
+        name: format!("refs/heads/{branch}"),
+        expected,
+        found: found.map_or_else(|| "absent".to_owned(), Oid::to_string),
+    }
+}
+
+fn state(repo: &GitRepo, name: &str) -> Result<TargetState, RepoError> {
+    let output = repo
+        .git()
+        .arg("rev-parse")
+        .args([format!("{name}^{{commit}}"), format!("{name}^{{tree}}")])
+        .run()?;
+    let text = output.text();
+    let mut ids = text.lines();
+    let (Some(tip), Some(tree)) = (ids.next(), ids.next()) else {
+        return Err(RepoError::NotFound(name.to_owned()));
+    };
+    Ok(TargetState {
+        tip: oid(tip)?,
+        tree: oid(tree)?,
+    })
+}

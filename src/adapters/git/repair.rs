@@ -1,0 +1,178 @@
+//! Makes a sandbox's administrative files whole again. What lies in the work tree stays as it is,
+//! except where there is no work tree at all: then it is recreated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::admin::{self, Note, failed, free_name};
+use super::bytes;
+use super::command::{CHECKOUT, Git};
+use super::rig::{GitRepo, resolve};
+use super::{links, sandbox};
+use crate::ports::repo::{RepoError, SandboxSpec};
+
+/// A lock file older than this has no owner: git holds its locks for moments.
+const LOCK_MAX_AGE: Duration = Duration::from_secs(60);
+
+/// Repairs the sandbox, or recreates it from its branch.
+pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    sandbox::check(repo, spec)?;
+    sandbox::ensure_branch(repo, spec)?;
+    let bare = is_bare(&spec.path)?;
+    let admin = heal(repo, spec)?;
+    let mut note = Note::read(&admin).unwrap_or_else(|| Note {
+        complete: !bare,
+        ..Note::of(spec)
+    });
+    if !note.complete {
+        return sandbox::fill(repo, spec, &admin, note);
+    }
+    mend_index(&spec.path, &admin)?;
+    if bare {
+        Git::in_dir(&spec.path)
+            .args(["checkout-index", "--all", "--quiet"])
+            .limit(CHECKOUT)
+            .output()?;
+    }
+    links::make(repo, spec)?;
+    links::copy(repo, spec, &mut note)?;
+    Git::in_dir(&spec.path)
+        .args(["status", "--porcelain"])
+        .limit(CHECKOUT)
+        .run()?;
+    note.write(&admin)
+}
+
+/// Whether the work tree is missing, or holds nothing but its link.
+fn is_bare(dir: &Path) -> Result<bool, RepoError> {
+    match fs::read_dir(dir) {
+        Ok(list) => Ok(list.flatten().all(|entry| entry.file_name() == ".git")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(failed("cannot list", dir, &error)),
+    }
+}
+
+/// Makes both links hold, and HEAD valid; returns the administrative directory.
+pub(super) fn heal(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+    fs::create_dir_all(&spec.path).map_err(|error| failed("cannot make", &spec.path, &error))?;
+    let admin = match find(repo, spec)? {
+        Some(admin) => admin,
+        None => new_admin(repo, spec)?,
+    };
+    let dot_git = spec.path.join(".git");
+    if fs::symlink_metadata(&dot_git).is_ok_and(|meta| meta.is_dir()) {
+        // Somebody ran `git init` here: what it holds stays, under another name.
+        let aside = free_name(&spec.path, "found.git");
+        fs::rename(&dot_git, &aside).map_err(|error| failed("cannot move", &dot_git, &error))?;
+    }
+    let mut link = b"gitdir: ".to_vec();
+    link.extend_from_slice(bytes::of(&admin));
+    link.push(b'\n');
+    admin::write_whole(&dot_git, &link)?;
+    let mut back = bytes::of(&dot_git).to_vec();
+    back.push(b'\n');
+    admin::write_whole(&admin.join("gitdir"), &back)?;
+    admin::write_whole(&admin.join("commondir"), b"../..\n")?;
+    // Locked by a killed `git worktree add`, or by somebody who is not asked here.
+    set_aside(&admin.join("locked"))?;
+    for lock in ["index.lock", "HEAD.lock"] {
+        if is_stale(&admin.join(lock)) {
+            set_aside(&admin.join(lock))?;
+        }
+    }
+    mend_head(spec, &admin)?;
+    Ok(admin)
+}
+
+/// The sandbox's administrative directory: by the link back, by the sandbox's own link, or by
+/// name when nothing else claims it (the city was moved).
+fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError> {
+    if let Some(admin) = admin::of_sandbox(repo, &spec.path)?.into_iter().next() {
+        return Ok(Some(admin));
+    }
+    let written = admin::read_link_file(&spec.path.join(".git"));
+    let by_link = written.as_deref().and_then(Path::file_name);
+    let by_name = spec.path.file_name();
+    for name in [by_link, by_name].into_iter().flatten() {
+        let admin = admin::worktrees(repo).join(name);
+        let ours = Note::read(&admin)
+            .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
+        if admin.is_dir() && ours && !claimed(&admin) {
+            return Ok(Some(admin));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the directory leads to a work tree that exists.
+fn claimed(admin: &Path) -> bool {
+    let Ok(text) = fs::read(admin.join("gitdir")) else {
+        return false;
+    };
+    admin.join(bytes::path(text.trim_ascii_end())).exists()
+}
+
+/// A new administrative directory on the sandbox's branch, as `git worktree add` would make it.
+fn new_admin(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+    let dir = admin::worktrees(repo);
+    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+    let dir = fs::canonicalize(&dir).map_err(|error| failed("cannot find", &dir, &error))?;
+    let admin = free_name(&dir, spec.raider.name.as_str());
+    fs::create_dir(&admin).map_err(|error| failed("cannot make", &admin, &error))?;
+    admin::write_whole(&admin.join("HEAD"), head_line(spec).as_bytes())?;
+    Ok(admin)
+}
+
+fn head_line(spec: &SandboxSpec) -> String {
+    format!("ref: refs/heads/{}\n", spec.branch)
+}
+
+/// A HEAD that git cannot read, or that names a commit that is gone, goes back to the branch.
+fn mend_head(spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
+    let file = admin.join("HEAD");
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let symbolic = text.starts_with("ref: refs/");
+    if symbolic || (!text.is_empty() && resolve(Git::in_dir(&spec.path), "HEAD")?.is_some()) {
+        return Ok(());
+    }
+    set_aside(&file)?;
+    admin::write_whole(&file, head_line(spec).as_bytes())
+}
+
+/// A missing or unreadable index is made anew from HEAD; the files decide what is dirty then.
+fn mend_index(sandbox: &Path, admin: &Path) -> Result<(), RepoError> {
+    let index = admin.join("index");
+    let there = fs::symlink_metadata(&index).is_ok();
+    let readable = Git::in_dir(sandbox)
+        .args(["ls-files", "-s", "-z"])
+        .output()?
+        .ok();
+    if there && readable {
+        return Ok(());
+    }
+    set_aside(&index)?;
+    if resolve(Git::in_dir(sandbox), "HEAD")?.is_some() {
+        Git::in_dir(sandbox).args(["read-tree", "HEAD"]).run()?;
+    }
+    Ok(())
+}
+
+fn is_stale(lock: &Path) -> bool {
+    let age = fs::symlink_metadata(lock)
+        .and_then(|meta| meta.modified())
+        .map(|time| time.elapsed().unwrap_or_default());
+    age.is_ok_and(|age| age > LOCK_MAX_AGE)
+}
+
+/// Renames a file out of the way, if it is there. Nothing is deleted.
+fn set_aside(file: &Path) -> Result<(), RepoError> {
+    if fs::symlink_metadata(file).is_err() {
+        return Ok(());
+    }
+    let dir = file.parent().unwrap_or(Path::new("."));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let aside = free_name(dir, &format!("{name}.aside"));
+    fs::rename(file, &aside).map_err(|error| failed("cannot move", file, &error))
+}

@@ -1,0 +1,197 @@
+//! One rig's git: where its bare repository, its sandboxes and its remote are.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::command::Git;
+use crate::domain::city::RigSource;
+use crate::domain::ids::{Oid, RigName};
+use crate::ports::repo::RepoError;
+
+/// Config key in `repo.git` that holds the URL the supervisor pushes to.
+pub(super) const PUSH_URL_KEY: &str = "horde.pushUrl";
+
+/// What a [`GitRepo`] is made from. Every path is absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitRig {
+    /// The rig.
+    pub name: RigName,
+    /// Its checkout or its URL.
+    pub source: RigSource,
+    /// `<city>/<rig>/repo.git`.
+    pub repo_dir: PathBuf,
+    /// `<city>/<rig>/raiders`.
+    pub raiders_dir: PathBuf,
+    /// `<city>/<rig>/forge`, the gate worktree's parent.
+    pub forge_dir: PathBuf,
+    /// Whether landing pushes, or moves the target in `repo.git` only.
+    pub push: bool,
+}
+
+/// git for one rig: the real [`Repo`](crate::ports::repo::Repo).
+#[derive(Debug)]
+pub struct GitRepo {
+    rig: GitRig,
+    /// git's own locks race when worktrees are added, pruned or repaired at the same time.
+    worktrees: Mutex<()>,
+    /// `user.email` of the repository, once it was asked for.
+    email: OnceLock<Option<String>>,
+    /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
+    cleared: AtomicBool,
+}
+
+impl GitRepo {
+    /// The rig's git. Touches nothing until [`Repo::prepare`](crate::ports::repo::Repo::prepare).
+    #[must_use]
+    pub fn new(rig: GitRig) -> Self {
+        Self {
+            rig,
+            worktrees: Mutex::new(()),
+            email: OnceLock::new(),
+            cleared: AtomicBool::new(false),
+        }
+    }
+
+    /// The rig's name.
+    #[must_use]
+    pub fn name(&self) -> &RigName {
+        &self.rig.name
+    }
+
+    /// `user.email` as taken over from the rig's checkout, or the user's own.
+    pub(super) fn email(&self) -> Option<String> {
+        let read = || {
+            let output = Git::in_dir(self.repo_dir())
+                .args(["config", "user.email"])
+                .run()
+                .ok()?;
+            Some(output.text()).filter(|email| !email.is_empty())
+        };
+        self.email.get_or_init(read).clone()
+    }
+
+    /// The rig's checkout or URL.
+    #[must_use]
+    pub fn source(&self) -> &RigSource {
+        &self.rig.source
+    }
+
+    /// `<city>/<rig>/repo.git`.
+    #[must_use]
+    pub fn repo_dir(&self) -> &Path {
+        &self.rig.repo_dir
+    }
+
+    /// `<city>/<rig>/raiders`.
+    #[must_use]
+    pub fn raiders_dir(&self) -> &Path {
+        &self.rig.raiders_dir
+    }
+
+    /// `<city>/<rig>/forge`.
+    #[must_use]
+    pub fn forge_dir(&self) -> &Path {
+        &self.rig.forge_dir
+    }
+
+    /// Whether landing pushes.
+    #[must_use]
+    pub fn pushes(&self) -> bool {
+        self.rig.push
+    }
+
+    /// A `git` command run in `repo.git`.
+    #[must_use]
+    pub fn git(&self) -> Git {
+        Git::in_dir(&self.rig.repo_dir)
+    }
+
+    /// Held while worktrees are added, moved, repaired or pruned.
+    pub(super) fn worktrees(&self) -> MutexGuard<'_, ()> {
+        // The guarded state lives in git's files, so a panic elsewhere breaks nothing here.
+        self.worktrees
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the first time that anybody asks.
+    pub(super) fn first_time(&self) -> bool {
+        !self.cleared.swap(true, Ordering::Relaxed)
+    }
+
+    /// The URL that the supervisor pushes to. `remote.origin.pushUrl` refuses, so that a sandbox
+    /// cannot push by accident.
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] when `repo.git` was not prepared.
+    pub fn push_url(&self) -> Result<String, RepoError> {
+        let output = self
+            .git()
+            .args(["config", "--get", PUSH_URL_KEY])
+            .output()?;
+        if output.ok() && !output.stdout.is_empty() {
+            return Ok(output.text());
+        }
+        Err(RepoError::Failed(format!(
+            "{} has no {PUSH_URL_KEY}: it was not prepared",
+            self.rig.repo_dir.display()
+        )))
+    }
+
+    /// The checkout that is this rig's origin, when the rig has no other remote: landing moves
+    /// its branch.
+    ///
+    /// # Errors
+    /// As [`GitRepo::push_url`].
+    pub fn own_origin(&self) -> Result<Option<&Path>, RepoError> {
+        let Some(path) = self.rig.source.path() else {
+            return Ok(None);
+        };
+        let url = self.push_url()?;
+        Ok((Path::new(&url) == path).then_some(path))
+    }
+
+    /// Where the target is as last known: the remote-tracking ref or, without pushing, the branch
+    /// of `repo.git` (the remote-tracking one until something landed).
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] when git cannot say.
+    pub fn target_tip(&self, target: &str) -> Result<Option<Oid>, RepoError> {
+        if !self.rig.push
+            && let Some(tip) = self.resolve(&format!("refs/heads/{target}"))?
+        {
+            return Ok(Some(tip));
+        }
+        self.resolve(&format!("refs/remotes/origin/{target}"))
+    }
+
+    /// The commit that a full ref name of `repo.git` names; none when there is no such ref.
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] when git cannot say.
+    pub fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
+        resolve(self.git(), name)
+    }
+}
+
+/// Resolves a full ref name, or any revision, to a commit.
+pub(super) fn resolve(git: Git, name: &str) -> Result<Option<Oid>, RepoError> {
+    let output = git
+        .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
+        .arg(format!("{name}^{{commit}}"))
+        .output()?;
+    match output.code {
+        Some(0) => oid(&output.text()).map(Some),
+        Some(1) => Ok(None),
+        _ => Err(RepoError::Failed(format!(
+            "{name} cannot be resolved: {}",
+            output.stderr.trim()
+        ))),
+    }
+}
+
+/// An object id as git printed it.
+pub(super) fn oid(text: &str) -> Result<Oid, RepoError> {
+    Oid::new(text.trim()).map_err(|error| RepoError::Failed(format!("git answered: {error}")))
+}

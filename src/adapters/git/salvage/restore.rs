@@ -1,0 +1,271 @@
+//! Brings a salvaged sandbox back as a worktree: HEAD (detached), the exact index, every file byte
+//! for byte, nested repositories, and the state of an operation in progress.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::admin::{failed, linked};
+use super::super::bytes;
+use super::super::command::{CHECKOUT, Git};
+use super::super::raw::{Raw, record_path};
+use super::super::rig::{GitRepo, oid};
+use super::super::status;
+use super::manifest::{Lists, Manifest};
+use crate::domain::ids::Oid;
+use crate::ports::repo::{RepoError, SalvageRecord};
+
+/// A restoration under way.
+struct Restore<'a> {
+    repo: &'a GitRepo,
+    raw: Raw,
+    /// `refs/horde/salvage/...`, without the last part.
+    prefix: String,
+    lists: Lists,
+    to: &'a Path,
+    admin: PathBuf,
+}
+
+/// Makes the worktree. `to` must not exist.
+pub(in super::super) fn restore(
+    repo: &GitRepo,
+    record: &SalvageRecord,
+    to: &Path,
+) -> Result<(), RepoError> {
+    let prefix = record
+        .refs
+        .iter()
+        .find_map(|name| name.strip_suffix("/meta"));
+    let prefix = prefix.ok_or_else(|| RepoError::NotFound(format!("salvage {}", record.id)))?;
+    let meta = format!("{prefix}/meta");
+    if repo.resolve(&meta)?.is_none() {
+        return Err(RepoError::NotFound(format!(
+            "salvage {}: {meta}",
+            record.id
+        )));
+    }
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(RepoError::Failed(format!(
+            "{} exists already",
+            to.display()
+        )));
+    }
+    let manifest = Manifest::read(repo, &meta)?;
+    let admin = add_worktree(repo, &manifest, &meta, to)?;
+    let restore = Restore {
+        repo,
+        raw: Raw::new(repo)?,
+        prefix: prefix.to_owned(),
+        lists: Lists::read(repo, &meta)?,
+        to,
+        admin,
+    };
+    restore.index()?;
+    restore.unchanged_files()?;
+    restore.exact_files()?;
+    restore.nested()?;
+    restore.flags()?;
+    restore.state()?;
+    Git::in_dir(to)
+        .args(["status", "--porcelain"])
+        .limit(CHECKOUT)
+        .run()?;
+    restore.verify()
+}
+
+/// A detached worktree at the salvaged HEAD, without files.
+fn add_worktree(
+    repo: &GitRepo,
+    manifest: &Manifest,
+    meta: &str,
+    to: &Path,
+) -> Result<PathBuf, RepoError> {
+    let _serial = repo.worktrees();
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
+    }
+    let at = manifest.head.as_ref().map_or(meta, |head| head.as_str());
+    repo.git()
+        .args(["worktree", "add", "--quiet", "--detach", "--no-checkout"])
+        .arg(to)
+        .arg(at)
+        .limit(CHECKOUT)
+        .run()?;
+    if manifest.head.is_none() {
+        // HEAD named a branch without commits, and names one again.
+        let wanted = manifest.branch.as_deref().unwrap_or("restored");
+        let mut name = format!("refs/heads/{wanted}");
+        while repo.resolve(&name)?.is_some() {
+            name.push_str("-restored");
+        }
+        Git::in_dir(to)
+            .args(["symbolic-ref", "HEAD", &name])
+            .run()?;
+    }
+    linked(to).ok_or_else(|| RepoError::Failed(format!("{} has no git directory", to.display())))
+}
+
+impl Restore<'_> {
+    fn git(&self) -> Git {
+        Git::in_dir(self.to).limit(CHECKOUT)
+    }
+
+    /// A tree of the salvage, by its name below the prefix.
+    fn tree(&self, name: &str) -> Result<Oid, RepoError> {
+        let name = format!("{}/{name}", self.prefix);
+        let output = self
+            .repo
+            .git()
+            .args(["rev-parse", "--verify", &name])
+            .run()?;
+        oid(&output.text())
+    }
+
+    /// Every entry in every stage.
+    fn index(&self) -> Result<(), RepoError> {
+        self.git()
+            .args(["update-index", "-z", "--index-info"])
+            .stdin(bytes::join(self.lists.index.iter().map(Vec::as_slice)))
+            .run()?;
+        Ok(())
+    }
+
+    /// Files that are as the index has them are written as git writes them, filters included.
+    fn unchanged_files(&self) -> Result<(), RepoError> {
+        let exact = self.lists.raw.iter().map(|record| record_path(record));
+        let absent = self.lists.absent.iter().map(Vec::as_slice);
+        let other: HashSet<&[u8]> = exact.chain(absent).collect();
+        let mut files = Vec::new();
+        for entry in status::index(self.git())? {
+            if entry.stage > 0 || other.contains(entry.path.as_slice()) {
+                continue;
+            }
+            if entry.is_gitlink() {
+                let dir = self.to.join(bytes::path(&entry.path));
+                fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+            } else {
+                files.push(entry.path);
+            }
+        }
+        self.git()
+            .args(["checkout-index", "-u", "-z", "--stdin"])
+            .stdin(bytes::join(files.iter().map(Vec::as_slice)))
+            .run()?;
+        Ok(())
+    }
+
+    /// Changed and untracked files, byte for byte.
+    fn exact_files(&self) -> Result<(), RepoError> {
+        let index = self.raw.index("exact");
+        index.load(self.lists.raw.iter().map(Vec::as_slice))?;
+        index.write_files(self.to)
+    }
+
+    /// Git directories of nested repositories, so that they are repositories again.
+    fn nested(&self) -> Result<(), RepoError> {
+        for (n, about) in self.lists.nested.chunks_exact(2).enumerate() {
+            let (path, home) = (&about[0], &about[1]);
+            let target = match home.split_at_checked(2) {
+                Some((b"s:", below)) => self.to.join(bytes::path(below)),
+                Some((b"a:", below)) => self.admin.join(bytes::path(below)),
+                _ => continue,
+            };
+            let make = |dir: &Path| {
+                fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))
+            };
+            // git knows a git directory by these, and a tree holds no empty directory.
+            for name in ["objects", "refs"] {
+                make(&target.join(name))?;
+            }
+            let index = self.raw.index(&format!("nested-{n}"));
+            index.read(&self.tree(&format!("nested-{n}^{{tree}}"))?)?;
+            index.write_files(&target)?;
+            let dir = self.to.join(bytes::path(path));
+            make(&dir)?;
+            if target != dir.join(".git") {
+                let link = [b"gitdir: ", bytes::of(&target), b"\n"].concat();
+                let file = dir.join(".git");
+                fs::write(&file, link).map_err(|error| failed("cannot write", &file, &error))?;
+                Git::in_dir(self.to)
+                    .args(["config", "--file"])
+                    .arg(target.join("config"))
+                    .arg("core.worktree")
+                    .arg(&dir)
+                    .run()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Promised paths, skip-worktree and assume-unchanged.
+    fn flags(&self) -> Result<(), RepoError> {
+        if !self.lists.intent.is_empty() {
+            self.git()
+                .env("GIT_LITERAL_PATHSPECS", "1")
+                .args(["add", "--intent-to-add", "--force"])
+                .args(["--pathspec-from-file=-", "--pathspec-file-nul"])
+                .stdin(bytes::join(self.lists.intent.iter().map(Vec::as_slice)))
+                .run()?;
+        }
+        let flags = [
+            ("--skip-worktree", &self.lists.skip),
+            ("--assume-unchanged", &self.lists.assume),
+        ];
+        for (flag, paths) in flags {
+            if !paths.is_empty() {
+                self.git()
+                    .args(["update-index", flag, "-z", "--stdin"])
+                    .stdin(bytes::join(paths.iter().map(Vec::as_slice)))
+                    .run()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// State of a rebase, merge, pick or bisect, and HEAD's reflog; HEAD itself stays detached.
+    fn state(&self) -> Result<(), RepoError> {
+        let index = self.raw.index("state");
+        index.read(&self.tree("meta:state")?)?;
+        let zeros = self
+            .repo
+            .git()
+            .args(["rev-parse", "--show-object-format"])
+            .run()?
+            .text();
+        let zeros = "0".repeat(if zeros == "sha256" { 64 } else { 40 });
+        let head = format!("0 {zeros} 0\tHEAD").into_bytes();
+        index.load([head.as_slice()])?;
+        index.write_files(&self.admin)
+    }
+
+    /// Reads back: the index must be the salvaged one, the files must hash to the salvaged ones.
+    fn verify(&self) -> Result<(), RepoError> {
+        let wrong = |what: &str| {
+            RepoError::Failed(format!(
+                "{}: {what} differs from the salvage",
+                self.to.display()
+            ))
+        };
+        let entries = status::index(self.git())?;
+        let promised = |path: &Vec<u8>| self.lists.intent.contains(path);
+        let index: Vec<_> = entries
+            .iter()
+            .filter(|entry| !promised(&entry.path))
+            .map(|entry| entry.record(&entry.path, entry.stage))
+            .collect();
+        if index != self.lists.index {
+            return Err(wrong("the index"));
+        }
+        let again = self.raw.index("verify");
+        let paths = self.lists.raw.iter().map(|record| record_path(record));
+        again.add(self.to, paths)?;
+        if again.records()? != self.lists.raw {
+            return Err(wrong("a file"));
+        }
+        let back = self.lists.absent.iter().find(|path| {
+            let path = self.to.join(bytes::path(path));
+            fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir())
+        });
+        back.map_or(Ok(()), |_| Err(wrong("a deleted file")))
+    }
+}

@@ -1,0 +1,346 @@
+//! Writes what was captured as commits and refs, and reads it back before anybody relies on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::super::admin::failed;
+use super::super::bytes;
+use super::super::command::Git;
+use super::super::facts::LIST_MAX;
+use super::super::links;
+use super::super::measure::Measured;
+use super::super::raw::Raw;
+use super::super::rig::{GitRepo, oid};
+use super::super::traces::tips;
+use super::{Capture, Manifest, describe};
+use crate::domain::ids::{Incarnation, Oid, RaiderId};
+use crate::ports::repo::{RepoError, SalvageRecord};
+
+/// State files larger than this are saved, but not searched for commit ids.
+const SEARCH_MAX: u64 = 1024 * 1024;
+
+/// Where the salvage of a raider's incarnation lies, without number.
+fn prefix(raider: &RaiderId, incarnation: Incarnation) -> String {
+    format!(
+        "refs/horde/salvage/{}/{}/{incarnation}",
+        raider.rig, raider.name
+    )
+}
+
+/// Refs of every salvage of the incarnation, by number.
+fn listed(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<BTreeMap<u64, Vec<String>>, RepoError> {
+    let prefix = prefix(raider, incarnation);
+    let parent = format!("refs/horde/salvage/{}/{}/", raider.rig, raider.name);
+    let output = repo
+        .git()
+        .args(["for-each-ref", "--format=%(refname)", &parent])
+        .run()?;
+    let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for name in output.text().lines() {
+        let Some(rest) = name.strip_prefix(&prefix) else {
+            continue;
+        };
+        let (number, _) = rest.split_once('/').unwrap_or((rest, ""));
+        let number = match number.strip_prefix('.') {
+            None if number.is_empty() => Some(1),
+            None => None,
+            Some(number) => number.parse().ok(),
+        };
+        if let Some(number) = number {
+            found.entry(number).or_default().push(name.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+fn id(raider: &RaiderId, incarnation: Incarnation, number: u64) -> String {
+    let suffix = suffix(number);
+    format!("{}-{}-{incarnation}{suffix}", raider.rig, raider.name)
+}
+
+fn suffix(number: u64) -> String {
+    if number == 1 {
+        String::new()
+    } else {
+        format!(".{number}")
+    }
+}
+
+/// The salvage that was written from this very state, if there is one.
+pub(super) fn existing(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+    fingerprint: &str,
+) -> Result<Option<SalvageRecord>, RepoError> {
+    for (number, refs) in listed(repo, raider, incarnation)? {
+        let Some(meta) = refs.iter().find(|name| name.ends_with("/meta")) else {
+            continue;
+        };
+        let manifest = Manifest::read(repo, meta)?;
+        if manifest.fingerprint == fingerprint {
+            readable(repo, &refs)?;
+            return Ok(Some(SalvageRecord {
+                id: id(raider, incarnation, number),
+                bytes: size(repo, &refs, manifest.head.as_ref())?,
+                refs,
+                ignored: manifest.ignored,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes commits and refs, makes them durable, and reads them back.
+pub(super) fn write(
+    repo: &GitRepo,
+    raw: &Raw,
+    measured: &Measured,
+    capture: &Capture,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<SalvageRecord, RepoError> {
+    let number = listed(repo, raider, incarnation)?
+        .keys()
+        .last()
+        .map_or(1, |last| last + 1);
+    let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
+    let ignored = ignored(measured)?;
+    let commit = |what: &str, tree: &Oid, parents: &[Oid]| {
+        let message = format!("{what} of {raider}, incarnation {incarnation}");
+        commit_tree(repo, raider, tree, parents, &message)
+    };
+    let head: Vec<Oid> = measured.status.head.iter().cloned().collect();
+    let index = commit("Index", &capture.index, &head)?;
+    let parents: Vec<Oid> = head.iter().cloned().chain([index.clone()]).collect();
+    let worktree = commit("Work tree", &capture.worktree, &parents)?;
+    let tree = meta_tree(raw, measured, capture, raider, incarnation, ignored.clone())?;
+    let meta = commit("State", &tree, &named_commits(measured, capture)?)?;
+    let mut refs: Vec<(String, Oid)> = head
+        .into_iter()
+        .map(|head| ("head".to_owned(), head))
+        .collect();
+    refs.extend([
+        ("index".to_owned(), index),
+        ("worktree".to_owned(), worktree),
+        ("meta".to_owned(), meta),
+    ]);
+    let numbered = |name: &str, n: usize, id: &Oid| (format!("{name}-{n}"), id.clone());
+    let stashes = measured.stashes.iter().enumerate();
+    refs.extend(stashes.map(|(n, stash)| numbered("stash", n, &stash.commit)));
+    let lost = measured.lost_tips.iter().enumerate();
+    refs.extend(lost.map(|(n, id)| numbered("reflog", n, id)));
+    for (n, tree) in capture.nested.iter().enumerate() {
+        if let Some(tree) = tree {
+            refs.push((
+                format!("nested-{n}"),
+                commit("Nested repository", tree, &[])?,
+            ));
+        }
+    }
+    refs.sort();
+    sync(repo)?;
+    let mut script = String::new();
+    for (name, id) in &refs {
+        script.push_str(&format!("create {prefix}/{name} {id}\n"));
+    }
+    repo.git()
+        .args(["-c", "core.fsync=reference", "update-ref", "--stdin"])
+        .stdin(script)
+        .run()?;
+    for (name, id) in &refs {
+        let name = format!("{prefix}/{name}");
+        if repo.resolve(&name)?.as_ref() != Some(id) {
+            return Err(RepoError::Failed(format!("{name} does not read back")));
+        }
+    }
+    let refs: Vec<String> = refs
+        .iter()
+        .map(|(name, _)| format!("{prefix}/{name}"))
+        .collect();
+    readable(repo, &refs)?;
+    Ok(SalvageRecord {
+        id: id(raider, incarnation, number),
+        bytes: size(repo, &refs, measured.status.head.as_ref())?,
+        refs,
+        ignored,
+    })
+}
+
+/// The tree of `meta`: manifest, lists, state, and every stage of conflicting paths.
+fn meta_tree(
+    raw: &Raw,
+    measured: &Measured,
+    capture: &Capture,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+    ignored: Vec<String>,
+) -> Result<Oid, RepoError> {
+    let (manifest, lists) = describe(measured, capture, raider, incarnation, ignored);
+    let dir = raw.staging("meta")?;
+    let names = lists.write(&manifest, &dir)?;
+    let index = raw.index("meta");
+    index.add(&dir, names.iter().map(Vec::as_slice))?;
+    index.graft("state", &capture.state)?;
+    let stages = measured
+        .index
+        .iter()
+        .filter(|entry| entry.stage > 0)
+        .map(|entry| {
+            let dir = format!("stages/{}", entry.stage);
+            entry.record(&bytes::below(dir.as_bytes(), &entry.path), 0)
+        });
+    let stages: Vec<_> = stages.collect();
+    index.load(stages.iter().map(Vec::as_slice))?;
+    index.write_tree()
+}
+
+/// Commits that the state of the sandbox names (a rebase's `orig-head`, `MERGE_HEAD`, an
+/// autostash, HEAD's reflog) and HEAD does not reach.
+fn named_commits(measured: &Measured, capture: &Capture) -> Result<Vec<Oid>, RepoError> {
+    let mut named: BTreeSet<Oid> = measured.lost_tips.iter().cloned().collect();
+    named.extend(
+        measured
+            .nested
+            .iter()
+            .filter_map(|nested| nested.head.clone()),
+    );
+    for file in &capture.state_files {
+        let path = measured.place.admin.join(bytes::path(file));
+        let small = fs::metadata(&path).is_ok_and(|meta| meta.len() <= SEARCH_MAX);
+        if small {
+            let text = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
+            let text = String::from_utf8_lossy(&text);
+            let words = text.split(|char: char| !char.is_ascii_hexdigit());
+            named.extend(words.filter_map(|word| Oid::new(word).ok()));
+        }
+    }
+    named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));
+    let named = commits_only(measured, named)?;
+    let known = measured
+        .status
+        .head
+        .as_ref()
+        .map(|head| format!("^{head}\n"));
+    tips(
+        measured.place.git(),
+        &named,
+        known.unwrap_or_default().as_bytes(),
+    )
+}
+
+/// Of the ids, those that are commits of this repository.
+fn commits_only(measured: &Measured, ids: BTreeSet<Oid>) -> Result<BTreeSet<Oid>, RepoError> {
+    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let output = measured
+        .place
+        .git()
+        .args(["cat-file", "--batch-check=%(objectname) %(objecttype)"])
+        .stdin(list)
+        .run()?;
+    let text = output.text();
+    text.lines()
+        .filter_map(|line| line.strip_suffix(" commit"))
+        .map(oid)
+        .collect()
+}
+
+fn commit_tree(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    tree: &Oid,
+    parents: &[Oid],
+    message: &str,
+) -> Result<Oid, RepoError> {
+    let name = raider.to_string();
+    let mut git = repo.git().args(["commit-tree", "-m", message]);
+    for parent in parents {
+        git = git.args(["-p", parent.as_str()]);
+    }
+    for role in ["AUTHOR", "COMMITTER"] {
+        git = git
+            .env(format!("GIT_{role}_NAME"), &name)
+            .env(format!("GIT_{role}_EMAIL"), "salvage@horde.invalid");
+    }
+    oid(&git.arg(tree.as_str()).run()?.text())
+}
+
+/// Loose objects are not flushed by git itself: a ref must not outlive its content.
+fn sync(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.repo_dir();
+    let synced = fs::File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
+    synced.map_err(|error| failed("cannot flush", dir, &error))
+}
+
+/// Walks everything that the refs hold and no remote-tracking ref does; a missing object is an
+/// error.
+fn readable(repo: &GitRepo, refs: &[String]) -> Result<(), RepoError> {
+    repo.git()
+        .args(["rev-list", "--objects", "--quiet"])
+        .args(refs)
+        .args(["--not", "--remotes"])
+        .run()?;
+    Ok(())
+}
+
+/// Bytes of file content that the salvaged trees have and HEAD's tree has not.
+fn size(repo: &GitRepo, refs: &[String], head: Option<&Oid>) -> Result<u64, RepoError> {
+    let blobs = |name: &str| -> Result<BTreeSet<Oid>, RepoError> {
+        let output = repo.git().args(["ls-tree", "-r", "-z", name]).run()?;
+        Ok(bytes::split(&output.stdout).filter_map(tree_blob).collect())
+    };
+    let mut ours = BTreeSet::new();
+    for name in refs {
+        let last = name.rsplit('/').next().unwrap_or_default();
+        if matches!(last, "index" | "worktree") || last.starts_with("nested-") {
+            ours.extend(blobs(name)?);
+        }
+    }
+    if let Some(head) = head {
+        for known in blobs(head.as_str())? {
+            ours.remove(&known);
+        }
+    }
+    let list: String = ours.iter().map(|id| format!("{id}\n")).collect();
+    let output = repo
+        .git()
+        .args(["cat-file", "--batch-check=%(objectsize)"])
+        .stdin(list)
+        .run()?;
+    Ok(output
+        .text()
+        .lines()
+        .filter_map(|line| line.parse::<u64>().ok())
+        .sum())
+}
+
+/// The blob of a tree's record, `<mode> blob <oid>\t<path>`; none for a submodule.
+fn tree_blob(record: &[u8]) -> Option<Oid> {
+    let head = record.split(|byte| *byte == b'\t').next()?;
+    let (_, id) = std::str::from_utf8(head).ok()?.split_once(" blob ")?;
+    Oid::new(id).ok()
+}
+
+/// Ignored paths, directories as one, at most a few hundred. Our own links are not among them.
+fn ignored(measured: &Measured) -> Result<Vec<String>, RepoError> {
+    let git: Git = measured.place.git();
+    let output = git
+        .args([
+            "ls-files",
+            "--others",
+            "--ignored",
+            "--exclude-standard",
+            "--directory",
+            "-z",
+        ])
+        .run()?;
+    let names = bytes::split(&output.stdout).map(bytes::lossy);
+    Ok(names
+        .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
+        .take(LIST_MAX)
+        .collect())
+}

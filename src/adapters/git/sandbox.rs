@@ -1,0 +1,190 @@
+//! Makes sandboxes: a worktree on its own branch, links to the task, copied files.
+//!
+//! ```text
+//!   branch ─► worktree without files ─► note (incomplete) ─► files ─► links ─► copies ─► status
+//!                                                                                  └─► note (complete)
+//! ```
+//!
+//! Each step finds out whether it was done before, so that a killed attempt is finished by the
+//! next. Until the note says "complete", no agent was in the sandbox.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::admin::{self, Note, failed};
+use super::command::{CHECKOUT, Git};
+use super::links;
+use super::repair;
+use super::rig::GitRepo;
+use crate::domain::ids::SlotName;
+use crate::ports::repo::{RepoError, SandboxSpec};
+
+/// Makes the sandbox, or finishes it.
+pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    check(repo, spec)?;
+    ensure_branch(repo, spec)?;
+    let admin = ensure_worktree(repo, spec)?;
+    match Note::read(&admin) {
+        Some(note) if note.complete => {
+            links::make(repo, spec)?;
+            Ok(())
+        }
+        Some(note) => fill(repo, spec, &admin, note),
+        None => fill(repo, spec, &admin, Note::of(spec)),
+    }
+}
+
+/// Refuses what could reach outside of this rig or into another incarnation's sandbox.
+pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    fs::create_dir_all(repo.raiders_dir())
+        .map_err(|error| failed("cannot make", repo.raiders_dir(), &error))?;
+    inside(repo, &spec.path)?;
+    if &spec.raider.rig != repo.name() {
+        return Err(RepoError::Failed(format!(
+            "{} is not of the rig {}",
+            spec.raider,
+            repo.name()
+        )));
+    }
+    repo.git()
+        .args(["check-ref-format", "--branch", &spec.branch])
+        .run()?;
+    for admin in admin::of_sandbox(repo, &spec.path)? {
+        if let Some(note) = Note::read(&admin)
+            && (note.raider != spec.raider || note.incarnation != spec.incarnation)
+            && fs::symlink_metadata(&spec.path).is_ok()
+        {
+            return Err(RepoError::Failed(format!(
+                "{} is the sandbox of {} {}, not of {} {}",
+                spec.path.display(),
+                note.raider,
+                note.incarnation,
+                spec.raider,
+                spec.incarnation
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A sandbox is a direct child of the rig's raiders directory, and no link.
+pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
+    let parent = sandbox
+        .parent()
+        .and_then(|parent| fs::canonicalize(parent).ok());
+    let raiders = fs::canonicalize(repo.raiders_dir()).ok();
+    let name = sandbox.file_name().is_some();
+    let link = fs::symlink_metadata(sandbox).is_ok_and(|meta| meta.is_symlink());
+    if parent.is_some() && parent == raiders && name && !link {
+        return Ok(());
+    }
+    Err(RepoError::Failed(format!(
+        "{} is not a sandbox in {}",
+        sandbox.display(),
+        repo.raiders_dir().display()
+    )))
+}
+
+/// The branch at its base; one that exists keeps its commits.
+pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    let name = format!("refs/heads/{}", spec.branch);
+    if repo.resolve(&name)?.is_some() {
+        return Ok(());
+    }
+    if repo.resolve(spec.base.as_str())?.is_none() {
+        let what = format!("the base {} of {}", spec.base, spec.branch);
+        return Err(RepoError::NotFound(what));
+    }
+    let zeros = "0".repeat(spec.base.as_str().len());
+    repo.git()
+        .args(["update-ref", "-m", "horde: charged", &name])
+        .args([spec.base.as_str(), &zeros])
+        .run()?;
+    Ok(())
+}
+
+/// The worktree's administrative directory; the worktree is added without files if there is none.
+fn ensure_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+    let there = fs::symlink_metadata(&spec.path).is_ok();
+    for admin in admin::of_sandbox(repo, &spec.path)? {
+        let same = Note::read(&admin)
+            .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
+        if same || there {
+            return repair::heal(repo, spec);
+        }
+        // An earlier incarnation's: its directory is gone, its entry stayed.
+        admin::retire(repo, &admin)?;
+    }
+    if there && !is_empty(&spec.path)? {
+        // Somebody's files without an entry: they stay, and become the sandbox's.
+        return repair::heal(repo, spec);
+    }
+    repo.git()
+        .args(["worktree", "add", "--quiet", "--no-checkout"])
+        .arg(&spec.path)
+        .arg(&spec.branch)
+        .limit(CHECKOUT)
+        .run()?;
+    Ok(admin::locate(repo, &spec.path)?.admin)
+}
+
+fn is_empty(dir: &Path) -> Result<bool, RepoError> {
+    let mut list = fs::read_dir(dir).map_err(|error| failed("cannot list", dir, &error))?;
+    Ok(list.next().is_none())
+}
+
+/// Checks the files out and puts ours beside them.
+pub(super) fn fill(
+    repo: &GitRepo,
+    spec: &SandboxSpec,
+    admin: &Path,
+    mut note: Note,
+) -> Result<(), RepoError> {
+    note.write(admin)?;
+    // Only a killed attempt of our own can have left it: no agent was here yet.
+    let lock = admin.join("index.lock");
+    if let Err(error) = fs::remove_file(&lock)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(failed("cannot remove", &lock, &error));
+    }
+    Git::in_dir(&spec.path)
+        .args(["checkout", "--quiet", "--force", &spec.branch, "--"])
+        .limit(CHECKOUT)
+        .run()?;
+    links::make(repo, spec)?;
+    links::copy(repo, spec, &mut note)?;
+    // Refreshes the stat data of the index: every later status is three times cheaper.
+    Git::in_dir(&spec.path)
+        .args(["status", "--porcelain"])
+        .limit(CHECKOUT)
+        .run()?;
+    note.complete = true;
+    note.write(admin)
+}
+
+/// The sandboxes on the file system, by slot.
+pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
+    let dir = repo.raiders_dir();
+    let fail = |error: std::io::Error| failed("cannot list", dir, &error);
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        let is_dir = entry.file_type().map_err(fail)?.is_dir();
+        let name = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| SlotName::new(name).ok());
+        if let (true, Some(name)) = (is_dir, name) {
+            found.push((name, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

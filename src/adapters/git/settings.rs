@@ -1,0 +1,275 @@
+//! What `repo.git` takes over from the rig's checkout: remotes, identity, credentials, signing,
+//! filters, hooks.
+//!
+//! It is written whole into `repo.git/horde.config`, which `repo.git/config` includes, so that a
+//! refresh also drops what the user dropped, and never fights with what git writes itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::admin::write_whole;
+use super::bytes;
+use super::command::Git;
+use super::rig::{GitRepo, PUSH_URL_KEY};
+use crate::domain::city::RigSource;
+use crate::ports::repo::RepoError;
+
+/// The included file.
+const FILE: &str = "horde.config";
+
+/// Every remote pushes there: sandboxes cannot push by accident.
+pub(super) const NO_PUSH: &str =
+    "/dev/null/sandboxes-do-not-push-the-supervisor-does-when-the-work-is-done";
+
+/// Sections taken over whole.
+const SECTIONS: &[&str] = &[
+    "user",
+    "author",
+    "committer",
+    "credential",
+    "url",
+    "gpg",
+    "commit",
+    "tag",
+    "filter",
+    "lfs",
+    "http",
+    "merge",
+    "diff",
+];
+
+/// Single keys taken over.
+const KEYS: &[&str] = &[
+    "core.hookspath",
+    "core.autocrlf",
+    "core.eol",
+    "core.safecrlf",
+    "core.attributesfile",
+    "core.excludesfile",
+    "core.sshcommand",
+    "core.symlinks",
+    "core.filemode",
+];
+
+/// Of a remote; its refspecs and push URLs are ours.
+const REMOTE_KEYS: &[&str] = &[
+    "url",
+    "proxy",
+    "proxyauthmethod",
+    "tagopt",
+    "uploadpack",
+    "vcs",
+];
+
+/// A checkout as the rig names it.
+#[derive(Debug, Clone)]
+pub(super) struct Checkout {
+    /// Its top level, or the bare repository itself.
+    pub(super) top: PathBuf,
+    /// The git directory that its worktrees share.
+    pub(super) git_dir: PathBuf,
+    /// Its own settings, in order: key and value.
+    pub(super) config: Vec<(String, Option<String>)>,
+}
+
+impl Checkout {
+    /// Reads the checkout's own settings.
+    pub(super) fn read(top: &Path, git_dir: PathBuf) -> Result<Self, RepoError> {
+        let output = Git::in_dir(top)
+            .args(["config", "--local", "--includes", "--list", "-z"])
+            .run()?;
+        let config = bytes::split(&output.stdout).map(|record| {
+            let text = bytes::lossy(record);
+            match text.split_once('\n') {
+                Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+                None => (text, None),
+            }
+        });
+        Ok(Self {
+            top: top.to_owned(),
+            git_dir,
+            config: config.collect(),
+        })
+    }
+
+    /// The first value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        let found = self.config.iter().find(|(name, _)| name == key)?;
+        found.1.as_deref()
+    }
+
+    /// Whether some `url.<base>.insteadOf` rewrites the URL.
+    fn is_alias(&self, url: &str) -> bool {
+        self.config.iter().any(|(key, value)| {
+            let key = key.to_ascii_lowercase();
+            let rewrites = key.ends_with(".insteadof") || key.ends_with(".pushinsteadof");
+            let prefix = value.as_deref().unwrap_or_default();
+            key.starts_with("url.") && rewrites && !prefix.is_empty() && url.starts_with(prefix)
+        })
+    }
+
+    /// The URL as it is meant elsewhere than in the checkout: a relative path is resolved.
+    pub(super) fn resolve(&self, url: &str) -> String {
+        let colon = url.find(':').unwrap_or(usize::MAX);
+        let slash = url.find('/').unwrap_or(usize::MAX);
+        let path = colon > slash || colon == usize::MAX;
+        if !path || url.starts_with('/') || self.is_alias(url) {
+            return url.to_owned();
+        }
+        let joined = self.top.join(url);
+        fs::canonicalize(&joined)
+            .unwrap_or(joined)
+            .display()
+            .to_string()
+    }
+}
+
+/// Writes the settings. Returns whether `origin` is another one than before.
+pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
+    let wanted = match (repo.source(), checkout) {
+        (RigSource::Remote(url), _) => remote_only(url),
+        (RigSource::Path(path), Some(checkout)) => of_checkout(path, checkout),
+        (RigSource::Path(path), None) => {
+            let what = format!("the checkout {}", path.display());
+            return Err(RepoError::NotFound(what));
+        }
+    };
+    let before = repo
+        .git()
+        .args(["config", "--get", "remote.origin.url"])
+        .output()?
+        .text();
+    let path = repo.repo_dir().join(FILE);
+    let text = render(&wanted);
+    if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+        write_whole(&path, text.as_bytes())?;
+    }
+    let included = repo
+        .git()
+        .args(["config", "--local", "--get-all", "include.path"]);
+    if !included.output()?.text().lines().any(|line| line == FILE) {
+        repo.git()
+            .args(["config", "--local", "--add", "include.path", FILE])
+            .run()?;
+    }
+    let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
+    Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
+}
+
+type Settings = Vec<(String, Option<String>)>;
+
+fn remote(settings: &mut Settings, name: &str) {
+    let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");
+    settings.push((format!("remote.{name}.fetch"), Some(refspec)));
+    settings.push((format!("remote.{name}.pushurl"), Some(NO_PUSH.to_owned())));
+}
+
+fn remote_only(url: &str) -> Settings {
+    let url = Some(url.to_owned());
+    let mut settings = vec![
+        (PUSH_URL_KEY.to_owned(), url.clone()),
+        ("remote.origin.url".to_owned(), url),
+    ];
+    remote(&mut settings, "origin");
+    settings
+}
+
+fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
+    let mut settings = Settings::new();
+    let mut remotes: BTreeMap<String, Settings> = BTreeMap::new();
+    for (key, value) in &checkout.config {
+        let (section, rest) = key.split_once('.').unwrap_or((key, ""));
+        if section == "remote" {
+            let Some((name, key)) = rest.rsplit_once('.') else {
+                continue;
+            };
+            let value = match (key, value) {
+                ("url", Some(url)) => Some(checkout.resolve(url)),
+                (_, value) => value.clone(),
+            };
+            let entry = remotes.entry(name.to_owned()).or_default();
+            if REMOTE_KEYS.contains(&key) {
+                entry.push((format!("remote.{name}.{key}"), value));
+            }
+        } else if SECTIONS.contains(&section) || KEYS.contains(&key.as_str()) {
+            settings.push((key.clone(), value.clone()));
+        }
+    }
+    if let Some(hooks) = hooks(checkout) {
+        settings.push(("core.hookspath".to_owned(), Some(hooks)));
+    }
+    remotes.retain(|name, keys| {
+        keys.iter()
+            .any(|(key, _)| *key == format!("remote.{name}.url"))
+    });
+    let own = Some(path.display().to_string());
+    let origin = remotes
+        .entry("origin".to_owned())
+        .or_insert_with(|| vec![("remote.origin.url".to_owned(), own)]);
+    let url = origin.iter().find(|(key, _)| key == "remote.origin.url");
+    let push = match checkout.get("remote.origin.pushurl") {
+        Some(url) => Some(checkout.resolve(url)),
+        None => url.and_then(|(_, url)| url.clone()),
+    };
+    settings.push((PUSH_URL_KEY.to_owned(), push));
+    for (name, keys) in remotes {
+        settings.extend(keys);
+        remote(&mut settings, &name);
+    }
+    settings
+}
+
+/// The checkout's hooks directory, if it has hooks of its own and no `core.hooksPath` says more.
+fn hooks(checkout: &Checkout) -> Option<String> {
+    if checkout.get("core.hookspath").is_some() {
+        return None;
+    }
+    let dir = checkout.git_dir.join("hooks");
+    let own = fs::read_dir(&dir)
+        .ok()?
+        .flatten()
+        .any(|entry| !entry.file_name().to_string_lossy().ends_with(".sample"));
+    own.then(|| dir.display().to_string())
+}
+
+/// The settings in git's file format.
+fn render(settings: &Settings) -> String {
+    let mut text = String::from(
+        "# Written by horde-supervisor from the rig's checkout; changes here are lost.\n",
+    );
+    for (key, value) in settings {
+        let Some((section, rest)) = key.split_once('.') else {
+            continue;
+        };
+        let (sub, name) = rest
+            .rsplit_once('.')
+            .map_or((None, rest), |(sub, name)| (Some(sub), name));
+        match sub {
+            Some(sub) => {
+                let sub = sub.replace('\\', "\\\\").replace('"', "\\\"");
+                text.push_str(&format!("[{section} \"{sub}\"]\n"));
+            }
+            None => text.push_str(&format!("[{section}]\n")),
+        }
+        match value {
+            Some(value) => text.push_str(&format!("\t{name} = \"{}\"\n", escape(value))),
+            None => text.push_str(&format!("\t{name}\n")),
+        }
+    }
+    text
+}
+
+fn escape(value: &str) -> String {
+    let mut text = String::new();
+    for char in value.chars() {
+        match char {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            '\t' => text.push_str("\\t"),
+            char => text.push(char),
+        }
+    }
+    text
+}

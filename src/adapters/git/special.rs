@@ -1,0 +1,77 @@
+//! What else holds work in a sandbox: operations in progress, conflicts, nested repositories,
+//! hidden edits, commits that only the reflog names.
+
+use super::bytes;
+use super::measure::Measured;
+use crate::domain::facts::LEFT_BEHIND;
+use crate::ports::repo::RepoError;
+
+/// Files and directories in a worktree's administrative directory that belong to an operation in
+/// progress, and what it is.
+pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase or am"),
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("sequencer", "a sequence of picks"),
+    ("BISECT_LOG", "a bisect"),
+    ("MERGE_AUTOSTASH", "an autostash"),
+];
+
+/// One line for each, for people. Stable as long as the sandbox does not change.
+pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
+    let mut lines = Vec::new();
+    for (name, what) in IN_PROGRESS {
+        if std::fs::symlink_metadata(measured.place.admin.join(name)).is_ok() {
+            lines.push(format!("{what} in progress"));
+        }
+    }
+    if measured.status.head.is_none() {
+        lines.push("HEAD names a branch without commits".to_owned());
+    } else if measured.status.branch.is_none() {
+        lines.push("HEAD is detached".to_owned());
+    }
+    let conflicts = measured
+        .status
+        .changes
+        .iter()
+        .filter(|change| change.conflict);
+    let conflicts = conflicts.count();
+    if conflicts > 0 {
+        lines.push(format!("unresolved conflicts: {conflicts}"));
+    }
+    for nested in &measured.nested {
+        let kind = if nested.submodule {
+            "submodule"
+        } else {
+            "nested repository"
+        };
+        let path = bytes::lossy(&nested.path);
+        lines.push(format!("{kind} {path}: {}", nested.holds));
+    }
+    for path in &measured.hidden {
+        let path = bytes::lossy(path);
+        lines.push(format!(
+            "edited behind skip-worktree or assume-unchanged: {path}"
+        ));
+    }
+    for tip in &measured.lost_tips {
+        lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
+    }
+    let own = measured
+        .place
+        .git()
+        .args([
+            "for-each-ref",
+            "--format=%(refname) %(objectname)",
+            "refs/worktree",
+        ])
+        .run()?;
+    lines.extend(
+        own.text()
+            .lines()
+            .map(|line| format!("a ref of this worktree only: {line}")),
+    );
+    Ok(lines)
+}

@@ -1,0 +1,167 @@
+//! Landing, and what is on the target.
+
+use super::Rigged;
+use crate::adapters::git::land::{land, landed, on_main};
+use crate::adapters::git::remote::fetch_target;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+#[test]
+fn landing_moves_the_target_once() {
+    let rig = Rigged::new();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    assert!(!landed(&rig.repo, "main", &new).unwrap());
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new.clone()));
+    assert!(landed(&rig.repo, "main", &new).unwrap());
+    // A crash before the answer was noted: the same landing again, also under later ones.
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    let later = rig.commit(&new, &[("b", "b\n")]);
+    rig.foreign_push("main", &later);
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(later));
+}
+
+#[test]
+fn somebody_elses_push_is_never_overwritten() {
+    let rig = Rigged::new();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    let foreign = rig.commit(&rig.base, &[("b", "b\n")]);
+    rig.foreign_push("main", &foreign);
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(error, RepoError::Moved { ref found, .. } if *found == foreign.to_string()));
+    assert_eq!(rig.at("main"), Some(foreign.clone()));
+    assert!(!landed(&rig.repo, "main", &new).unwrap());
+
+    let error = land(&rig.repo, "main", &foreign, &new).unwrap_err();
+    assert!(error.to_string().contains("does not contain"), "{error}");
+    assert_eq!(rig.at("main"), Some(foreign));
+}
+
+#[test]
+fn a_target_that_is_gone_is_not_made_again() {
+    let rig = Rigged::new();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    rig.in_origin(&["update-ref", "-d", "refs/heads/main"]);
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(
+        matches!(error, RepoError::Moved { ref found, .. } if found == "absent"),
+        "{error}"
+    );
+    assert_eq!(rig.at("main"), None);
+}
+
+#[test]
+fn a_hook_of_the_remote_can_refuse() {
+    let rig = Rigged::new();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    rig.hook("pre-receive", "echo frozen >&2; exit 1");
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(
+        matches!(&error, RepoError::Rejected(why) if why.contains("frozen")),
+        "{error}"
+    );
+    assert_eq!(rig.at("main"), Some(rig.base.clone()));
+}
+
+#[test]
+fn a_checkout_moves_with_its_branch_when_it_is_clean() {
+    let rig = Rigged::local();
+    let file = rig.origin().join("file");
+    let new = rig.commit(&rig.base, &[("file", "1\n2\n3\n4\n"), ("dir/a", "a\n")]);
+    std::fs::write(&file, "mine\n").unwrap();
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    let RepoError::CheckoutDirty { path, detail } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((path, detail.as_str()), (&rig.origin(), "file"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine\n");
+    assert_eq!(rig.at("main"), Some(rig.base.clone()));
+
+    std::fs::write(&file, "1\n2\n3\n").unwrap();
+    std::fs::create_dir(rig.origin().join("dir")).unwrap();
+    std::fs::write(rig.origin().join("dir/a"), "untracked\n").unwrap();
+    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(error, RepoError::CheckoutDirty { .. }), "{error}");
+    let kept = std::fs::read_to_string(rig.origin().join("dir/a")).unwrap();
+    assert_eq!(kept, "untracked\n");
+
+    std::fs::remove_file(rig.origin().join("dir/a")).unwrap();
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n2\n3\n4\n");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    let setting = rig.in_origin(&["config", "--list", "--local"]);
+    assert!(!setting.contains("denycurrentbranch"), "{setting}");
+}
+
+#[test]
+fn a_branch_that_is_not_checked_out_just_moves() {
+    let rig = Rigged::local();
+    rig.in_origin(&["checkout", "-q", "-b", "mine"]);
+    std::fs::write(rig.origin().join("file"), "mine\n").unwrap();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new));
+    assert_eq!(
+        std::fs::read_to_string(rig.origin().join("file")).unwrap(),
+        "mine\n"
+    );
+}
+
+#[test]
+fn without_pushing_the_target_moves_here() {
+    let rig = Rigged::silent();
+    fetch_target(&rig.repo, "main").unwrap();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    land(&rig.repo, "main", &rig.base, &new).unwrap();
+    assert!(landed(&rig.repo, "main", &new).unwrap());
+    assert_eq!(fetch_target(&rig.repo, "main").unwrap().tip, new);
+    assert_eq!(rig.at("main"), Some(rig.base.clone()));
+    let other = rig.commit(&rig.base, &[("b", "b\n")]);
+    let error = land(&rig.repo, "main", &rig.base, &other).unwrap_err();
+    assert!(matches!(error, RepoError::Moved { .. }), "{error}");
+}
+
+#[test]
+fn work_is_on_main_as_it_is_rebased_or_squashed() {
+    let rig = Rigged::new();
+    let one = rig.commit(&rig.base, &[("a", "a\n")]);
+    let two = rig.commit(&one, &[("b", "b\n")]);
+    let on = |tip: &Oid| {
+        rig.foreign_push("main", tip);
+        on_main(&rig.repo, &two, "main").unwrap()
+    };
+    let first = rig.commit(&rig.base, &[("x", "x\n")]);
+    let half = rig.commit(&first, &[("a", "a\n")]);
+    let rebased = rig.commit(&half, &[("b", "b\n")]);
+    let squashed = rig.commit(&first, &[("a", "a\n"), ("b", "b\n")]);
+    let other = rig.commit(&first, &[("a", "a\n"), ("b", "c\n")]);
+    assert!(!on(&first));
+    assert!(!on(&half), "one commit is missing");
+    assert!(!on(&other), "it is another patch");
+    assert!(on(&two));
+    assert!(on(&rebased));
+    assert!(on(&rig.commit(&rebased, &[("a", "later\n")])));
+    assert!(on(&squashed));
+    assert!(on(&rig.commit(&squashed, &[("b", "later\n")])));
+}
+
+#[test]
+fn any_remote_may_have_the_work() {
+    let rig = Rigged::new();
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    let fork = rig.path("fork").display().to_string();
+    let git = |args: &[&str]| rig.repo.git().args(args).run().unwrap();
+    git(&["init", "-q", "--bare", "--initial-branch=trunk", &fork]);
+    git(&["remote", "add", "fork", &fork]);
+    assert!(!on_main(&rig.repo, &head, "main").unwrap());
+    git(&["push", "-q", &fork, &format!("{head}:refs/heads/trunk")]);
+    assert!(on_main(&rig.repo, &head, "main").unwrap());
+    // What cannot be asked is not a no.
+    let other = rig.commit(&rig.base, &[("b", "b\n")]);
+    std::fs::remove_dir_all(&fork).unwrap();
+    let error = on_main(&rig.repo, &other, "main").unwrap_err();
+    assert!(matches!(error, RepoError::Remote(_)), "{error}");
+}

@@ -1,0 +1,199 @@
+//! A rig with its remote in a temporary directory, for the tests of landing.
+
+mod land;
+mod remote;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use git2::build::TreeUpdateBuilder;
+use git2::{FileMode, Repository, Signature};
+
+use super::command::Git;
+use super::rig::{GitRepo, GitRig, PUSH_URL_KEY, oid};
+use crate::domain::city::RigSource;
+use crate::domain::ids::{Oid, RigName};
+
+/// A prepared rig whose target `main` has one commit.
+pub(super) struct Rigged {
+    dir: tempfile::TempDir,
+    pub(super) repo: GitRepo,
+    /// The first commit of `main`.
+    pub(super) base: Oid,
+}
+
+/// Whoever runs the tests may have set other values for all repositories.
+const SETTINGS: &[(&str, &str)] = &[
+    ("user.name", "Test"),
+    ("user.email", "test@example.invalid"),
+    ("commit.gpgsign", "false"),
+    ("core.hooksPath", "hooks"),
+    ("core.excludesFile", "/dev/null"),
+];
+
+impl Rigged {
+    /// With a bare remote.
+    pub(super) fn new() -> Self {
+        Self::make(false, true)
+    }
+
+    /// Whose checkout is its own origin.
+    pub(super) fn local() -> Self {
+        Self::make(true, true)
+    }
+
+    /// That does not push.
+    pub(super) fn silent() -> Self {
+        Self::make(false, false)
+    }
+
+    fn make(local: bool, push: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let origin = dir.path().join("origin");
+        let repo_dir = dir.path().join("city/rig/repo.git");
+        for (path, bare) in [(&origin, !local), (&repo_dir, true)] {
+            std::fs::create_dir_all(path).unwrap();
+            let kind: &[&str] = if bare { &["--bare"] } else { &[] };
+            let init = Git::in_dir(path).args(["init", "-q", "--initial-branch=main"]);
+            init.args(kind).run().unwrap();
+            for (key, value) in SETTINGS {
+                Git::in_dir(path)
+                    .args(["config", key, value])
+                    .run()
+                    .unwrap();
+            }
+        }
+        let rig = GitRig {
+            name: RigName::new("rig").unwrap(),
+            source: if local {
+                RigSource::Path(origin.clone())
+            } else {
+                RigSource::Remote(origin.display().to_string())
+            },
+            raiders_dir: dir.path().join("city/rig/raiders"),
+            forge_dir: dir.path().join("city/rig/forge"),
+            repo_dir,
+            push,
+        };
+        let repo = GitRepo::new(rig);
+        let url = origin.display().to_string();
+        for (key, value) in [
+            ("remote.origin.url", url.as_str()),
+            ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
+            (PUSH_URL_KEY, &url),
+        ] {
+            repo.git().args(["config", key, value]).run().unwrap();
+        }
+        let base = commit(&repo, None, &[("file", "1\n2\n3\n")]);
+        let mut rigged = Self { dir, repo, base };
+        rigged.seed(local);
+        rigged
+    }
+
+    /// Gives the remote its first commit, a checkout also its files.
+    fn seed(&mut self, local: bool) {
+        let head = self.base.clone();
+        if !local {
+            self.foreign_push("main", &head);
+            return;
+        }
+        self.foreign_push("seed", &head);
+        self.in_origin(&["reset", "-q", "--hard", "seed"]);
+        self.in_origin(&["branch", "-q", "-D", "seed"]);
+    }
+
+    pub(super) fn origin(&self) -> PathBuf {
+        self.dir.path().join("origin")
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// git in the remote; what it printed.
+    pub(super) fn in_origin(&self, args: &[&str]) -> String {
+        Git::in_dir(&self.origin()).args(args).run().unwrap().text()
+    }
+
+    /// Where the remote has a branch.
+    pub(super) fn at(&self, branch: &str) -> Option<Oid> {
+        let name = format!("refs/heads/{branch}");
+        let git = Git::in_dir(&self.origin()).args(["rev-parse", "--verify", "-q", &name]);
+        let output = git.output().unwrap();
+        output.ok().then(|| oid(&output.text()).unwrap())
+    }
+
+    /// A commit in `repo.git` on a parent.
+    pub(super) fn commit(&self, parent: &Oid, files: &[(&str, &str)]) -> Oid {
+        commit(&self.repo, Some(parent), files)
+    }
+
+    /// Somebody else pushes, past this rig.
+    pub(super) fn foreign_push(&self, branch: &str, head: &Oid) {
+        let refspec = format!("+{head}:refs/heads/{branch}");
+        let url = self.origin().display().to_string();
+        self.repo
+            .git()
+            .args(["push", "-q", &url, &refspec])
+            .run()
+            .unwrap();
+    }
+
+    /// A hook of the remote.
+    pub(super) fn hook(&self, name: &str, script: &str) {
+        let hooks = self.origin().join("hooks");
+        std::fs::create_dir_all(&hooks).unwrap();
+        executable(&hooks.join(name), script);
+    }
+}
+
+/// Writes a shell script. Another process does: while this one has it open for writing, a process
+/// that is just being started by another test would hold it open too, and it could not be run.
+pub(super) fn executable(path: &Path, script: &str) {
+    let status = Command::new("sh")
+        .args([
+            "-c",
+            "printf '#!/bin/sh\n%s\n' \"$1\" > \"$0\" && chmod +x \"$0\"",
+        ])
+        .arg(path)
+        .arg(script)
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// A commit of the parent's files with these changed; an empty text removes one.
+fn commit(repo: &GitRepo, parent: Option<&Oid>, files: &[(&str, &str)]) -> Oid {
+    let git = Repository::open(repo.repo_dir()).unwrap();
+    let parent = parent.map(|id| {
+        let id = git2::Oid::from_str(id.as_str()).unwrap();
+        git.find_commit(id).unwrap()
+    });
+    let tree = match &parent {
+        Some(parent) => parent.tree().unwrap(),
+        None => git
+            .find_tree(git.treebuilder(None).unwrap().write().unwrap())
+            .unwrap(),
+    };
+    let mut update = TreeUpdateBuilder::new();
+    for (path, text) in files {
+        if text.is_empty() {
+            update.remove(*path);
+        } else {
+            update.upsert(*path, git.blob(text.as_bytes()).unwrap(), FileMode::Blob);
+        }
+    }
+    let tree = git
+        .find_tree(update.create_updated(&git, &tree).unwrap())
+        .unwrap();
+    let who = Signature::now("Ann", "ann@example.invalid").unwrap();
+    let message = format!(
+        "change {}\n",
+        files.first().map_or("nothing", |(path, _)| path)
+    );
+    let parents: Vec<_> = parent.iter().collect();
+    let id = git
+        .commit(None, &who, &who, &message, &tree, &parents)
+        .unwrap();
+    Oid::new(id.to_string()).unwrap()
+}

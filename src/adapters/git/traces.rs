@@ -1,0 +1,184 @@
+//! Traces that a sandbox leaves beside its files: HEAD's reflog, commits that only it names, and
+//! stash entries, which all worktrees of a repository share.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::admin::{Note, Place};
+use super::command::Git;
+use super::rig::{GitRepo, oid};
+use super::status::Status;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A stash entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stash {
+    /// Its commit.
+    pub(super) commit: Oid,
+    /// Its message.
+    pub(super) message: String,
+}
+
+/// What HEAD's reflog of one worktree names.
+#[derive(Debug, Default)]
+pub(super) struct HeadReflog {
+    /// Commits, each once.
+    pub(super) commits: BTreeSet<Oid>,
+    /// Branches that were checked out.
+    pub(super) branches: HashSet<String>,
+}
+
+/// Reads the reflog of the worktree's own HEAD.
+pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
+    let mut found = HeadReflog::default();
+    let file = place.admin.join("logs").join("HEAD");
+    let text = match std::fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),
+    };
+    // `<old> <new> <who> <when> <zone>\t<message>`; repo.git keeps refs in files, always.
+    for line in String::from_utf8_lossy(&text).lines() {
+        let (head, message) = line.split_once('\t').unwrap_or((line, ""));
+        for id in head.split(' ').take(2) {
+            if let Ok(id) = Oid::new(id)
+                && id.as_str().bytes().any(|digit| digit != b'0')
+            {
+                found.commits.insert(id);
+            }
+        }
+        if let Some((_, moved)) = message.split_once("moving from ") {
+            found
+                .branches
+                .extend(moved.split(" to ").map(str::to_owned));
+        }
+    }
+    Ok(found)
+}
+
+/// The reflog's commits that no ref and no HEAD reaches; only those that no other of them reaches.
+pub(super) fn lost_tips(
+    repo: &GitRepo,
+    place: &Place,
+    head: Option<&Oid>,
+    commits: &BTreeSet<Oid>,
+) -> Result<Vec<Oid>, RepoError> {
+    // Asked of repo.git: the worktree's own refs (bisect, rewritten) go when it goes. Salvage does
+    // not count, or the act of saving would change what was measured.
+    let refs = repo
+        .git()
+        .args(["for-each-ref", "--format=%(objectname) %(refname)"])
+        .run()?;
+    let mut known = Vec::new();
+    for line in refs.text().lines() {
+        let (id, name) = line.split_once(' ').unwrap_or((line, ""));
+        if !name.starts_with("refs/horde/salvage/") {
+            known.extend(format!("^{id}\n").bytes());
+        }
+    }
+    if let Some(head) = head {
+        known.extend(format!("^{head}\n").bytes());
+    }
+    tips(place.git(), commits, &known)
+}
+
+/// The commits that are not reachable from the known ones (`^<oid>` lines), tips only. Objects
+/// that are gone already are passed over.
+pub(super) fn tips(git: Git, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Vec<Oid>, RepoError> {
+    if commits.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut input: Vec<u8> = commits
+        .iter()
+        .flat_map(|id| format!("{id}\n").into_bytes())
+        .collect();
+    input.extend_from_slice(known);
+    let output = git
+        .args(["rev-list", "--parents", "--ignore-missing", "--stdin"])
+        .stdin(input)
+        .run()?;
+    let text = output.text();
+    let mut parents = HashSet::new();
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut ids = line.split(' ');
+        found.extend(ids.next());
+        parents.extend(ids);
+    }
+    found
+        .into_iter()
+        .filter(|id| !parents.contains(id))
+        .map(oid)
+        .collect()
+}
+
+/// The stash entries that belong to this sandbox: those whose message names one of its branches,
+/// and those without a branch (detached, autostash) that were made on a commit of its reflog since
+/// it exists.
+pub(super) fn stashes(
+    place: &Place,
+    note: Option<&Note>,
+    status: &Status,
+    reflog: &HeadReflog,
+) -> Result<Vec<Stash>, RepoError> {
+    let output = place
+        .git()
+        .args(["stash", "list", "--format=%H%x00%P%x00%ct%x00%gs"])
+        .run()?;
+    let mut found = Vec::new();
+    for line in output.text().lines() {
+        let fields: Vec<&str> = line.split('\0').collect();
+        let &[commit, parents, time, message] = fields.as_slice() else {
+            return Err(RepoError::Failed(format!(
+                "git stash list printed {line:?}"
+            )));
+        };
+        let ours = match branch_of(message) {
+            Some(branch) => {
+                status.branch.as_deref() == Some(branch)
+                    || note.is_some_and(|note| note.branch == branch)
+                    || reflog.branches.contains(branch)
+            }
+            None => {
+                let made = time.parse().unwrap_or(i64::MAX);
+                let on = parents.split(' ').next().and_then(|id| Oid::new(id).ok());
+                let here = on.is_some_and(|on| {
+                    reflog.commits.contains(&on) || status.head.as_ref() == Some(&on)
+                });
+                here && note.is_none_or(|note| made >= note.created)
+            }
+        };
+        if ours {
+            found.push(Stash {
+                commit: oid(commit)?,
+                message: message.to_owned(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
+fn branch_of(message: &str) -> Option<&str> {
+    let rest = message
+        .strip_prefix("WIP on ")
+        .or_else(|| message.strip_prefix("On "))?;
+    let (branch, _) = rest.split_once(": ")?;
+    (branch != "(no branch)").then_some(branch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stash_names_the_branch_it_was_made_on() {
+        assert_eq!(
+            branch_of("WIP on raider/Toast/gt-1-1: 12ab x"),
+            Some("raider/Toast/gt-1-1")
+        );
+        assert_eq!(branch_of("On main: half: done"), Some("main"));
+        assert_eq!(branch_of("WIP on (no branch): 12ab x"), None);
+        assert_eq!(branch_of("autostash"), None);
+    }
+}

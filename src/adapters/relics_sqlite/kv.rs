@@ -1,0 +1,23 @@
+//! Small facts under a key (cursors, marks).
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::ports::relics::StoreError;
+
+pub(super) fn get(conn: &Connection, key: &str) -> Result<Option<String>, StoreError> {
+    let mut select = conn.prepare_cached("SELECT value FROM facts WHERE key = ?")?;
+    Ok(select.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// `None` forgets it.
+pub(super) fn set(conn: &Connection, key: &str, value: Option<&str>) -> Result<(), StoreError> {
+    match value {
+        Some(value) => conn
+            .prepare_cached("INSERT OR REPLACE INTO facts (key, value) VALUES (?, ?)")?
+            .execute(params![key, value])?,
+        None => conn
+            .prepare_cached("DELETE FROM facts WHERE key = ?")?
+            .execute([key])?,
+    };
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! Relics: rows, their numbers, what they depend on.
+
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
+
+use crate::domain::ids::RelicId;
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
+
+use super::txn::SqliteTxn;
+use super::value::{Json, Time, Word};
+
+/// Every column of a relic; lists come from their own tables, in the order they were given.
+const COLUMNS: &str = "r.*,
+    (SELECT json_group_array(label) FROM
+        (SELECT label FROM relic_labels WHERE relic = r.id ORDER BY place)) AS labels,
+    (SELECT json_group_array(dep) FROM
+        (SELECT dep FROM relic_deps WHERE relic = r.id ORDER BY place)) AS deps";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
+    Ok(Relic {
+        id: row.get::<_, Word<_>>("id")?.0,
+        kind: row.get::<_, Word<_>>("kind")?.0,
+        title: row.get("title")?,
+        body: row.get("body")?,
+        status: row.get::<_, Word<_>>("status")?.0,
+        priority: row.get("priority")?,
+        labels: row.get::<_, Json<_>>("labels")?.0,
+        assignee: row.get("assignee")?,
+        parent: row.get::<_, Option<Word<_>>>("parent")?.map(|word| word.0),
+        deps: row.get::<_, Json<_>>("deps")?.0,
+        created: row.get::<_, Time>("created")?.0,
+        closed: row.get::<_, Option<Time>>("closed")?.map(|time| time.0),
+        raider: row.get::<_, Option<Word<_>>>("raider")?.map(|word| word.0),
+        until: row.get::<_, Option<Time>>("until")?.map(|time| time.0),
+        branch: row.get("branch")?,
+        reworks: row.get("reworks")?,
+        context: row.get("context")?,
+    })
+}
+
+fn missing(id: &RelicId) -> StoreError {
+    StoreError::NotFound {
+        kind: "relic",
+        id: id.to_string(),
+    }
+}
+
+/// `NotFound` unless the relic is there.
+pub(super) fn expect(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
+    let there = conn
+        .prepare_cached("SELECT 1 FROM relics WHERE id = ?")?
+        .exists([id.as_str()])?;
+    if there { Ok(()) } else { Err(missing(id)) }
+}
+
+pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, StoreError> {
+    // A new relic has no dependents yet, so what it depends on cannot lead back to it.
+    for needed in new.deps.iter().chain(&new.parent) {
+        expect(txn.conn, needed)?;
+    }
+    let relic = Relic {
+        id: number(txn.conn, new)?,
+        kind: new.kind,
+        title: new.title.clone(),
+        body: new.body.clone(),
+        status: RelicStatus::Open,
+        priority: new.priority,
+        labels: new.labels.clone(),
+        assignee: None,
+        parent: new.parent.clone(),
+        deps: new.deps.clone(),
+        created: txn.now,
+        closed: None,
+        raider: None,
+        until: None,
+        branch: None,
+        reworks: 0,
+        context: None,
+    };
+    let (prefix, number, step) = parts(&relic.id);
+    txn.conn
+        .prepare_cached(
+            "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority,
+                                 parent, created, reworks)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+        )?
+        .execute(params![
+            relic.id.as_str(),
+            prefix,
+            number,
+            step,
+            Word(relic.kind),
+            relic.title,
+            relic.body,
+            Word(relic.status),
+            relic.priority,
+            relic.parent.as_ref().map(RelicId::as_str),
+            Time(relic.created),
+        ])?;
+    put_lists(txn.conn, &relic)?;
+    Ok(relic)
+}
+
+/// The next id: `<prefix>-<n>`, or `<parent>.<n>` for a step.
+fn number(conn: &Connection, new: &NewRelic) -> Result<RelicId, StoreError> {
+    let (counter, stem) = match &new.parent {
+        Some(parent) => (format!("step:{parent}"), format!("{parent}.")),
+        None => (format!("relic:{}", new.prefix), format!("{}-", new.prefix)),
+    };
+    let last: u64 = conn
+        .prepare_cached(
+            "INSERT INTO counters (name, last) VALUES (?, 1)
+             ON CONFLICT (name) DO UPDATE SET last = last + 1 RETURNING last",
+        )?
+        .query_row([counter], |row| row.get(0))?;
+    RelicId::new(format!("{stem}{last}")).map_err(|bad| StoreError::Conflict(bad.to_string()))
+}
+
+/// Prefix, number and last step of an id; ids are checked, so every part is there.
+fn parts(id: &RelicId) -> (&str, u64, u64) {
+    let (prefix, rest) = id.as_str().rsplit_once('-').unwrap_or((id.as_str(), ""));
+    let mut numbers = rest.split('.').map(|part| part.parse().unwrap_or(0));
+    let number = numbers.next().unwrap_or(0);
+    (prefix, number, numbers.next_back().unwrap_or(0))
+}
+
+pub(super) fn get(conn: &Connection, id: &RelicId) -> Result<Relic, StoreError> {
+    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM relics r WHERE id = ?"))?
+        .query_row([id.as_str()], read)
+        .optional()?
+        .ok_or_else(|| missing(id))
+}
+
+pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
+    for needed in relic.deps.iter().chain(&relic.parent) {
+        expect(conn, needed)?;
+    }
+    let changed = conn
+        .prepare_cached(
+            "UPDATE relics SET kind = :kind, title = :title, body = :body, status = :status,
+                    priority = :priority, assignee = :assignee, parent = :parent,
+                    created = :created, closed = :closed, raider = :raider, until = :until,
+                    branch = :branch, reworks = :reworks, context = :context
+             WHERE id = :id",
+        )?
+        .execute(named_params! {
+            ":id": relic.id.as_str(),
+            ":kind": Word(relic.kind),
+            ":title": relic.title,
+            ":body": relic.body,
+            ":status": Word(relic.status),
+            ":priority": relic.priority,
+            ":assignee": relic.assignee,
+            ":parent": relic.parent.as_ref().map(RelicId::as_str),
+            ":created": Time(relic.created),
+            ":closed": relic.closed.map(Time),
+            ":raider": relic.raider.as_ref().map(ToString::to_string),
+            ":until": relic.until.map(Time),
+            ":branch": relic.branch,
+            ":reworks": relic.reworks,
+            ":context": relic.context,
+        })?;
+    if changed == 0 {
+        return Err(missing(&relic.id));
+    }
+    put_lists(conn, relic)?;
+    refuse_cycle(conn, &relic.id)
+}
+
+fn put_lists(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
+    let deps = relic.deps.iter().map(RelicId::as_str);
+    put_list(conn, "relic_deps", "dep", &relic.id, deps)?;
+    let labels = relic.labels.iter().map(String::as_str);
+    put_list(conn, "relic_labels", "label", &relic.id, labels)
+}
+
+fn put_list<'a>(
+    conn: &Connection,
+    table: &str,
+    column: &str,
+    relic: &RelicId,
+    items: impl Iterator<Item = &'a str>,
+) -> Result<(), StoreError> {
+    conn.prepare_cached(&format!("DELETE FROM {table} WHERE relic = ?"))?
+        .execute([relic.as_str()])?;
+    let sql = format!("INSERT INTO {table} (relic, place, {column}) VALUES (?, ?, ?)");
+    let mut insert = conn.prepare_cached(&sql)?;
+    for (place, item) in items.enumerate() {
+        insert.execute(params![relic.as_str(), place, item])?;
+    }
+    Ok(())
+}
+
+/// `Conflict` when the relic, through what it depends on, waits for itself.
+fn refuse_cycle(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
+    let waits_for_itself = conn
+        .prepare_cached(
+            "WITH RECURSIVE needed (id) AS (
+                 SELECT dep FROM relic_deps WHERE relic = ?1
+                 UNION SELECT dep FROM relic_deps JOIN needed ON relic = needed.id)
+             SELECT 1 FROM needed WHERE id = ?1",
+        )?
+        .exists([id.as_str()])?;
+    if waits_for_itself {
+        return Err(StoreError::Conflict(format!("{id} would wait for itself")));
+    }
+    Ok(())
+}
+
+pub(super) fn list(conn: &Connection, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
+    let kind = filter.kind.map(Word);
+    let status = filter.status.map(Word);
+    let mut conditions = vec!["TRUE"];
+    let mut values: Vec<&dyn ToSql> = Vec::new();
+    if let Some(kind) = &kind {
+        conditions.push("kind = ?");
+        values.push(kind);
+    }
+    if let Some(status) = &status {
+        conditions.push("status = ?");
+        values.push(status);
+    }
+    if let Some(prefix) = &filter.prefix {
+        conditions.push("prefix = ?");
+        values.push(prefix);
+    }
+    if let Some(label) = &filter.label {
+        conditions.push("id IN (SELECT relic FROM relic_labels WHERE label = ?)");
+        values.push(label);
+    }
+    let sql = format!(
+        "SELECT {COLUMNS} FROM relics r WHERE {}
+         ORDER BY priority DESC, created, number, step, id",
+        conditions.join(" AND ")
+    );
+    let mut select = conn.prepare_cached(&sql)?;
+    let rows = select.query_map(values.as_slice(), read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,67 @@
+//! The schema's versions: `PRAGMA user_version` counts them, migrations only go forward, and a file
+//! that is not ours, is damaged or comes from the future is refused before anything is written.
+
+use rusqlite::Connection;
+
+use crate::ports::relics::StoreError;
+
+/// Every step from an empty file to the present schema. Only ever appended to.
+const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
+
+/// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).
+const APPLICATION: i64 = 0x686f_7264;
+
+/// Says whether the file may be used: readable, undamaged, ours, not newer than this program.
+pub(super) fn check(conn: &Connection) -> Result<(), StoreError> {
+    let number = |pragma| conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let application = number("application_id").map_err(damaged)?;
+    let version = number("user_version").map_err(damaged)?;
+    let tables: i64 = conn
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(damaged)?;
+    if (application, version, tables) == (0, 0, 0) {
+        return Ok(());
+    }
+    if application != APPLICATION {
+        return Err(StoreError::Failed(
+            "this is a database, but not a relic store".to_owned(),
+        ));
+    }
+    let known = MIGRATIONS.len();
+    if usize::try_from(version).is_ok_and(|version| version > known) {
+        return Err(StoreError::Failed(format!(
+            "its schema has version {version}, this program knows up to {known}: \
+             it was written by a newer horde-supervisor"
+        )));
+    }
+    let verdict: String = conn
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(damaged)?;
+    if verdict != "ok" {
+        return Err(StoreError::Failed(format!(
+            "the file is damaged: {verdict}"
+        )));
+    }
+    Ok(())
+}
+
+/// Brings the file up to the present schema, each step in a transaction of its own.
+pub(super) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
+    let version: usize = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (index, step) in MIGRATIONS.iter().enumerate().skip(version) {
+        let transaction = conn.transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", index + 1)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// What cannot be read at all is damaged, unless the system refused to let us read it.
+fn damaged(error: rusqlite::Error) -> StoreError {
+    match StoreError::from(error) {
+        StoreError::Failed(why) => StoreError::Failed(format!("the file is damaged: {why}")),
+        other => other,
+    }
+}

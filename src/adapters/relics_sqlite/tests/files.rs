@@ -1,0 +1,163 @@
+//! The file itself: its mode, what survives a crash, what is refused at `open`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::*;
+use crate::ports::relics::RelicFilter;
+
+fn open(path: &Path) -> Result<SqliteRelics, StoreError> {
+    SqliteRelics::open(path, Arc::new(SystemClock::new()))
+}
+
+fn refused(path: &Path) -> String {
+    match open(path) {
+        Err(StoreError::Failed(why)) => why,
+        Err(other) => panic!("expected a failure, got {other:?}"),
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
+fn titles(store: &mut SqliteRelics) -> Vec<String> {
+    let relics = run(store, |txn| txn.relics(&RelicFilter::default())).unwrap();
+    relics.into_iter().map(|relic| relic.title).collect()
+}
+
+#[test]
+fn nobody_else_may_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    std::fs::write(&path, "").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let mut store = open(&path).unwrap();
+    create(&mut store, &task("one"));
+    for file in ["relics.db", "relics.db-wal", "relics.db-shm"] {
+        let mode = std::fs::metadata(dir.path().join(file))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_crash_and_what_was_not_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    let mut store = open(&path).unwrap();
+    create(&mut store, &task("full"));
+    let mut behind = |txn: &mut dyn Txn| txn.create_relic(&task("behind")).map(|_| ());
+    store
+        .commit(&mut [&mut behind], Durability::Behind)
+        .unwrap();
+    // A killed process leaves the files as they are in the middle of a commit; a copy of them, taken
+    // there, is what the next start finds.
+    let crash = dir.path().join("crash");
+    std::fs::create_dir(&crash).unwrap();
+    let mut half = |txn: &mut dyn Txn| {
+        txn.create_relic(&task("half"))?;
+        for file in ["relics.db", "relics.db-wal"] {
+            std::fs::copy(dir.path().join(file), crash.join(file)).unwrap();
+        }
+        Ok(())
+    };
+    store.commit(&mut [&mut half], Durability::Full).unwrap();
+    let mut found = open(&crash.join("relics.db")).unwrap();
+    assert_eq!(titles(&mut found), ["full", "behind"]);
+    drop(store);
+    let mut whole = open(&path).unwrap();
+    assert_eq!(titles(&mut whole), ["full", "behind", "half"]);
+    assert_eq!(create(&mut whole, &task("next")).id, id("gt-4"));
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    std::fs::write(&path, "not a database at all\n".repeat(100)).unwrap();
+    let why = refused(&path);
+    assert!(why.contains("relics.db: the file is damaged"), "{why}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text.starts_with("not a database"),
+        "a refused file is left as it was"
+    );
+}
+
+#[test]
+fn somebody_elses_database_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE mine (x)").unwrap();
+    drop(other);
+    let why = refused(&path);
+    assert!(why.contains("not a relic store"), "{why}");
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_never_panics() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    let mut store = open(&path).unwrap();
+    for n in 0..200 {
+        create(&mut store, &task(&format!("relic {n} {}", "x".repeat(300))));
+    }
+    drop(store);
+    let whole = std::fs::read(&path).unwrap();
+    let mut torn = whole.clone();
+    let page = torn.len() / 2 / 4096 * 4096;
+    torn[page..page + 4096].fill(0xee);
+    std::fs::write(&path, &torn).unwrap();
+    let why = refused(&path);
+    assert!(why.contains("damaged"), "{why}");
+    for length in [
+        1,
+        50,
+        100,
+        4095,
+        4096,
+        5000,
+        whole.len() / 2,
+        whole.len() - 4096,
+    ] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        match open(&path) {
+            Ok(_) => panic!("a file cut to {length} of {} bytes was opened", whole.len()),
+            Err(error) => assert!(matches!(error, StoreError::Failed(_)), "{length}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    let store = open(&path).unwrap();
+    store.conn.pragma_update(None, "user_version", 99).unwrap();
+    drop(store);
+    let why = refused(&path);
+    assert!(why.contains("newer horde-supervisor"), "{why}");
+}
+
+#[test]
+fn an_interrupted_first_start_is_taken_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    std::fs::write(&path, "").unwrap();
+    let mut store = open(&path).unwrap();
+    create(&mut store, &task("one"));
+    drop(store);
+    assert_eq!(titles(&mut open(&path).unwrap()), ["one"]);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_unavailable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nowhere").join("relics.db");
+    let error = open(&path).err();
+    assert!(
+        matches!(error, Some(StoreError::Unavailable(_))),
+        "{error:?}"
+    );
+}

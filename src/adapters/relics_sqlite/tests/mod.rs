@@ -1,0 +1,81 @@
+//! Tests of the relic store, by theme; here is what they share.
+
+mod commits;
+mod files;
+mod flow;
+mod journal;
+mod rows;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::adapters::clock::SystemClock;
+use crate::domain::ids::{Oid, RaiderId, RelicId};
+use crate::domain::relic::{Relic, RelicKind};
+use crate::ports::relics::{Durability, NewRelic, Relics, StoreError, Txn};
+
+use super::SqliteRelics;
+
+fn store() -> SqliteRelics {
+    SqliteRelics::in_memory(Arc::new(SystemClock::new())).unwrap()
+}
+
+/// Runs one job in a commit of its own and gives back what it gave.
+fn run<T>(
+    store: &mut dyn Relics,
+    mut job: impl FnMut(&mut dyn Txn) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut value = None;
+    let mut keep = |txn: &mut dyn Txn| {
+        value = Some(job(txn)?);
+        Ok(())
+    };
+    let (mut results, _) = store.commit(&mut [&mut keep], Durability::Full)?;
+    results.remove(0)?;
+    Ok(value.expect("a job that succeeded has a value"))
+}
+
+fn task(title: &str) -> NewRelic {
+    NewRelic {
+        prefix: "gt".into(),
+        kind: RelicKind::Task,
+        title: title.into(),
+        body: "do it".into(),
+        priority: 0,
+        labels: vec![],
+        parent: None,
+        deps: vec![],
+    }
+}
+
+fn create(store: &mut dyn Relics, new: &NewRelic) -> Relic {
+    run(store, |txn| txn.create_relic(new)).unwrap()
+}
+
+fn id(text: &str) -> RelicId {
+    RelicId::new(text).unwrap()
+}
+
+fn toast() -> RaiderId {
+    "horde/raiders/Toast".parse().unwrap()
+}
+
+fn nux() -> RaiderId {
+    "rust/raiders/Nux".parse().unwrap()
+}
+
+fn oid(digit: char) -> Oid {
+    Oid::new(digit.to_string().repeat(40)).unwrap()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn conflict<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Conflict(why)) => why,
+        other => panic!("expected a conflict, got {other:?}"),
+    }
+}

@@ -1,0 +1,312 @@
+//! Relics, incarnations, hooks, salvage, identity chains, facts.
+
+use serde_json::json;
+
+use super::*;
+use crate::domain::cv::verify;
+use crate::domain::ids::Incarnation;
+use crate::domain::nuke::CleanupStatus;
+use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
+use crate::ports::relics::{RelicFilter, SalvageEntry};
+
+#[test]
+fn relics_are_numbered_per_prefix_and_steps_per_parent() {
+    let mut store = store();
+    assert_eq!(create(&mut store, &task("one")).id, id("gt-1"));
+    let mr = NewRelic {
+        kind: RelicKind::MergeRequest,
+        ..task("two")
+    };
+    assert_eq!(create(&mut store, &mr).id, id("gt-2"));
+    let other = NewRelic {
+        prefix: "my-rig".into(),
+        ..task("other")
+    };
+    assert_eq!(create(&mut store, &other).id, id("my-rig-1"));
+    let step = NewRelic {
+        parent: Some(id("gt-1")),
+        ..task("step")
+    };
+    assert_eq!(create(&mut store, &step).id, id("gt-1.1"));
+    assert_eq!(create(&mut store, &step).id, id("gt-1.2"));
+    assert_eq!(create(&mut store, &task("three")).id, id("gt-3"));
+    let bad = NewRelic {
+        prefix: "../x".into(),
+        ..task("bad")
+    };
+    conflict(run(&mut store, |txn| txn.create_relic(&bad)));
+}
+
+#[test]
+fn a_relic_comes_back_as_it_was_put() {
+    let mut store = store();
+    create(&mut store, &task("first"));
+    let new = NewRelic {
+        labels: vec!["z".into(), "a".into()],
+        deps: vec![id("gt-1")],
+        priority: 3,
+        ..task("second")
+    };
+    let mut relic = create(&mut store, &new);
+    assert_eq!((relic.status, relic.priority), (RelicStatus::Open, 3));
+    assert_eq!(run(&mut store, |txn| txn.relic(&relic.id)).unwrap(), relic);
+    relic.status = RelicStatus::Deferred;
+    relic.assignee = Some("horde/raiders/Toast".into());
+    relic.raider = Some(toast());
+    relic.until = Some(at("2026-05-01T10:00:00.123456Z"));
+    relic.closed = Some(at("2026-05-02T10:00:00Z"));
+    relic.branch = Some("raider/Toast/gt-2-1".into());
+    relic.context = Some("it conflicted".into());
+    relic.reworks = 2;
+    relic.labels = vec!["b".into()];
+    relic.deps = vec![];
+    run(&mut store, |txn| txn.put_relic(&relic)).unwrap();
+    assert_eq!(run(&mut store, |txn| txn.relic(&relic.id)).unwrap(), relic);
+}
+
+#[test]
+fn relics_that_are_not_there_are_said_to_be_missing() {
+    let mut store = store();
+    let relic = create(&mut store, &task("one"));
+    let missing = |kind, id: &str| StoreError::NotFound {
+        kind,
+        id: id.into(),
+    };
+    let gone = run(&mut store, |txn| txn.relic(&id("gt-9")));
+    assert_eq!(gone, Err(missing("relic", "gt-9")));
+    let put = Relic {
+        id: id("gt-9"),
+        ..relic
+    };
+    let gone = run(&mut store, |txn| txn.put_relic(&put));
+    assert_eq!(gone, Err(missing("relic", "gt-9")));
+    let new = NewRelic {
+        deps: vec![id("gt-1"), id("gt-8")],
+        ..task("two")
+    };
+    let gone = run(&mut store, |txn| txn.create_relic(&new));
+    assert_eq!(gone, Err(missing("relic", "gt-8")));
+    assert_eq!(
+        create(&mut store, &task("two")).id,
+        id("gt-2"),
+        "no number was used up"
+    );
+    let gone = run(&mut store, |txn| txn.mr(&id("gt-1")));
+    assert_eq!(gone, Err(missing("merge request", "gt-1")));
+}
+
+#[test]
+fn nothing_may_come_to_wait_for_itself() {
+    let mut store = store();
+    let mut first = create(&mut store, &task("one"));
+    let second = create(
+        &mut store,
+        &NewRelic {
+            deps: vec![id("gt-1")],
+            ..task("two")
+        },
+    );
+    create(
+        &mut store,
+        &NewRelic {
+            deps: vec![second.id],
+            ..task("three")
+        },
+    );
+    first.deps = vec![id("gt-3")];
+    let why = conflict(run(&mut store, |txn| txn.put_relic(&first)));
+    assert_eq!(why, "gt-1 would wait for itself");
+    assert_eq!(
+        run(&mut store, |txn| txn.relic(&id("gt-1"))).unwrap().deps,
+        vec![]
+    );
+}
+
+#[test]
+fn lists_are_filtered_and_ordered_by_priority_age_and_number() {
+    let mut store = store();
+    run(&mut store, |txn| {
+        for number in 1..=11 {
+            let priority = if number == 11 { 5 } else { 0 };
+            let labels = if number % 2 == 0 {
+                vec!["even".into()]
+            } else {
+                vec![]
+            };
+            txn.create_relic(&NewRelic {
+                priority,
+                labels,
+                ..task("t")
+            })?;
+        }
+        let mut closed = txn.relic(&id("gt-4"))?;
+        closed.status = RelicStatus::Closed;
+        txn.put_relic(&closed)?;
+        txn.create_relic(&NewRelic {
+            prefix: "x".into(),
+            kind: RelicKind::Wisp,
+            ..task("w")
+        })
+    })
+    .unwrap();
+    let mut ids = |filter: RelicFilter| {
+        let relics = run(&mut store, |txn| txn.relics(&filter)).unwrap();
+        relics
+            .iter()
+            .map(|relic| relic.id.to_string())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let gt = RelicFilter {
+        prefix: Some("gt".into()),
+        ..Default::default()
+    };
+    assert_eq!(
+        ids(gt),
+        "gt-11 gt-1 gt-2 gt-3 gt-4 gt-5 gt-6 gt-7 gt-8 gt-9 gt-10"
+    );
+    let even = RelicFilter {
+        status: Some(RelicStatus::Open),
+        label: Some("even".into()),
+        ..Default::default()
+    };
+    assert_eq!(ids(even), "gt-2 gt-6 gt-8 gt-10");
+    assert_eq!(
+        ids(RelicFilter {
+            kind: Some(RelicKind::Wisp),
+            ..Default::default()
+        }),
+        "x-1"
+    );
+}
+
+#[test]
+fn incarnations_count_per_slot() {
+    let mut store = store();
+    let (toast, nux) = (toast(), nux());
+    let last = run(&mut store, |txn| txn.incarnation(&toast)).unwrap();
+    assert_eq!(last, Incarnation(0));
+    for number in 1..=3 {
+        let next = run(&mut store, |txn| txn.next_incarnation(&toast)).unwrap();
+        assert_eq!(next, Incarnation(number));
+    }
+    let next = run(&mut store, |txn| txn.next_incarnation(&nux)).unwrap();
+    assert_eq!(next, Incarnation(1));
+    let last = run(&mut store, |txn| txn.incarnation(&toast)).unwrap();
+    assert_eq!(last, Incarnation(3));
+}
+
+fn hook(raider: RaiderId, relic: &str) -> Hook {
+    Hook {
+        branch: raider.branch(&id(relic), Incarnation(1)),
+        raider,
+        incarnation: Incarnation(1),
+        relic: id(relic),
+        base: oid('a'),
+        target: "main".into(),
+        harness: "script".parse().unwrap(),
+        charged_at: at("2026-05-01T10:00:00Z"),
+        done: None,
+    }
+}
+
+#[test]
+fn a_hook_ties_one_raider_to_one_relic() {
+    let mut store = store();
+    let mut first = hook(toast(), "gt-1");
+    let gone = run(&mut store, |txn| txn.put_hook(&first));
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })));
+    create(&mut store, &task("one"));
+    create(&mut store, &task("two"));
+    run(&mut store, |txn| txn.put_hook(&first)).unwrap();
+    let taken = run(&mut store, |txn| txn.put_hook(&hook(nux(), "gt-1")));
+    assert_eq!(conflict(taken), "gt-1 is hooked to horde/raiders/Toast");
+    run(&mut store, |txn| txn.put_hook(&hook(nux(), "gt-2"))).unwrap();
+    first.done = Some(DoneIntent {
+        exit: Exit::Deferred,
+        head: oid('b'),
+        cleanup_status: Some(CleanupStatus::Clean),
+        no_change: true,
+        wants_review: true,
+        until: Some(at("2026-06-01T00:00:00Z")),
+        reason: Some("later".into()),
+        at: at("2026-05-01T11:00:00Z"),
+    });
+    run(&mut store, |txn| txn.put_hook(&first)).unwrap();
+    let (of_raider, of_relic) = run(&mut store, |txn| {
+        Ok((txn.hook(&toast())?, txn.hook_of_relic(&id("gt-1"))?))
+    })
+    .unwrap();
+    assert_eq!(of_raider, Some(first.clone()));
+    assert_eq!(of_relic, Some(first.clone()));
+    let all = run(&mut store, |txn| txn.hooks(None)).unwrap();
+    assert_eq!(all.len(), 2);
+    let rig = run(&mut store, |txn| txn.hooks(Some(&toast().rig))).unwrap();
+    assert_eq!(rig, [first]);
+    let mut drop = |n| run(&mut store, |txn| txn.drop_hook(&toast(), Incarnation(n))).unwrap();
+    assert!(!drop(2), "another incarnation's hook stays");
+    assert!(drop(1));
+    assert!(!drop(1));
+    assert_eq!(run(&mut store, |txn| txn.hook(&toast())).unwrap(), None);
+}
+
+#[test]
+fn salvage_entries_come_back_the_oldest_first() {
+    let mut store = store();
+    let entry = |id: &str, created: &str| SalvageEntry {
+        id: id.into(),
+        rig: toast().rig,
+        raider: toast().name,
+        incarnation: Incarnation(1),
+        relic: Some(super::id("gt-1")),
+        reason: "operator".into(),
+        created: at(created),
+        refs: vec!["refs/horde/salvage/horde/Toast/1/head".into()],
+        bytes: 1 << 40,
+        ignored: vec!["target/".into()],
+    };
+    let newer = entry("horde-Toast-1", "2026-05-02T00:00:00Z");
+    let older = entry("horde-Toast-2", "2026-05-01T00:00:00Z");
+    run(&mut store, |txn| {
+        txn.put_salvage(&newer)?;
+        txn.put_salvage(&older)?;
+        txn.put_salvage(&older)
+    })
+    .unwrap();
+    assert_eq!(
+        run(&mut store, |txn| txn.salvages()).unwrap(),
+        [older, newer]
+    );
+}
+
+#[test]
+fn an_identity_chain_verifies_and_cannot_be_changed() {
+    let mut store = store();
+    for (name, usd) in [("Toast", 0.1), ("Nux", 1.0), ("Toast", 2.5e-9)] {
+        run(&mut store, |txn| {
+            txn.append_cv(name, "merged", &json!({"usd": usd}))
+        })
+        .unwrap();
+    }
+    let chain = run(&mut store, |txn| txn.cv("Toast")).unwrap();
+    assert_eq!(chain.len(), 2);
+    assert_eq!(verify("Toast", &chain), Ok(()));
+    assert_eq!(
+        verify("Nux", &run(&mut store, |txn| txn.cv("Nux")).unwrap()),
+        Ok(())
+    );
+    assert!(store.conn.execute("UPDATE cv SET data = '{}'", []).is_err());
+    assert!(store.conn.execute("DELETE FROM cv", []).is_err());
+    assert_eq!(run(&mut store, |txn| txn.cv("Toast")).unwrap(), chain);
+}
+
+#[test]
+fn facts_are_kept_and_forgotten() {
+    let mut store = store();
+    let get = |store: &mut SqliteRelics| run(store, |txn| txn.get("cursor")).unwrap();
+    assert_eq!(get(&mut store), None);
+    for value in [Some("1"), Some("2"), None, None] {
+        run(&mut store, |txn| txn.set("cursor", value)).unwrap();
+        assert_eq!(get(&mut store).as_deref(), value);
+    }
+}

@@ -1,0 +1,221 @@
+//! One job's view of the store. Each method is a function of the file that its idea lives in.
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::domain::cv::CvEntry;
+use crate::domain::event::{Event, NewEvent};
+use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
+use crate::domain::merge::MergeRequest;
+use crate::domain::message::{Address, Body, Message};
+use crate::domain::relic::{Hook, Relic};
+use crate::domain::saga::{Saga, SagaKind};
+use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
+
+use super::{cv, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage};
+
+/// A job's transaction: the connection inside the job's savepoint.
+pub(super) struct SqliteTxn<'c> {
+    /// The connection.
+    pub conn: &'c Connection,
+    /// The commit's time.
+    pub now: Timestamp,
+    /// What the job journalled so far.
+    pub events: Vec<Event>,
+    refused: Option<StoreError>,
+}
+
+impl<'c> SqliteTxn<'c> {
+    pub(super) fn new(conn: &'c Connection, now: Timestamp) -> Self {
+        Self {
+            conn,
+            now,
+            events: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// What the job journalled, or why the whole commit must fail.
+    pub(super) fn into_events(self) -> Result<Vec<Event>, StoreError> {
+        match self.refused {
+            Some(refused) => Err(refused),
+            None => Ok(self.events),
+        }
+    }
+
+    /// Does one thing. When SQLite cannot write it may roll the whole transaction back by itself,
+    /// and whatever came next would stand alone: so nothing is done after a refusal, even if the
+    /// job swallowed it.
+    fn act<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let result = act(self);
+        if let Err(refused @ StoreError::Unavailable(_)) = &result {
+            self.refused = Some(refused.clone());
+        }
+        result
+    }
+}
+
+impl Txn for SqliteTxn<'_> {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn create_relic(&mut self, new: &NewRelic) -> Result<Relic, StoreError> {
+        self.act(|txn| relics::create(txn, new))
+    }
+
+    fn relic(&mut self, id: &RelicId) -> Result<Relic, StoreError> {
+        self.act(|txn| relics::get(txn.conn, id))
+    }
+
+    fn put_relic(&mut self, relic: &Relic) -> Result<(), StoreError> {
+        self.act(|txn| relics::put(txn.conn, relic))
+    }
+
+    fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
+        self.act(|txn| relics::list(txn.conn, filter))
+    }
+
+    fn incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError> {
+        self.act(|txn| hooks::incarnation(txn.conn, raider))
+    }
+
+    fn next_incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError> {
+        self.act(|txn| hooks::next_incarnation(txn.conn, raider))
+    }
+
+    fn put_hook(&mut self, hook: &Hook) -> Result<(), StoreError> {
+        self.act(|txn| hooks::put(txn.conn, hook))
+    }
+
+    fn hook(&mut self, raider: &RaiderId) -> Result<Option<Hook>, StoreError> {
+        self.act(|txn| hooks::of_raider(txn.conn, raider))
+    }
+
+    fn hook_of_relic(&mut self, relic: &RelicId) -> Result<Option<Hook>, StoreError> {
+        self.act(|txn| hooks::of_relic(txn.conn, relic))
+    }
+
+    fn hooks(&mut self, rig: Option<&RigName>) -> Result<Vec<Hook>, StoreError> {
+        self.act(|txn| hooks::list(txn.conn, rig))
+    }
+
+    fn drop_hook(
+        &mut self,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<bool, StoreError> {
+        self.act(|txn| hooks::drop(txn.conn, raider, incarnation))
+    }
+
+    fn send(&mut self, from: &str, to: &str, body: Body) -> Result<u64, StoreError> {
+        self.act(|txn| messages::send(txn, from, to, &body))
+    }
+
+    fn inbox(&mut self, to: &str) -> Result<Vec<Message>, StoreError> {
+        self.act(|txn| messages::inbox(txn.conn, to))
+    }
+
+    fn handled(&mut self, id: u64) -> Result<bool, StoreError> {
+        self.act(|txn| messages::handled(txn.conn, id, txn.now))
+    }
+
+    fn waiting(&mut self) -> Result<Vec<Address>, StoreError> {
+        self.act(|txn| messages::waiting(txn.conn))
+    }
+
+    fn put_mr(&mut self, mr: &MergeRequest) -> Result<(), StoreError> {
+        self.act(|txn| merge_requests::put(txn.conn, mr))
+    }
+
+    fn mr(&mut self, id: &RelicId) -> Result<MergeRequest, StoreError> {
+        self.act(|txn| merge_requests::get(txn.conn, id))
+    }
+
+    fn mrs(&mut self, rig: Option<&RigName>, open: bool) -> Result<Vec<MergeRequest>, StoreError> {
+        self.act(|txn| merge_requests::list(txn.conn, rig, open))
+    }
+
+    fn mr_of(
+        &mut self,
+        relic: &RelicId,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<Option<MergeRequest>, StoreError> {
+        self.act(|txn| merge_requests::of(txn.conn, relic, raider, incarnation))
+    }
+
+    fn open_saga(
+        &mut self,
+        kind: SagaKind,
+        rig: &RigName,
+        subject: &str,
+        step: &str,
+        data: &Value,
+    ) -> Result<Saga, StoreError> {
+        self.act(|txn| sagas::open(txn, kind, rig, subject, step, data))
+    }
+
+    fn step_saga(&mut self, id: u64, step: &str, data: &Value) -> Result<(), StoreError> {
+        self.act(|txn| sagas::step(txn, id, step, data))
+    }
+
+    fn close_saga(&mut self, id: u64) -> Result<(), StoreError> {
+        self.act(|txn| sagas::close(txn.conn, id))
+    }
+
+    fn saga(&mut self, id: u64) -> Result<Option<Saga>, StoreError> {
+        self.act(|txn| sagas::get(txn.conn, id))
+    }
+
+    fn sagas(&mut self, rig: Option<&RigName>) -> Result<Vec<Saga>, StoreError> {
+        self.act(|txn| sagas::list(txn.conn, rig))
+    }
+
+    fn saga_of(&mut self, kind: SagaKind, subject: &str) -> Result<Option<Saga>, StoreError> {
+        self.act(|txn| sagas::of(txn.conn, kind, subject))
+    }
+
+    fn record(&mut self, event: &NewEvent) -> Result<u64, StoreError> {
+        self.act(|txn| journal::record(txn, event))
+    }
+
+    fn last_seq(&mut self) -> Result<u64, StoreError> {
+        self.act(|txn| journal::last_seq(txn.conn))
+    }
+
+    fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
+        self.act(|txn| journal::list(txn.conn, filter))
+    }
+
+    fn put_salvage(&mut self, entry: &SalvageEntry) -> Result<(), StoreError> {
+        self.act(|txn| salvage::put(txn.conn, entry))
+    }
+
+    fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError> {
+        self.act(|txn| salvage::list(txn.conn))
+    }
+
+    fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError> {
+        self.act(|txn| cv::append(txn.conn, name, kind, data))
+    }
+
+    fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError> {
+        self.act(|txn| cv::chain(txn.conn, name))
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<String>, StoreError> {
+        self.act(|txn| kv::get(txn.conn, key))
+    }
+
+    fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), StoreError> {
+        self.act(|txn| kv::set(txn.conn, key, value))
+    }
+}

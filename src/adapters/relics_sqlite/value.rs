@@ -1,0 +1,99 @@
+//! How domain values stand in columns: words, JSON, times. And how SQLite's errors read outside.
+
+use jiff::Timestamp;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Error, ErrorCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::ports::relics::StoreError;
+
+/// An id or an enum: what its JSON string holds, as text.
+#[derive(Debug)]
+pub(super) struct Word<T>(pub T);
+
+impl<T: Serialize> ToSql for Word<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match serde_json::to_value(&self.0) {
+            Ok(Value::String(text)) => Ok(text.into()),
+            Ok(other) => Err(Error::ToSqlConversionFailure(
+                format!("not a word: {other}").into(),
+            )),
+            Err(error) => Err(Error::ToSqlConversionFailure(error.into())),
+        }
+    }
+}
+
+impl<T: DeserializeOwned> FromSql for Word<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let text = Value::from(value.as_str()?);
+        serde_json::from_value(text)
+            .map(Self)
+            .map_err(FromSqlError::other)
+    }
+}
+
+/// Anything, as JSON.
+#[derive(Debug)]
+pub(super) struct Json<T>(pub T);
+
+impl<T: Serialize> ToSql for Json<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match serde_json::to_string(&self.0) {
+            Ok(text) => Ok(text.into()),
+            Err(error) => Err(Error::ToSqlConversionFailure(error.into())),
+        }
+    }
+}
+
+impl<T: DeserializeOwned> FromSql for Json<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        serde_json::from_str(value.as_str()?)
+            .map(Self)
+            .map_err(FromSqlError::other)
+    }
+}
+
+/// A time, as microseconds since 1970.
+#[derive(Debug)]
+pub(super) struct Time(pub Timestamp);
+
+impl ToSql for Time {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.as_microsecond().into())
+    }
+}
+
+impl FromSql for Time {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Timestamp::from_microsecond(value.as_i64()?)
+            .map(Self)
+            .map_err(FromSqlError::other)
+    }
+}
+
+/// The time as it comes back from a column: whole microseconds.
+pub(super) fn whole_micros(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(
+                ErrorCode::DiskFull
+                | ErrorCode::ReadOnly
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::PermissionDenied
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+                | ErrorCode::OperationAborted
+                | ErrorCode::OutOfMemory,
+            ) => Self::Unavailable(error.to_string()),
+            Some(_) | None => Self::Failed(error.to_string()),
+        }
+    }
+}

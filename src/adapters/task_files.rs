@@ -1,0 +1,371 @@
+//! Task directories and the outbox on the real file system, watched by inotify.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::ports::tasks::{OutboxFile, TaskError, TaskEvent, TaskFiles, TaskListener};
+
+/// More than this of an outcome file or an intent is not read: neither is ever longer.
+const FILE_MAX: u64 = 64 * 1024;
+/// How much of a failed set-up command's output is shown.
+const TAIL: usize = 2_000;
+
+/// Task files of one city.
+pub struct DiskTaskFiles {
+    outbox: PathBuf,
+    trash: PathBuf,
+    listener: Arc<OnceLock<TaskListener>>,
+    watcher: Mutex<RecommendedWatcher>,
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
+    move |error| TaskError {
+        path: path.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+impl DiskTaskFiles {
+    /// Opens the outbox and trash of a city, making them where needed.
+    ///
+    /// # Errors
+    /// A directory cannot be made or watched.
+    pub fn new(outbox: PathBuf, trash: PathBuf) -> Result<Self, TaskError> {
+        for dir in [&outbox, &trash] {
+            fs::create_dir_all(dir).map_err(at(dir))?;
+        }
+        let listener: Arc<OnceLock<TaskListener>> = Arc::default();
+        let (told, own) = (Arc::clone(&listener), outbox.clone());
+        let watcher = notify::recommended_watcher(move |event| on_event(&told, &own, event));
+        let unwatched = |error: notify::Error| TaskError {
+            path: outbox.clone(),
+            why: format!("it cannot be watched: {error}"),
+        };
+        let mut watcher = watcher.map_err(unwatched)?;
+        watcher
+            .watch(&outbox, RecursiveMode::NonRecursive)
+            .map_err(unwatched)?;
+        Ok(Self {
+            outbox,
+            trash,
+            listener,
+            watcher: Mutex::new(watcher),
+        })
+    }
+}
+
+/// Passes on what concerns an outcome file or the outbox. An error of the watcher means that
+/// events may be missing: the patrol looks anyway.
+fn on_event(
+    listener: &OnceLock<TaskListener>,
+    outbox: &Path,
+    event: Result<notify::Event, notify::Error>,
+) {
+    let Some(listener) = listener.get() else {
+        return;
+    };
+    let event = match event {
+        Ok(event) => event,
+        Err(error) => return tracing::warn!(%error, "file events were lost"),
+    };
+    if matches!(event.kind, EventKind::Access(_) | EventKind::Remove(_)) {
+        return;
+    }
+    for path in &event.paths {
+        match path.parent() {
+            Some(dir) if dir == outbox => listener(TaskEvent::Outbox),
+            Some(dir) if path.file_name() == Some(OsStr::new("outcome")) => {
+                listener(TaskEvent::Outcome(dir.to_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes a file so that a reader, or a crash, sees the old one or the new one whole.
+fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let write = || -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        fs::File::open(dir)?.sync_all()
+    };
+    write().map_err(at(path))
+}
+
+fn read_some(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(FILE_MAX)
+        .read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl TaskFiles for DiskTaskFiles {
+    fn listen(&self, listener: TaskListener) {
+        // Called once; a second listener would be a mistake of the caller's.
+        let _only_once = self.listener.set(listener);
+    }
+
+    fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        write_whole(&dir.join("TASK.md"), text)?;
+        let outcome = dir.join("outcome");
+        // Another slot's raider may have worked on this relic in an incarnation of the same number.
+        fs::write(&outcome, "").map_err(at(&outcome))?;
+        self.watch(dir)
+    }
+
+    fn task_file(&self, sandbox: &Path) -> &'static str {
+        let own = sandbox.join(".horde-task.md");
+        if own.symlink_metadata().is_ok() {
+            ".horde-task.md"
+        } else {
+            "TASK.md"
+        }
+    }
+
+    fn watch(&self, dir: &Path) -> Result<(), TaskError> {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        watcher
+            .watch(dir, RecursiveMode::NonRecursive)
+            .map_err(|error| TaskError {
+                path: dir.to_owned(),
+                why: format!("it cannot be watched: {error}"),
+            })
+    }
+
+    fn unwatch(&self, dir: &Path) {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not being watched is what is wanted.
+        let _unwatched = watcher.unwatch(dir);
+    }
+
+    fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError> {
+        let path = dir.join("prompt.md");
+        write_whole(&path, text)?;
+        Ok(path)
+    }
+
+    fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<String, TaskError> {
+        for name in [".horde-outcome", ".orange-outcome"] {
+            let own = sandbox.join(name);
+            let replaced = own.symlink_metadata().is_ok_and(|meta| meta.is_file());
+            if replaced {
+                return read_some(&own).map_err(at(&own));
+            }
+        }
+        let path = dir.join("outcome");
+        match read_some(&path) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    fn set_up(
+        &self,
+        sandbox: &Path,
+        commands: &[String],
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), TaskError> {
+        for command in commands {
+            let output = Command::new("sh")
+                .args(["-c", command])
+                .current_dir(sandbox)
+                .env_clear()
+                .envs(env)
+                .stdin(Stdio::null())
+                .output()
+                .map_err(at(sandbox))?;
+            if !output.status.success() {
+                let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+                text.push_str(&String::from_utf8_lossy(&output.stderr));
+                let skip = text
+                    .char_indices()
+                    .rev()
+                    .nth(TAIL)
+                    .map_or(0, |(index, _)| index);
+                let why = format!("set-up {command:?}: {}\n{}", output.status, &text[skip..]);
+                return Err(TaskError {
+                    path: sandbox.to_owned(),
+                    why,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.outbox).map_err(at(&self.outbox))? {
+            let path = entry.map_err(at(&self.outbox))?.path();
+            // Half-written intents have another ending until they are renamed.
+            if path.extension() == Some(OsStr::new("json")) {
+                let written = path.metadata().and_then(|meta| meta.modified()).ok();
+                files.push((written, path));
+            }
+        }
+        files.sort();
+        let read = |(_, path): (_, PathBuf)| {
+            let intent = read_some(&path).map_err(at(&path)).and_then(|text| {
+                serde_json::from_str(&text).map_err(|error| TaskError {
+                    path: path.clone(),
+                    why: error.to_string(),
+                })
+            });
+            if intent.is_err() {
+                // Kept for a person to look at, and not read again at every patrol.
+                let aside = path.with_extension("unreadable");
+                if let Err(error) = fs::rename(&path, &aside) {
+                    tracing::warn!(path = %path.display(), %error, "it cannot be set aside");
+                }
+            }
+            (path, intent)
+        };
+        Ok(files.into_iter().map(read).collect())
+    }
+
+    fn settle(&self, file: &Path) -> Result<(), TaskError> {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(file)(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn empty_trash(&self) -> Result<(), TaskError> {
+        let mut first = None;
+        for entry in fs::read_dir(&self.trash).map_err(at(&self.trash))? {
+            let path = entry.map_err(at(&self.trash))?.path();
+            if let Err(error) = remove_tree(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                first.get_or_insert_with(|| at(&path)(error));
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+/// Removes a tree, read-only directories included (module caches are often read-only).
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            unlock(path)?;
+            fs::remove_dir_all(path)
+        }
+        other => other,
+    }
+}
+
+fn unlock(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            unlock(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn files(city: &Path) -> DiskTaskFiles {
+        DiskTaskFiles::new(city.join("outbox"), city.join("trash")).unwrap()
+    }
+
+    #[test]
+    fn an_outcome_is_heard_of_however_it_is_written() {
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let (tell, told) = mpsc::channel();
+        tasks.listen(Box::new(move |event| {
+            let _closed = tell.send(event);
+        }));
+        let dir = city.path().join("task");
+        tasks.write_task(&dir, "do it").unwrap();
+        let sandbox = city.path().join("sandbox");
+        fs::create_dir(&sandbox).unwrap();
+        std::os::unix::fs::symlink(dir.join("outcome"), sandbox.join(".horde-outcome")).unwrap();
+        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap(), "");
+        fs::write(sandbox.join(".horde-outcome"), "through the link").unwrap();
+        let event = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(event, TaskEvent::Outcome(dir.clone()));
+        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap(), "through the link");
+        fs::remove_file(sandbox.join(".horde-outcome")).unwrap();
+        fs::write(sandbox.join(".horde-outcome"), "instead of the link").unwrap();
+        assert_eq!(
+            tasks.outcome(&dir, &sandbox).unwrap(),
+            "instead of the link"
+        );
+    }
+
+    #[test]
+    fn a_charge_starts_with_an_empty_outcome() {
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let dir = city.path().join("task");
+        tasks.write_task(&dir, "do it").unwrap();
+        fs::write(dir.join("outcome"), "passed").unwrap();
+        tasks.write_task(&dir, "do it").unwrap();
+        assert_eq!(tasks.outcome(&dir, city.path()).unwrap(), "");
+    }
+
+    #[test]
+    fn intents_come_in_order_and_garbage_is_set_aside() {
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let intent = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
+        fs::write(city.path().join("outbox/a.json"), intent).unwrap();
+        fs::write(city.path().join("outbox/b.json"), "not an intent").unwrap();
+        fs::write(city.path().join("outbox/c.tmp"), "half").unwrap();
+        let found = tasks.outbox().unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found.iter().filter(|(_, intent)| intent.is_ok()).count(), 1);
+        assert!(city.path().join("outbox/b.unreadable").exists());
+        let (path, _) = found.iter().find(|(_, intent)| intent.is_ok()).unwrap();
+        tasks.settle(path).unwrap();
+        tasks.settle(path).unwrap();
+        assert!(tasks.outbox().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_failing_set_up_says_what_it_printed() {
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
+        let commands = ["touch made".to_owned(), "echo broken; exit 3".to_owned()];
+        let error = tasks.set_up(city.path(), &commands, &env).unwrap_err();
+        assert!(error.why.contains("broken"), "{error}");
+        assert!(city.path().join("made").exists());
+    }
+
+    #[test]
+    fn the_trash_is_emptied_of_read_only_trees_too() {
+        use std::os::unix::fs::PermissionsExt;
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let cache = city.path().join("trash/old/cache");
+        fs::create_dir_all(&cache).unwrap();
+        fs::write(cache.join("file"), "x").unwrap();
+        fs::set_permissions(&cache, fs::Permissions::from_mode(0o500)).unwrap();
+        tasks.empty_trash().unwrap();
+        assert_eq!(fs::read_dir(city.path().join("trash")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,355 @@
+//! The command line of `hd`. Arguments that go over the wire are the protocol's own
+//! ([`crate::control::protocol::args`]), so that both ends and the help say the same.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::control::protocol::{Exit, args};
+
+/// Talks to the supervisor of a city of coding agents.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hd",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = Exit::TABLE,
+    after_long_help = format!("{FIRST_STEPS}\n\n{}", Exit::TABLE)
+)]
+pub(super) struct Cli {
+    /// The city: a city.toml or its directory; without it the nearest one upwards
+    #[arg(
+        long,
+        global = true,
+        env = "HORDE_CITY",
+        hide_env_values = true,
+        value_name = "PATH"
+    )]
+    pub city: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Do not ask before something destructive
+    #[arg(short, long, global = true)]
+    pub yes: bool,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const FIRST_STEPS: &str = "First steps:
+  hd demo                        watch raiders land work on a repository made for it
+  hd init                        write a city.toml beside the repository you are in
+  hd up -d                       start its supervisor
+  hd run \"add a --json flag\"     give a raider something to do
+  hd status --watch              see how it goes
+
+Inside a session: hd rally, hd hook, hd handoff, hd done.";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Write a commented city.toml
+    Init(Init),
+    /// Start the supervisor
+    Up(Up),
+    /// Stop the supervisor and its sessions; returns when all have ended
+    Stop(args::Stop),
+    /// Ask whether the supervisor lives
+    Ping,
+    /// Everything on one screen, what needs a person first
+    Status(Status),
+    /// Make a relic of each task and charge it to a raider
+    Run(Run),
+    /// Put a relic into the hands of a raider: slot, sandbox, hook, session, all or nothing
+    #[command(visible_alias = "sling")]
+    Charge(args::Charge),
+    /// From inside a session: the work is finished
+    Done(args::Done),
+    /// From inside a session: go on in a fresh one, with a note
+    Handoff(args::Handoff),
+    /// From inside a session: what am I, what is my work, where was I
+    #[command(visible_alias = "prime")]
+    Rally,
+    /// From inside a session: the relic this raider is bound to
+    Hook(Hook),
+    /// Units of work
+    #[command(subcommand)]
+    Relic(RelicVerb),
+    /// Raiders
+    #[command(subcommand, visible_alias = "polecat")]
+    Raider(RaiderVerb),
+    /// The terminal of a raider or agent; detach with Ctrl-\
+    Attach(args::Named),
+    /// The screen of a raider or agent, as text
+    Peek(args::Named),
+    /// Submit a text to the terminal of a raider or agent
+    Send(args::Send),
+    /// What a raider or agent wrote to its terminal
+    Logs(Logs),
+    /// Standing agents
+    #[command(subcommand)]
+    Agent(AgentVerb),
+    /// The merge queue
+    #[command(subcommand)]
+    Mq(MqVerb),
+    /// What happened
+    Events(args::Events),
+    /// Why something is as it is: the events about a raider, agent, relic or rig, with causes
+    Why(args::Named),
+    /// What removed sandboxes contained
+    #[command(subcommand)]
+    Salvage(SalvageVerb),
+    /// What waits for a person
+    Escalations,
+    /// The configuration
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// A city made for looking: raiders land real commits on a real repository
+    Demo(Demo),
+    /// Completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// The manual page, or with --out the pages of every verb
+    Man {
+        /// Write all pages into this directory
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// The version of hd and of the protocol it speaks
+    Version,
+}
+
+/// `hd init`.
+#[derive(Debug, Args)]
+pub(super) struct Init {
+    /// Where; default: `<repository>-city` beside the repository you are in, or here
+    pub dir: Option<PathBuf>,
+    /// The repository to work on; default: the one you are in
+    #[arg(long, value_name = "PATH")]
+    pub rig: Option<PathBuf>,
+    /// Make the city inside the repository, and keep its files out of git by .git/info/exclude
+    #[arg(long, conflicts_with = "dir")]
+    pub here: bool,
+}
+
+/// `hd up`.
+#[derive(Debug, Args)]
+pub(super) struct Up {
+    /// Detach: run in the background, log to .horde/supervisor.log, return when it answers
+    #[arg(short, long)]
+    pub detach: bool,
+}
+
+/// `hd status`.
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    /// Stay, and show changes as they happen
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// `hd run`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Run {
+    #[command(flatten)]
+    pub run: args::Run,
+    /// Return at once; without it, a terminal follows the work until it has landed
+    #[arg(short, long)]
+    pub detach: bool,
+}
+
+/// `hd hook`.
+#[derive(Debug, Args)]
+pub(super) struct Hook {
+    #[command(subcommand)]
+    pub verb: Option<HookVerb>,
+}
+
+/// Verbs of `hd hook`.
+#[derive(Debug, Subcommand)]
+pub(super) enum HookVerb {
+    /// The relic this raider is bound to
+    Show,
+}
+
+/// Verbs of `hd relic`.
+#[derive(Debug, Subcommand)]
+pub(super) enum RelicVerb {
+    /// Make a relic
+    Create(args::RelicCreate),
+    /// One relic
+    Show(args::RelicRef),
+    /// Relics, by priority then age
+    List(args::RelicList),
+    /// Close a relic; a hooked one only with consent
+    Close(args::RelicClose),
+    /// Open a blocked, deferred or closed relic again
+    Reopen(args::RelicRef),
+}
+
+/// Verbs of `hd raider`.
+#[derive(Debug, Subcommand)]
+pub(super) enum RaiderVerb {
+    /// All raiders
+    List(args::InRig),
+    /// One raider
+    Show(args::Named),
+    /// End session, sandbox and slot; refused (exit 5) when work would be lost
+    Nuke(args::RaiderNuke),
+    /// Make a broken sandbox anew, keeping what it holds
+    Repair(args::RaiderRepair),
+    /// Does not exist; says what to do instead
+    #[command(hide = true)]
+    Done {
+        /// Whatever was named
+        name: Option<String>,
+    },
+    /// Does not exist; says what to do instead
+    #[command(hide = true)]
+    Reset {
+        /// Whatever was named
+        name: Option<String>,
+    },
+}
+
+/// `hd logs`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Logs {
+    #[command(flatten)]
+    pub logs: args::Logs,
+    /// Show the screen and go on with what is written
+    #[arg(short, long, conflicts_with = "bytes")]
+    pub follow: bool,
+}
+
+/// Verbs of `hd agent`.
+#[derive(Debug, Subcommand)]
+pub(super) enum AgentVerb {
+    /// All standing agents
+    List,
+    /// Start one that was stopped
+    Start(args::Named),
+    /// Stop one; it stays stopped until it is started
+    Stop(args::Named),
+    /// A fresh session
+    Restart(args::Named),
+    /// Let one out of quarantine
+    Unquarantine(args::Named),
+}
+
+/// Verbs of `hd mq`.
+#[derive(Debug, Subcommand)]
+pub(super) enum MqVerb {
+    /// Merge requests in the order they land
+    List(args::InRig),
+    /// One merge request, with what its gates said
+    Show(args::MrRef),
+    /// Try one again now
+    Retry(args::MrRef),
+    /// Let one that waits for a person land
+    Approve(args::MrRef),
+    /// Say no to one that waits for a person; a fresh raider takes the work up
+    Reject(args::MqReject),
+}
+
+/// Verbs of `hd salvage`.
+#[derive(Debug, Subcommand)]
+pub(super) enum SalvageVerb {
+    /// All salvages
+    List(args::InRig),
+    /// One salvage: its refs and what they hold
+    Show(args::SalvageRef),
+    /// Make a worktree as the sandbox was, untracked files included
+    Restore(args::SalvageRestore),
+}
+
+/// Verbs of `hd config`.
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigVerb {
+    /// Say everything that is wrong with city.toml; needs no supervisor
+    Check,
+    /// The configuration in force, defaults included; needs no supervisor
+    Show,
+}
+
+/// `hd demo`.
+#[derive(Debug, Args)]
+pub(super) struct Demo {
+    /// Where; must not exist or be empty. Default: a new temporary directory
+    #[arg(long, value_name = "D")]
+    pub dir: Option<PathBuf>,
+    /// How many raiders work at once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 6,
+        value_parser = clap::value_parser!(u16).range(1..=12)
+    )]
+    pub raiders: u16,
+    /// Leave the supervisor running
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn older_words_mean_the_same() {
+        let verb = |words: &[&str]| Cli::try_parse_from(words).unwrap().verb;
+        assert!(matches!(
+            verb(&["hd", "sling", "gt-1", "horde"]),
+            Verb::Charge(_)
+        ));
+        assert!(matches!(verb(&["hd", "prime"]), Verb::Rally));
+        let nuke = verb(&["hd", "polecat", "nuke", "Toast"]);
+        assert!(matches!(nuke, Verb::Raider(RaiderVerb::Nuke(nuke)) if nuke.name == "Toast"));
+    }
+
+    #[test]
+    fn global_flags_stand_anywhere() {
+        let cli =
+            Cli::try_parse_from(["hd", "raider", "nuke", "Toast", "--yes", "--json"]).unwrap();
+        assert!(cli.yes && cli.json);
+    }
+
+    #[test]
+    fn done_has_the_contracts_flags() {
+        let words = [
+            "hd",
+            "done",
+            "--status",
+            "deferred",
+            "--cleanup-status",
+            "has_stash",
+            "--no-change",
+            "--until",
+            "2026-01-31T12:00:00Z",
+            "--reason",
+            "later",
+        ];
+        let Verb::Done(done) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!("not done");
+        };
+        assert_eq!(
+            serde_json::to_value(&done).unwrap()["cleanup_status"],
+            "has_stash"
+        );
+        assert!(Cli::try_parse_from(["hd", "done", "--status", "finished"]).is_err());
+    }
+}

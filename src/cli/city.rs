@@ -1,0 +1,77 @@
+//! Which city is meant, and where its socket is (`2-contract.md`, 2.1).
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::config;
+use crate::domain::city::socket_path;
+
+use super::error::{CliError, Doing};
+
+/// A city as `hd` knows it.
+#[derive(Debug, Clone)]
+pub(super) struct City {
+    /// Its directory.
+    pub root: PathBuf,
+    /// Where its supervisor listens.
+    pub socket: PathBuf,
+}
+
+/// The city that was named, else the one whose session this is, else the nearest upwards.
+pub(super) fn find(given: Option<&Path>) -> Result<City, CliError> {
+    if let Some(given) = given {
+        return at(given);
+    }
+    if let Some(city) = of_session() {
+        return Ok(city);
+    }
+    at(&nearest()?)
+}
+
+/// The `city.toml` that is meant, for what needs no supervisor.
+pub(super) fn file(given: Option<&Path>) -> Result<PathBuf, CliError> {
+    let session = || path_var("HD_CITY");
+    match given.map(Path::to_owned).or_else(session) {
+        Some(path) => Ok(path),
+        None => nearest(),
+    }
+}
+
+/// The city at a path: its directory or its `city.toml`.
+pub(super) fn at(path: &Path) -> Result<City, CliError> {
+    let Some((root, configured)) = config::socket(path) else {
+        return Err(
+            CliError::usage(format!("there is no city at {}", path.display()))
+                .hint("`hd init` makes one"),
+        );
+    };
+    let runtime = path_var("XDG_RUNTIME_DIR");
+    let uid = rustix::process::getuid().as_raw();
+    let socket = socket_path(&root, &configured, runtime.as_deref(), uid);
+    Ok(City { root, socket })
+}
+
+/// Inside a session the supervisor has said where it listens.
+fn of_session() -> Option<City> {
+    Some(City {
+        root: path_var("HD_CITY")?,
+        socket: path_var("HD_SOCKET")?,
+    })
+}
+
+fn path_var(name: &str) -> Option<PathBuf> {
+    let value = env::var_os(name).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
+fn nearest() -> Result<PathBuf, CliError> {
+    let here = env::current_dir().doing("the working directory")?;
+    config::find_city(&here).ok_or_else(|| {
+        CliError::usage(format!(
+            "no {} in {} or above",
+            config::FILE,
+            here.display()
+        ))
+        .hint("`hd init` makes a city, `--city PATH` or HORDE_CITY names one")
+    })
+}

@@ -1,0 +1,247 @@
+//! `hd attach` and `hd logs -f`: a session's terminal, straight from its holder. The supervisor
+//! only says where that is.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::isatty;
+use serde_json::Value;
+
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output;
+use crate::control::client;
+use crate::control::protocol::{Exit, Op, args::Named};
+use crate::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
+
+mod keys;
+mod terminal;
+
+use keys::{Keys, Typed};
+use terminal::{Signal, Terminal};
+
+/// Bytes taken from a socket or a keyboard at once.
+const CHUNK: usize = 64 * 1024;
+
+/// How an attached client ends.
+enum End {
+    Detached,
+    Ended(Ended),
+    /// The holder let go of a client that did not read fast enough.
+    Dropped,
+}
+
+/// Takes this terminal into the session until Ctrl-\ or its end.
+pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError> {
+    if !(isatty(io::stdin()) && isatty(io::stdout())) {
+        return Err(CliError::usage("attach needs a terminal")
+            .hint("`hd peek NAME` prints the screen, `hd logs -f NAME` follows it"));
+    }
+    let name = args.name.clone();
+    let mut holder = Holder::reach(args, context)?;
+    output::say(&format!("hd: attached to {name}; Ctrl-\\ detaches"));
+    let mut terminal = Terminal::raw()?;
+    let end = holder.interact(&mut terminal);
+    drop(terminal);
+    match end? {
+        End::Detached => output::say(&format!("hd: detached; {name} goes on")),
+        End::Ended(ended) => output::say(&format!("hd: the session {}", how(&ended))),
+        End::Dropped => return Err(dropped()),
+    }
+    Ok(())
+}
+
+/// Shows what the session writes until it ends, and touches nothing.
+pub(super) fn watch(name: String, context: &mut Context) -> Result<(), CliError> {
+    let mut holder = Holder::reach(Named { name }, context)?;
+    match holder.watch()? {
+        End::Ended(ended) => output::say(&format!("\nhd: the session {}", how(&ended))),
+        End::Detached => {}
+        End::Dropped => return Err(dropped()),
+    }
+    Ok(())
+}
+
+fn how(ended: &Ended) -> String {
+    match (ended.exit.code, ended.exit.signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn dropped() -> CliError {
+    CliError::failed("the session let go of this terminal, which did not keep up")
+        .hint("attach again")
+}
+
+/// A connection to the process that holds a session.
+struct Holder {
+    stream: UnixStream,
+    frames: Frames,
+}
+
+impl Holder {
+    /// Asks the supervisor where the session is, and goes there. A session of another provider has
+    /// a command of its own instead, which this process becomes.
+    fn reach(args: Named, context: &mut Context) -> Result<Self, CliError> {
+        let point = context.ask(&Op::Attach(args))?;
+        let word = |key: &str| point.get(key).and_then(Value::as_str);
+        if let Some(command) = point.get("command").and_then(Value::as_array) {
+            let words: Vec<_> = command.iter().filter_map(Value::as_str).collect();
+            let (program, args) = words.split_first().ok_or_else(strange)?;
+            return Err(Command::new(program).args(args).exec()).doing(program);
+        }
+        let socket = Path::new(word("socket").ok_or_else(strange)?);
+        let stream = client::open(socket).doing(format!("the session at {}", socket.display()))?;
+        let mut holder = Self {
+            stream,
+            frames: Frames::default(),
+        };
+        holder.greet()?;
+        holder.tell(&Request::Expect(
+            word("token").unwrap_or_default().to_owned(),
+        ))?;
+        Ok(holder)
+    }
+
+    fn greet(&mut self) -> Result<(), CliError> {
+        self.stream
+            .write_all(&wire::hello(wire::VERSION))
+            .doing("the session")?;
+        let hello = loop {
+            if let Some(hello) = self.frames.hello() {
+                break hello;
+            }
+            if !self.hear()? {
+                return Err(CliError::failed("the session does not answer"));
+            }
+        };
+        let agreed = wire::agree(&hello);
+        agreed.map_err(|error| CliError::new(Exit::Version, error.to_string()))?;
+        Ok(())
+    }
+
+    fn tell(&mut self, request: &Request) -> Result<(), CliError> {
+        let sent = self.stream.write_all(&request.encode());
+        match sent {
+            // Why it has gone is still to be read.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent.doing("the session"),
+        }
+    }
+
+    /// Takes in what came; false when nothing will come any more.
+    fn hear(&mut self) -> Result<bool, CliError> {
+        let mut bytes = [0; CHUNK];
+        let read = loop {
+            match self.stream.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break 0,
+                read => break read.doing("the session")?,
+            }
+        };
+        self.frames.push(&bytes[..read]);
+        Ok(read > 0)
+    }
+
+    /// Shows what has come in whole frames.
+    fn show(&mut self) -> Result<Option<End>, CliError> {
+        let broken = |error: wire::WireError| CliError::failed(error.to_string());
+        while let Some((kind, payload)) = self.frames.next_frame().map_err(broken)? {
+            match Answer::decode(kind, payload).map_err(broken)? {
+                Answer::Snapshot(bytes) | Answer::Output(bytes) => output::print(&bytes)?,
+                Answer::Ended(ended) => return Ok(Some(End::Ended(ended))),
+                Answer::Gone => {
+                    return Err(CliError::new(Exit::NotFound, "that session has ended")
+                        .hint("a newer one may run; try again"));
+                }
+                // Keys that the program does not read; the terminal bell is its own message.
+                Answer::Refused(_) => output::print(b"\x07")?,
+                Answer::Done | Answer::Screen(_) | Answer::Status(_) | Answer::Unknown(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn watch(&mut self) -> Result<End, CliError> {
+        // A size of 0 leaves the terminal as it is.
+        self.tell(&Request::Attach { rows: 0, cols: 0 })?;
+        loop {
+            // What came together with the greeting is shown before anything is waited for.
+            if let Some(end) = self.show()? {
+                return Ok(end);
+            }
+            if !self.hear()? {
+                return Ok(End::Dropped);
+            }
+        }
+    }
+
+    fn interact(&mut self, terminal: &mut Terminal) -> Result<End, CliError> {
+        let (rows, cols) = terminal.size();
+        self.tell(&Request::Attach { rows, cols })?;
+        let mut keys = Keys::default();
+        loop {
+            if let Some(end) = self.show()? {
+                return Ok(end);
+            }
+            let (input, signal, session) = ready(terminal, &self.stream)?;
+            if signal {
+                match terminal.signal()? {
+                    Some(Signal::Resized) => {
+                        let (rows, cols) = terminal.size();
+                        self.tell(&Request::Resize { rows, cols })?;
+                    }
+                    Some(Signal::End) => return Ok(End::Detached),
+                    None => {}
+                }
+            }
+            if input {
+                let mut bytes = [0; 4096];
+                let read = io::stdin().lock().read(&mut bytes).doing("the keyboard")?;
+                if read == 0 {
+                    return Ok(End::Detached);
+                }
+                match keys.take(&bytes[..read]) {
+                    Typed::Keys(bytes) => self.tell(&Request::Keys(bytes))?,
+                    Typed::Detach(before) => {
+                        self.tell(&Request::Keys(before))?;
+                        return Ok(End::Detached);
+                    }
+                }
+            }
+            if session && !self.hear()? {
+                return Ok(End::Dropped);
+            }
+        }
+    }
+}
+
+fn strange() -> CliError {
+    CliError::failed("the supervisor did not say where the session is")
+}
+
+/// Waits for the keyboard, a signal or the session.
+fn ready(terminal: &Terminal, session: &UnixStream) -> Result<(bool, bool, bool), CliError> {
+    let stdin = io::stdin();
+    let mut fds = [
+        PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(terminal.signals(), PollFlags::IN),
+        PollFd::new(session, PollFlags::IN),
+    ];
+    loop {
+        match poll(&mut fds, None) {
+            Ok(_) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error)).doing("the terminal"),
+        }
+    }
+    let is_ready = |index: usize| !fds[index].revents().is_empty();
+    Ok((is_ready(0), is_ready(1), is_ready(2)))
+}

@@ -1,0 +1,99 @@
+//! This terminal while it shows a session: raw, and given back as it was, whatever happens.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal as Number};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::termios::{self, OptionalActions, Termios};
+
+use crate::cli::error::{CliError, Doing};
+
+/// Leaves the modes that programs leave behind: alternate screen, mouse, paste marks, extended
+/// keys, a hidden cursor, colours.
+const LEAVE: &[u8] = b"\x1b[<u\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\
+    \x1b[?1004l\x1b[?25h\x1b[0m\r\n";
+
+/// What a signal means here.
+pub(super) enum Signal {
+    /// The window has another size.
+    Resized,
+    /// Somebody wants this process to end.
+    End,
+}
+
+/// A terminal in raw mode. Dropping it gives it back.
+pub(super) struct Terminal {
+    before: Termios,
+    mask: SigSet,
+    signals: SignalFd,
+}
+
+impl Terminal {
+    pub fn raw() -> Result<Self, CliError> {
+        let mut wanted = SigSet::empty();
+        for signal in [
+            Number::SIGWINCH,
+            Number::SIGTERM,
+            Number::SIGHUP,
+            Number::SIGINT,
+        ] {
+            wanted.add(signal);
+        }
+        let doing = "the terminal";
+        let mask = wanted.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK);
+        let mask = mask.map_err(io::Error::from).doing(doing)?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&wanted, flags);
+        let signals = signals.map_err(io::Error::from).doing(doing)?;
+        let before = termios::tcgetattr(io::stdin())
+            .map_err(io::Error::from)
+            .doing(doing)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        termios::tcsetattr(io::stdin(), OptionalActions::Now, &raw)
+            .map_err(io::Error::from)
+            .doing(doing)?;
+        Ok(Self {
+            before,
+            mask,
+            signals,
+        })
+    }
+
+    /// Rows and columns.
+    pub fn size(&self) -> (u16, u16) {
+        match termios::tcgetwinsize(io::stdout()) {
+            Ok(size) => (size.ws_row, size.ws_col),
+            // It stays as it is.
+            Err(_) => (0, 0),
+        }
+    }
+
+    /// Readable when there is a signal to take.
+    pub fn signals(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+
+    /// Takes a signal.
+    pub fn signal(&mut self) -> Result<Option<Signal>, CliError> {
+        let taken = self.signals.read_signal().map_err(io::Error::from);
+        let number = taken.doing("signals")?.map(|taken| taken.ssi_signo);
+        let resized = u32::try_from(Number::SIGWINCH as i32).ok();
+        Ok(number.map(|number| match Some(number) == resized {
+            true => Signal::Resized,
+            false => Signal::End,
+        }))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A terminal that has gone needs no restoring.
+        let _gone = io::stdout()
+            .write_all(LEAVE)
+            .and_then(|()| io::stdout().flush());
+        let _gone = termios::tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+        let _unchanged = self.mask.thread_set_mask();
+    }
+}

@@ -1,0 +1,64 @@
+//! `hd config`: works on the files alone, whether a supervisor runs or not.
+
+use serde_json::json;
+
+use crate::cli::args::ConfigVerb;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Style};
+use crate::config::{self, Diagnostics, Env, Loaded};
+
+pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> {
+    let loaded = load(context)?;
+    if context.json {
+        let result = match verb {
+            ConfigVerb::Check => json!({
+                "ok": true,
+                "revision": loaded.city.revision,
+                "warnings": loaded.warnings.to_json(),
+                "errors": [],
+            }),
+            ConfigVerb::Show => config::show_json(&loaded),
+        };
+        return output::line(&result.to_string());
+    }
+    if !loaded.warnings.is_empty() {
+        output::say(&loaded.warnings.render(Style::of_stderr().color));
+    }
+    match verb {
+        ConfigVerb::Check => output::line(&summary(&loaded)),
+        ConfigVerb::Show => output::line(&config::show(&loaded)),
+    }
+}
+
+/// Loads, or says everything that is wrong.
+fn load(context: &Context) -> Result<Loaded, CliError> {
+    let path = context.city_file()?;
+    config::load(&path, &Env::of_process()).map_err(|errors| {
+        if context.json {
+            let result = json!({"ok": false, "errors": errors.to_json()});
+            if let Err(unprinted) = output::line(&result.to_string()) {
+                return unprinted;
+            }
+        } else {
+            output::say(&errors.render(Style::of_stderr().color));
+        }
+        CliError::usage(count(&errors))
+    })
+}
+
+fn count(errors: &Diagnostics) -> String {
+    match errors.iter().count() {
+        1 => "the configuration has an error".to_owned(),
+        many => format!("the configuration has {many} errors"),
+    }
+}
+
+fn summary(loaded: &Loaded) -> String {
+    let city = &loaded.city;
+    let (rigs, agents) = (city.rigs.len(), city.agents.len());
+    format!(
+        "{} is right: rigs {rigs}, agents {agents} ({})",
+        city.name, city.revision
+    )
+}

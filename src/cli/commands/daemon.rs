@@ -1,0 +1,79 @@
+//! `hd up`, `hd stop` and `hd ping`: the supervisor itself.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::{Value, json};
+
+use crate::cli::args::Up;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Style};
+use crate::cli::render::show;
+use crate::control::protocol::args::{self, Nothing};
+use crate::control::protocol::{Exit, Op};
+
+use super::supervisor::{self, Lives};
+
+/// How long the process may take to go once everything it looked after has ended.
+const GONE_LIMIT: Duration = Duration::from_secs(30);
+
+pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
+    let city = context.city()?;
+    if let Ok(answer) = supervisor::ping(&city) {
+        output::say("hd: it is running already");
+        return context.print(&answer, pong);
+    }
+    if !args.detach {
+        return supervisor::become_it(&city);
+    }
+    let mut background = supervisor::start(&city, Lives::Detached)?;
+    let answer = background.ready(&city)?;
+    output::say(&format!(
+        "hd: started; it logs to {}",
+        background.log.display()
+    ));
+    context.print(&answer, pong)
+}
+
+/// Returns when the supervisor's process has ended, so that the city is free for the next.
+pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliError> {
+    let mut client = context.client()?;
+    let process = client.peer_pid().and_then(watch);
+    let result = client.call(&Op::Stop(args))?;
+    if process.is_some_and(|process| !gone(&process)) {
+        return Err(CliError::new(
+            Exit::TimedOut,
+            "it has stopped its work, but its process stays",
+        ));
+    }
+    let result = if result.is_null() { json!({}) } else { result };
+    context.print(&result, show::stopped)
+}
+
+pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
+    context.show(&Op::Ping(Nothing {}), pong)
+}
+
+fn pong(result: &Value, _: Style) -> String {
+    match result.get("pid") {
+        Some(pid) => format!("pong (pid {pid})"),
+        None => "pong".to_owned(),
+    }
+}
+
+fn watch(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+fn gone(process: &OwnedFd) -> bool {
+    let limit = Timespec {
+        tv_sec: i64::try_from(GONE_LIMIT.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&limit)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# The demo's coding agent: a script that works as a real one does. It reads its task, changes files
+# in its own worktree, checks itself, commits as it goes, and says when it is finished.
+set -eu
+
+field() { sed -n "s/^[[:space:]]*$1:[[:space:]]*//p" "$task" | head -n 1; }
+
+task=TASK.md
+[ -f "$task" ] || task=.horde-task.md
+language=$(field language)
+greeting=$(field greeting)
+echo "my task: teach greet.sh $language"
+
+# After a crash the worktree is as it was left: what is committed is not done again.
+commit() {
+    git add -- "$1"
+    git diff --cached --quiet || git commit --quiet -m "$2"
+    echo "committed: $2"
+}
+
+printf '%s\n' "$greeting" >"greetings/$language"
+commit "greetings/$language" "Greet in $language"
+sleep 0.4
+
+printf '%s, Ada!\n' "$greeting" >"tests/$language"
+sh check.sh
+commit "tests/$language" "Test the greeting in $language"
+sleep 0.4
+
+printf '# %s\n\nSay "%s" by `sh greet.sh %s NAME`.\n' "$language" "$greeting" "$language" \
+    >"docs/$language.md"
+commit "docs/$language.md" "Describe the greeting in $language"
+
+exec hd done

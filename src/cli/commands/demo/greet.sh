@@ -1,0 +1,4 @@
+#!/bin/sh
+# greet.sh LANGUAGE NAME
+set -eu
+printf '%s, %s!\n' "$(cat "greetings/$1")" "$2"

@@ -1,0 +1,247 @@
+//! `hd demo`: the whole of it on something real. A repository with an origin is made, raiders are
+//! charged in parallel, their commits pass the gate and land, and the city stays to be looked into.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cli::args::Demo;
+use crate::cli::city::{self, City};
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output::{self, Style};
+use crate::cli::render::event;
+use crate::control::client::{Client, Flow};
+use crate::control::protocol::args::{Charge, Events, RelicCreate, Stop};
+use crate::control::protocol::{ControlError, Exit, Op};
+
+use super::supervisor::{self, Lives};
+
+mod project;
+
+use project::{Project, RIG, Task};
+
+/// How long all of it may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What is shown of what happens; the rest is in `hd events`.
+const SHOWN: &[&str] = &[
+    "raider.charged",
+    "raider.respawned",
+    "raider.done",
+    "raider.merged",
+    "raider.merge_failed",
+    "raider.nuked",
+    "raider.stuck",
+    "mr.testing",
+    "mr.merging",
+    "mr.conflict",
+    "agent.crashed",
+    "agent.quarantined",
+    "escalation.raised",
+    "relic.closed",
+];
+
+pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
+    let root = place(args.dir.as_deref())?;
+    let project = Project::make(&root, args.raiders)?;
+    let tasks = project::tasks(args.raiders);
+    output::say(&format!(
+        "hd: a city, a repository and its origin are in {}",
+        root.display()
+    ));
+    let city = city::at(&root)?;
+    let lives = if args.keep {
+        Lives::Detached
+    } else {
+        Lives::WithUs
+    };
+    let mut supervisor = supervisor::start(&city, lives)?;
+    supervisor.ready(&city)?;
+    output::say(&format!(
+        "hd: the supervisor runs; {} tasks for as many raiders",
+        tasks.len()
+    ));
+    let landed = land(&city, &tasks, context.style);
+    let stopped = if args.keep {
+        Ok(())
+    } else {
+        stop(&city).and_then(|()| supervisor.wait())
+    };
+    let missing = project.missing(&tasks)?;
+    report(&project, args.keep)?;
+    landed?;
+    stopped?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::new(
+        Exit::MergeFailed,
+        format!("not on main: {}", missing.join(", ")),
+    ))
+}
+
+/// An empty directory: the one that was asked for, or a new one that stays.
+fn place(dir: Option<&Path>) -> Result<PathBuf, CliError> {
+    let Some(dir) = dir else {
+        let temp = tempfile::Builder::new().prefix("horde-demo-").tempdir();
+        return temp
+            .doing("a temporary directory")?
+            .keep()
+            .canonicalize()
+            .doing("it");
+    };
+    fs::create_dir_all(dir).doing(dir.display())?;
+    if fs::read_dir(dir).doing(dir.display())?.next().is_some() {
+        return Err(CliError::usage(format!("{} is not empty", dir.display())));
+    }
+    dir.canonicalize().doing(dir.display())
+}
+
+/// Makes the relics, charges all of them at once, and shows what happens until each has ended.
+fn land(city: &City, tasks: &[Task], style: Style) -> Result<(), CliError> {
+    let (happened, happenings) = mpsc::channel();
+    let stream = Client::connect(&city.socket)?;
+    thread::spawn(move || {
+        let events = Op::Events(Events {
+            follow: true,
+            since: Some(0),
+            kind: None,
+        });
+        // Whatever ends the stream ends the channel, and that is seen at its other end.
+        let _ended = stream.stream(&events, |event| match happened.send(event) {
+            Ok(()) => Ok::<_, ControlError>(Flow::Continue),
+            Err(_) => Ok(Flow::Stop),
+        });
+    });
+    let relics = tasks.iter().map(|task| create(city, task));
+    let relics = relics.collect::<Result<Vec<_>, _>>()?;
+    thread::scope(|scope| {
+        let charges: Vec<_> = relics
+            .iter()
+            .map(|relic| scope.spawn(|| charge(city, relic)))
+            .collect();
+        let charge = |charge: thread::ScopedJoinHandle<'_, _>| match charge.join() {
+            Ok(charged) => charged,
+            Err(_) => Err(CliError::failed("a charge failed inside")),
+        };
+        charges.into_iter().try_for_each(charge)
+    })?;
+    wait(&happenings, relics, style)
+}
+
+fn create(city: &City, task: &Task) -> Result<String, CliError> {
+    let create = Op::RelicCreate(RelicCreate {
+        title: task.title.clone(),
+        body: task.body.clone(),
+        rig: Some(RIG.to_owned()),
+        priority: 0,
+        label: Vec::new(),
+        dep: Vec::new(),
+        parent: None,
+    });
+    let relic = Client::connect(&city.socket)?.call(&create)?;
+    let id = relic.get("id").and_then(Value::as_str);
+    let id = id.ok_or_else(|| CliError::failed("the supervisor named no relic"))?;
+    Ok(id.to_owned())
+}
+
+fn charge(city: &City, relic: &str) -> Result<(), CliError> {
+    let charge = Op::Charge(Charge {
+        relic: relic.to_owned(),
+        rig: RIG.to_owned(),
+        harness: None,
+        name: None,
+        target: None,
+    });
+    Client::connect(&city.socket)?.call(&charge)?;
+    Ok(())
+}
+
+/// Until every relic is closed, or one waits for a person.
+fn wait(
+    happenings: &mpsc::Receiver<Value>,
+    relics: Vec<String>,
+    style: Style,
+) -> Result<(), CliError> {
+    let deadline = Instant::now() + LIMIT;
+    let mut open: BTreeSet<String> = relics.into_iter().collect();
+    while !open.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let happened = match happenings.recv_timeout(left) {
+            Ok(happened) => happened,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let seconds = LIMIT.as_secs();
+                let message = format!("not all had landed after {seconds} s");
+                return Err(CliError::new(Exit::TimedOut, message));
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(CliError::new(
+                    Exit::Unreachable,
+                    "the supervisor ended the stream",
+                ));
+            }
+        };
+        let word = |key: &str| {
+            happened
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        if SHOWN.contains(&word("type")) {
+            output::line(&event::event(&happened, style))?;
+        }
+        match word("type") {
+            "relic.closed" => {
+                open.remove(word("subject"));
+            }
+            "escalation.raised" => {
+                return Err(CliError::new(
+                    Exit::NeedsHuman,
+                    "something waits for a person",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn stop(city: &City) -> Result<(), CliError> {
+    let stop = Op::Stop(Stop {
+        keep_sessions: false,
+    });
+    Client::connect(&city.socket)?.call(&stop)?;
+    Ok(())
+}
+
+fn report(project: &Project, kept: bool) -> Result<(), CliError> {
+    output::line(&format!("\non main of {}:", project.origin.display()))?;
+    output::line(&project.log()?)?;
+    let root = project.root.display();
+    let own = env::current_exe().unwrap_or_else(|_| "hd".into());
+    let hd = own.display();
+    let supervisor = own.with_file_name("horde-supervisor");
+    let supervisor = supervisor.display();
+    let mut lines = vec!["where to look:".to_owned()];
+    if kept {
+        lines.push(format!("  {hd} --city {root} status"));
+        lines.push(format!("  {hd} --city {root} stop"));
+    } else {
+        lines.push(format!(
+            "  {supervisor} {root}/city.toml     runs it on, then, beside it:"
+        ));
+        lines.push(format!("  {hd} --city {root} status"));
+    }
+    lines.push(format!("  {hd} --city {root} events"));
+    lines.push(format!("  {hd} --city {root} relic list"));
+    lines.push(format!("  {root}/agent.sh      the scripted agent"));
+    lines.push(format!("  {root}/city.toml     the city"));
+    output::line(&lines.join("\n"))
+}

@@ -1,0 +1,96 @@
+//! `hd done`: declares that the work is finished. With the supervisor away the declaration waits
+//! for it in the outbox, so that an agent never has to wait, or try again, or give up.
+
+use std::env;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output;
+use crate::cli::render::show;
+use crate::control::client::Client;
+use crate::control::protocol::{self, ErrorKind, Intent, Op, args};
+
+pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
+    let op = Op::Done(args);
+    let city = context.city()?;
+    let answer = Client::connect(&city.socket).and_then(|mut client| client.call(&op));
+    match answer {
+        Err(error) if error.kind == ErrorKind::Unavailable => {
+            let file = leave(&city.root, &op)?;
+            output::say(&format!("hd: {error}"));
+            output::say("hd: your completion is written down and will be taken up when it is back");
+            let result = serde_json::json!({"outbox": file, "accepted": false});
+            context.print(&result, show::facts)
+        }
+        Err(error) => Err(error.into()),
+        Ok(result) => context.print(&result, show::facts),
+    }
+}
+
+/// Writes the intent so that it is there whole or not at all, and stays when the power fails.
+fn leave(root: &Path, op: &Op) -> Result<PathBuf, CliError> {
+    let var = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let intent = Intent {
+        v: protocol::VERSION,
+        op: op.name().to_string(),
+        args: op.args(),
+        raider: var("HD_RAIDER").and_then(|_| var("HD_ACTOR")),
+        rig: var("HD_RIG"),
+        incarnation: var("HD_INCARNATION").and_then(|number| number.parse().ok()),
+        relic: var("HD_RELIC"),
+        session: var("HD_SESSION"),
+        cwd: env::current_dir().doing("the working directory")?,
+        pid: std::process::id(),
+        at: Timestamp::now(),
+    };
+    if intent.raider.is_none() {
+        return Err(CliError::new(
+            protocol::Exit::Unreachable,
+            "the supervisor cannot be reached, and this is no raider's session",
+        )
+        .hint("`hd done` is called from inside a session"));
+    }
+    let dir = root.join(".horde/outbox");
+    write(&dir, &intent).doing(format!("the outbox {}", dir.display()))
+}
+
+fn write(dir: &Path, intent: &Intent) -> io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let text = serde_json::to_vec_pretty(intent)?;
+    // A name that begins with a dot is not an intent yet.
+    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
+    file.write_all(&text)?;
+    file.as_file().sync_all()?;
+    let name = format!("{}-{}.json", intent.at.as_nanosecond(), intent.pid);
+    let path = dir.join(name);
+    file.persist_noclobber(&path).map_err(|error| error.error)?;
+    File::open(dir)?.sync_all()?;
+    fs::canonicalize(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intent_is_whole_and_nothing_else_is_left() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("outbox");
+        let text = include_str!("../../../tests/data/protocol/intent.json");
+        let intent: Intent = serde_json::from_str(text).unwrap();
+        let path = write(&dir, &intent).unwrap();
+        let again: Intent = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(again, intent);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        assert!(
+            write(&dir, &intent).is_err(),
+            "an intent is never overwritten"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! `hd init`: writes a commented `city.toml` for a repository, beside it and never into it unless
+//! asked.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::cli::args::Init;
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output;
+use crate::config;
+use crate::domain::city::RigSource;
+use crate::domain::ids::RigName;
+
+/// Programs looked for in the `PATH`, the first found is the harness; each is a preset's name with
+/// the program it runs.
+const KNOWN: &[(&str, &str)] = &[
+    ("claude", "claude"),
+    ("codex", "codex"),
+    ("gemini", "gemini"),
+    ("opencode", "opencode"),
+    ("pi", "pi"),
+    ("cursor", "cursor-agent"),
+    ("amp", "amp"),
+    ("aider", "aider"),
+    ("goose", "goose"),
+];
+
+pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
+    let here = env::current_dir().doing("the working directory")?;
+    let rig = match &args.rig {
+        Some(path) => Some(path.canonicalize().doing(path.display())?),
+        None => repository(&here),
+    };
+    let dir = place(args, &here, rig.as_deref())?;
+    fs::create_dir_all(&dir).doing(dir.display())?;
+    let dir = dir.canonicalize().doing(dir.display())?;
+    let file = dir.join(config::FILE);
+    let rig_name = rig.as_deref().map(|path| rig_name(path, &dir));
+    let harness = harness();
+    let text = config::init_text(&config::Init {
+        workspace: name_of(&dir, "city"),
+        rig: rig_name.clone().zip(rig.clone().map(RigSource::Path)),
+        harness: harness.unwrap_or("claude").to_owned(),
+    });
+    write_new(&file, &text)?;
+    if args.here {
+        exclude(&dir, rig_name.as_deref())?;
+    }
+    let result = json!({
+        "city": dir,
+        "file": file,
+        "rig": rig_name,
+        "harness": harness,
+    });
+    context.print(&result, |result, _| {
+        format!("wrote {}", result["file"].as_str().unwrap_or_default())
+    })?;
+    next_steps(&dir, harness, rig.is_some());
+    Ok(())
+}
+
+fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
+    match OpenOptions::new().write(true).create_new(true).open(file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::failed(
+            format!("{} is there already", file.display()),
+        )
+        .hint("a city is never overwritten")),
+        opened => opened
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .doing(file.display()),
+    }
+}
+
+fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
+    if harness.is_none() {
+        output::say("hd: no known coding agent is in the PATH; set `harness` in city.toml");
+    }
+    if !rig {
+        output::say("hd: name your repository under [[rigs]] in city.toml");
+    }
+    output::say(&format!(
+        "hd: next: cd {}, hd up -d, hd run \"what is to be done\"",
+        dir.display()
+    ));
+}
+
+/// Where the city goes.
+fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliError> {
+    if let Some(dir) = &args.dir {
+        return Ok(dir.clone());
+    }
+    if args.here {
+        return rig
+            .map(Path::to_owned)
+            .ok_or_else(|| CliError::usage("--here is for a repository, and this is none"));
+    }
+    let inside = repository(here);
+    Ok(
+        match inside.as_deref().map(|inside| (inside, inside.parent())) {
+            Some((inside, Some(parent))) => parent.join(format!("{}-city", name_of(inside, "rig"))),
+            _ => here.to_owned(),
+        },
+    )
+}
+
+/// The repository that a directory is in.
+fn repository(dir: &Path) -> Option<PathBuf> {
+    let found = dir.ancestors().find(|dir| dir.join(".git").exists());
+    found.map(Path::to_owned)
+}
+
+/// A name out of a directory's: what is not allowed in names becomes `-`.
+fn name_of(dir: &Path, otherwise: &str) -> String {
+    let name = dir
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_default();
+    let name = name.strip_suffix(".git").unwrap_or(&name);
+    let allowed = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let name: String = name.chars().map(allowed).take(40).collect();
+    let name = name.trim_matches(['-', '_']);
+    match RigName::new(name) {
+        Ok(name) => name.to_string(),
+        Err(_) => otherwise.to_owned(),
+    }
+}
+
+/// The rig's name, which is the name of its directory in the city too, so it must be free there.
+fn rig_name(rig: &Path, city: &Path) -> String {
+    let name = name_of(rig, "rig");
+    if city.join(&name).exists() {
+        format!("{name}-rig")
+    } else {
+        name
+    }
+}
+
+fn harness() -> Option<&'static str> {
+    let path = env::var_os("PATH")?;
+    let dirs: Vec<_> = env::split_paths(&path).collect();
+    let there = |program: &str| dirs.iter().any(|dir| dir.join(program).is_file());
+    let found = KNOWN.iter().find(|(_, program)| there(program));
+    found.map(|(name, _)| *name)
+}
+
+/// Keeps the city's files out of the repository that they are in. A linked worktree shares the
+/// excludes of its repository.
+fn exclude(dir: &Path, rig: Option<&str>) -> Result<(), CliError> {
+    let git = git_dir(&dir.join(".git"))?;
+    let info = git.join("info");
+    fs::create_dir_all(&info).doing(info.display())?;
+    let path = info.join("exclude");
+    let before = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.doing(path.display())?,
+    };
+    let mut wanted = vec![format!("/{}", config::FILE), "/.horde/".to_owned()];
+    wanted.extend(rig.map(|rig| format!("/{rig}/")));
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|line| !before.lines().any(|there| there == line.as_str()))
+        .map(String::as_str)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let gap = if before.is_empty() || before.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    let after = format!("{before}{gap}{}\n", missing.join("\n"));
+    fs::write(&path, after).doing(path.display())
+}
+
+/// The directory with the excludes: `.git`, or the common one that a `.git` file leads to.
+fn git_dir(git: &Path) -> Result<PathBuf, CliError> {
+    if git.is_dir() {
+        return Ok(git.to_owned());
+    }
+    let text = fs::read_to_string(git).doing(git.display())?;
+    let named = text.trim().strip_prefix("gitdir: ").unwrap_or_default();
+    let linked = git.parent().unwrap_or(Path::new("")).join(named);
+    match fs::read_to_string(linked.join("commondir")) {
+        Ok(common) => Ok(linked.join(common.trim())),
+        // A submodule has a directory of its own.
+        Err(_) => Ok(linked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_give_names_that_are_allowed() {
+        let name = |dir: &str| name_of(Path::new(dir), "rig");
+        assert_eq!(name("/src/my.tool"), "my-tool");
+        assert_eq!(name("/src/tool.git"), "tool");
+        assert_eq!(name("/src/_x y_"), "x-y");
+        assert_eq!(name("/"), "rig");
+        assert_eq!(name("/src/日本"), "rig");
+    }
+
+    #[test]
+    fn excludes_are_added_once_and_nothing_is_lost() {
+        let temp = tempfile::tempdir().unwrap();
+        let info = temp.path().join(".git/info");
+        fs::create_dir_all(&info).unwrap();
+        fs::write(info.join("exclude"), "*.log").unwrap();
+        exclude(temp.path(), Some("tool")).unwrap();
+        exclude(temp.path(), Some("tool")).unwrap();
+        let text = fs::read_to_string(info.join("exclude")).unwrap();
+        assert_eq!(text, "*.log\n/city.toml\n/.horde/\n/tool/\n");
+    }
+
+    #[test]
+    fn a_linked_worktree_leads_to_its_repository() {
+        let temp = tempfile::tempdir().unwrap();
+        let linked = temp.path().join("repo/.git/worktrees/w");
+        fs::create_dir_all(&linked).unwrap();
+        fs::write(linked.join("commondir"), "../..\n").unwrap();
+        let file = temp.path().join("w.git");
+        fs::write(&file, format!("gitdir: {}\n", linked.display())).unwrap();
+        let found = git_dir(&file).unwrap().canonicalize().unwrap();
+        assert_eq!(found, temp.path().join("repo/.git").canonicalize().unwrap());
+    }
+}

@@ -1,0 +1,93 @@
+//! The verbs: one file per group, and one `match` that is the index of them all.
+
+mod attach;
+mod config;
+mod daemon;
+mod demo;
+mod done;
+mod help;
+mod init;
+mod raider;
+mod relic;
+mod run;
+mod status;
+mod supervisor;
+
+use crate::control::protocol::Op;
+use crate::control::protocol::args::Nothing;
+
+use super::args::{AgentVerb, MqVerb, SalvageVerb, Verb};
+use super::context::Context;
+use super::error::CliError;
+use super::render::{event, lists, show};
+
+/// Runs one verb.
+pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        Verb::Init(args) => init::run(&args, context),
+        Verb::Up(args) => daemon::up(&args, context),
+        Verb::Stop(args) => daemon::stop(args, context),
+        Verb::Ping => daemon::ping(context),
+        Verb::Status(args) => status::run(&args, context),
+        Verb::Run(args) => run::run(args, context),
+        Verb::Charge(args) => context.show(&Op::Charge(args), show::charged),
+        Verb::Done(args) => done::run(args, context),
+        Verb::Handoff(args) => context.show(&Op::Handoff(args), show::facts),
+        Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
+        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
+        Verb::Relic(verb) => relic::run(verb, context),
+        Verb::Raider(verb) => raider::run(verb, context),
+        Verb::Attach(args) => attach::attach(args, context),
+        Verb::Peek(args) => context.show(&Op::Peek(args), show::text),
+        Verb::Send(args) => context.show(&Op::Send(args), show::facts),
+        Verb::Logs(args) if args.follow => attach::watch(args.logs.name, context),
+        Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
+        Verb::Agent(verb) => agent(verb, context),
+        Verb::Mq(verb) => mq(verb, context),
+        Verb::Events(args) => context.follow(&Op::Events(args), event::event),
+        Verb::Why(args) => context.show(&Op::Why(args), event::why),
+        Verb::Salvage(verb) => salvage(verb, context),
+        Verb::Escalations => context.show(&Op::Escalations(Nothing {}), lists::escalations),
+        Verb::Config(verb) => config::run(&verb, context),
+        Verb::Demo(args) => demo::run(&args, context),
+        Verb::Completions { shell } => help::completions(shell),
+        Verb::Man { out } => help::man(out.as_deref()),
+        Verb::Version => help::version(context),
+    }
+}
+
+fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        AgentVerb::List => context.show(&Op::AgentList(Nothing {}), lists::agents),
+        AgentVerb::Start(args) => context.show(&Op::AgentStart(args), show::facts),
+        AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), show::facts),
+        AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), show::facts),
+        AgentVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), show::facts),
+    }
+}
+
+fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        MqVerb::List(args) => context.show(&Op::MqList(args), lists::merge_requests),
+        MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts),
+        MqVerb::Retry(args) => context.show(&Op::MqRetry(args), show::facts),
+        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), show::facts),
+        MqVerb::Reject(mut args) => {
+            context.consent(&format!("say no to {}?", args.mr))?;
+            args.yes = true;
+            context.show(&Op::MqReject(args), show::facts)
+        }
+    }
+}
+
+fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        SalvageVerb::List(args) => context.show(&Op::SalvageList(args), lists::salvages),
+        SalvageVerb::Show(args) => context.show(&Op::SalvageShow(args), show::facts),
+        SalvageVerb::Restore(mut args) => {
+            // The supervisor has another working directory.
+            args.to = args.to.as_deref().map(relic::absolute).transpose()?;
+            context.show(&Op::SalvageRestore(args), show::facts)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `hd relic`: units of work.
+
+use std::io::{self, Read};
+use std::path;
+
+use serde_json::Value;
+
+use crate::cli::args::RelicVerb;
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::render::{lists, show};
+use crate::control::protocol::Op;
+use crate::control::protocol::args::{RelicClose, RelicRef};
+
+pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        RelicVerb::Create(mut args) => {
+            if args.body == "-" {
+                args.body.clear();
+                let mut input = io::stdin().lock();
+                input
+                    .read_to_string(&mut args.body)
+                    .doing("standard input")?;
+            }
+            context.show(&Op::RelicCreate(args), show::relic)
+        }
+        RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
+        RelicVerb::List(args) => context.show(&Op::RelicList(args), lists::relics),
+        RelicVerb::Close(args) => close(args, context),
+        RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), show::relic),
+    }
+}
+
+/// Closing a hooked relic ends a raider's work, so it is asked for; the supervisor has the last
+/// word.
+fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
+    args.yes = context.yes;
+    if !args.yes {
+        let relic = args.relic.clone();
+        let relic = context.ask(&Op::RelicShow(RelicRef { relic }))?;
+        if relic.get("status").and_then(Value::as_str) == Some("hooked") {
+            let raider = relic.get("raider").and_then(Value::as_str);
+            let raider = raider.unwrap_or("a raider");
+            context.consent(&format!("{raider} works on {}; close it?", args.relic))?;
+            args.yes = true;
+        }
+    }
+    context.show(&Op::RelicClose(args), show::relic)
+}
+
+/// A path as it is meant here, for somebody whose working directory is another.
+pub(super) fn absolute(path: &str) -> Result<String, CliError> {
+    let absolute = path::absolute(path).doing(path)?;
+    absolute
+        .into_os_string()
+        .into_string()
+        .map_err(|path| CliError::usage(format!("{} is not UTF-8", path.display())))
+}

@@ -1,0 +1,66 @@
+//! `hd status`: one screen; with `--watch` it follows the events and is never older than them.
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use crate::cli::args::Status;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output;
+use crate::cli::render;
+use crate::control::client::{Client, Flow};
+use crate::control::protocol::args::{Events, Nothing};
+use crate::control::protocol::{ControlError, Exit, Op};
+
+/// The ages on the screen grow without any event.
+const REDRAW: Duration = Duration::from_secs(5);
+/// Events come in bursts; one drawing is enough for all of a burst.
+const BURST: Duration = Duration::from_millis(100);
+
+pub(super) fn run(args: &Status, context: &mut Context) -> Result<(), CliError> {
+    if args.watch {
+        watch(context)
+    } else {
+        context.show(&Op::Status(Nothing {}), render::status::status)
+    }
+}
+
+fn watch(context: &mut Context) -> Result<(), CliError> {
+    let city = context.city()?;
+    let stream = Client::connect(&city.socket)?;
+    let mut asking = Client::connect(&city.socket)?;
+    let (happened, happenings) = mpsc::channel();
+    let follower = thread::spawn(move || {
+        let events = Op::Events(Events {
+            follow: true,
+            ..Events::default()
+        });
+        stream.stream(&events, |_| match happened.send(()) {
+            Ok(()) => Ok::<_, ControlError>(Flow::Continue),
+            Err(_) => Ok(Flow::Stop),
+        })
+    });
+    let on_terminal = io::stdout().is_terminal();
+    loop {
+        let status = asking.call(&Op::Status(Nothing {}))?;
+        if on_terminal && !context.json {
+            // To the top left, and nothing left of the drawing before.
+            output::print(b"\x1b[H\x1b[2J")?;
+        }
+        context.print(&status, render::status::status)?;
+        match happenings.recv_timeout(REDRAW) {
+            Ok(()) => while happenings.recv_timeout(BURST).is_ok() {},
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    match follower.join() {
+        Ok(Err(error)) => Err(error.into()),
+        _ => Err(CliError::new(
+            Exit::Unreachable,
+            "the supervisor ended the stream",
+        )),
+    }
+}

@@ -1,0 +1,180 @@
+//! Finding and starting `horde-supervisor`, and waiting until it answers.
+
+use std::env;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cli::city::City;
+use crate::cli::error::{CliError, Doing};
+use crate::control::client::Client;
+use crate::control::protocol::args::Nothing;
+use crate::control::protocol::{Exit, Op};
+
+/// How long a supervisor may take to answer.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at whether it answers.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The supervisor's exit code for "another one holds this city".
+const HELD_BY_ANOTHER: i32 = 4;
+
+/// The program: beside this one, else in the `PATH`.
+pub(super) fn program() -> Result<PathBuf, CliError> {
+    let own = env::current_exe().doing("this program's own path")?;
+    let beside = own.with_file_name("horde-supervisor");
+    if !beside.is_file() {
+        build(&own)?;
+    }
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|dir| dir.join("horde-supervisor"));
+    found
+        .into_iter()
+        .find(|file| file.is_file())
+        .ok_or_else(|| {
+            CliError::failed("horde-supervisor is neither beside hd nor in the PATH")
+                .hint("install both with `cargo install --path .`")
+        })
+}
+
+/// Under `cargo run --bin hd` only `hd` was built: has the other program built likewise.
+fn build(own: &Path) -> Result<(), CliError> {
+    let (Some(cargo), Some(manifest)) = (env::var_os("CARGO"), env::var_os("CARGO_MANIFEST_DIR"))
+    else {
+        return Ok(());
+    };
+    let profile = own.parent().and_then(Path::file_name).unwrap_or_default();
+    let profile = if profile == "debug" {
+        "dev".as_ref()
+    } else {
+        profile
+    };
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--bin", "horde-supervisor", "--profile"])
+        .arg(profile)
+        .arg("--manifest-path")
+        .arg(Path::new(&manifest).join("Cargo.toml"))
+        .status()
+        .doing("cargo")?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(CliError::failed("horde-supervisor could not be built"))
+    }
+}
+
+/// Becomes the supervisor. Returns only when that fails.
+pub(super) fn become_it(city: &City) -> Result<(), CliError> {
+    let error = Command::new(program()?).arg(&city.root).exec();
+    Err(error).doing("horde-supervisor")
+}
+
+/// What ends a supervisor in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lives {
+    /// Nothing of this terminal's.
+    Detached,
+    /// Ctrl-C ends it together with this program.
+    WithUs,
+}
+
+/// A supervisor running in the background.
+pub(super) struct Background {
+    child: Child,
+    /// Where it logs to.
+    pub log: PathBuf,
+}
+
+/// Starts it, logging to `.horde/supervisor.log`.
+pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
+    let state = city.root.join(".horde");
+    match DirBuilder::new().mode(0o700).create(&state) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(error).doing(state.display());
+        }
+        _ => {}
+    }
+    let log = state.join("supervisor.log");
+    let file = OpenOptions::new().create(true).append(true).open(&log);
+    let file = file.doing(log.display())?;
+    let mut command = Command::new(program()?);
+    command
+        .arg(&city.root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file);
+    if lives == Lives::Detached {
+        detach(&mut command);
+    }
+    let child = command.spawn().doing("horde-supervisor")?;
+    Ok(Background { child, log })
+}
+
+fn detach(command: &mut Command) {
+    // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+    }
+}
+
+impl Background {
+    /// Waits until it answers, and returns what it says to a ping.
+    pub fn ready(&mut self, city: &City) -> Result<Value, CliError> {
+        let deadline = Instant::now() + READY_LIMIT;
+        loop {
+            if let Ok(answer) = ping(city) {
+                return Ok(answer);
+            }
+            if let Some(status) = self.child.try_wait().doing("horde-supervisor")? {
+                return Err(self.ended(status.code()));
+            }
+            if Instant::now() >= deadline {
+                let seconds = READY_LIMIT.as_secs();
+                let message = format!("the supervisor does not answer after {seconds} s");
+                return Err(CliError::new(Exit::TimedOut, message)
+                    .hint(format!("see {}", self.log.display())));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn ended(&self, code: Option<i32>) -> CliError {
+        const LINES: usize = 5;
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(LINES)..].join("\n");
+        match code {
+            Some(2) => CliError::usage(format!("the configuration is invalid\n{tail}"))
+                .hint("`hd config check` says it in full"),
+            Some(HELD_BY_ANOTHER) => CliError::failed("another supervisor holds this city"),
+            _ => CliError::failed(format!("the supervisor ended at once\n{tail}"))
+                .hint(format!("see {}", self.log.display())),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Result<(), CliError> {
+        let status = self.child.wait().doing("horde-supervisor")?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(CliError::failed(format!(
+                "the supervisor ended with {status}"
+            )))
+        }
+    }
+}
+
+/// Asks whether the city's supervisor lives.
+pub(super) fn ping(city: &City) -> Result<Value, CliError> {
+    Ok(Client::connect(&city.socket)?.call(&Op::Ping(Nothing {}))?)
+}

@@ -1,0 +1,117 @@
+//! What every verb needs: the city, the supervisor, and how to show what came back.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::control::client::{Client, Flow};
+use crate::control::protocol::Op;
+
+use super::args::Cli;
+use super::city::{self, City};
+use super::error::{CliError, Doing};
+use super::output::{self, Style};
+
+/// Turns a result into text for people.
+pub(super) type Render = fn(&Value, Style) -> String;
+
+/// The global flags, and the city once it is looked for.
+pub(super) struct Context {
+    given: Option<PathBuf>,
+    found: Option<City>,
+    pub json: bool,
+    pub yes: bool,
+    pub style: Style,
+}
+
+impl Context {
+    pub fn new(cli: &Cli) -> Self {
+        Self {
+            given: cli.city.clone(),
+            found: None,
+            json: cli.json,
+            yes: cli.yes,
+            style: Style::of_stdout(),
+        }
+    }
+
+    /// The city that is meant.
+    pub fn city(&mut self) -> Result<City, CliError> {
+        if let Some(city) = &self.found {
+            return Ok(city.clone());
+        }
+        let city = city::find(self.given.as_deref())?;
+        self.found = Some(city.clone());
+        Ok(city)
+    }
+
+    /// The `city.toml` that is meant.
+    pub fn city_file(&self) -> Result<PathBuf, CliError> {
+        city::file(self.given.as_deref())
+    }
+
+    /// A connection to the city's supervisor.
+    pub fn client(&mut self) -> Result<Client, CliError> {
+        Ok(Client::connect(&self.city()?.socket)?)
+    }
+
+    /// Asks the supervisor.
+    pub fn ask(&mut self, op: &Op) -> Result<Value, CliError> {
+        Ok(self.client()?.call(op)?)
+    }
+
+    /// Asks the supervisor and shows the result.
+    pub fn show(&mut self, op: &Op, render: Render) -> Result<(), CliError> {
+        let result = self.ask(op)?;
+        self.print(&result, render)
+    }
+
+    /// Shows a result: itself with `--json`, else what `render` makes of it.
+    pub fn print(&self, result: &Value, render: Render) -> Result<(), CliError> {
+        if self.json {
+            return output::line(&result.to_string());
+        }
+        let text = render(result, self.style);
+        if text.is_empty() {
+            return Ok(());
+        }
+        output::line(&text)
+    }
+
+    /// Shows the items of a stream as they come.
+    pub fn follow(&mut self, op: &Op, render: Render) -> Result<(), CliError> {
+        let client = self.client()?;
+        client.stream(op, |item| {
+            self.print(&item, render).map(|()| Flow::Continue)
+        })
+    }
+
+    /// Whether a person sits at the other end of standard output.
+    pub fn on_terminal(&self) -> bool {
+        io::stdout().is_terminal() && !self.json
+    }
+
+    /// Consent to something destructive: `--yes`, or a person's answer. Fails closed without one.
+    pub fn consent(&self, question: &str) -> Result<(), CliError> {
+        if self.yes {
+            return Ok(());
+        }
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Err(
+                CliError::usage(format!("not done without consent: {question}")).hint("pass --yes"),
+            );
+        }
+        eprint!("{question} [y/N] ");
+        let mut answer = String::new();
+        io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .doing("standard input")?;
+        if matches!(answer.trim(), "y" | "Y" | "yes") {
+            Ok(())
+        } else {
+            Err(CliError::failed("not done"))
+        }
+    }
+}

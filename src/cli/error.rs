@@ -1,0 +1,89 @@
+//! How a verb fails: the exit code, what happened, and what to do about it.
+
+use std::fmt::Display;
+use std::io;
+
+use serde_json::json;
+
+use crate::control::protocol::{ControlError, Exit};
+
+/// The end of a verb that was not done.
+#[derive(Debug)]
+pub(super) struct CliError {
+    pub exit: Exit,
+    /// What happened; empty when there is nobody to tell it (a closed pipe).
+    pub message: String,
+    pub hint: Option<String>,
+    /// The supervisor's own answer, for `--json`.
+    answer: Option<ControlError>,
+}
+
+impl CliError {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            hint: None,
+            answer: None,
+        }
+    }
+
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Standard output was closed by its reader, who has seen enough.
+    pub fn closed_pipe() -> Self {
+        Self::new(Exit::Ok, "")
+    }
+
+    /// Says it on standard error.
+    pub fn report(&self, as_json: bool) {
+        if self.message.is_empty() {
+            return;
+        }
+        if as_json {
+            let error = match &self.answer {
+                Some(answer) => json!(answer),
+                None => json!({"message": self.message, "hint": self.hint}),
+            };
+            eprintln!("{}", json!({"error": error, "exit": self.exit.code()}));
+            return;
+        }
+        eprintln!("error: {}", self.message);
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
+
+impl From<ControlError> for CliError {
+    fn from(error: ControlError) -> Self {
+        Self {
+            exit: error.kind.exit(),
+            message: error.message.clone(),
+            hint: error.hint.clone(),
+            answer: Some(error),
+        }
+    }
+}
+
+/// Adds what was being done to an error of the system.
+pub(super) trait Doing<T> {
+    fn doing(self, what: impl Display) -> Result<T, CliError>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl Display) -> Result<T, CliError> {
+        self.map_err(|error| CliError::failed(format!("{what}: {error}")))
+    }
+}

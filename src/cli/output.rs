@@ -1,0 +1,84 @@
+//! Standard output and its manners: colours only for terminals and those who want them, and no
+//! panic when the reader is gone.
+
+use std::io::{self, IsTerminal, Write};
+
+use super::error::CliError;
+
+/// How to write for the reader at hand.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    pub color: bool,
+}
+
+/// Few colours, each with a meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Bad,
+    Waits,
+    Faint,
+    Strong,
+}
+
+impl Style {
+    /// For standard output.
+    pub fn of_stdout() -> Self {
+        Self::of(&io::stdout())
+    }
+
+    /// For standard error.
+    pub fn of_stderr() -> Self {
+        Self::of(&io::stderr())
+    }
+
+    /// `NO_COLOR`, `TERM=dumb` and anything but a terminal mean no colours.
+    fn of(stream: &impl IsTerminal) -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        Self {
+            color: stream.is_terminal() && !unwanted && !dumb,
+        }
+    }
+
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Good => "32",
+            Tone::Bad => "31",
+            Tone::Waits => "33",
+            Tone::Faint => "2",
+            Tone::Strong => "1",
+        };
+        if self.color && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Prints text as it is, flushed.
+pub(super) fn print(text: &[u8]) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => CliError::closed_pipe(),
+        _ => CliError::failed(format!("standard output: {error}")),
+    })
+}
+
+/// Prints a text with its line end.
+pub(super) fn line(text: &str) -> Result<(), CliError> {
+    let mut text = text.to_owned();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    print(text.as_bytes())
+}
+
+/// Talk, for people.
+pub(super) fn say(text: &str) {
+    eprintln!("{text}");
+}

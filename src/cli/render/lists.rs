@@ -1,0 +1,139 @@
+//! Lists: one row per thing.
+
+use serde_json::Value;
+
+use crate::cli::output::{Style, Tone};
+
+use super::table::{Cell, Table};
+use super::words::{at, condition, git};
+
+/// A column: its heading, and where its cell is in an item.
+type Column = (&'static str, &'static str);
+
+fn list(result: &Value, columns: &[Column], none: &str, style: Style) -> String {
+    let headings: Vec<_> = columns.iter().map(|(heading, _)| *heading).collect();
+    let mut table = Table::new(&headings);
+    for item in items(result) {
+        let cell = |(_, pointer): &Column| Cell::from(at(item, pointer));
+        table.row(columns.iter().map(cell).collect());
+    }
+    or_none(&table, none, style)
+}
+
+fn items(result: &Value) -> &[Value] {
+    result.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn or_none(table: &Table, none: &str, style: Style) -> String {
+    if table.is_empty() {
+        style.paint(Tone::Faint, none)
+    } else {
+        table.text(style)
+    }
+}
+
+pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
+    let columns = [
+        ("ID", "/id"),
+        ("STATUS", "/status"),
+        ("PRIORITY", "/priority"),
+        ("ASSIGNEE", "/assignee"),
+        ("TITLE", "/title"),
+    ];
+    list(result, &columns, "no relics", style)
+}
+
+pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
+    let columns = [
+        ("ID", "/id"),
+        ("RELIC", "/relic"),
+        ("RAIDER", "/raider"),
+        ("STATE", "/state"),
+        ("TARGET", "/target"),
+        ("ATTEMPTS", "/attempts"),
+        ("NOTE", "/note"),
+    ];
+    list(result, &columns, "the queue is empty", style)
+}
+
+pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
+    let columns = [
+        ("ID", "/id"),
+        ("RIG", "/rig"),
+        ("RELIC", "/relic"),
+        ("CREATED", "/created"),
+        ("BYTES", "/bytes"),
+        ("REASON", "/reason"),
+    ];
+    list(result, &columns, "nothing was salvaged", style)
+}
+
+pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
+    let columns = [
+        ("ID", "/id"),
+        ("SEVERITY", "/severity"),
+        ("ABOUT", "/agent"),
+        ("RELIC", "/relic"),
+        ("CREATED", "/created"),
+        ("PROBLEM", "/problem"),
+    ];
+    list(result, &columns, "nothing waits for a person", style)
+}
+
+pub(in crate::cli) fn agents(result: &Value, style: Style) -> String {
+    let columns = [
+        ("NAME", "/name"),
+        ("STATE", "/state"),
+        ("PID", "/pid"),
+        ("GENERATION", "/generation"),
+        ("RESTARTS", "/restarts"),
+        ("SINCE", "/since"),
+        ("QUARANTINED", "/quarantined_until"),
+    ];
+    list(result, &columns, "no agents", style)
+}
+
+pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
+    let headings = [
+        "RAIDER", "STATE", "HOOK", "BRANCH", "GIT", "SESSION", "RESTARTS",
+    ];
+    let mut table = Table::new(&headings);
+    for raider in items(result) {
+        let (state, tone) = state(raider);
+        table.row(vec![
+            at(raider, "/id").into(),
+            Cell(state, tone),
+            at(raider, "/hook").into(),
+            at(raider, "/branch").into(),
+            git(raider).into(),
+            at(raider, "/session/id").into(),
+            at(raider, "/restarts").into(),
+        ]);
+    }
+    or_none(&table, "no raiders: nothing is being worked on", style)
+}
+
+/// A child's state with its condition, and how good that is.
+pub(super) fn state(child: &Value) -> (String, Tone) {
+    let state = at(child, "/state");
+    let condition = condition(child);
+    let tone = match (state.as_str(), &condition) {
+        (_, Some(_)) => Tone::Waits,
+        ("working" | "running", None) => Tone::Good,
+        ("stalled" | "zombie" | "quarantined" | "blocked", None) => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    let text = condition.map_or(state.clone(), |(kind, _)| format!("{state} {kind}"));
+    (text, tone)
+}
+
+/// Whether a person is needed before it goes on.
+pub(super) fn needs_person(child: &Value) -> bool {
+    let stuck = matches!(
+        at(child, "/state").as_str(),
+        "stalled" | "zombie" | "quarantined" | "blocked"
+    );
+    let asks = condition(child)
+        .is_some_and(|(kind, _)| matches!(kind.as_str(), "needs_input" | "auth" | "push_blocked"));
+    stuck || asks || child.get("quarantined_until").is_some_and(Value::is_string)
+}

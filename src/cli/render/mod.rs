@@ -1,0 +1,12 @@
+//! Results as people read them. Pure: a JSON value in, text out. Fields that are missing are shown
+//! as `-`, fields that are new do no harm.
+
+pub(super) mod event;
+pub(super) mod lists;
+pub(super) mod show;
+pub(super) mod status;
+mod table;
+mod words;
+
+#[cfg(test)]
+mod tests;

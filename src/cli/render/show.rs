@@ -1,0 +1,141 @@
+//! One thing in full: its facts line by line, and its longer texts below.
+
+use serde_json::Value;
+
+use crate::cli::output::{Style, Tone};
+
+use super::words::{at, cell, clean_lines, plural};
+
+/// Fields that are texts of many lines.
+const TEXTS: &[&str] = &[
+    "body", "context", "note", "tail", "text", "handoff", "prompt",
+];
+
+/// Any result: facts, then texts. Objects inside are shown beneath their name.
+pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
+    let mut lines = Vec::new();
+    put(result, 0, style, &mut lines);
+    lines.join("\n")
+}
+
+fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    let Some(object) = value.as_object() else {
+        if !value.is_null() {
+            lines.push(format!("{indent}{}", cell(value)));
+        }
+        return;
+    };
+    let is_text = |key: &str, value: &Value| {
+        TEXTS.contains(&key) && value.as_str().is_some_and(|text| text.contains('\n'))
+    };
+    let is_nested = |value: &Value| match value {
+        Value::Object(inner) => !inner.is_empty(),
+        Value::Array(items) => items.iter().any(Value::is_object),
+        _ => false,
+    };
+    let plain: Vec<_> = object
+        .iter()
+        .filter(|(key, value)| !value.is_null() && !is_text(key, value) && !is_nested(value))
+        .collect();
+    let width = plain.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    for (key, value) in plain {
+        let name = style.paint(Tone::Faint, &format!("{key:<width$}"));
+        lines.push(format!("{indent}{name}  {}", cell(value)));
+    }
+    for (key, value) in object.iter().filter(|(_, value)| is_nested(value)) {
+        lines.push(format!("{indent}{}", style.paint(Tone::Strong, key)));
+        match value.as_array() {
+            Some(items) => items
+                .iter()
+                .for_each(|item| put(item, depth + 1, style, lines)),
+            None => put(value, depth + 1, style, lines),
+        }
+    }
+    for (key, value) in object.iter().filter(|(key, value)| is_text(key, value)) {
+        lines.push(format!("{indent}{}", style.paint(Tone::Strong, key)));
+        let text = clean_lines(value.as_str().unwrap_or_default());
+        lines.extend(text.lines().map(|line| format!("{indent}  {line}")));
+    }
+}
+
+/// A relic: its heading, its facts, its body.
+pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
+    let heading = format!("{}  {}", at(relic, "/id"), at(relic, "/title"));
+    let mut rest = relic.clone();
+    if let Some(fields) = rest.as_object_mut() {
+        fields.remove("id");
+        fields.remove("title");
+        fields.retain(|_, value| {
+            *value != Value::String(String::new()) && *value != Value::Array(Vec::new())
+        });
+    }
+    format!(
+        "{}\n{}",
+        style.paint(Tone::Strong, &heading),
+        facts(&rest, style)
+    )
+}
+
+/// What `charge` and `run` say of each relic: who has it, or why nobody has.
+pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
+    let relics = match result {
+        Value::Array(relics) => relics.as_slice(),
+        one => match one.get("relics").and_then(Value::as_array) {
+            Some(relics) => relics.as_slice(),
+            None => std::slice::from_ref(one),
+        },
+    };
+    let line = |charged: &Value| {
+        let relic = match at(charged, "/relic") {
+            missing if missing == "-" => at(charged, "/id"),
+            relic => relic,
+        };
+        match charged.get("raider").filter(|raider| !raider.is_null()) {
+            Some(raider) => format!(
+                "{relic}  {}  {}",
+                style.paint(Tone::Good, &cell(raider)),
+                at(charged, "/branch")
+            ),
+            None => format!(
+                "{relic}  {}  {}",
+                style.paint(Tone::Waits, "waits"),
+                at(charged, "/note")
+            ),
+        }
+    };
+    relics.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A text result: the screen, the log.
+pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
+    let text = ["text", "screen"].iter().find_map(|key| result.get(*key));
+    text.or(Some(result))
+        .and_then(Value::as_str)
+        .map(clean_lines)
+        .unwrap_or_default()
+}
+
+/// An agent's orders: a text when the supervisor wrote one, else the facts.
+pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
+    match result.get("text").and_then(Value::as_str) {
+        Some(text) => clean_lines(text),
+        None => facts(result, style),
+    }
+}
+
+/// `stop`: what was ended.
+pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
+    match result.get("sessions").and_then(Value::as_u64) {
+        Some(sessions) => {
+            let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
+            match result.get("kept") {
+                Some(Value::Bool(true)) => {
+                    format!("stopped; {} left running", plural(sessions, "session"))
+                }
+                _ => format!("stopped; {} ended", plural(sessions, "session")),
+            }
+        }
+        None => "stopped".to_owned(),
+    }
+}

@@ -1,0 +1,195 @@
+//! `hd status`: one screen, what needs a person first.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cli::output::{Style, Tone};
+
+use super::lists::{needs_person, state};
+use super::table::{Cell, Table};
+use super::words::{ago, at, cell, condition, count, git, plural, seconds};
+
+/// The screen as of now.
+pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
+    at_time(result, style, Timestamp::now())
+}
+
+pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
+    let mut screen = vec![head(result, style)];
+    if let Some(error) = result
+        .get("last_reload_error")
+        .filter(|error| !error.is_null())
+    {
+        let line = format!("the last reload failed: {}", cell(error));
+        screen.push(style.paint(Tone::Bad, &line));
+    }
+    let children = children(result);
+    if children.is_empty() {
+        screen.push(style.paint(Tone::Faint, "nothing is being worked on"));
+    } else {
+        screen.push(table(&children, style, now));
+    }
+    screen.extend(questions(&children, style));
+    for rig in list(result, "/rigs") {
+        screen.extend(queue(rig, style));
+    }
+    screen.extend(automations(result, style));
+    screen.join("\n")
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    let items = value.pointer(pointer).and_then(Value::as_array);
+    items.map_or(&[], Vec::as_slice)
+}
+
+fn head(result: &Value, style: Style) -> String {
+    let raiders: Vec<_> = list(result, "/rigs")
+        .iter()
+        .flat_map(|rig| list(rig, "/raiders"))
+        .collect();
+    let mut parts = vec![
+        style.paint(Tone::Strong, &at(result, "/city")),
+        format!(
+            "up {} (pid {})",
+            seconds(count(result, "/uptime_s")),
+            at(result, "/pid")
+        ),
+        plural(raiders.len(), "raider"),
+        plural(list(result, "/agents").len(), "agent"),
+    ];
+    let escalations = usize::try_from(count(result, "/escalations")).unwrap_or(usize::MAX);
+    if escalations > 0 {
+        let text = format!("{} (hd escalations)", plural(escalations, "escalation"));
+        parts.push(style.paint(Tone::Waits, &text));
+    }
+    parts.join("  ")
+}
+
+/// A raider or an agent.
+struct Child<'a> {
+    name: String,
+    value: &'a Value,
+    needs_person: bool,
+}
+
+/// Everybody; who needs a person first, otherwise as the supervisor orders them.
+fn children(result: &Value) -> Vec<Child<'_>> {
+    let raiders = list(result, "/rigs").iter().flat_map(|rig| {
+        let named = |raider| {
+            (
+                format!("{}/{}", at(rig, "/name"), at(raider, "/name")),
+                raider,
+            )
+        };
+        list(rig, "/raiders").iter().map(named)
+    });
+    let agents = list(result, "/agents");
+    let agents = agents.iter().map(|agent| (at(agent, "/name"), agent));
+    let mut children: Vec<_> = raiders
+        .chain(agents)
+        .map(|(name, value)| Child {
+            name,
+            value,
+            needs_person: needs_person(value),
+        })
+        .collect();
+    children.sort_by_key(|child| !child.needs_person);
+    children
+}
+
+fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
+    let headings = [
+        "", "NAME", "STATE", "FOR", "HOOK", "GIT", "BRANCH", "RESTARTS",
+    ];
+    let mut table = Table::new(&headings);
+    for child in children {
+        let (state, tone) = state(child.value);
+        let mark = if child.needs_person { "!" } else { " " };
+        let since = child.value.pointer("/session/since");
+        let since = since.or_else(|| child.value.get("since"));
+        table.row(vec![
+            Cell(mark.to_owned(), Tone::Waits),
+            child.name.clone().into(),
+            Cell(state, tone),
+            ago(since, now).into(),
+            at(child.value, "/hook").into(),
+            git(child.value).into(),
+            at(child.value, "/branch").into(),
+            at(child.value, "/restarts").into(),
+        ]);
+    }
+    table.text(style)
+}
+
+/// What exactly is asked of a person, and until when who is parked.
+fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
+    let mut lines = Vec::new();
+    for child in children {
+        let quarantined = child
+            .value
+            .get("quarantined_until")
+            .filter(|until| until.is_string());
+        if let Some(until) = quarantined {
+            let text = format!(
+                "! {}: quarantined until {}; hd agent unquarantine {}",
+                child.name,
+                cell(until),
+                child.name
+            );
+            lines.push(style.paint(Tone::Bad, &text));
+        }
+        if let Some((kind, said)) = condition(child.value).filter(|(_, said)| !said.is_empty()) {
+            let mark = if child.needs_person { "!" } else { " " };
+            let text = format!("{mark} {}: {kind}: {said}", child.name);
+            lines.push(style.paint(Tone::Waits, &text));
+        }
+    }
+    lines
+}
+
+fn queue(rig: &Value, style: Style) -> Vec<String> {
+    let queue = list(rig, "/forge/queue");
+    let paused = rig.pointer("/forge/paused") == Some(&Value::Bool(true));
+    if queue.is_empty() && !paused {
+        return Vec::new();
+    }
+    let note = if paused { "  paused" } else { "" };
+    let heading = format!("queue {}{note}", at(rig, "/name"));
+    let mut lines = vec![style.paint(Tone::Strong, &heading)];
+    let mut table = Table::new(&["", "MR", "RELIC", "STATE", "BRANCH"]);
+    for mr in queue {
+        let tone = match at(mr, "/state").as_str() {
+            "conflict" | "failed" => Tone::Bad,
+            "held" | "reviewing" => Tone::Waits,
+            _ => Tone::Plain,
+        };
+        table.row(vec![
+            String::from(" ").into(),
+            at(mr, "/id").into(),
+            at(mr, "/relic").into(),
+            Cell(at(mr, "/state"), tone),
+            at(mr, "/branch").into(),
+        ]);
+    }
+    if !table.is_empty() {
+        lines.push(table.text(style));
+    }
+    lines
+}
+
+fn automations(result: &Value, style: Style) -> Vec<String> {
+    let automations = list(result, "/automations");
+    if automations.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["AUTOMATION", "GATE", "LAST", "NEXT"]);
+    for automation in automations {
+        table.row(vec![
+            at(automation, "/name").into(),
+            at(automation, "/gate").into(),
+            at(automation, "/last").into(),
+            at(automation, "/next").into(),
+        ]);
+    }
+    vec![table.text(style)]
+}

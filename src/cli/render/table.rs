@@ -1,0 +1,68 @@
+//! Plain aligned tables.
+
+use crate::cli::output::{Style, Tone};
+
+/// A cell: its text, and how it is painted. Alignment counts the text alone.
+pub(super) struct Cell(pub String, pub Tone);
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self(text, Tone::Plain)
+    }
+}
+
+/// Rows under headings.
+pub(super) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub fn new(headings: &[&'static str]) -> Self {
+        Self {
+            headings: headings.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn text(&self, style: Style) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let widest = cells.map(|cell| cell.0.chars().count()).max();
+            let heading = self.headings[column].chars().count();
+            widest.unwrap_or(0).max(heading)
+        };
+        let widths: Vec<_> = (0..self.headings.len()).map(width).collect();
+        let headings = self.headings.iter();
+        let headings = headings.map(|text| Cell((*text).to_owned(), Tone::Faint));
+        let headings: Vec<_> = headings.collect();
+        let mut text = line(&headings, &widths, style);
+        for row in &self.rows {
+            text.push('\n');
+            text.push_str(&line(row, &widths, style));
+        }
+        text
+    }
+}
+
+fn line(cells: &[Cell], widths: &[usize], style: Style) -> String {
+    let mut line = String::new();
+    let last = cells.iter().rposition(|cell| !cell.0.is_empty());
+    for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
+        line.push_str(&style.paint(cell.1, &cell.0));
+        if Some(column) == last {
+            break;
+        }
+        let gap = width + 2 - cell.0.chars().count();
+        line.extend(std::iter::repeat_n(' ', gap));
+    }
+    line
+}

@@ -1,0 +1,142 @@
+//! What people see, for results as the contract shapes them.
+
+use serde_json::{Value, json};
+
+use crate::cli::output::Style;
+
+use super::{event, lists, show, status};
+
+const PLAIN: Style = Style { color: false };
+const COLOR: Style = Style { color: true };
+
+fn city() -> Value {
+    json!({
+        "city": "bright-lights", "pid": 41, "uptime_s": 273_840, "version": "0.1.0",
+        "last_reload_error": null,
+        "agents": [{"name": "mayor", "state": "running", "pid": 10, "generation": 1, "restarts": 0,
+            "quarantined_until": null, "since": "2026-01-31T11:00:00Z", "condition": null}],
+        "rigs": [{
+            "name": "horde",
+            "raiders": [
+                {"name": "Ash", "id": "horde/raiders/Ash", "state": "working", "condition": null,
+                 "hook": "gt-2", "branch": "raider/Ash/gt-2-1", "restarts": 0,
+                 "session": {"id": "gt-horde-Ash", "since": "2026-01-31T11:59:48Z"},
+                 "git": {"ahead": 1, "dirty": 0, "untracked": 0}},
+                {"name": "Toast", "id": "horde/raiders/Toast", "state": "working",
+                 "condition": {"kind": "needs_input", "question": "rm -r \u{1b}[2J target?"},
+                 "hook": "gt-1", "branch": "raider/Toast/gt-1-1", "restarts": 1,
+                 "session": {"id": "gt-horde-Toast", "since": "2026-01-31T11:57:46Z"},
+                 "git": {"ahead": 3, "dirty": 2, "untracked": 1}},
+            ],
+            "forge": {"paused": true, "queue": [
+                {"id": "gt-4", "relic": "gt-3", "state": "testing",
+                 "branch": "raider/Shadow/gt-3-1"}]},
+        }],
+        "automations": [], "escalations": 2,
+    })
+}
+
+#[test]
+fn status_is_one_screen_with_what_needs_a_person_first() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    insta::assert_snapshot!(status::at_time(&city(), PLAIN, now), @r"
+    bright-lights  up 3d04h (pid 41)  2 raiders  1 agent  2 escalations (hd escalations)
+       NAME         STATE                FOR    HOOK  GIT       BRANCH               RESTARTS
+    !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
+       horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
+       mayor        running              1h00m  -     -         -                    0
+    ! horde/Toast: needs_input: rm -r  target?
+    queue horde  paused
+       MR    RELIC  STATE    BRANCH
+       gt-4  gt-3   testing  raider/Shadow/gt-3-1
+    ");
+}
+
+#[test]
+fn colours_are_only_for_those_who_want_them() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    assert!(!status::at_time(&city(), PLAIN, now).contains('\u{1b}'));
+    let colored = status::at_time(&city(), COLOR, now);
+    assert!(colored.contains("\u{1b}[33m"));
+    assert!(
+        !colored.contains("\u{1b}[2J"),
+        "an agent's text steers the terminal"
+    );
+}
+
+#[test]
+fn an_empty_city_and_a_bad_reload_are_said() {
+    let empty =
+        json!({"city": "c", "pid": 1, "uptime_s": 5, "last_reload_error": "city.toml:3: no"});
+    let text = status::at_time(&empty, PLAIN, "2026-01-31T12:00:00Z".parse().unwrap());
+    assert!(
+        text.contains("the last reload failed: city.toml:3: no"),
+        "{text}"
+    );
+    assert!(text.contains("nothing is being worked on"), "{text}");
+}
+
+#[test]
+fn lists_say_when_they_are_empty() {
+    for list in [
+        lists::relics,
+        lists::raiders,
+        lists::merge_requests,
+        lists::salvages,
+    ] {
+        assert!(!list(&json!([]), PLAIN).is_empty());
+    }
+}
+
+#[test]
+fn an_event_is_one_line() {
+    let said = json!({"seq": 12, "ts": "2026-01-31T12:00:00.123456789Z", "type": "raider.nuked",
+        "subject": "horde/raiders/Toast", "cause": "done_clean_pushed",
+        "data": {"incarnation": 1, "note": null, "error": "x".repeat(90)}});
+    let line = event::event(&said, PLAIN);
+    let start = "    12  2026-01-31T12:00:00Z  raider.nuked            \
+                 horde/raiders/Toast  (done_clean_pushed)";
+    assert!(line.starts_with(start), "{line}");
+    assert!(line.ends_with('…') || line.contains("… "), "{line}");
+    assert_eq!(line.lines().count(), 1);
+    let story = event::why(
+        &json!({"subject": "horde/raiders/Toast", "events": [said]}),
+        PLAIN,
+    );
+    assert_eq!(story.lines().count(), 2);
+}
+
+#[test]
+fn a_relic_shows_its_body_below_its_facts() {
+    let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond",
+        "status": "open",
+        "priority": 0, "labels": [], "assignee": null, "deps": ["gt-0"]});
+    insta::assert_snapshot!(show::relic(&relic, PLAIN), @r"
+    gt-1  add a flag
+    deps      gt-0
+    priority  0
+    status    open
+    body
+      first
+      second
+    ");
+}
+
+#[test]
+fn charged_and_waiting_relics_are_told_apart() {
+    let result = json!({"relics": [
+        {"relic": "gt-1", "raider": "horde/raiders/Toast", "branch": "raider/Toast/gt-1-1"},
+        {"relic": "gt-2", "raider": null, "note": "no free slot"}]});
+    insta::assert_snapshot!(show::charged(&result, PLAIN), @r"
+    gt-1  horde/raiders/Toast  raider/Toast/gt-1-1
+    gt-2  waits  no free slot
+    ");
+}
+
+#[test]
+fn a_terminals_log_reads_as_text() {
+    let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\
+               \u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
+    let text = show::text(&json!({ "text": log }), PLAIN);
+    assert_eq!(text, "ok\ntwolink\nthree");
+}

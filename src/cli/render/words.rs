@@ -1,0 +1,131 @@
+//! Small texts out of JSON values: cells, ages, conditions.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// A value as one short text; `-` for nothing.
+pub(super) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        Value::String(text) => clean(text),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
+        other => clean(&other.to_string()),
+    }
+}
+
+/// The cell at a JSON pointer.
+pub(super) fn at(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).map_or_else(|| "-".to_owned(), cell)
+}
+
+/// A number at a JSON pointer; 0 when there is none. Lists count their items.
+pub(super) fn count(value: &Value, pointer: &str) -> u64 {
+    match value.pointer(pointer) {
+        Some(Value::Array(items)) => items.len() as u64,
+        Some(number) => number.as_u64().unwrap_or(0),
+        None => 0,
+    }
+}
+
+/// One line without control characters: what agents wrote must not steer the reader's terminal.
+pub(super) fn clean(text: &str) -> String {
+    let blank = |c: char| if c.is_control() { ' ' } else { c };
+    clean_lines(text).chars().map(blank).collect()
+}
+
+/// Several lines, likewise: without control characters, and without what an escape begins.
+pub(super) fn clean_lines(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => skip_sequence(&mut rest),
+            '\n' | '\t' => clean.push(c),
+            c if c.is_control() => {}
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Skips the rest of an escape sequence: control (`[`), operating system and the like (`]`, `P`,
+/// `_`, `^`, ended by BEL or `ESC \`), or a single letter.
+fn skip_sequence(rest: &mut std::str::Chars<'_>) {
+    match rest.next() {
+        Some('[') => {
+            rest.find(|c| ('@'..='~').contains(c));
+        }
+        Some(']' | 'P' | '_' | '^') => {
+            let end = rest.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
+            if end == Some('\u{1b}') {
+                rest.next();
+            }
+        }
+        Some('(' | ')' | '#') => {
+            rest.next();
+        }
+        _ => {}
+    }
+}
+
+/// How long ago a time was, in two units at most: `2m14s`.
+pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
+    let then = value
+        .and_then(Value::as_str)
+        .and_then(|text| text.parse().ok());
+    match then {
+        Some(then) => seconds(now.duration_since(then).as_secs().max(0).unsigned_abs()),
+        None => "-".to_owned(),
+    }
+}
+
+/// A number of seconds in two units at most.
+pub(super) fn seconds(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if days > 0 => format!("{days}d{:02}h", hours % 24),
+        () if hours > 0 => format!("{hours}h{:02}m", minutes % 60),
+        () if minutes > 0 => format!("{minutes}m{:02}s", seconds % 60),
+        () => format!("{seconds}s"),
+    }
+}
+
+/// A condition's name and particulars: it is a word, or an object with `kind` and what is asked or
+/// until when.
+pub(super) fn condition(value: &Value) -> Option<(String, String)> {
+    match value.get("condition")? {
+        Value::String(word) => Some((clean(word), String::new())),
+        Value::Object(whole) => {
+            let said = ["question", "detail", "reason", "until"];
+            let particulars = said.iter().filter_map(|key| whole.get(*key));
+            let particulars: Vec<_> = particulars.filter(|v| !v.is_null()).map(cell).collect();
+            Some((cell(whole.get("kind")?), particulars.join(" ")))
+        }
+        _ => None,
+    }
+}
+
+/// Commits, dirty and untracked paths: `+3 ~2 ?1`.
+pub(super) fn git(raider: &Value) -> String {
+    if raider.pointer("/git/ahead").is_none() {
+        return "-".to_owned();
+    }
+    let mut parts = vec![format!("+{}", count(raider, "/git/ahead"))];
+    for (sign, pointer) in [("~", "/git/dirty"), ("?", "/git/untracked")] {
+        let count = count(raider, pointer);
+        if count > 0 {
+            parts.push(format!("{sign}{count}"));
+        }
+    }
+    parts.join(" ")
+}
+
+/// `1 relic`, `2 relics`.
+pub(super) fn plural(count: usize, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        many => format!("{many} {one}s"),
+    }
+}

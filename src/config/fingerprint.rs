@@ -1,0 +1,63 @@
+//! Hashes that say "something changed": the revision of all sources, and the fingerprint of what an
+//! agent runs.
+
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+use crate::domain::city::Agent;
+
+/// Over everything of an agent that only a fresh session can take over: command, first input,
+/// prompt (its file's text, too), directory, configured environment and the names that are passed
+/// on. Not over `restart` and
+/// `shutdown_timeout`, which take effect at once, and never over inherited values.
+pub fn agent(agent: &Agent, prompt: &str) -> String {
+    let mut hash = Fields::default();
+    hash.list("command", &agent.command);
+    hash.list("first_input", agent.first_input.iter());
+    hash.list("prompt", [prompt]);
+    hash.list("dir", [agent.dir.as_os_str().as_encoded_bytes()]);
+    let env = agent
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    hash.list("env", env);
+    hash.list("env_pass", &agent.env_pass);
+    hash.finish()
+}
+
+/// Over the path and the bytes of every source, in order.
+pub fn revision(sources: &[(PathBuf, Vec<u8>)]) -> String {
+    let mut hash = Fields::default();
+    for (path, bytes) in sources {
+        hash.list(&path.to_string_lossy(), [bytes]);
+    }
+    hash.finish()
+}
+
+/// Every field and every element carries its length, so that no two different lists of fields give
+/// the same bytes.
+#[derive(Default)]
+struct Fields(Sha256);
+
+impl Fields {
+    fn list(&mut self, name: &str, elements: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+        self.bytes(name.as_bytes());
+        let elements: Vec<_> = elements.into_iter().collect();
+        self.0.update((elements.len() as u64).to_be_bytes());
+        for element in elements {
+            self.bytes(element.as_ref());
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> String {
+        let digest = self.0.finalize();
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{hex}")
+    }
+}

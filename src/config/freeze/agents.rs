@@ -1,0 +1,244 @@
+//! `[[agents]]`: standing children.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Context;
+use super::harness::Harnesses;
+use super::rigs::ReadRig;
+use crate::config::diagnostics::Diagnostic;
+use crate::config::document::{Node, Place};
+use crate::config::fingerprint;
+use crate::config::reader::Reader;
+use crate::config::values::{
+    Parsed, choice, command, complain, duration, environment, name, optional, text,
+};
+use crate::domain::city::{Agent, DaemonPolicy, Harness, PromptMode, RestartType, RigSource};
+use crate::domain::harness::launch;
+use crate::domain::ids::{AgentName, HarnessName};
+
+/// An agent, as far as it could be read.
+#[derive(Debug)]
+pub struct ReadAgent {
+    /// Its name.
+    pub name: Option<AgentName>,
+    /// Where the name stands.
+    pub name_at: Place,
+    /// The file that its prompt comes from, with its text.
+    pub prompt_file: Option<(PathBuf, String)>,
+    /// The whole, when all of it is right.
+    pub agent: Option<Agent>,
+}
+
+/// What the sections before have said.
+struct Known<'a> {
+    context: &'a Context<'a>,
+    harnesses: &'a Harnesses,
+    rigs: &'a [ReadRig],
+    shutdown_timeout: Option<Duration>,
+}
+
+/// `[[agents]]`.
+pub fn all(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    harnesses: &Harnesses,
+    rigs: &[ReadRig],
+    daemon: Option<&DaemonPolicy>,
+) -> Vec<ReadAgent> {
+    let known = Known {
+        context,
+        harnesses,
+        rigs,
+        shutdown_timeout: daemon.map(|daemon| daemon.shutdown_timeout),
+    };
+    let agents = reader.sections("agents", "agents").into_iter();
+    agents.map(|agent| one(agent, &known)).collect()
+}
+
+fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
+    let name: Option<AgentName> = reader.get("name", name);
+    let name_at = reader.place("name");
+    let mut prompt_file = None;
+    let runs = runs(&mut reader, known, &mut prompt_file);
+    let dir = reader.get("dir", |node| directory(node, known));
+    let own_env = reader.get("env", environment);
+    let restart = reader.get(
+        "restart",
+        choice(
+            &[
+                ("permanent", RestartType::Permanent),
+                ("transient", RestartType::Transient),
+                ("temporary", RestartType::Temporary),
+            ],
+            &[],
+        ),
+    );
+    let shutdown_timeout = reader.get("shutdown_timeout", optional(duration));
+    reader.finish();
+    let frozen = || {
+        let runs = runs?;
+        let mut env = runs.env;
+        env.extend(own_env?);
+        let mut agent = Agent {
+            name: name.clone()?,
+            command: runs.command,
+            first_input: runs.first_input,
+            dir: dir?,
+            env,
+            env_pass: runs.env_pass,
+            restart: restart?,
+            shutdown_timeout: shutdown_timeout?.or(known.shutdown_timeout)?,
+            fingerprint: String::new(),
+        };
+        agent.fingerprint = fingerprint::agent(&agent, &runs.prompt);
+        Some(agent)
+    };
+    ReadAgent {
+        agent: frozen(),
+        name,
+        name_at,
+        prompt_file,
+    }
+}
+
+/// What an agent runs and what its harness adds.
+#[derive(Default)]
+struct Runs {
+    command: Vec<String>,
+    first_input: Option<String>,
+    prompt: String,
+    env: std::collections::BTreeMap<String, String>,
+    env_pass: Vec<String>,
+}
+
+fn runs(
+    reader: &mut Reader<'_>,
+    known: &Known<'_>,
+    prompt_file: &mut Option<(PathBuf, String)>,
+) -> Option<Runs> {
+    let command = reader.get("command", command);
+    let harness: Option<Option<HarnessName>> = reader.get("harness", optional(name));
+    let prompt = reader.get("prompt", optional(text));
+    let file = reader.get("prompt_file", optional(|node| readable(node, known)));
+    let (command, harness, prompt, file) = (command?, harness?, prompt?, file?);
+    prompt_file.clone_from(&file);
+    match (command.is_empty(), harness) {
+        (false, None) => {
+            for (key, given) in [
+                ("prompt", prompt.is_some()),
+                ("prompt_file", file.is_some()),
+            ] {
+                if given {
+                    let message = format!("`{key}` needs a `harness`: a command gets no prompt");
+                    reader.complain(key, message);
+                }
+            }
+            Some(Runs {
+                command,
+                ..Runs::default()
+            })
+        }
+        (false, Some(_)) => {
+            let error = Diagnostic::error("an agent has a `command` or a `harness`, not both")
+                .at(&reader.place("harness"))
+                .related(&reader.place("command"), "the command");
+            reader.report.add(error);
+            None
+        }
+        (true, None) => {
+            let error = Diagnostic::error("this agent has neither `command` nor `harness`")
+                .at(&reader.place("name"))
+                .hint(
+                    "command = [\"program\", \"argument\"], \
+                     or harness = \"claude\" with `prompt` or `prompt_file`",
+                );
+            reader.report.add(error);
+            None
+        }
+        (true, Some(harness)) => {
+            let at = reader.place("harness");
+            let harness = known.harnesses.find(&harness, &at, reader.report);
+            prompted(reader, harness?, prompt, file)
+        }
+    }
+}
+
+fn prompted(
+    reader: &Reader<'_>,
+    harness: &Harness,
+    prompt: Option<String>,
+    file: Option<(PathBuf, String)>,
+) -> Option<Runs> {
+    let by_file = harness.prompt == PromptMode::File;
+    let (path, prompt) = match (prompt, file) {
+        (Some(_), None) if by_file => {
+            let message = format!(
+                "harness \"{}\" reads its prompt from a file: use `prompt_file`",
+                harness.name
+            );
+            reader.complain("prompt", message);
+            return None;
+        }
+        (Some(prompt), None) => (PathBuf::new(), prompt),
+        (None, Some((path, text))) => (path, text),
+        (Some(_), Some(_)) => {
+            let error = Diagnostic::error("an agent has a `prompt` or a `prompt_file`, not both")
+                .at(&reader.place("prompt_file"))
+                .related(&reader.place("prompt"), "the prompt");
+            reader.report.add(error);
+            return None;
+        }
+        (None, None) => {
+            let message = "an agent with a harness needs a `prompt` or a `prompt_file`";
+            reader.complain("harness", message);
+            return None;
+        }
+    };
+    // An agent keeps its permissions: it was given them to stand, not for one piece of work.
+    let launch = launch(harness, &prompt, &path, false);
+    Some(Runs {
+        command: launch.argv,
+        first_input: launch.first_input,
+        prompt,
+        env: harness.env.clone(),
+        env_pass: harness.env_pass.clone(),
+    })
+}
+
+fn readable(node: &Node, known: &Known<'_>) -> Parsed<(PathBuf, String)> {
+    let path = known.context.resolve(&text(node)?);
+    let path = path.or_else(|why| complain(node, why))?;
+    let prompt = fs::read_to_string(&path)
+        .or_else(|error| complain(node, format!("cannot read {}: {error}", path.display())))?;
+    if prompt.trim().is_empty() {
+        return complain(node, format!("{} is empty", path.display()));
+    }
+    Ok((path, prompt))
+}
+
+/// A rig's name is its checkout; anything else is a directory.
+fn directory(node: &Node, known: &Known<'_>) -> Parsed<PathBuf> {
+    let dir = text(node)?;
+    let named = |rig: &&ReadRig| rig.name.as_ref().is_some_and(|name| name.as_str() == dir);
+    if let Some(rig) = known.rigs.iter().find(named) {
+        return match &rig.source {
+            Some(RigSource::Path(checkout)) => Ok(checkout.clone()),
+            Some(RigSource::Remote(_)) => {
+                complain(node, format!("rig \"{dir}\" has no `path` to work in"))
+            }
+            // What is wrong with the rig was told there.
+            None => Err(Vec::new()),
+        };
+    }
+    let path = known.context.resolve(&dir);
+    let path = path.or_else(|why| complain(node, why))?;
+    if !path.is_dir() {
+        return complain(
+            node,
+            format!("there is no directory {}", Path::display(&path)),
+        );
+    }
+    Ok(path.canonicalize().unwrap_or(path))
+}

@@ -1,0 +1,99 @@
+//! `[daemon]` and `[session]`.
+
+use std::path::PathBuf;
+
+use crate::config::diagnostics::Diagnostic;
+use crate::config::reader::Reader;
+use crate::config::values::{
+    choice, duration, integer, number, optional, size, some_duration, text,
+};
+use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
+use crate::domain::restart::{Backoff, RestartPolicy};
+
+/// A ring of less than this would not hold one screen.
+const LEAST_OUTPUT: u64 = 64 * 1024;
+
+/// `[daemon]`.
+pub fn daemon(mut reader: Reader<'_>) -> Option<DaemonPolicy> {
+    let patrol_interval = reader.get("patrol_interval", some_duration);
+    let restart = restart(&mut reader);
+    let shutdown_timeout = reader.get("shutdown_timeout", duration);
+    let start_concurrency = reader.get("start_concurrency", integer(1));
+    let on_term = reader.get(
+        "on_term",
+        choice(&[("stop", OnTerm::Stop), ("detach", OnTerm::Detach)], &[]),
+    );
+    let socket = reader.get("socket", text);
+    reader.finish();
+    Some(DaemonPolicy {
+        patrol_interval: patrol_interval?,
+        restart: restart?,
+        shutdown_timeout: shutdown_timeout?,
+        start_concurrency: start_concurrency?,
+        on_term: on_term?,
+        socket: PathBuf::from(socket?),
+    })
+}
+
+fn restart(reader: &mut Reader<'_>) -> Option<RestartPolicy> {
+    let max_restarts = reader.get("max_restarts", integer(0));
+    let window = reader.get("restart_window", some_duration);
+    let backoff = reader
+        .section("restart_backoff", "daemon.restart_backoff")
+        .and_then(backoff);
+    let stable_after = reader.get("stable_after", optional(some_duration));
+    let history = reader.get(
+        "restart_history",
+        choice(&[("memory", ())], &["persistent"]),
+    );
+    history?;
+    Some(RestartPolicy {
+        max_restarts: max_restarts?,
+        window: window?,
+        backoff: backoff?,
+        stable_after: stable_after?,
+    })
+}
+
+fn backoff(mut reader: Reader<'_>) -> Option<Backoff> {
+    let first = reader.get("first", duration);
+    let initial = reader.get("initial", duration);
+    let max = reader.get("max", duration);
+    let multiplier = reader.get("multiplier", number(1.0, 1000.0));
+    let jitter = reader.get("jitter", number(0.0, 1.0));
+    for (key, delay) in [("first", first), ("initial", initial)] {
+        if let (Some(delay), Some(most)) = (delay, max)
+            && delay > most
+        {
+            let message = format!("`{key}` is longer than `max`");
+            let error = Diagnostic::error(message)
+                .at(&reader.place(key))
+                .related(&reader.place("max"), "the longest delay");
+            reader.report.add(error);
+        }
+    }
+    reader.finish();
+    Some(Backoff {
+        first: first?,
+        initial: initial?,
+        max: max?,
+        multiplier: multiplier?,
+        jitter: jitter?,
+    })
+}
+
+/// `[session]`.
+pub fn session(mut reader: Reader<'_>) -> Option<SessionPolicy> {
+    let provider = reader.get(
+        "provider",
+        choice(&[("holder", Provider::Holder)], &["tmux"]),
+    );
+    let startup_timeout = reader.get("startup_timeout", some_duration);
+    let output_limit = reader.get("output_limit", size(LEAST_OUTPUT));
+    reader.finish();
+    Some(SessionPolicy {
+        provider: provider?,
+        startup_timeout: startup_timeout?,
+        output_limit: output_limit?,
+    })
+}

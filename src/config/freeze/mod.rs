@@ -1,0 +1,93 @@
+//! From the merged document to [`City`]: reads every section, checks what spans sections, and
+//! freezes. One file per section.
+
+mod across;
+mod agents;
+mod daemon;
+mod forge;
+mod harness;
+mod rigs;
+
+use std::path::{Path, PathBuf};
+
+use super::document::Node;
+use super::reader::{Reader, Report};
+use super::{Env, values};
+use crate::domain::city::City;
+
+/// What freezing needs besides the document.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The directory that holds `city.toml`.
+    pub root: &'a Path,
+    /// The little that is taken from the environment.
+    pub env: &'a Env,
+}
+
+impl Context<'_> {
+    /// A path of the configuration: `~` is the home directory, relative ones start at the city.
+    fn resolve(&self, path: &str) -> Result<PathBuf, String> {
+        let relative = match path.strip_prefix('~') {
+            None => return Ok(self.root.join(path)),
+            Some("") => "",
+            Some(rest) => rest
+                .strip_prefix('/')
+                .ok_or("only `~` itself is expanded, not the home of another user")?,
+        };
+        let home = self.env.home.as_ref();
+        home.map(|home| home.join(relative))
+            .ok_or_else(|| "`~` cannot be expanded: HOME is not set".to_owned())
+    }
+}
+
+/// What came out of the document.
+#[derive(Debug)]
+pub struct Frozen {
+    /// The city; its revision is still empty.
+    pub city: City,
+    /// Files that agents' prompts were read from, with their texts.
+    pub prompt_files: Vec<(PathBuf, String)>,
+}
+
+/// Reads and checks everything. `None` when something that the city cannot do without is wrong;
+/// the report says what.
+pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Frozen> {
+    let mut reader = Reader::open("", root, report)?;
+    let workspace = workspace(&mut reader);
+    let daemon = reader.section("daemon", "daemon").and_then(daemon::daemon);
+    let session = reader
+        .section("session", "session")
+        .and_then(daemon::session);
+    let harnesses = harness::all(&mut reader);
+    let rigs = rigs::all(&mut reader, context, &harnesses);
+    let agents = agents::all(&mut reader, context, &harnesses, &rigs, daemon.as_ref());
+    reader.finish();
+    across::check(workspace.as_deref(), &rigs, &agents, report);
+    let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
+    let prompt_files = prompt_files.collect();
+    Some(Frozen {
+        city: City {
+            root: context.root.to_owned(),
+            name: workspace?,
+            revision: String::new(),
+            daemon: daemon?,
+            session: session?,
+            harnesses: harnesses.into_frozen(),
+            rigs: rigs.into_iter().filter_map(|rig| rig.rig).collect(),
+            agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),
+        },
+        prompt_files,
+    })
+}
+
+fn workspace(reader: &mut Reader<'_>) -> Option<String> {
+    let mut reader = reader.section("workspace", "workspace")?;
+    let name = reader.get("name", |node| {
+        let name = values::filled(node)?;
+        crate::domain::ids::check_name("workspace name", &name)
+            .or_else(|error| values::complain(node, error.to_string()))?;
+        Ok(name)
+    });
+    reader.finish();
+    name
+}

@@ -1,0 +1,287 @@
+//! `[[rigs]]`, with `[rigs.raiders]` and `[rigs.witness]`.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Context;
+use super::forge;
+use super::harness::Harnesses;
+use crate::config::diagnostics::Diagnostic;
+use crate::config::document::{Node, Place};
+use crate::config::reader::Reader;
+use crate::config::values::{
+    Parsed, branch, choice, complain, filled, flag, integer, list, name, optional, some_duration,
+    text,
+};
+use crate::domain::city::{RaiderPolicy, Rig, RigSource, WitnessPolicy};
+use crate::domain::ids::{RelicId, RigName, SlotName};
+use crate::domain::slots;
+
+/// Folders of the city that are not rigs.
+const RESERVED: &[&str] = &["automations", "rituals"];
+
+/// A rig, as far as it could be read: checks that span rigs want the names of broken ones too.
+#[derive(Debug)]
+pub struct ReadRig {
+    /// Its name.
+    pub name: Option<RigName>,
+    /// Where the name stands.
+    pub name_at: Place,
+    /// Prefix of relic ids, and where it stands (the name, when it was derived).
+    pub prefix: Option<(String, Place)>,
+    /// The pool, with places; empty when it is the built-in one.
+    pub names: Vec<(SlotName, Place)>,
+    /// Where the repository is, when that could be read.
+    pub source: Option<RigSource>,
+    /// The whole, when all of it is right.
+    pub rig: Option<Rig>,
+}
+
+/// `[[rigs]]`.
+pub fn all(reader: &mut Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> Vec<ReadRig> {
+    let rigs = reader.sections("rigs", "rigs").into_iter();
+    rigs.map(|rig| one(rig, context, harnesses)).collect()
+}
+
+fn one(mut reader: Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> ReadRig {
+    let name = reader.get("name", rig_name);
+    let source = source(&mut reader, context);
+    let prefix = prefix(&mut reader, name.as_ref());
+    let default_branch = reader.get("default_branch", optional(branch));
+    let mut names = Vec::new();
+    let raiders = reader
+        .section("raiders", "rigs.raiders")
+        .and_then(|raiders| raider_policy(raiders, harnesses, &mut names));
+    let witness = reader
+        .section("witness", "rigs.witness")
+        .and_then(witness_policy);
+    let forge = reader
+        .section("forge", "rigs.forge")
+        .and_then(forge::policy);
+    let name_at = reader.place("name");
+    reader.finish();
+    let frozen = || {
+        Some(Rig {
+            name: name.clone()?,
+            source: source.clone()?,
+            prefix: prefix.as_ref().map(|(prefix, _)| prefix.clone())?,
+            default_branch: default_branch?,
+            raiders: raiders?,
+            witness: witness?,
+            forge: forge?,
+        })
+    };
+    ReadRig {
+        rig: frozen(),
+        name,
+        name_at,
+        prefix,
+        names,
+        source,
+    }
+}
+
+fn rig_name(node: &Node) -> Parsed<RigName> {
+    let rig: RigName = name(node)?;
+    if RESERVED.contains(&rig.as_str()) {
+        let message = format!("\"{rig}\" cannot name a rig: the city has a folder of that name");
+        return complain(node, message);
+    }
+    Ok(rig)
+}
+
+fn source(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<RigSource> {
+    let path = reader.get("path", optional(|node| repository(node, context)));
+    let remote = reader.get("remote", optional(remote));
+    match (path?, remote?) {
+        (Some(path), None) => Some(RigSource::Path(path)),
+        (None, Some(remote)) => Some(RigSource::Remote(remote)),
+        (Some(_), Some(_)) => {
+            let error = Diagnostic::error("a rig has a `path` or a `remote`, not both")
+                .at(&reader.place("remote"))
+                .related(&reader.place("path"), "the path");
+            reader.report.add(error);
+            None
+        }
+        (None, None) => {
+            let error = Diagnostic::error("this rig has neither `path` nor `remote`")
+                .at(&reader.place("name"))
+                .hint(
+                    "path = \"~/src/repo\" for a repository of this machine, \
+                     or remote = \"git@host:org/repo.git\"",
+                );
+            reader.report.add(error);
+            None
+        }
+    }
+}
+
+fn repository(node: &Node, context: &Context<'_>) -> Parsed<PathBuf> {
+    let path = context
+        .resolve(&text(node)?)
+        .or_else(|why| complain(node, why))?;
+    let Ok(path) = path.canonicalize() else {
+        return complain(node, format!("there is no directory {}", path.display()));
+    };
+    if !path.is_dir() {
+        return complain(node, format!("{} is not a directory", path.display()));
+    }
+    if is_repository(&path) {
+        return Ok(path);
+    }
+    let error = Diagnostic::error(format!("{} is not a git repository", path.display()));
+    let error = error.at(&node.place);
+    let around = path.ancestors().find(|ancestor| is_repository(ancestor));
+    Err(vec![match around {
+        Some(top) => error.hint(format!("it lies within the repository {}", top.display())),
+        None => error,
+    }])
+}
+
+/// A checkout has `.git` (a file in a worktree), a bare repository has its insides at the top.
+fn is_repository(path: &Path) -> bool {
+    let bare = || {
+        ["HEAD", "objects", "refs"]
+            .iter()
+            .all(|part| path.join(part).exists())
+    };
+    path.join(".git").exists() || bare()
+}
+
+fn remote(node: &Node) -> Parsed<String> {
+    let remote = filled(node)?;
+    // git would read the first as an option, and run the second as a program.
+    if remote.starts_with('-') || remote.contains("::") {
+        return complain(
+            node,
+            format!("{remote:?} is not the address of a repository"),
+        );
+    }
+    Ok(remote)
+}
+
+fn prefix(reader: &mut Reader<'_>, rig: Option<&RigName>) -> Option<(String, Place)> {
+    let configured = reader.get(
+        "prefix",
+        optional(|node| {
+            let prefix = text(node)?;
+            RelicId::new(format!("{prefix}-1")).or_else(|error| {
+                complain(node, format!("invalid prefix {prefix:?}: {}", error.why))
+            })?;
+            Ok(prefix)
+        }),
+    );
+    match configured? {
+        Some(prefix) => Some((prefix, reader.place("prefix"))),
+        None => rig.map(|rig| (derived_prefix(rig), reader.place("name"))),
+    }
+}
+
+/// The first letter of each word (`bright-lights`: `bl`), or the first two of the only one.
+fn derived_prefix(rig: &RigName) -> String {
+    let words: Vec<&str> = rig
+        .as_str()
+        .split(['-', '_'])
+        .filter(|word| !word.is_empty())
+        .collect();
+    let letters: String = match words.as_slice() {
+        [word] => word.chars().take(2).collect(),
+        words => words
+            .iter()
+            .filter_map(|word| word.chars().next())
+            .collect(),
+    };
+    letters.to_lowercase()
+}
+
+fn raider_policy(
+    mut reader: Reader<'_>,
+    harnesses: &Harnesses,
+    names: &mut Vec<(SlotName, Place)>,
+) -> Option<RaiderPolicy> {
+    let harness = reader.get("harness", name);
+    if let Some(harness) = &harness {
+        harnesses.find(harness, &reader.place("harness"), reader.report);
+    }
+    let pool: Option<Vec<SlotName>> = reader.get("names", list(slot));
+    let places = reader.element_places("names");
+    names.extend(pool.iter().flatten().cloned().zip(places));
+    let max = reader.get("max", integer(1));
+    let auto_charge = reader.get("auto_charge", flag);
+    let respawn_reduced = reader.get(
+        "respawn_permissions",
+        choice(&[("reduced", true), ("full", false)], &[]),
+    );
+    let nudges = reader.get("nudges", integer(0));
+    let max_reviews = reader.get("max_reviews", integer(1));
+    let setup = reader.get("setup", list(filled));
+    let copy = reader.get("copy", list(inner_path));
+    reader.finish();
+    Some(RaiderPolicy {
+        harness: harness?,
+        names: pool.map(or_theme)?,
+        max: max?,
+        auto_charge: auto_charge?,
+        respawn_reduced: respawn_reduced?,
+        nudges: nudges?,
+        max_reviews: max_reviews?,
+        setup: setup?,
+        copy: copy?,
+    })
+}
+
+fn or_theme(pool: Vec<SlotName>) -> Vec<SlotName> {
+    if !pool.is_empty() {
+        return pool;
+    }
+    let theme = slots::THEME.iter();
+    theme.filter_map(|name| SlotName::new(*name).ok()).collect()
+}
+
+fn slot(node: &Node) -> Parsed<SlotName> {
+    let slot: SlotName = name(node)?;
+    if slots::is_role(slot.as_str()) {
+        let message = format!("\"{slot}\" is the name of a role and is never given to a raider");
+        return complain(node, message);
+    }
+    Ok(slot)
+}
+
+/// A path that stays within the repository, and out of git's own folder.
+fn inner_path(node: &Node) -> Parsed<String> {
+    let path = filled(node)?;
+    let stays = Path::new(&path)
+        .components()
+        .all(|part| matches!(part, Component::Normal(name) if name != ".git"));
+    if !stays {
+        let message = format!("{path:?} must be a path within the repository, outside `.git`");
+        return complain(node, message);
+    }
+    Ok(path)
+}
+
+fn witness_policy(mut reader: Reader<'_>) -> Option<WitnessPolicy> {
+    let done_intent_timeout = reader.get("done_intent_timeout", some_duration);
+    reader.finish();
+    Some(WitnessPolicy {
+        done_intent_timeout: done_intent_timeout?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_derived_from_the_words_of_the_name() {
+        let cases = [
+            ("horde", "ho"),
+            ("x", "x"),
+            ("bright-lights", "bl"),
+            ("my_Big-repo", "mbr"),
+            ("a-", "a"),
+        ];
+        for (rig, prefix) in cases {
+            assert_eq!(derived_prefix(&RigName::new(rig).unwrap()), prefix, "{rig}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The `city.toml` that `hd init` writes: short, commented, and right as it stands.
+
+use std::path::PathBuf;
+
+use crate::domain::city::RigSource;
+
+/// What is asked or guessed before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Init {
+    /// `[workspace] name`.
+    pub workspace: String,
+    /// The rig: its name and where its repository is; none leaves an example in comments.
+    pub rig: Option<(String, RigSource)>,
+    /// Who works.
+    pub harness: String,
+}
+
+/// The text of the file.
+#[must_use]
+pub fn init_text(init: &Init) -> String {
+    let workspace = quoted(&init.workspace);
+    let harness = quoted(&init.harness);
+    let example = (
+        "my-repo".to_owned(),
+        RigSource::Path(PathBuf::from("~/src/my-repo")),
+    );
+    let (rig, source) = init.rig.as_ref().unwrap_or(&example);
+    let source = match source {
+        RigSource::Path(path) => format!("path = {}", quoted(&path.to_string_lossy())),
+        RigSource::Remote(remote) => format!("remote = {}", quoted(remote)),
+    };
+    let rig = format!(
+        r#"[[rigs]]
+name = {rig}
+{source}
+
+[rigs.raiders]
+harness = {harness}           # claude, codex, gemini, opencode, pi ... or your own [harness.<name>]
+max = 4                      # raiders at work at the same time
+# auto_charge = true         # hand ready relics to free raiders without being asked
+# setup = ["npm ci"]         # runs in every fresh worktree
+# copy = [".env"]            # untracked files that every worktree needs
+
+[rigs.forge]
+# What must be green before work lands on the default branch. Without gates everything lands.
+gates = [
+  # {{ name = "test", run = "cargo test", timeout = "30m" }},
+]
+# style = "squash"           # rebase (default), squash or merge
+# review = "human"           # nothing lands before a person approves
+"#,
+        rig = quoted(rig),
+    );
+    let rig = match init.rig {
+        Some(_) => rig,
+        None => commented(&rig),
+    };
+    format!(
+        r#"# A city: the repositories that agents work on, and how they are looked after.
+# `hd config check` tells what is wrong with this file, `hd config show` every key and default.
+
+[workspace]
+name = {workspace}
+
+# One [[rigs]] per repository. Your checkout is left alone: raiders work in worktrees of a copy
+# that lives beside this file.
+{rig}
+# How often a raider's session may die before it is left alone for a while:
+# [daemon]
+# max_restarts = 5
+# restart_window = "1h"
+
+# Your own harness: any program that works in the directory it is started in.
+# [harness.mine]
+# command = ["my-agent", "--yes", "{{prompt}}"]
+# env_pass = ["MY_API_KEY"]  # sessions inherit nothing else that is secret
+
+# A standing agent, beside the raiders:
+# [[agents]]
+# name = "scout"
+# harness = {harness}
+# prompt = "Read the open issues and file the ready ones with `hd relic create`."
+# dir = {workspace_dir}
+"#,
+        workspace_dir = quoted("."),
+    )
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn commented(text: &str) -> String {
+    let line = |line: &str| match line {
+        "" => "#\n".to_owned(),
+        line => format!("# {line}\n"),
+    };
+    text.lines().map(line).collect()
+}

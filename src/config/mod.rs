@@ -1,0 +1,119 @@
+//! `city.toml`: read with places, validated all at once, frozen into [`City`]. Nothing past this
+//! module sees the file again.
+//!
+//! ```text
+//!   sources ──► templates ──► freeze ──► City
+//!   (files,     (defaults     (every check;
+//!    includes)   per rig ...)  nothing hides another error)
+//! ```
+//!
+//! `config/default.toml` is the only place of defaults.
+
+pub mod diagnostics;
+mod document;
+mod find;
+mod fingerprint;
+mod freeze;
+mod include;
+mod init;
+mod later;
+mod reader;
+mod show;
+mod sources;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use find::{FILE, find_city, socket};
+pub use init::{Init, init_text};
+pub use show::{show, show_json};
+
+use crate::domain::city::City;
+use document::Node;
+use reader::Report;
+
+/// Every key with its default and what it means.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// The little of the environment that a configuration may speak of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Env {
+    /// What `~` stands for.
+    pub home: Option<PathBuf>,
+}
+
+impl Env {
+    /// As this process has it. For `main`; everything else is handed one.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+        Self {
+            home: home.map(PathBuf::from),
+        }
+    }
+}
+
+/// A configuration that is right.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What it says.
+    pub city: City,
+    /// Every file that it was read from: the city's, fragments, prompt files. For watching.
+    pub sources: Vec<PathBuf>,
+    /// What is probably not meant so.
+    pub warnings: Diagnostics,
+    effective: Node,
+}
+
+/// Reads the configuration of a city: a `city.toml`, or the directory that holds one.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(path: &Path, env: &Env) -> Result<Loaded, Diagnostics> {
+    load_over(DEFAULTS, path, env)
+}
+
+fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnostics> {
+    let file = find::city_file(path).map_err(|why| {
+        let error = Diagnostic::error(why).hint("`hd init` writes one");
+        Diagnostics::new(Vec::new(), vec![error])
+    })?;
+    let root = file.parent().unwrap_or(Path::new("/"));
+    let report = Report::default();
+    let mut merged = sources::read(defaults, &file, root, &report);
+    if !report.is_empty() {
+        // What could not be read is missing from the document: more errors would mislead.
+        return Err(Diagnostics::new(merged.sources, report.into_items()));
+    }
+    templates::fill(&mut merged.root, &merged.templates, &report);
+    let context = freeze::Context { root, env };
+    let frozen = freeze::freeze(&merged.root, &context, &report);
+    let (errors, warnings): (Vec<_>, Vec<_>) = report
+        .into_items()
+        .into_iter()
+        .partition(|item| item.severity == Severity::Error);
+    let frozen = match frozen {
+        Some(frozen) if errors.is_empty() => frozen,
+        _ => return Err(Diagnostics::new(merged.sources, errors)),
+    };
+    let mut read: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    // The built-in defaults are no file.
+    for source in merged.sources.iter().skip(1) {
+        read.push((source.path.clone(), source.text.clone().into_bytes()));
+    }
+    for (path, text) in frozen.prompt_files {
+        read.push((path, text.into_bytes()));
+    }
+    let mut city = frozen.city;
+    city.revision = fingerprint::revision(&read);
+    Ok(Loaded {
+        city,
+        sources: read.into_iter().map(|(path, _)| path).collect(),
+        warnings: Diagnostics::new(merged.sources, warnings),
+        effective: merged.root,
+    })
+}

@@ -1,0 +1,198 @@
+//! Reads one table key by key. What is missing or wrong goes into the report and reading goes on,
+//! so that all errors are told at once; what was never asked for is unknown.
+
+use std::cell::RefCell;
+
+use super::diagnostics::Diagnostic;
+use super::document::{CITY, Node, Place, Table, Value};
+use super::later;
+use super::values::Parsed;
+use crate::domain::suggest::closest;
+
+/// Collects what is wrong.
+#[derive(Debug, Default)]
+pub struct Report {
+    items: RefCell<Vec<Diagnostic>>,
+}
+
+impl Report {
+    /// Adds one complaint.
+    pub fn add(&self, diagnostic: Diagnostic) {
+        self.items.borrow_mut().push(diagnostic);
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.items.borrow().is_empty()
+    }
+
+    /// Everything that was added.
+    pub fn into_items(self) -> Vec<Diagnostic> {
+        self.items.into_inner()
+    }
+}
+
+/// A table being read.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    /// Its name as [`later`] and messages know it: `rigs.forge`.
+    section: &'static str,
+    table: &'a Table,
+    place: Place,
+    asked: Vec<&'static str>,
+    /// Where complaints go.
+    pub report: &'a Report,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts reading a table; a complaint and `None` when the node is none.
+    pub fn open(section: &'static str, node: &'a Node, report: &'a Report) -> Option<Self> {
+        let Some(table) = node.table() else {
+            let message = format!("expected a table, found {}", node.kind());
+            report.add(Diagnostic::error(message).at(&node.place));
+            return None;
+        };
+        Some(Self {
+            section,
+            table,
+            place: node.place.clone(),
+            asked: Vec::new(),
+            report,
+        })
+    }
+
+    /// Reads a value. Every key that may be left out has its default in `config/default.toml`,
+    /// so one that is not there is missing.
+    pub fn get<T>(&mut self, key: &'static str, parse: impl Fn(&Node) -> Parsed<T>) -> Option<T> {
+        let node = self.node(key)?;
+        match parse(node) {
+            Ok(value) => Some(value),
+            Err(errors) => {
+                errors.into_iter().for_each(|error| self.report.add(error));
+                None
+            }
+        }
+    }
+
+    /// Opens a table within this one.
+    pub fn section(&mut self, key: &'static str, section: &'static str) -> Option<Reader<'a>> {
+        let node = self.node(key)?;
+        Reader::open(section, node, self.report)
+    }
+
+    /// Opens each table of an array of tables.
+    pub fn sections(&mut self, key: &'static str, section: &'static str) -> Vec<Reader<'a>> {
+        let Some(node) = self.node(key) else {
+            return Vec::new();
+        };
+        let Value::Array(items) = &node.value else {
+            let message = format!("expected an array of tables, found {}", node.kind());
+            let error = Diagnostic::error(message).at(&node.place);
+            self.report.add(error.hint(format!("write [[{section}]]")));
+            return Vec::new();
+        };
+        let open = |item| Reader::open(section, item, self.report);
+        items.iter().filter_map(open).collect()
+    }
+
+    /// The entries of a table whose keys are names.
+    pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, &'a Place, &'a Node)> {
+        let Some(node) = self.node(key) else {
+            return Vec::new();
+        };
+        let Some(table) = node.table() else {
+            let message = format!("expected a table, found {}", node.kind());
+            self.report.add(Diagnostic::error(message).at(&node.place));
+            return Vec::new();
+        };
+        let entries = table.iter();
+        entries
+            .map(|(name, entry)| (name.as_str(), &entry.key, &entry.node))
+            .collect()
+    }
+
+    /// Where a value stands; the table itself when there is none.
+    pub fn place(&self, key: &str) -> Place {
+        let entry = self.table.get(key);
+        entry.map_or_else(|| self.place.clone(), |entry| entry.node.place.clone())
+    }
+
+    /// Where the elements of an array stand.
+    pub fn element_places(&self, key: &str) -> Vec<Place> {
+        match self.table.get(key).map(|entry| &entry.node.value) {
+            Some(Value::Array(items)) => items.iter().map(|item| item.place.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Complains about a key's value.
+    pub fn complain(&self, key: &str, message: impl Into<String>) {
+        let error = Diagnostic::error(message).at(&self.place(key));
+        self.report.add(error);
+    }
+
+    /// Complains about every key that was never asked for.
+    pub fn finish(self) {
+        let later = later::keys(self.section);
+        // `include` is honoured before anything is read key by key.
+        let elsewhere: &[&str] = match self.section {
+            "" => &["include"],
+            _ => &[],
+        };
+        for (key, entry) in self.table {
+            if self.asked.contains(&key.as_str()) {
+                continue;
+            }
+            let error = if later.contains(&key.as_str()) {
+                let message = format!("`{key}` is not supported yet");
+                Diagnostic::error(message).hint("take it out: this version would not honour it")
+            } else {
+                let error = Diagnostic::error(format!("unknown key `{key}`"));
+                let known = self.asked.iter().chain(later).chain(elsewhere).copied();
+                match closest(key, known) {
+                    Some(near) if later.contains(&near) => {
+                        error.hint(format!("did you mean `{near}`? (not supported yet)"))
+                    }
+                    Some(near) => error.hint(format!("did you mean `{near}`?")),
+                    None if self.section.is_empty() => error,
+                    None => error.hint(format!("{} knows {}", self.title(), self.known())),
+                }
+            };
+            self.report.add(error.at(&entry.key));
+        }
+    }
+
+    fn title(&self) -> String {
+        match self.section {
+            "rigs" | "agents" => format!("[[{}]]", self.section),
+            "harness" => "[harness.<name>]".to_owned(),
+            section => format!("[{section}]"),
+        }
+    }
+
+    fn known(&self) -> String {
+        let mut known = self.asked.clone();
+        known.sort_unstable();
+        known.join(", ")
+    }
+
+    fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+        self.asked.push(key);
+        let found = self.table.get(key);
+        if found.is_none() {
+            let name = match self.section {
+                "" => key.to_owned(),
+                section => format!("{section}.{key}"),
+            };
+            // A table that nobody wrote has no header to point at: the top of the city's file is
+            // where it is missing.
+            let place = match self.place.is_default() {
+                true => Place::new(CITY, 0..0),
+                false => self.place.clone(),
+            };
+            let error = Diagnostic::error(format!("missing `{name}`"));
+            self.report.add(error.at(&place));
+        }
+        found.map(|entry| &entry.node)
+    }
+}

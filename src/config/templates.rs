@@ -1,0 +1,68 @@
+//! Fills in the built-in defaults of every rig, gate, agent and harness, so that what follows sees
+//! one complete document and knows no default of its own.
+
+use super::diagnostics::Diagnostic;
+use super::document::{Entry, Node, Table, Value, overlay};
+use super::reader::Report;
+
+/// Lays every rig, gate, agent and harness over its template.
+pub fn fill(root: &mut Node, templates: &Table, report: &Report) {
+    let Some(table) = root.table_mut() else {
+        return;
+    };
+    for rig in items(table, "rigs") {
+        lay_over(templates.get("rigs"), rig);
+        let forge = rig.table_mut().and_then(|rig| rig.get_mut("forge"));
+        if let Some(forge) = forge.and_then(|entry| entry.node.table_mut()) {
+            for gate in items(forge, "gates") {
+                lay_over(templates.get("gates"), gate);
+            }
+        }
+    }
+    for agent in items(table, "agents") {
+        lay_over(templates.get("agents"), agent);
+    }
+    let harnesses = table.get_mut("harness");
+    let harnesses = harnesses.and_then(|entry| entry.node.table_mut());
+    for (name, entry) in harnesses.into_iter().flatten() {
+        drop_foreign_reduced(name, &mut entry.node, report);
+        lay_over(templates.get("harness"), &mut entry.node);
+    }
+}
+
+fn items<'a>(table: &'a mut Table, key: &str) -> &'a mut [Node] {
+    match table.get_mut(key).map(|entry| &mut entry.node.value) {
+        Some(Value::Array(items)) => items,
+        _ => &mut [],
+    }
+}
+
+fn lay_over(template: Option<&Entry>, node: &mut Node) {
+    if let Some(template) = template
+        && node.table().is_some()
+    {
+        let upper = std::mem::replace(node, template.node.clone());
+        overlay(node, upper);
+    }
+}
+
+/// A preset's `reduced` belongs to the preset's command and means nothing to another one.
+fn drop_foreign_reduced(name: &str, harness: &mut Node, report: &Report) {
+    let Some(table) = harness.table_mut() else {
+        return;
+    };
+    let (Some(command), Some(reduced)) = (table.get("command"), table.get("reduced")) else {
+        return;
+    };
+    let preset_says = matches!(&reduced.node.value, Value::Array(args) if !args.is_empty());
+    if command.node.place.is_default() || !reduced.node.place.is_default() || !preset_says {
+        return;
+    }
+    let message = format!("`{name}` gets another command, but no `reduced` arguments for it");
+    let warning = Diagnostic::warning(message).at(&command.key).hint(
+        "after a crash it is started with the same arguments as before; \
+         set `reduced` to start it with less permission, or to [] to say that you know",
+    );
+    report.add(warning);
+    table.remove("reduced");
+}

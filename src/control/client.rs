@@ -1,0 +1,267 @@
+//! The `hd` end of the control socket: blocking, small, and never stuck on a supervisor that hangs.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde_json::Value;
+
+use super::protocol::{Body, ControlError, Op, OpName, Request, Response, args};
+
+/// The longest answer line; a city would need some hundred thousand raiders for it.
+const ANSWER_MAX: u64 = 256 * 1024 * 1024;
+/// How long a supervisor may be silent before it is asked whether it lives.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long it may take to say that it lives.
+const PING_LIMIT: Duration = Duration::from_secs(5);
+/// Limit of what only reads.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
+/// Limit of what changes something: sandboxes are made, branches pushed, sessions ended.
+const ACT_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// A connection to a supervisor.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    reader: BufReader<UnixStream>,
+    asked: u64,
+}
+
+impl Client {
+    /// Connects to the socket.
+    ///
+    /// # Errors
+    /// `unavailable` when nothing listens there.
+    pub fn connect(path: &Path) -> Result<Self, ControlError> {
+        let stream = open(path).map_err(|error| unreachable(path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            reader: BufReader::new(stream),
+            asked: 0,
+        })
+    }
+
+    /// Asks, and waits for the result.
+    ///
+    /// # Errors
+    /// What the supervisor answered; `unavailable` when it does not live any more; `timeout` when
+    /// it lives and does not come to an end.
+    pub fn call(&mut self, op: &Op) -> Result<Value, ControlError> {
+        let id = self.ask(op)?;
+        let limit = limit(op.name());
+        let started = Instant::now();
+        loop {
+            let response = self.line(op.name(), started, Some(limit))?;
+            match response.body {
+                Body::Done(result) if response.id == id => return Ok(result),
+                Body::Failed(error) => return Err(error),
+                Body::Item(_) => {}
+                Body::Done(_) => return Err(strange("it answers what was not asked")),
+            }
+        }
+    }
+
+    /// Asks, and gives each item to `each` until that says stop, or the stream ends. Waits without
+    /// a limit.
+    ///
+    /// # Errors
+    /// As [`Client::call`], or what `each` failed with.
+    pub fn stream<E: From<ControlError>>(
+        mut self,
+        op: &Op,
+        mut each: impl FnMut(Value) -> Result<Flow, E>,
+    ) -> Result<(), E> {
+        self.ask(op)?;
+        loop {
+            match self.line(op.name(), Instant::now(), None)?.body {
+                Body::Item(item) => {
+                    if each(item)? == Flow::Stop {
+                        return Ok(());
+                    }
+                }
+                Body::Done(_) => return Ok(()),
+                Body::Failed(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The process at the other end.
+    #[must_use]
+    pub fn peer_pid(&self) -> Option<u32> {
+        use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+        let peer = getsockopt(self.reader.get_ref(), PeerCredentials).ok()?;
+        u32::try_from(peer.pid()).ok().filter(|pid| *pid != 0)
+    }
+
+    fn ask(&mut self, op: &Op) -> Result<Value, ControlError> {
+        self.asked += 1;
+        let id = self.asked.to_string();
+        let mut line = Request::line(&id, op);
+        line.push('\n');
+        let mut stream = self.reader.get_ref();
+        let sent = stream
+            .set_write_timeout(Some(SILENCE))
+            .and_then(|()| stream.write_all(line.as_bytes()));
+        match sent {
+            // A refused connection is closed at once, and the reason waits to be read.
+            Ok(()) => Ok(Value::String(id)),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Value::String(id)),
+            Err(error) => Err(unreachable(&self.path, &error)),
+        }
+    }
+
+    /// The next line. Where there is a limit, a silence is broken by asking, on another connection,
+    /// whether it lives; a stream may be silent for days, and its end is heard.
+    fn line(
+        &mut self,
+        op: OpName,
+        started: Instant,
+        limit: Option<Duration>,
+    ) -> Result<Response, ControlError> {
+        let mut bytes = Vec::new();
+        let silence = if op == OpName::Ping {
+            PING_LIMIT
+        } else {
+            SILENCE
+        };
+        loop {
+            let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(ControlError::timeout(format!("{op} did not end in time"))
+                    .hint("it may still end; see `hd events` and `hd status`"));
+            }
+            let wait = left.map(|left| left.min(silence).max(Duration::from_millis(1)));
+            self.reader
+                .get_ref()
+                .set_read_timeout(wait)
+                .map_err(|error| unreachable(&self.path, &error))?;
+            let mut limited = (&mut self.reader).take(ANSWER_MAX - bytes.len() as u64);
+            match limited.read_until(b'\n', &mut bytes) {
+                Ok(_) if bytes.ends_with(b"\n") => {
+                    return serde_json::from_slice(&bytes)
+                        .map_err(|error| strange(&error.to_string()));
+                }
+                Ok(_) => return Err(hung_up(&self.path)),
+                Err(error) if silent(&error) => self.still_lives(op)?,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(hung_up(&self.path));
+                }
+                Err(error) => return Err(unreachable(&self.path, &error)),
+            }
+        }
+    }
+
+    fn still_lives(&self, op: OpName) -> Result<(), ControlError> {
+        // A supervisor that is stopping takes no new connections, and its end is heard on this one.
+        if op == OpName::Stop {
+            return Ok(());
+        }
+        if op != OpName::Ping && Self::connect(&self.path)?.answers() {
+            return Ok(());
+        }
+        Err(ControlError::unavailable(format!(
+            "the supervisor at {} does not answer",
+            self.path.display()
+        ))
+        .hint("its process may hang or be stopped; it can be killed and started again safely"))
+    }
+
+    /// Whether anything at all is answered; that there are too many connections is a sign of life.
+    fn answers(mut self) -> bool {
+        let ping = Op::Ping(args::Nothing {});
+        let asked = self.ask(&ping).is_ok();
+        asked
+            && self
+                .line(OpName::Ping, Instant::now(), Some(PING_LIMIT))
+                .is_ok()
+    }
+}
+
+/// Whether a stream goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// It does.
+    Continue,
+    /// It does not.
+    Stop,
+}
+
+fn limit(op: OpName) -> Duration {
+    match op {
+        OpName::Run
+        | OpName::Charge
+        | OpName::Done
+        | OpName::Handoff
+        | OpName::Stop
+        | OpName::RaiderNuke
+        | OpName::RaiderRepair
+        | OpName::AgentStart
+        | OpName::AgentStop
+        | OpName::AgentRestart
+        | OpName::SalvageRestore => ACT_LIMIT,
+        _ => LOOK_LIMIT,
+    }
+}
+
+/// Connects without ever waiting: a full queue of a supervisor that hangs is an error, too. A path
+/// too long for a socket's address is reached through its opened directory.
+pub fn open(path: &Path) -> io::Result<UnixStream> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    match SocketAddrUnix::new(path) {
+        Ok(address) => rustix::net::connect(&socket, &address)?,
+        Err(_) => {
+            let too_long = || io::Error::from(io::ErrorKind::InvalidFilename);
+            let dir = path.parent().ok_or_else(too_long)?;
+            let name = path.file_name().ok_or_else(too_long)?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = File::from(rustix::fs::open(dir, flags, Mode::empty())?);
+            let near = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
+            rustix::net::connect(&socket, &SocketAddrUnix::new(near.join(name))?)?;
+        }
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn silent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+fn unreachable(path: &Path, error: &io::Error) -> ControlError {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "nothing listens".to_owned(),
+        io::ErrorKind::WouldBlock => "it takes no more connections".to_owned(),
+        _ => error.to_string(),
+    };
+    ControlError::unavailable(format!(
+        "the supervisor cannot be reached at {}: {why}",
+        path.display()
+    ))
+    .hint("start it with `hd up -d`")
+}
+
+fn hung_up(path: &Path) -> ControlError {
+    ControlError::unavailable(format!(
+        "the supervisor at {} closed the connection",
+        path.display()
+    ))
+    .hint("it may have stopped; see `hd ping`")
+}
+
+fn strange(why: &str) -> ControlError {
+    ControlError::internal(format!("what answers is no supervisor: {why}"))
+}

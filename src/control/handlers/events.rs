@@ -1,0 +1,158 @@
+//! `events` and `why`: the journal.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+
+use super::{names, to_json};
+use crate::actors::world::World;
+use crate::control::protocol::args::Events;
+use crate::control::protocol::{ControlError, ErrorKind};
+use crate::domain::event::Event;
+use crate::ports::relics::EventFilter;
+
+/// Events read from the store at once.
+const PAGE: usize = 500;
+/// A slow reader holds up this many, and then only itself.
+const BUFFER: usize = 64;
+
+/// Events after `since`, then, when followed, those to come. A follower that falls behind is read
+/// to from the store: nothing is left out and nothing comes twice.
+pub(super) async fn events(
+    world: &Arc<World>,
+    args: Events,
+) -> Result<mpsc::Receiver<Value>, ControlError> {
+    let (send, receive) = mpsc::channel(BUFFER);
+    let world = Arc::clone(world);
+    // Subscribed before the store is read, so that nothing falls between.
+    let live = args.follow.then(|| world.store.subscribe());
+    let mut reader = Reader {
+        world,
+        kind: args.kind,
+        last: args.since.unwrap_or(0),
+        send,
+    };
+    tokio::spawn(async move {
+        // The reader went away, or the store: either way the stream is over.
+        let _over = reader.run(live).await;
+    });
+    Ok(receive)
+}
+
+struct Reader {
+    world: Arc<World>,
+    kind: Option<String>,
+    last: u64,
+    send: mpsc::Sender<Value>,
+}
+
+/// The stream is over.
+struct Over;
+
+impl Reader {
+    async fn run(
+        &mut self,
+        live: Option<tokio::sync::broadcast::Receiver<Arc<Event>>>,
+    ) -> Result<(), Over> {
+        self.catch_up().await?;
+        let Some(mut live) = live else { return Ok(()) };
+        loop {
+            tokio::select! {
+                () = self.send.closed() => return Err(Over),
+                next = live.recv() => match next {
+                    Ok(event) if event.seq <= self.last => {}
+                    Ok(event) => {
+                        self.last = event.seq;
+                        if self.wanted(&event) {
+                            self.pass(&event).await?;
+                        }
+                    }
+                    Err(RecvError::Lagged(_)) => self.catch_up().await?,
+                    Err(RecvError::Closed) => return Ok(()),
+                },
+            }
+        }
+    }
+
+    fn wanted(&self, event: &Event) -> bool {
+        match self.kind.as_deref() {
+            None => true,
+            Some(kind) => match kind.strip_suffix(".*") {
+                Some(prefix) => event
+                    .kind
+                    .strip_prefix(prefix)
+                    .is_some_and(|rest| rest.starts_with('.')),
+                None => event.kind == kind,
+            },
+        }
+    }
+
+    async fn catch_up(&mut self) -> Result<(), Over> {
+        loop {
+            let filter = EventFilter {
+                after: self.last,
+                kind: self.kind.clone(),
+                subject: None,
+                limit: PAGE,
+            };
+            let page = self.world.store.run(move |txn| txn.events(&filter)).await;
+            let page = page.map_err(|_| Over)?;
+            for event in &page {
+                self.last = event.seq;
+                self.pass(event).await?;
+            }
+            if page.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn pass(&self, event: &Event) -> Result<(), Over> {
+        let value = serde_json::to_value(event).map_err(|_| Over)?;
+        self.send.send(value).await.map_err(|_| Over)
+    }
+}
+
+/// `why NAME`: the story of a raider, agent, relic or rig, oldest first.
+pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError> {
+    let subject = match names::raider(world, name).await {
+        Ok(hook) => hook.raider.to_string(),
+        Err(error) if error.kind == ErrorKind::NotFound => name.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let (subject, events) = match story(world, &subject).await? {
+        events if events.is_empty() => former(world, name).await?,
+        events => (subject, events),
+    };
+    if events.is_empty() {
+        return Err(
+            ControlError::not_found(format!("nothing is known of {name}"))
+                .hint("a raider, an agent, a relic, a merge request or a rig"),
+        );
+    }
+    Ok(json!({ "subject": subject, "events": to_json(&events)? }))
+}
+
+/// The story of a raider that is gone, by its short name.
+async fn former(world: &World, name: &str) -> Result<(String, Vec<Event>), ControlError> {
+    let short = name.rsplit('/').next().unwrap_or(name);
+    for rig in &world.city.rigs {
+        let subject = format!("{}/raiders/{short}", rig.name);
+        let events = story(world, &subject).await?;
+        if !events.is_empty() {
+            return Ok((subject, events));
+        }
+    }
+    Ok((name.to_owned(), Vec::new()))
+}
+
+async fn story(world: &World, subject: &str) -> Result<Vec<Event>, ControlError> {
+    let subject = Some(subject.to_owned());
+    let filter = EventFilter {
+        subject,
+        ..EventFilter::default()
+    };
+    Ok(world.store.run(move |txn| txn.events(&filter)).await?)
+}

@@ -1,0 +1,178 @@
+//! Requests of the control socket, one file per group of verbs. A handler turns a request into one
+//! message to one actor, or one look at store and ports; it holds no state of the city.
+
+mod agent;
+mod events;
+mod misc;
+mod mq;
+mod names;
+mod own;
+mod raider;
+mod relic;
+mod salvage;
+mod status;
+mod terminal;
+mod work;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::protocol::{ControlError, ErrorKind, Op};
+use super::rights::Who;
+use super::server::{Answer, Call, Caller, Service};
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::root::StopMode;
+use crate::actors::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::ChildId;
+use crate::ports::relics::StoreError;
+
+/// A request to stop, answered when the tree has stopped.
+pub type StopRequest = (StopMode, oneshot::Sender<()>);
+
+/// The service behind the control socket.
+pub struct Handlers {
+    world: Arc<World>,
+    started: std::time::Duration,
+    stop: mpsc::Sender<StopRequest>,
+    /// The effective configuration, as `hd config show` prints it.
+    shown: Value,
+}
+
+impl Handlers {
+    /// Handlers that act on this world; requests to stop go to whoever owns the process.
+    #[must_use]
+    pub fn new(world: Arc<World>, shown: Value, stop: mpsc::Sender<StopRequest>) -> Self {
+        let started = world.clock.mono();
+        Self {
+            world,
+            started,
+            stop,
+            shown,
+        }
+    }
+}
+
+impl Service for Handlers {
+    fn identify(&self, pid: u32) -> Who {
+        let Some(session) = self.world.sessions.session_of(pid) else {
+            return Who::Operator;
+        };
+        let city = &self.world.city;
+        let is_agent = city
+            .agents
+            .iter()
+            .any(|agent| ChildId::Agent(agent.name.clone()).session_id(&city.name) == session);
+        if is_agent {
+            Who::Agent(session)
+        } else {
+            Who::Raider(session)
+        }
+    }
+
+    fn call(&self, caller: Caller, op: Op) -> Call {
+        let (world, shown) = (Arc::clone(&self.world), self.shown.clone());
+        let (started, stop) = (self.started, self.stop.clone());
+        Box::pin(async move {
+            match op {
+                Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
+                Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
+                Op::ConfigShow(_) => Ok(Answer::Value(shown)),
+                Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
+                Op::Status(_) => status::status(&world, started).await.map(Answer::Value),
+                other => dispatch(&world, caller, other).await.map(Answer::Value),
+            }
+        })
+    }
+
+    fn forbidden(&self, caller: &Caller, error: &ControlError) {
+        let subject = caller
+            .who
+            .session()
+            .map_or_else(|| "operator".to_owned(), ToString::to_string);
+        let data = json!({ "pid": caller.pid, "uid": caller.uid, "message": error.message });
+        let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
+        self.world.store.note(vec![event.with(data)]);
+    }
+}
+
+async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, ControlError> {
+    match op {
+        Op::Run(args) => work::run(world, args).await,
+        Op::Charge(args) => work::charge(world, args).await,
+        Op::Done(args) => own::done(world, &caller, &args).await,
+        Op::Handoff(args) => own::handoff(world, &caller, args).await,
+        Op::Rally(_) => own::rally(world, &caller).await,
+        Op::Hook(_) => own::hook(world, &caller).await,
+        Op::RelicCreate(args) => relic::create(world, args).await,
+        Op::RelicShow(args) => relic::show(world, &args.relic).await,
+        Op::RelicList(args) => relic::list(world, args).await,
+        Op::RelicClose(args) => relic::close(world, args).await,
+        Op::RelicReopen(args) => relic::reopen(world, &args.relic).await,
+        Op::RaiderList(args) => raider::list(world, args).await,
+        Op::RaiderShow(args) => raider::show(world, &args.name).await,
+        Op::RaiderNuke(args) => raider::nuke(world, args).await,
+        Op::RaiderRepair(args) => raider::repair(world, &args.name).await,
+        Op::Attach(args) => terminal::attach(world, &args.name).await,
+        Op::Peek(args) => terminal::peek(world, &args.name).await,
+        Op::Send(args) => terminal::send(world, args).await,
+        Op::Logs(args) => terminal::logs(world, args).await,
+        Op::AgentList(_) => agent::list(world).await,
+        Op::AgentStart(args) => agent::start(world, &args.name).await,
+        Op::AgentStop(args) => agent::stop(world, &args.name).await,
+        Op::AgentRestart(args) => agent::restart(world, &args.name).await,
+        Op::AgentUnquarantine(args) => agent::unquarantine(world, &args.name).await,
+        Op::MqList(args) => mq::list(world, args).await,
+        Op::MqShow(args) => mq::show(world, &args.mr).await,
+        Op::MqRetry(args) => mq::retry(world, &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, &args.mr).await,
+        Op::MqReject(args) => mq::reject(world, args).await,
+        Op::Why(args) => events::why(world, &args.name).await,
+        Op::SalvageList(args) => salvage::list(world, args).await,
+        Op::SalvageShow(args) => salvage::show(world, &args.id).await,
+        Op::SalvageRestore(args) => salvage::restore(world, args).await,
+        Op::Escalations(_) => misc::escalations(world).await,
+        // Served by `call` itself.
+        Op::Events(_) | Op::Stop(_) | Op::ConfigShow(_) | Op::Ping(_) | Op::Status(_) => {
+            Err(ControlError::internal("this operation is served elsewhere"))
+        }
+    }
+}
+
+impl From<Refusal> for ControlError {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal.kind {
+            RefusalKind::BadRequest => ErrorKind::BadRequest,
+            RefusalKind::NotFound => ErrorKind::NotFound,
+            RefusalKind::WorkAtRisk => ErrorKind::Refused,
+            RefusalKind::Conflict => ErrorKind::Conflict,
+            RefusalKind::Unavailable => ErrorKind::Unavailable,
+            RefusalKind::Timeout => ErrorKind::Timeout,
+            RefusalKind::Internal => ErrorKind::Internal,
+        };
+        let mut message = refusal.message;
+        for loss in &refusal.losses {
+            message.push_str("\n  ");
+            message.push_str(loss);
+        }
+        Self {
+            kind,
+            message,
+            hint: refusal.hint,
+        }
+    }
+}
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+/// A value that always has a JSON form.
+fn to_json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
+    serde_json::to_value(value).map_err(|error| ControlError::internal(error.to_string()))
+}

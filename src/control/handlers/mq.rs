@@ -1,0 +1,122 @@
+//! `mq.*`: the merge queue.
+
+use serde_json::{Value, json};
+
+use super::{names, status};
+use crate::actors::sagas::land;
+use crate::actors::witness::rework;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::control::protocol::args::{InRig, MqReject};
+use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
+use crate::domain::merge::{self, MergeRequest, MrState, Review};
+use crate::domain::message;
+use crate::ports::relics::StoreError;
+
+/// In the order in which they land; finished ones last.
+pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
+    let rig = names::rig_filter(world, args.rig.as_deref())?;
+    let mut mrs = world
+        .store
+        .run(move |txn| txn.mrs(rig.as_ref(), false))
+        .await?;
+    mrs.sort_by(|a, b| {
+        let key = |mr| (merge::MergeRequest::is_over(mr), merge::order(mr));
+        key(a).cmp(&key(b))
+    });
+    Ok(Value::Array(mrs.iter().map(status::mr_json).collect()))
+}
+
+pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
+    let id = names::relic(id)?;
+    let mr = world.store.run(move |txn| txn.mr(&id)).await?;
+    Ok(json!({
+        "id": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
+        "rig": mr.rig, "branch": mr.branch, "head": mr.head, "target": mr.target,
+        "state": mr.state, "priority": mr.priority, "queued_at": mr.queued_at,
+        "attempts": mr.attempts, "not_before": mr.not_before, "gates": mr.gates,
+        "conflict_files": mr.conflict_files, "merge_commit": mr.merge_commit, "note": mr.note,
+    }))
+}
+
+/// A parked merge request is tried at once.
+pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError> {
+    let id = names::relic(id)?;
+    let mr = world
+        .store
+        .run(move |txn| {
+            let mut mr = txn.mr(&id)?;
+            match mr.state {
+                MrState::Queued | MrState::Held => {}
+                MrState::Testing | MrState::Merging => return Ok(mr),
+                state => {
+                    let state = serde_json::to_value(state).unwrap_or_default();
+                    let why = format!("{id} is {}: there is nothing to retry", state);
+                    return Err(StoreError::Conflict(why.replace('"', "")));
+                }
+            }
+            mr.state = MrState::Queued;
+            mr.not_before = None;
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Operator)?;
+            Ok(mr)
+        })
+        .await?;
+    world.nudge(&message::forge(&mr.rig));
+    Ok(status::mr_json(&mr))
+}
+
+/// A person looked: the witness measures again and lets it go on.
+pub(super) async fn approve(world: &World, id: &str) -> Result<Value, ControlError> {
+    let id = names::relic(id)?;
+    let mr = world
+        .store
+        .run(move |txn| {
+            let mut mr = txn.mr(&id)?;
+            if mr.review == Review::Approved {
+                return Ok(mr);
+            }
+            waits(&mr)?;
+            mr.review = Review::Approved;
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrApproved, &mr, Cause::Operator)?;
+            Ok(mr)
+        })
+        .await?;
+    world.nudge(&message::witness(&mr.rig));
+    Ok(status::mr_json(&mr))
+}
+
+/// A person said no: a fresh raider takes the work up with what was said. Not counted as a rework
+/// (`2-contract.md`, `rework_attempts`).
+pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, ControlError> {
+    let id = names::relic(&args.mr)?;
+    let note = args.note;
+    let mr = world
+        .store
+        .run(move |txn| {
+            let mut mr = txn.mr(&id)?;
+            waits(&mr)?;
+            mr.state = MrState::Rejected;
+            mr.note.clone_from(&note);
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrRejected, &mr, Cause::Operator)?;
+            rework::reject(txn, &mr, note.as_deref())?;
+            Ok(mr)
+        })
+        .await?;
+    world.nudge(&message::witness(&mr.rig));
+    Ok(status::mr_json(&mr))
+}
+
+/// Only what waits for a person can be approved or rejected.
+fn waits(mr: &MergeRequest) -> Result<(), StoreError> {
+    if mr.state == MrState::Reviewing {
+        return Ok(());
+    }
+    Err(StoreError::Conflict(format!(
+        "{} does not wait for a person",
+        mr.id
+    )))
+}

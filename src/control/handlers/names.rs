@@ -1,0 +1,137 @@
+//! Which child, rig, relic or merge request a name means (`4-rules.md`, names): `Toast`,
+//! `horde/Toast` or `horde/raiders/Toast`; an ambiguous short name is a conflict.
+
+use crate::actors::ask;
+use crate::actors::root::ChildView;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::domain::city::Rig;
+use crate::domain::ids::{ChildId, RaiderId, RelicId, RigName};
+use crate::domain::relic::Hook;
+
+/// The rig of this name; the only rig when none is named.
+pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, ControlError> {
+    let rigs = &world.city.rigs;
+    let known = || {
+        let names: Vec<_> = rigs.iter().map(|rig| rig.name.as_str()).collect();
+        format!("rigs: {}", names.join(", "))
+    };
+    match name {
+        Some(name) => {
+            let found = rigs.iter().find(|rig| rig.name.as_str() == name);
+            found.ok_or_else(|| {
+                ControlError::not_found(format!("no rig named {name}")).hint(known())
+            })
+        }
+        None => match rigs.as_slice() {
+            [only] => Ok(only),
+            [] => Err(ControlError::not_found("the city has no rig")),
+            _ => Err(ControlError::bad_request("which rig?").hint(known())),
+        },
+    }
+}
+
+/// The rig's name as a filter; none when none is asked for.
+pub(super) fn rig_filter(
+    world: &World,
+    name: Option<&str>,
+) -> Result<Option<RigName>, ControlError> {
+    name.map(|name| rig(world, Some(name)).map(|rig| rig.name.clone()))
+        .transpose()
+}
+
+/// A relic's id; what cannot be one is not there.
+pub(super) fn relic(text: &str) -> Result<RelicId, ControlError> {
+    RelicId::new(text).map_err(|_| ControlError::not_found(format!("no relic {text}")))
+}
+
+fn means(raider: &RaiderId, name: &str) -> bool {
+    let parts: Vec<_> = name.split('/').collect();
+    match parts.as_slice() {
+        [short] => raider.name.as_str() == *short,
+        [rig, short] | [rig, "raiders", short] => {
+            raider.rig.as_str() == *rig && raider.name.as_str() == *short
+        }
+        _ => false,
+    }
+}
+
+/// The hooks of all raiders.
+pub(super) async fn hooks(world: &World) -> Result<Vec<Hook>, ControlError> {
+    Ok(world.store.run(|txn| txn.hooks(None)).await?)
+}
+
+/// The raider of this name, with its hook.
+pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlError> {
+    let mut found: Vec<_> = hooks(world)
+        .await?
+        .into_iter()
+        .filter(|hook| means(&hook.raider, name))
+        .collect();
+    match (found.pop(), found.as_slice()) {
+        (Some(hook), []) => Ok(hook),
+        (None, _) => Err(ControlError::not_found(format!("no raider named {name}"))
+            .hint("`hd raider list` shows who there is")),
+        (Some(last), others) => {
+            let names = others
+                .iter()
+                .chain([&last])
+                .map(|hook| hook.raider.to_string());
+            let names: Vec<_> = names.collect();
+            Err(ControlError::conflict(format!(
+                "{name} may be {}",
+                names.join(" or ")
+            )))
+        }
+    }
+}
+
+/// The child of this name, raider or agent, as the root sees it.
+pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, ControlError> {
+    let views = ask::views(world).await?;
+    let mut found: Vec<_> = views
+        .into_iter()
+        .filter(|view| match &view.spec.id {
+            ChildId::Raider(raider) => means(raider, name),
+            ChildId::Agent(agent) => agent.as_str() == name,
+        })
+        .collect();
+    match (found.pop(), found.as_slice()) {
+        (Some(view), []) => Ok(view),
+        (None, _) => Err(ControlError::not_found(format!("nobody named {name}"))
+            .hint("`hd status` shows who there is")),
+        (Some(last), others) => {
+            let names: Vec<_> = others
+                .iter()
+                .chain([&last])
+                .map(|view| view.spec.id.to_string())
+                .collect();
+            Err(ControlError::conflict(format!(
+                "{name} may be {}",
+                names.join(" or ")
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::means;
+
+    #[test]
+    fn a_raider_answers_to_three_names() {
+        let toast = "horde/raiders/Toast".parse().unwrap();
+        for name in ["Toast", "horde/Toast", "horde/raiders/Toast"] {
+            assert!(means(&toast, name), "{name}");
+        }
+        for name in [
+            "toast",
+            "other/Toast",
+            "horde/other/Toast",
+            "raiders/Toast/x",
+            "",
+        ] {
+            assert!(!means(&toast, name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a session says of itself: `done`, `handoff`, `rally`, `hook`. Who it is comes from the
+//! process that calls, never from its words.
+
+use serde_json::{Value, json};
+
+use super::{names, to_json};
+use crate::actors::refusal::Refusal;
+use crate::actors::sagas::done::parse_args;
+use crate::actors::witness::WitnessMsg;
+use crate::actors::world::World;
+use crate::actors::{ask, effects};
+use crate::control::protocol::ControlError;
+use crate::control::protocol::args;
+use crate::control::server::Caller;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{ChildId, Incarnation};
+use crate::domain::message::{Body, Handoff};
+use crate::domain::relic::Hook;
+
+/// Git may have to look at a large tree.
+const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// The raider in whose session the caller runs.
+async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
+    let Some(session) = caller.who.session() else {
+        return Err(ControlError::forbidden(
+            "this process is in no raider's session",
+        ));
+    };
+    let hooks = names::hooks(world).await?;
+    hooks
+        .into_iter()
+        .find(|hook| &hook.raider.session_id() == session)
+        .ok_or_else(|| {
+            ControlError::not_found(format!("session {session} has no work on its hook"))
+        })
+}
+
+/// `done`: returns when the intent is durable, before the session is ended.
+pub(super) async fn done(
+    world: &World,
+    caller: &Caller,
+    args: &args::Done,
+) -> Result<Value, ControlError> {
+    let hook = own_hook(world, caller).await?;
+    let mut request = parse_args(hook.raider.clone(), &to_json(args)?)?;
+    request.incarnation = session_incarnation(world, &hook).await?;
+    let witness = world.directory.witness(&hook.raider.rig);
+    let answer = ask::ask(
+        witness,
+        |reply| WitnessMsg::Done(request, reply),
+        DONE_LIMIT,
+    )
+    .await?;
+    to_json(&answer?)
+}
+
+/// The incarnation that the calling session was started for: a late process of an earlier one is
+/// fenced off.
+async fn session_incarnation(
+    world: &World,
+    hook: &Hook,
+) -> Result<Option<Incarnation>, ControlError> {
+    let facts = effects::facts(world, &hook.raider.session_id())
+        .await
+        .map_err(Refusal::from)?;
+    Ok(facts.map(|facts| facts.incarnation))
+}
+
+/// `handoff`: a note for the successor, then a fresh session on the same sandbox.
+pub(super) async fn handoff(
+    world: &World,
+    caller: &Caller,
+    args: args::Handoff,
+) -> Result<Value, ControlError> {
+    let Some(session) = caller.who.session().cloned() else {
+        return Err(ControlError::forbidden("this process is in no session"));
+    };
+    let views = ask::views(world).await?;
+    let view = views.into_iter().find(|view| view.spec.session == session);
+    let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
+    let id = view.spec.id.clone();
+    if let ChildId::Raider(_) = &id {
+        let hook = own_hook(world, caller).await?;
+        if hook.done.is_some() {
+            return Err(ControlError::conflict(
+                "the work is done; there is nothing to hand off",
+            ));
+        }
+        let note = Handoff {
+            note: args.message.clone(),
+            relic: Some(hook.relic.clone()),
+            totem_step: None,
+        };
+        let address = hook.raider.to_string();
+        world
+            .store
+            .run(move |txn| {
+                // The newest note counts: an older one that nobody read is answered by it.
+                for old in txn.inbox(&address)? {
+                    if matches!(old.body, Body::Handoff(_)) {
+                        txn.handled(old.id)?;
+                    }
+                }
+                txn.send(&address, &address, Body::Handoff(note.clone()))?;
+                let data = json!({ "note": note.note, "relic": note.relic });
+                let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
+                txn.record(&event.with(data)).map(|_| ())
+            })
+            .await?;
+    }
+    ask::cycle(world, id.clone(), Cause::Handoff).await?;
+    Ok(json!({ "name": id.to_string(), "session": session }))
+}
+
+/// `hook`: the relic that the raider is bound to.
+pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, ControlError> {
+    let hook = own_hook(world, caller).await?;
+    let id = hook.relic.clone();
+    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    Ok(json!({ "hook": to_json(&hook)?, "relic": to_json(&relic)? }))
+}
+
+/// `rally`: what am I, what is my work, where was I.
+pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
+    let hook = own_hook(world, caller).await?;
+    let (id, address) = (hook.relic.clone(), hook.raider.to_string());
+    let (relic, note) = world
+        .store
+        .run(move |txn| {
+            let note = txn
+                .inbox(&address)?
+                .into_iter()
+                .rev()
+                .find_map(|m| match m.body {
+                    Body::Handoff(note) => note.note,
+                    _ => None,
+                });
+            Ok((txn.relic(&id)?, note))
+        })
+        .await?;
+    let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let path = sandbox.clone();
+    let git = effects::repo(world, &hook.raider.rig, move |repo| {
+        repo.facts(&path, &target)
+    })
+    .await;
+    let git = match git {
+        Ok(git) => json!({
+            "head": git.head, "branch": git.branch, "ahead": git.ahead, "dirty": git.dirty,
+            "untracked": git.untracked, "special": git.special,
+        }),
+        Err(error) => json!({ "unknown": error.to_string() }),
+    };
+    Ok(json!({
+        "raider": hook.raider, "incarnation": hook.incarnation, "rig": hook.raider.rig,
+        "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
+        "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
+        "git": git, "done": hook.done.is_some(),
+    }))
+}

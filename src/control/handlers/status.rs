@@ -1,0 +1,246 @@
+//! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at
+//! the moment of asking.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::actors::root::{ChildState, ChildView};
+use crate::actors::sagas::done;
+use crate::actors::world::World;
+use crate::actors::{ask, effects};
+use crate::control::protocol::ControlError;
+use crate::domain::city::Rig;
+use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::merge::{self, MergeRequest};
+use crate::domain::raider::{RaiderFacts, SessionPresence, derive};
+use crate::domain::relic::{Hook, RelicKind, RelicStatus};
+use crate::domain::saga::{Saga, SagaKind};
+use crate::ports::relics::RelicFilter;
+
+/// git is not waited for longer than this: a large repository must not hold up the screen.
+const GLANCE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Everything that the store knows and `status` shows.
+struct Stored {
+    hooks: Vec<Hook>,
+    sagas: Vec<Saga>,
+    queue: Vec<MergeRequest>,
+    escalations: usize,
+    seq: u64,
+}
+
+async fn stored(world: &World) -> Result<Stored, ControlError> {
+    let open = RelicFilter {
+        kind: Some(RelicKind::Escalation),
+        status: Some(RelicStatus::Open),
+        ..RelicFilter::default()
+    };
+    let stored = world.store.run(move |txn| {
+        Ok(Stored {
+            hooks: txn.hooks(None)?,
+            sagas: txn.sagas(None)?,
+            queue: txn.mrs(None, true)?,
+            escalations: txn.relics(&open)?.len(),
+            seq: txn.last_seq()?,
+        })
+    });
+    Ok(stored.await?)
+}
+
+pub(super) async fn status(world: &World, started: Duration) -> Result<Value, ControlError> {
+    let views = ask::views(world).await?;
+    let stored = stored(world).await?;
+    let views: BTreeMap<_, _> = views
+        .iter()
+        .map(|view| (view.spec.id.clone(), view))
+        .collect();
+    let mut rigs = Vec::new();
+    for rig in &world.city.rigs {
+        rigs.push(rig_status(world, rig, &views, &stored).await?);
+    }
+    let agents: Vec<_> = world
+        .city
+        .agents
+        .iter()
+        .map(|agent| {
+            let view = views.get(&ChildId::Agent(agent.name.clone())).copied();
+            agent_json(agent.name.as_str(), view)
+        })
+        .collect();
+    let uptime = world.clock.mono().saturating_sub(started);
+    Ok(json!({
+        "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
+        "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
+        "last_reload_error": null, "agents": agents, "rigs": rigs, "automations": [],
+        "escalations": stored.escalations, "seq": stored.seq, "socket": world.socket,
+    }))
+}
+
+async fn rig_status(
+    world: &World,
+    rig: &Rig,
+    views: &BTreeMap<ChildId, &ChildView>,
+    stored: &Stored,
+) -> Result<Value, ControlError> {
+    let hooks: Vec<&Hook> = stored
+        .hooks
+        .iter()
+        .filter(|hook| hook.raider.rig == rig.name)
+        .collect();
+    let git = glances(world, rig, &hooks).await;
+    let raiders: Vec<_> = hooks
+        .iter()
+        .map(|hook| {
+            let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
+            raider_json(world, hook, view, &stored.sagas, git.get(&hook.raider))
+        })
+        .collect();
+    let mut queue: Vec<_> = stored
+        .queue
+        .iter()
+        .filter(|mr| mr.rig == rig.name)
+        .collect();
+    queue.sort_by(|a, b| merge::order(a).cmp(&merge::order(b)));
+    Ok(json!({
+        "name": rig.name, "raiders": raiders,
+        "forge": { "paused": false, "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>() },
+        "witness": { "last_patrol": world.directory.last_look(&rig.name) },
+    }))
+}
+
+/// One line of the queue.
+pub(super) fn mr_json(mr: &MergeRequest) -> Value {
+    json!({
+        "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
+        "head": mr.head, "target": mr.target, "state": mr.state, "priority": mr.priority,
+        "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
+    })
+}
+
+/// Counts of the sandboxes, as far as git answers in time.
+async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId, (u64, u64, u64)> {
+    let wanted: Vec<_> = hooks
+        .iter()
+        .map(|hook| {
+            (
+                hook.raider.clone(),
+                world.city.sandbox(&hook.raider),
+                hook.target.clone(),
+            )
+        })
+        .collect();
+    if wanted.is_empty() {
+        return BTreeMap::new();
+    }
+    let looked = effects::repo(world, &rig.name, move |repo| {
+        let glance = |(raider, path, target): &(RaiderId, std::path::PathBuf, String)| {
+            // A sandbox that cannot be read now is shown without counts.
+            repo.glance(path, target)
+                .ok()
+                .map(|counts| (raider.clone(), counts))
+        };
+        Ok(wanted.iter().filter_map(glance).collect())
+    });
+    match tokio::time::timeout(GLANCE_LIMIT, looked).await {
+        Ok(Ok(counts)) => counts,
+        Ok(Err(_)) | Err(_) => BTreeMap::new(),
+    }
+}
+
+/// One raider, as `status`, `raider.list` and `raider.show` print it.
+pub(super) fn raider_json(
+    world: &World,
+    hook: &Hook,
+    view: Option<&ChildView>,
+    sagas: &[Saga],
+    git: Option<&(u64, u64, u64)>,
+) -> Value {
+    let subject = hook.raider.to_string();
+    let saga = |kind| {
+        sagas
+            .iter()
+            .find(|saga| saga.kind == kind && saga.subject == subject)
+    };
+    let presence = match view.map(|view| view.state) {
+        Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
+        Some(ChildState::Starting) => SessionPresence::Coming,
+        Some(
+            ChildState::Backoff
+            | ChildState::Quarantined
+            | ChildState::Finished
+            | ChildState::Stopped,
+        )
+        | None => SessionPresence::Absent,
+    };
+    let state = derive(RaiderFacts {
+        charging: saga(SagaKind::Charge).is_some(),
+        done: hook.done.is_some(),
+        finishing: saga(SagaKind::Done).is_some() || saga(SagaKind::Nuke).is_some(),
+        session: presence,
+    });
+    let blocked = saga(SagaKind::Done).and_then(done::blocked);
+    let session = view.and_then(|view| view.session.as_ref());
+    json!({
+        "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
+        "incarnation": hook.incarnation, "state": state,
+        "condition": blocked.as_ref().map(|_| "push_blocked"), "detail": blocked,
+        "hook": hook.relic, "branch": hook.branch, "target": hook.target,
+        "harness": hook.harness,
+        "session": session.map(|session| json!({
+            "id": session.handle.id, "pid": session.agent.pid,
+            "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
+            "generation": session.generation, "since": session.since,
+        })),
+        "sandbox": world.city.sandbox(&hook.raider),
+        "git": git.map(|(ahead, dirty, untracked)| json!({
+            "ahead": ahead, "dirty": dirty, "untracked": untracked,
+        })),
+        "restarts": view.map_or(0, |view| view.restarts),
+        "quarantined_until": view.and_then(|view| view.quarantined_until),
+        "since": view.map_or(hook.charged_at, |view| view.since),
+    })
+}
+
+/// One standing agent.
+pub(super) fn agent_json(name: &str, view: Option<&ChildView>) -> Value {
+    let state = match view.map(|view| view.state) {
+        Some(ChildState::Running) => "running",
+        Some(ChildState::Starting) => "starting",
+        Some(ChildState::Backoff) => "backoff",
+        Some(ChildState::Quarantined) => "quarantined",
+        Some(ChildState::Ending) => "draining",
+        Some(ChildState::Finished | ChildState::Stopped) | None => "stopped",
+    };
+    let session = view.and_then(|view| view.session.as_ref());
+    json!({
+        "name": name, "state": state, "pid": session.map(|session| session.agent.pid),
+        "generation": session.map(|session| session.generation),
+        "restarts": view.map_or(0, |view| view.restarts),
+        "quarantined_until": view.and_then(|view| view.quarantined_until),
+        "since": view.map(|view| view.since), "condition": null,
+        "session": session.map(|session| session.handle.id.clone()),
+    })
+}
+
+/// Several raiders, for `raider.list`.
+pub(super) async fn raiders(
+    world: &World,
+    rig: Option<&RigName>,
+) -> Result<Vec<Value>, ControlError> {
+    let status = status(world, world.clock.mono()).await?;
+    let rigs = status
+        .get("rigs")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let wanted = |value: &&Value| {
+        rig.is_none_or(|rig| value.get("name").is_some_and(|name| name == rig.as_str()))
+    };
+    let raiders = rigs
+        .iter()
+        .filter(wanted)
+        .filter_map(|rig| rig.get("raiders")?.as_array());
+    Ok(raiders.flatten().cloned().collect())
+}

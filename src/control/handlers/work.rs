@@ -1,0 +1,124 @@
+//! `run` and `charge`: work for raiders.
+
+use serde_json::{Value, json};
+
+use super::{names, to_json};
+use crate::actors::ask;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::sagas::charge::{ChargeRequest, Charged};
+use crate::actors::witness::WitnessMsg;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::control::protocol::args::{Charge, Run};
+use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{HarnessName, RelicId, SlotName};
+use crate::domain::relic::{Relic, RelicKind};
+use crate::ports::relics::{NewRelic, StoreError, Txn};
+
+/// A charge fetches, checks out and starts; it is not waited for longer than this.
+const CHARGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
+
+fn harness(name: Option<&str>) -> Result<Option<HarnessName>, ControlError> {
+    let parse = |name: &str| {
+        HarnessName::new(name)
+            .map_err(|_| ControlError::not_found(format!("no harness named {name}")))
+    };
+    name.map(parse).transpose()
+}
+
+async fn ask_charge(world: &World, rig: &Rig, request: ChargeRequest) -> Result<Charged, Refusal> {
+    let witness = world.directory.witness(&rig.name);
+    ask::ask(
+        witness,
+        |reply| WitnessMsg::Charge(request, reply),
+        CHARGE_LIMIT,
+    )
+    .await?
+}
+
+/// `charge`: returns when the raider works.
+pub(super) async fn charge(world: &World, args: Charge) -> Result<Value, ControlError> {
+    let rig = names::rig(world, Some(&args.rig))?;
+    let slot = |name: String| {
+        SlotName::new(name).map_err(|error| ControlError::bad_request(error.to_string()))
+    };
+    let request = ChargeRequest {
+        relic: names::relic(&args.relic)?,
+        harness: harness(args.harness.as_deref())?,
+        name: args.name.map(slot).transpose()?,
+        target: args.target,
+        cause: Cause::Operator,
+    };
+    to_json(&ask_charge(world, rig, request).await?)
+}
+
+/// `run`: a relic per task, charged where there is a free slot. Without one the relic is ready and
+/// the answer says so (`4-rules.md`, charge).
+pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError> {
+    let rig = names::rig(world, args.rig.as_deref())?;
+    let harness = harness(args.harness.as_deref())?;
+    let after = args.after.as_deref().map(names::relic).transpose()?;
+    let (prefix, tasks) = (rig.prefix.clone(), args.task);
+    let relics = world
+        .store
+        .run(move |txn| make(txn, &prefix, &tasks, after.as_ref()))
+        .await?;
+    let charges = relics.iter().map(|relic| {
+        let request = ChargeRequest {
+            relic: relic.id.clone(),
+            harness: harness.clone(),
+            name: None,
+            target: None,
+            cause: Cause::Operator,
+        };
+        ask_charge(world, rig, request)
+    });
+    let charged = futures_util::future::join_all(charges).await;
+    let mut shown = Vec::new();
+    for (relic, charged) in relics.iter().zip(charged) {
+        shown.push(match charged {
+            Ok(charged) => to_json(&charged)?,
+            // No slot, or it waits for another: it is ready, and that is no failure.
+            Err(refused) if refused.kind == RefusalKind::Conflict => {
+                json!({ "relic": relic.id, "raider": null, "note": refused.message })
+            }
+            Err(refused) => return Err(refused.into()),
+        });
+    }
+    Ok(json!({ "relics": shown }))
+}
+
+/// Makes one relic per task: its first line is the title.
+fn make(
+    txn: &mut dyn Txn,
+    prefix: &str,
+    tasks: &[String],
+    after: Option<&RelicId>,
+) -> Result<Vec<Relic>, StoreError> {
+    let mut relics = Vec::new();
+    for task in tasks {
+        let (title, body) = task.trim().split_once('\n').unwrap_or((task.trim(), ""));
+        let new = NewRelic {
+            prefix: prefix.to_owned(),
+            kind: RelicKind::Task,
+            title: title.to_owned(),
+            body: body.trim().to_owned(),
+            priority: 0,
+            labels: Vec::new(),
+            parent: None,
+            deps: after.cloned().into_iter().collect(),
+        };
+        relics.push(created(txn, &new)?);
+    }
+    Ok(relics)
+}
+
+/// Makes a relic and journals it.
+pub(super) fn created(txn: &mut dyn Txn, new: &NewRelic) -> Result<Relic, StoreError> {
+    let relic = txn.create_relic(new)?;
+    let data = json!({ "title": relic.title, "priority": relic.priority, "deps": relic.deps });
+    txn.record(&NewEvent::new(EventType::RelicCreated, &relic.id, Cause::Operator).with(data))?;
+    Ok(relic)
+}

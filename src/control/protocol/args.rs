@@ -1,0 +1,370 @@
+//! Arguments of the operations. One definition for both ends: the keys of a request are the
+//! positional names and long flags of `hd`, because these structs are `hd`'s own arguments.
+//!
+//! Names of things are plain text here: whether `gt-9` or `horde/Toast` is there is for the handler
+//! to say (`not_found`), and what cannot be a name is not there either.
+
+use clap::Args;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::domain::nuke::CleanupStatus;
+use crate::domain::relic::{Exit, RelicKind, RelicStatus};
+
+/// No arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// A raider or agent by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// `Toast`, `horde/Toast`, `horde/raiders/Toast`, or an agent's name
+    pub name: String,
+}
+
+/// One rig, or all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct InRig {
+    /// Only this rig
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rig: Option<String>,
+}
+
+/// `stop`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Leave the agents running; the next start adopts them
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub keep_sessions: bool,
+}
+
+/// `run`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// What is to be done; several texts are several relics
+    #[arg(required = true, value_name = "TASK")]
+    #[serde(alias = "tasks", deserialize_with = "one_or_many")]
+    pub task: Vec<String>,
+    /// The rig; may be left out when the city has one only
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rig: Option<String>,
+    /// A relic that must be closed first
+    #[arg(long, value_name = "RELIC")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// The harness instead of the rig's own
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<String>,
+}
+
+/// `charge`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Charge {
+    /// The relic
+    pub relic: String,
+    /// The rig
+    pub rig: String,
+    /// The harness instead of the rig's own
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<String>,
+    /// The slot instead of the next free one
+    #[arg(long, value_name = "SLOT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The branch that the work lands on
+    #[arg(long, value_name = "BRANCH")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
+/// `done`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Done {
+    /// How it ends: completed, escalated or deferred
+    #[arg(long, default_value = "completed", value_parser = word::<Exit>)]
+    #[serde(default = "completed")]
+    pub status: Exit,
+    /// What you think of your sandbox: clean, has_uncommitted, has_stash or has_unpushed
+    #[arg(long, value_parser = word::<CleanupStatus>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup_status: Option<CleanupStatus>,
+    /// Nothing had to change; needs --reason, a clean tree and no commits
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub no_change: bool,
+    /// For deferred: not before this time
+    #[arg(long, value_name = "T")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "text_or_number"
+    )]
+    pub until: Option<String>,
+    /// Why, in your words
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `handoff`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Handoff {
+    /// What your successor must know
+    #[arg(short, long, value_name = "NOTE")]
+    #[serde(
+        default,
+        alias = "m",
+        alias = "note",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub message: Option<String>,
+}
+
+/// `relic.create`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RelicCreate {
+    /// One line
+    pub title: String,
+    /// The rest; `-` reads it from standard input
+    #[arg(long, default_value = "", hide_default_value = true)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub body: String,
+    /// The rig; may be left out when the city has one only
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rig: Option<String>,
+    /// Larger is more urgent
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i64,
+    /// A word to find it by; may be repeated
+    #[arg(long)]
+    #[serde(default, alias = "labels", skip_serializing_if = "is_default")]
+    pub label: Vec<String>,
+    /// A relic that must be closed first; may be repeated
+    #[arg(long, value_name = "RELIC")]
+    #[serde(default, alias = "deps", skip_serializing_if = "is_default")]
+    pub dep: Vec<String>,
+    /// The relic that it is a step of
+    #[arg(long, value_name = "RELIC")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+/// One relic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RelicRef {
+    /// The relic
+    #[serde(alias = "id")]
+    pub relic: String,
+}
+
+/// `relic.list`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RelicList {
+    /// Only this rig's
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rig: Option<String>,
+    /// Only these: open, hooked, blocked, deferred or closed
+    #[arg(long, value_parser = word::<RelicStatus>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<RelicStatus>,
+    /// Only these: task, merge_request, escalation or wisp
+    #[arg(long, value_parser = word::<RelicKind>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<RelicKind>,
+    /// Only with this label
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+/// `relic.close`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RelicClose {
+    /// The relic
+    #[serde(alias = "id")]
+    pub relic: String,
+    /// Why
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Consent, needed for a hooked relic.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
+}
+
+/// `raider.nuke`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RaiderNuke {
+    /// `Toast`, `horde/Toast` or `horde/raiders/Toast`
+    pub name: String,
+    /// Write everything that would be lost to salvage refs first
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub salvage: bool,
+    /// Say what would happen, and do nothing
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub dry_run: bool,
+    /// Consent.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
+}
+
+/// `raider.repair`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RaiderRepair {
+    /// `Toast`, `horde/Toast` or `horde/raiders/Toast`
+    pub name: String,
+    /// Consent.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
+}
+
+/// `send`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    /// A raider or an agent
+    pub name: String,
+    /// What to submit to its terminal
+    pub text: String,
+}
+
+/// `logs`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Logs {
+    /// A raider or an agent
+    pub name: String,
+    /// At most so many bytes of the end
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// One merge request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct MrRef {
+    /// The merge request
+    #[serde(alias = "id")]
+    pub mr: String,
+}
+
+/// `mq.reject`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct MqReject {
+    /// The merge request
+    #[serde(alias = "id")]
+    pub mr: String,
+    /// What the next raider must know
+    #[arg(long, value_name = "TEXT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The caller agrees
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
+}
+
+/// `events`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Events {
+    /// Go on with new events as they happen
+    #[arg(short, long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub follow: bool,
+    /// Only those after this number; without it all, or with --follow only new ones
+    #[arg(long, value_name = "SEQ")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// Only this type, or `prefix.*`
+    #[arg(long = "type", value_name = "T")]
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+/// One salvage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct SalvageRef {
+    /// The salvage, as `hd salvage list` names it
+    pub id: String,
+}
+
+/// `salvage.restore`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct SalvageRestore {
+    /// The salvage, as `hd salvage list` names it
+    pub id: String,
+    /// Where to; default `<city>/<rig>/restored/<id>`
+    #[arg(long, value_name = "DIR")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn completed() -> Exit {
+    Exit::Completed
+}
+
+/// Reads a word of an enumeration, as it is spelled on the wire.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    use serde::de::Error;
+    match Value::deserialize(from)? {
+        Value::String(one) => Ok(vec![one]),
+        many @ Value::Array(_) => {
+            let many: Vec<String> = serde_json::from_value(many).map_err(Error::custom)?;
+            if many.is_empty() {
+                return Err(Error::custom("task is empty"));
+            }
+            Ok(many)
+        }
+        _ => Err(Error::custom("task must be a text or a list of texts")),
+    }
+}
+
+fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    use serde::de::Error;
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Number(number) => Ok(Some(number.to_string())),
+        _ => Err(Error::custom("until must be a text or a number")),
+    }
+}

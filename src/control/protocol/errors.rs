@@ -1,0 +1,213 @@
+//! Errors of the protocol, and the one table of exit codes (`2-contract.md`, 2.1 and 2.4).
+
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::domain::suggest::closest;
+
+use super::VERSION;
+
+/// How `hd` ends. The only place where the numbers stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Exit {
+    /// It was done.
+    Ok = 0,
+    /// It was not done.
+    Failed = 1,
+    /// The command line or the configuration is invalid.
+    Usage = 2,
+    /// The supervisor cannot be reached.
+    Unreachable = 3,
+    /// There is no such object.
+    NotFound = 4,
+    /// Refused: work would be lost.
+    Refused = 5,
+    /// It took too long.
+    TimedOut = 6,
+    /// A person has to act first.
+    NeedsHuman = 7,
+    /// The merge or a gate failed.
+    MergeFailed = 8,
+    /// Parked: a rate limit, a login.
+    Parked = 9,
+    /// The supervisor speaks another version of the protocol.
+    Version = 10,
+}
+
+impl Exit {
+    /// The table as `hd help` prints it.
+    pub const TABLE: &str = "\
+Exit codes:
+  0 ok · 1 failed · 2 usage or config invalid · 3 supervisor unreachable · 4 no such object
+  5 refused, work would be lost · 6 timed out · 7 waiting for a human · 8 merge or gate failed
+  9 parked (rate limit, login) · 10 protocol version mismatch";
+
+    /// The number.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// What kind of error it is; decides the exit code of `hd`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request itself is wrong.
+    BadRequest,
+    /// There is no such object.
+    NotFound,
+    /// Work would be lost.
+    Refused,
+    /// Not the caller's to do.
+    Forbidden,
+    /// The present state does not allow it.
+    Conflict,
+    /// The supervisor, or what it needs for this, is not there.
+    Unavailable,
+    /// It took too long.
+    Timeout,
+    /// Another version of the protocol.
+    Version,
+    /// A fault of the supervisor.
+    #[serde(other)]
+    Internal,
+}
+
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: &[Self] = &[
+        Self::BadRequest,
+        Self::NotFound,
+        Self::Refused,
+        Self::Forbidden,
+        Self::Conflict,
+        Self::Unavailable,
+        Self::Timeout,
+        Self::Version,
+        Self::Internal,
+    ];
+
+    /// How `hd` ends after it.
+    #[must_use]
+    pub fn exit(self) -> Exit {
+        match self {
+            Self::BadRequest => Exit::Usage,
+            Self::NotFound => Exit::NotFound,
+            Self::Refused => Exit::Refused,
+            Self::Forbidden | Self::Conflict | Self::Internal => Exit::Failed,
+            Self::Unavailable => Exit::Unreachable,
+            Self::Timeout => Exit::TimedOut,
+            Self::Version => Exit::Version,
+        }
+    }
+}
+
+/// Why a request was not served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ControlError {
+    /// Its kind.
+    pub kind: ErrorKind,
+    /// What happened: a lowercase fragment.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl ControlError {
+    /// An error without a hint.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The request itself is wrong.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::BadRequest, message)
+    }
+
+    /// There is no such object.
+    #[must_use]
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    /// Work would be lost.
+    #[must_use]
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
+    }
+
+    /// Not the caller's to do.
+    #[must_use]
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Forbidden, message)
+    }
+
+    /// The present state does not allow it.
+    #[must_use]
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    /// The supervisor, or what it needs for this, is not there.
+    #[must_use]
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// It took too long.
+    #[must_use]
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Timeout, message)
+    }
+
+    /// A fault of the supervisor.
+    #[must_use]
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// The same error with this hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn version(theirs: &Value) -> Self {
+        Self::new(
+            ErrorKind::Version,
+            format!("protocol version {theirs} is not spoken here"),
+        )
+        .hint(format!(
+            "this supervisor speaks version {VERSION}; use the hd that came with it"
+        ))
+    }
+}
+
+/// A word that is not among the known ones, with the nearest of them or all of them as the hint.
+pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> ControlError {
+    let error = ControlError::bad_request(format!("unknown {what} {word:?}"));
+    match closest(word, known.iter().copied()) {
+        Some(meant) => error.hint(format!("did you mean {meant:?}?")),
+        None if known.is_empty() => error.hint("it takes no arguments"),
+        None => error.hint(format!("known: {}", known.join(", "))),
+    }
+}

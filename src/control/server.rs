@@ -1,0 +1,213 @@
+//! The daemon's end of the control socket. It holds no state of the city: a line becomes one call
+//! of the [`Service`], and its answer one line.
+//!
+//! ```text
+//!   accept ─► uid? ─► who? ─► place? ─► [ line ─► envelope ─► rights ─► args ─► call ─► answer ]*
+//!              │no             │no          │too long: answer, close     │stream: items, then end
+//!              └► refused      └► refused   └ garbage: answer, go on     └ slow reader: dropped
+//! ```
+//!
+//! One request of a connection is in flight at a time; further lines wait in the socket, so that
+//! answers come in order and nobody can queue up work without end.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::protocol::{Body, ControlError, Op, Response};
+use super::rights::Who;
+
+mod connection;
+mod listener;
+
+pub use listener::bind;
+
+/// Connections at once.
+pub const CONNECTIONS_MAX: usize = 64;
+/// Connections at once from inside one session, so that no agent can shut the others out.
+pub const CONNECTIONS_MAX_PER_SESSION: usize = 8;
+/// How long one line may take to be taken by its reader.
+pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
+/// After an error of `accept` (out of file descriptors), before the next try.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// Its pid as the kernel says; none when it is not visible here.
+    pub pid: Option<u32>,
+    /// Its user.
+    pub uid: u32,
+    /// Which session it belongs to, if any.
+    pub who: Who,
+}
+
+/// What a call gives back.
+#[derive(Debug)]
+pub enum Answer {
+    /// One result.
+    Value(Value),
+    /// Items until the sender is dropped. Make the channel small: a slow reader holds it up.
+    Stream(mpsc::Receiver<Value>),
+}
+
+/// A call under way.
+pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;
+
+/// What stands behind the socket.
+pub trait Service: Send + Sync + 'static {
+    /// Which session the process belongs to, by membership. Called once per connection, and never
+    /// for a pid that is not visible. Must be cheap.
+    fn identify(&self, pid: u32) -> Who;
+
+    /// Serves one request that the caller has the right to ask. It runs to its end even when the
+    /// caller goes away.
+    fn call(&self, caller: Caller, op: Op) -> Call;
+
+    /// Told of each request that was `forbidden`, for the journal.
+    fn forbidden(&self, caller: &Caller, error: &ControlError);
+}
+
+/// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets
+/// requests in flight end, ends streams, and returns when every connection is closed. The caller
+/// puts a limit on that by dropping the future.
+pub async fn serve<S: Service>(
+    listener: UnixListener,
+    service: Arc<S>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let places = Arc::new(Places::default());
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => break,
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a control connection failed");
+                }
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a control connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        match admit(&stream, service.as_ref(), &places) {
+            Ok((caller, place)) => {
+                let (service, stopping) = (service.clone(), stopping.clone());
+                connections.spawn(async move {
+                    let _held_to_the_end = place;
+                    connection::run(stream, caller, service, stopping).await;
+                });
+            }
+            Err(error) => refuse(&stream, error),
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Returns when the server is to stop, or nobody is left to say so.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // The value that it gives is a lock, which must not be held any longer.
+    drop(stopping.wait_for(|stop| *stop).await);
+}
+
+/// Decides on a new connection: the right user, recognised, and with a place left.
+fn admit<S: Service>(
+    stream: &UnixStream,
+    service: &S,
+    places: &Arc<Places>,
+) -> Result<(Caller, Place), ControlError> {
+    let peer = stream
+        .peer_cred()
+        .map_err(|error| ControlError::internal(format!("the peer cannot be seen: {error}")))?;
+    let own = rustix::process::geteuid().as_raw();
+    if peer.uid() != own && peer.uid() != 0 {
+        return Err(ControlError::forbidden("this city belongs to another user"));
+    }
+    let pid = peer
+        .pid()
+        .and_then(|pid| u32::try_from(pid).ok())
+        .filter(|pid| *pid != 0);
+    let who = pid.map_or(Who::Invisible, |pid| service.identify(pid));
+    let place = Places::take(places, &who)?;
+    let uid = peer.uid();
+    Ok((Caller { pid, uid, who }, place))
+}
+
+/// One line, if the fresh socket takes it at once; then the connection is closed.
+fn refuse(stream: &UnixStream, error: ControlError) {
+    let mut line = Response {
+        id: Value::Null,
+        body: Body::Failed(error),
+    }
+    .line();
+    line.push('\n');
+    if let Err(error) = stream.try_write(line.as_bytes())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        tracing::debug!(%error, "a refused connection was not told why");
+    }
+}
+
+/// Who holds how many connections.
+#[derive(Debug, Default)]
+struct Places(Mutex<HashMap<Option<String>, usize>>);
+
+/// One connection's place; given back when dropped.
+struct Place {
+    places: Arc<Places>,
+    holder: Option<String>,
+}
+
+impl Places {
+    fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
+        let holder = who.session().map(ToString::to_string);
+        let mut held = places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.values().sum::<usize>() >= CONNECTIONS_MAX {
+            return Err(full(CONNECTIONS_MAX, "at once"));
+        }
+        let count = held.entry(holder.clone()).or_default();
+        if holder.is_some() && *count >= CONNECTIONS_MAX_PER_SESSION {
+            return Err(full(CONNECTIONS_MAX_PER_SESSION, "from one session"));
+        }
+        *count += 1;
+        drop(held);
+        Ok(Place {
+            places: places.clone(),
+            holder,
+        })
+    }
+}
+
+fn full(limit: usize, which: &str) -> ControlError {
+    ControlError::unavailable(format!("there are {limit} connections {which} already"))
+        .hint("close some, or try again")
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut held = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&self.holder) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.holder);
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One connection: a line in, an answer out, until the peer goes or the server stops.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, watch};
+use tokio_util::codec::FramedRead;
+
+use crate::control::codec::{Line, LineCodec};
+use crate::control::protocol::{Body, ControlError, LINE_MAX, Op, Request, Response};
+use crate::control::rights;
+
+use super::{Answer, Caller, Service, WRITE_LIMIT, stopped};
+
+/// How often a peer that closed its sending half is looked at while a stream has nothing to say.
+const HANGUP_TICK: Duration = Duration::from_secs(10);
+
+/// Whether the connection lives on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Line,
+    Close,
+}
+
+struct Connection<S> {
+    lines: FramedRead<OwnedReadHalf, LineCodec>,
+    writer: OwnedWriteHalf,
+    caller: Caller,
+    service: Arc<S>,
+    stopping: watch::Receiver<bool>,
+}
+
+/// Serves one admitted peer to its end.
+pub(super) async fn run<S: Service>(
+    stream: UnixStream,
+    caller: Caller,
+    service: Arc<S>,
+    stopping: watch::Receiver<bool>,
+) {
+    let (reader, writer) = stream.into_split();
+    let mut connection = Connection {
+        lines: FramedRead::new(reader, LineCodec::default()),
+        writer,
+        caller,
+        service,
+        stopping,
+    };
+    if let Err(error) = connection.serve().await {
+        tracing::debug!(%error, pid = connection.caller.pid, "a control connection broke off");
+    }
+}
+
+impl<S: Service> Connection<S> {
+    async fn serve(&mut self) -> io::Result<()> {
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = stopped(&mut self.stopping) => return Ok(()),
+                line = self.lines.next() => line,
+            };
+            let Some(line) = line.transpose()? else {
+                return Ok(());
+            };
+            if self.line(line).await? == Next::Close {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn line(&mut self, line: Line) -> io::Result<Next> {
+        let text = match line {
+            Line::Text(text) => text,
+            Line::NotText => {
+                let error = ControlError::bad_request("the line is not UTF-8");
+                self.write(Value::Null, Body::Failed(error)).await?;
+                return Ok(Next::Line);
+            }
+            Line::TooLong => {
+                let error =
+                    ControlError::bad_request(format!("a line is longer than {LINE_MAX} bytes"));
+                self.write(Value::Null, Body::Failed(error)).await?;
+                return Ok(Next::Close);
+            }
+        };
+        let request = match Request::parse(&text) {
+            Ok(request) => request,
+            Err(rejected) => {
+                self.write(rejected.id, Body::Failed(rejected.error))
+                    .await?;
+                return Ok(Next::Line);
+            }
+        };
+        let id = request.id.clone();
+        match self.ask(request).await {
+            Ok(Answer::Value(result)) => self.write(id, Body::Done(result)).await?,
+            Ok(Answer::Stream(items)) => return self.stream(id, items).await,
+            Err(error) => self.write(id, Body::Failed(error)).await?,
+        }
+        Ok(Next::Line)
+    }
+
+    /// Rights first, then arguments, then the call.
+    async fn ask(&self, request: Request) -> Result<Answer, ControlError> {
+        if let Err(error) = rights::check(&self.caller.who, request.op) {
+            self.service.forbidden(&self.caller, &error);
+            return Err(error);
+        }
+        let op = Op::parse(request.op, request.args)?;
+        op.consented()?;
+        // A task of its own: it ends by itself even if this peer goes away, and a panic in it is
+        // an answer and not the end of the connection.
+        let call = tokio::spawn(self.service.call(self.caller.clone(), op));
+        call.await.unwrap_or_else(|failed| {
+            tracing::error!(error = %failed, op = %request.op, "a request failed");
+            Err(
+                ControlError::internal(format!("{} failed inside", request.op))
+                    .hint("the supervisor's log says more"),
+            )
+        })
+    }
+
+    /// A stream owns its connection: lines behind it wait until it has ended.
+    async fn stream(&mut self, id: Value, mut items: mpsc::Receiver<Value>) -> io::Result<Next> {
+        loop {
+            let said = tokio::select! {
+                biased;
+                item = items.recv() => item.map_or(Body::Done(Value::Null), Body::Item),
+                () = stopped(&mut self.stopping) => {
+                    Body::Failed(ControlError::unavailable("the supervisor is stopping"))
+                }
+                () = hung_up(self.lines.get_ref()) => return Ok(Next::Close),
+            };
+            let next = match said {
+                Body::Item(_) => None,
+                Body::Done(_) => Some(Next::Line),
+                Body::Failed(_) => Some(Next::Close),
+            };
+            self.write(id.clone(), said).await?;
+            if let Some(next) = next {
+                return Ok(next);
+            }
+        }
+    }
+
+    async fn write(&mut self, id: Value, body: Body) -> io::Result<()> {
+        let mut line = Response { id, body }.line();
+        line.push('\n');
+        tokio::time::timeout(WRITE_LIMIT, self.writer.write_all(line.as_bytes()))
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer does not read"))?
+    }
+}
+
+/// Returns when the peer has closed both ways. A peer that only stopped sending (`echo .. | socat`)
+/// still reads, and the system tells no difference but by asking.
+async fn hung_up(reader: &OwnedReadHalf) {
+    // Nothing more to hear of this socket if this fails: then the next write says so.
+    let _readable = reader.ready(Interest::READABLE).await;
+    loop {
+        let stream: &UnixStream = reader.as_ref();
+        let mut fds = [PollFd::new(stream, PollFlags::empty())];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if poll(&mut fds, Some(&now)).is_ok()
+            && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+        {
+            return;
+        }
+        tokio::time::sleep(HANGUP_TICK).await;
+    }
+}

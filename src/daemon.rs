@@ -1,0 +1,309 @@
+//! The composition root: the only place that knows the concrete adapters. Reads as the story of the
+//! process:
+//!
+//! ```text
+//!  config ─► lock ─► adapters ─► tree booted (sessions adopted) ─► socket ─► ready
+//!     │        │                                                     │
+//!   exit 2   exit 4                signals, `hd stop` ──► two passes ─► socket gone ─► exit 0
+//! ```
+
+mod lock;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorRef};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use self::lock::CityLock;
+use crate::actors::ask;
+use crate::actors::root::{RootActor, RootArgs, RootMsg, StopMode};
+use crate::actors::world::World;
+use crate::config;
+use crate::control::handlers::{Handlers, StopRequest};
+use crate::control::server;
+use crate::domain::cause::Cause;
+use crate::domain::city::{City, OnTerm, socket_path};
+use crate::domain::event::{EventType, NewEvent};
+
+/// How a supervisor ends without an error of its own.
+const STOPPED: u8 = 0;
+/// `2-contract.md`, 2.1.
+const FAILED: u8 = 1;
+const CONFIG_INVALID: u8 = 2;
+const HELD_BY_ANOTHER: u8 = 4;
+
+/// How long answers under way may take once the tree has stopped.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long blocking work (a push, a gate being killed) may hold up the end of the process.
+const LAST_WORK: Duration = Duration::from_secs(5);
+
+/// Why the daemon did not run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration is invalid.
+    #[error("{0}")]
+    Config(String),
+    /// Another supervisor holds the city.
+    #[error("another supervisor (pid {pid}) holds this city")]
+    Held {
+        /// As it says itself; for display only.
+        pid: String,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl DaemonError {
+    fn exit(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Config(_) => CONFIG_INVALID,
+            Self::Held { .. } => HELD_BY_ANOTHER,
+            Self::Failed(_) => FAILED,
+        })
+    }
+}
+
+fn failed(what: &str) -> impl Fn(std::io::Error) -> DaemonError + '_ {
+    move |error| DaemonError::Failed(format!("{what}: {error}"))
+}
+
+/// Validates a city and says what is wrong with it.
+#[must_use]
+pub fn check(path: &Path) -> ExitCode {
+    match config::load(path, &config::Env::of_process()) {
+        Ok(_) => ExitCode::from(STOPPED),
+        Err(wrong) => {
+            eprint!("{}", wrong.render(false));
+            ExitCode::from(CONFIG_INVALID)
+        }
+    }
+}
+
+/// Runs the supervisor of a city until it is stopped.
+#[must_use]
+pub fn run(path: &Path) -> ExitCode {
+    match supervise(path) {
+        Ok(()) => ExitCode::from(STOPPED),
+        Err(error) => {
+            match &error {
+                DaemonError::Config(text) => eprint!("{text}"),
+                DaemonError::Held { .. } | DaemonError::Failed(_) => {
+                    tracing::error!(%error, "the supervisor cannot run");
+                }
+            }
+            error.exit()
+        }
+    }
+}
+
+fn supervise(path: &Path) -> Result<(), DaemonError> {
+    let loaded = config::load(path, &config::Env::of_process())
+        .map_err(|wrong| DaemonError::Config(wrong.render(false)))?;
+    let shown = config::show_json(&loaded);
+    let city = Arc::new(loaded.city);
+    private_dir(&city.state_dir())?;
+    let lock = CityLock::take(&city.state_dir())?;
+    panic_hook();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(failed("the runtime cannot be started"))?;
+    let result = runtime.block_on(live(city, shown));
+    // Blocking work that is left was fenced or is idempotent; it may not hold the city for ever.
+    runtime.shutdown_timeout(LAST_WORK);
+    drop(lock);
+    result
+}
+
+/// From the adapters to the last word.
+async fn live(city: Arc<City>, shown: serde_json::Value) -> Result<(), DaemonError> {
+    let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
+    let socket = socket_of(&city);
+    let (world, infra) = tree::build(&city, socket.clone()).await?;
+    let args = RootArgs {
+        world: Arc::clone(&world),
+        infra,
+    };
+    let (root, ended) = RootActor::spawn(None, RootActor, args)
+        .await
+        .map_err(|error| DaemonError::Failed(format!("the root cannot be started: {error}")))?;
+    world.directory.set_root(root.clone());
+    tree::connect(&world);
+    note(&world, EventType::ControllerStarted);
+    ask::ask(Some(root.clone()), RootMsg::Boot, Duration::from_secs(600))
+        .await
+        .map_err(|refused| DaemonError::Failed(refused.to_string()))?;
+    let listener = server::bind(&socket).map_err(failed("the control socket cannot be made"))?;
+    let control = Control::serve(listener, &world, shown);
+    note(&world, EventType::ControllerReady);
+    notify_manager(&[sd_notify::NotifyState::Ready]);
+    let outcome = until_stopped(&root, ended, &mut signals, control.requests, &city).await;
+    notify_manager(&[sd_notify::NotifyState::Stopping]);
+    // Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
+    if let Err(error) = std::fs::remove_file(&socket)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "the control socket could not be removed");
+    }
+    // The receiver is gone only if the server has ended by itself.
+    let _ended = control.stopping.send(true);
+    let _slow_clients = tokio::time::timeout(LAST_WORDS, control.serving).await;
+    outcome
+}
+
+/// The control server at work.
+struct Control {
+    requests: mpsc::Receiver<StopRequest>,
+    stopping: watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Control {
+    fn serve(listener: UnixListener, world: &Arc<World>, shown: serde_json::Value) -> Self {
+        let (stop, requests) = mpsc::channel(4);
+        let (stopping, watching) = watch::channel(false);
+        let handlers = Arc::new(Handlers::new(Arc::clone(world), shown, stop));
+        let serving = tokio::spawn(server::serve(listener, handlers, watching));
+        Self {
+            requests,
+            stopping,
+            serving,
+        }
+    }
+}
+
+/// Waits for a reason to stop, stops the tree, and keeps listening: a second signal skips the grace.
+async fn until_stopped(
+    root: &ActorRef<RootMsg>,
+    ended: tokio::task::JoinHandle<()>,
+    signals: &mut Signals,
+    mut requests: mpsc::Receiver<StopRequest>,
+    city: &City,
+) -> Result<(), DaemonError> {
+    tokio::pin!(ended);
+    let mut asked: Vec<oneshot::Sender<()>> = Vec::new();
+    let mut stopping = false;
+    loop {
+        let mode = tokio::select! {
+            _ = &mut ended => break,
+            () = signals.stop() => match (stopping, city.daemon.on_term) {
+                (true, _) => StopMode::Now,
+                (false, OnTerm::Stop) => StopMode::Graceful,
+                (false, OnTerm::Detach) => StopMode::KeepSessions,
+            },
+            Some((mode, done)) = requests.recv() => {
+                asked.push(done);
+                mode
+            }
+        };
+        stopping = true;
+        if root.cast(RootMsg::Stop { mode, reply: None }).is_err() {
+            break;
+        }
+    }
+    for done in asked {
+        // Whoever asked may have gone.
+        let _gone = done.send(());
+    }
+    if stopping {
+        return Ok(());
+    }
+    Err(DaemonError::Failed(
+        "the root supervisor ended by itself".into(),
+    ))
+}
+
+/// TERM and INT; HUP must not end the process.
+struct Signals {
+    term: Signal,
+    int: Signal,
+    hup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            hup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Returns at the next signal to stop.
+    async fn stop(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return,
+                _ = self.int.recv() => return,
+                _ = self.hup.recv() => {
+                    tracing::warn!("SIGHUP: this version reads its configuration at the start only");
+                }
+            }
+        }
+    }
+}
+
+fn note(world: &World, kind: EventType) {
+    let data = serde_json::json!({
+        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"),
+        "socket": world.socket, "config_revision": world.city.revision,
+    });
+    let event = NewEvent::new(kind, &world.city.name, Cause::Operator).with(data);
+    world.store.note(vec![event]);
+}
+
+/// Tells a service manager, if one listens.
+fn notify_manager(states: &[sd_notify::NotifyState]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "the service manager could not be told");
+    }
+}
+
+fn socket_of(city: &City) -> PathBuf {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let uid = nix::unistd::geteuid().as_raw();
+    socket_path(&city.root, &city.daemon.socket, runtime_dir.as_deref(), uid)
+}
+
+fn private_dir(dir: &Path) -> Result<(), DaemonError> {
+    use std::os::unix::fs::PermissionsExt;
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
+    made.map_err(failed("the state directory cannot be made"))?;
+    let mode = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(dir, mode).map_err(failed("the state directory cannot be closed"))
+}
+
+/// A panic ends one actor or task: it is a log line, not a backtrace on the hot path.
+fn panic_hook() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("(no text)");
+        tracing::error!(place, panic = text, "a panic was caught");
+    }));
+}
+
+/// The environment of this process, for what sessions and gates may be given of it.
+fn own_env() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

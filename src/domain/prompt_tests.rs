@@ -1,0 +1,220 @@
+//! Golden texts, and the points of `agent-lifecycle.md` that each must have.
+
+use super::*;
+use crate::domain::ids::{Incarnation, Oid};
+
+fn with_brief(test: impl FnOnce(Brief<'_>)) {
+    let raider: RaiderId = "horde/raiders/Toast".parse().unwrap();
+    let relic = RelicId::new("gt-7").unwrap();
+    let base = Oid::new("0123456789".repeat(4)).unwrap();
+    test(Brief {
+        base: &base,
+        raider: &raider,
+        relic: &relic,
+        title: "Reject empty names",
+        body: "Names that are empty must be refused.\nSay which field it was.\n",
+        context: None,
+        branch: "raider/Toast/gt-7-1",
+        target: "main",
+        task_file: "TASK.md",
+        review: "/code-review",
+        max_reviews: 2,
+    })
+}
+
+fn golden(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/prompts");
+    settings.set_snapshot_path(data);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// Each point is a text that must be there; the seed's words stand beside it.
+fn has_points(prompt: &str, points: &[(&str, &str)]) {
+    for (seed, text) in points {
+        assert!(prompt.contains(text), "missing: {seed}\n\n{prompt}");
+    }
+    let mut at = 0;
+    for step in ["1. ", "2. ", "3. ", "4. ", "5. ", "6. ", "7. "] {
+        let found = prompt[at..].find(&format!("\n{step}"));
+        at += found.unwrap_or_else(|| panic!("step {step} is not in order"));
+    }
+}
+
+/// `agent-lifecycle.md`, section 2.
+const FIRST_POINTS: &[(&str, &str)] = &[
+    ("task description", "Names that are empty must be refused."),
+    ("branch name", "raider/Toast/gt-7-1"),
+    ("read TASK.md", "1. Read TASK.md"),
+    ("read CLAUDE.md", "2. Read CLAUDE.md"),
+    ("implement", "3. Implement"),
+    ("test", "4. Test"),
+    ("self-review via /code-review", "run /code-review"),
+    (
+        "max 2 review attempts before marking stuck",
+        "After it has failed 2 times, stop with the outcome `stuck`",
+    ),
+    (
+        "must write outcome before stopping",
+        "Before you stop, you must write how it ended to .horde-outcome",
+    ),
+    ("outcome passed", r#"{"id":"gt-7","outcome":"passed"}"#),
+    (
+        "outcome stuck with a reason",
+        r#"{"id":"gt-7","outcome":"stuck","reason":"..."}"#,
+    ),
+    (
+        "outcome reviewing",
+        r#"{"id":"gt-7","outcome":"reviewing"}"#,
+    ),
+    ("must not push", "Do not push"),
+];
+
+/// `agent-lifecycle.md`, section 3.
+const RESPAWN_POINTS: &[(&str, &str)] = &[
+    (
+        "check the outcome first",
+        "Look into .horde-outcome before you do anything else",
+    ),
+    (
+        "already passed: write reviewing and stop",
+        "It says `passed` for gt-7: write {\"id\":\"gt-7\",\"outcome\":\"reviewing\"} to it and stop",
+    ),
+    (
+        "stuck or missing: continue",
+        "It says `stuck`, or it is empty or missing: go on with the work",
+    ),
+    (
+        "reduced permissions, accept edits only",
+        "You have fewer permissions than before: you may edit files",
+    ),
+];
+
+#[test]
+fn the_first_prompt_has_every_point_of_the_seed() {
+    with_brief(|brief| {
+        let text = first(&brief);
+        has_points(&text, FIRST_POINTS);
+        golden("first", &text);
+    });
+}
+
+#[test]
+fn the_respawn_prompt_has_every_point_of_the_seed() {
+    with_brief(|brief| {
+        let text = respawn(&brief, None, true);
+        has_points(&text, RESPAWN_POINTS);
+        // What section 2 says holds for every session.
+        has_points(&text, FIRST_POINTS);
+        golden("respawn", &text);
+        assert!(!respawn(&brief, None, false).contains("fewer permissions"));
+    });
+}
+
+#[test]
+fn a_respawn_on_a_dirty_tree_says_so_before_all_else() {
+    with_brief(|brief| {
+        let dirty = Problem::Dirty(vec!["src/a.rs".into()]);
+        let text = respawn(&brief, Some(&dirty), false);
+        let told = text
+            .find("First of all: the outcome of gt-7 was not taken")
+            .unwrap();
+        assert!(told < text.find("Look into .horde-outcome").unwrap());
+    });
+}
+
+#[test]
+fn the_handoff_prompt_carries_the_note() {
+    with_brief(|brief| {
+        let text = handoff(&brief, Some("Parser is done.\n\nTests are not."));
+        has_points(&text, FIRST_POINTS);
+        golden("handoff", &text);
+        assert!(handoff(&brief, None).contains("It left no note."));
+    });
+}
+
+#[test]
+fn the_task_file_says_what_happened_before() {
+    with_brief(|brief| {
+        let context = Some("An earlier attempt did not land.");
+        let brief = Brief { context, ..brief };
+        golden("task", &task_file(&brief));
+    });
+}
+
+#[test]
+fn nudges_name_the_problem_and_the_way_out() {
+    with_brief(|brief| {
+        let files = (1..=23).map(|n| format!("src/file{n}.rs")).collect();
+        let dirty = nudge(&brief, &Problem::Dirty(files));
+        assert!(dirty.contains("- src/file20.rs\n- and 3 more\n"), "{dirty}");
+        let none = nudge(&brief, &Problem::NoCommits);
+        assert!(none.contains("\"no_change\":true"), "{none}");
+        let unclear = nudge(&brief, &Problem::Unclear("it is about gt-9".into()));
+        assert!(unclear.contains("it is about gt-9"), "{unclear}");
+        golden(
+            "nudges",
+            &format!("{dirty}\n\n---\n\n{none}\n\n---\n\n{unclear}"),
+        );
+    });
+}
+
+#[test]
+fn the_rework_context_says_why_and_where_the_earlier_work_is() {
+    let mut failed = MergeFailed {
+        mr: RelicId::new("gt-8").unwrap(),
+        raider: "horde/raiders/Toast".parse().unwrap(),
+        incarnation: Incarnation(1),
+        rig: "horde".parse().unwrap(),
+        relic: RelicId::new("gt-7").unwrap(),
+        branch: "raider/Toast/gt-7-1".into(),
+        head: Oid::new("a".repeat(40)).unwrap(),
+        target: "main".into(),
+        failure_type: FailureType::Conflict,
+        error: String::new(),
+        conflict_files: vec!["src/names.rs".into()],
+    };
+    let conflict = rework(&failed);
+    failed.failure_type = FailureType::Tests;
+    failed.conflict_files.clear();
+    failed.error = "test names::empty ... FAILED\n\n1 failed\n".into();
+    let red = rework(&failed);
+    golden("rework", &format!("{conflict}\n\n---\n\n{red}"));
+    with_brief(|brief| {
+        let context = Some(red.as_str());
+        assert!(first(&Brief { context, ..brief }).contains("> test names::empty ... FAILED"));
+    });
+}
+
+#[test]
+fn a_long_task_is_cut_on_a_character_and_points_at_the_file() {
+    with_brief(|brief| {
+        let body = "ä".repeat(BODY_MAX);
+        let brief = Brief {
+            body: &body,
+            task_file: ".horde-task.md",
+            ..brief
+        };
+        let text = first(&brief);
+        assert!(text.len() < BODY_MAX + 6_000);
+        assert!(text.contains("[... the rest is in .horde-task.md]"));
+        assert!(text.contains("1. Read .horde-task.md"));
+        assert!(task_file(&brief).contains(&body));
+    });
+}
+
+#[test]
+fn a_harness_without_a_review_command_reads_its_diff() {
+    with_brief(|brief| {
+        let brief = Brief {
+            review: "",
+            max_reviews: 1,
+            ..brief
+        };
+        let text = first(&brief);
+        assert!(text.contains("read all of `git diff 0123456789`"));
+        assert!(text.contains("After it has failed 1 time, stop"));
+    });
+}

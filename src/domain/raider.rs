@@ -1,0 +1,90 @@
+//! The operating states of a raider, derived from facts at the moment of asking and never stored
+//! (`raider-lifecycle.md`, the three operating states).
+//!
+//! ```text
+//!  slot held, no session yet          spawning
+//!  hook open, session up or coming    working
+//!  hook open, no session              stalled   (supposed to be working, but stopped)
+//!  done, session up                   zombie    (finished, but failed to die)
+//!  done, no session                   done
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+/// A raider's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RaiderState {
+    /// It is being charged.
+    Spawning,
+    /// It does its work.
+    Working,
+    /// It should work and does not.
+    Stalled,
+    /// It is finished and still there.
+    Zombie,
+    /// It is finished.
+    Done,
+}
+
+/// What the state is derived from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RaiderFacts {
+    /// Its charge is not complete.
+    pub charging: bool,
+    /// It declared its work done.
+    pub done: bool,
+    /// What was declared is still being carried out: its session may be up.
+    pub finishing: bool,
+    /// Its session.
+    pub session: SessionPresence,
+}
+
+/// Whether there is a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionPresence {
+    /// It is up.
+    Up,
+    /// It is being started or adopted at this moment.
+    Coming,
+    /// There is none.
+    Absent,
+}
+
+/// Derives the state.
+#[must_use]
+pub fn derive(facts: RaiderFacts) -> RaiderState {
+    match (facts.charging, facts.done, facts.session) {
+        (true, _, _) => RaiderState::Spawning,
+        (false, true, SessionPresence::Up) if !facts.finishing => RaiderState::Zombie,
+        (false, true, _) => RaiderState::Done,
+        (false, false, SessionPresence::Up | SessionPresence::Coming) => RaiderState::Working,
+        (false, false, SessionPresence::Absent) => RaiderState::Stalled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `raider-lifecycle.md`: "zombies completed their work; stalled raiders did not".
+    #[test]
+    fn states_are_derived_from_facts() {
+        use SessionPresence::{Absent, Coming, Up};
+        let of = |charging, done, finishing, session| {
+            derive(RaiderFacts {
+                charging,
+                done,
+                finishing,
+                session,
+            })
+        };
+        assert_eq!(of(true, false, false, Absent), RaiderState::Spawning);
+        assert_eq!(of(false, false, false, Up), RaiderState::Working);
+        assert_eq!(of(false, false, false, Coming), RaiderState::Working);
+        assert_eq!(of(false, false, false, Absent), RaiderState::Stalled);
+        assert_eq!(of(false, true, false, Up), RaiderState::Zombie);
+        assert_eq!(of(false, true, true, Up), RaiderState::Done);
+        assert_eq!(of(false, true, false, Absent), RaiderState::Done);
+    }
+}

@@ -1,0 +1,237 @@
+//! The complete environment of a session (`2-contract.md`, 2.7): nothing is inherited but what is
+//! named here and what the configuration passes on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::ids::{ChildId, Incarnation, RelicId, SessionId};
+
+/// Inherited by name.
+const INHERITED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "SHELL",
+    "LANG",
+    "TERM",
+    "TMPDIR",
+    "SSH_AUTH_SOCK",
+];
+
+/// Inherited by how the name begins.
+const INHERITED_PREFIXES: &[&str] = &["LC_", "XDG_"];
+
+/// A session's terminal is always the holder's; a daemon without one has no `TERM` to pass on.
+const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
+
+/// Whose session it is, and what its environment is made from.
+#[derive(Debug, Clone)]
+pub struct SessionEnv<'a> {
+    /// The supervisor's own environment.
+    pub own: &'a BTreeMap<String, String>,
+    /// The directory of the running supervisor, so that sessions find `hd`.
+    pub bin: &'a Path,
+    /// The city's directory.
+    pub city: &'a Path,
+    /// `[workspace] name`.
+    pub workspace: &'a str,
+    /// The control socket.
+    pub socket: &'a Path,
+    /// The child.
+    pub child: &'a ChildId,
+    /// Its session.
+    pub session: &'a SessionId,
+    /// What it is bound to, for raiders.
+    pub hook: Option<(&'a RelicId, Incarnation)>,
+    /// `user.email` of the rig's repository, where it has one.
+    pub email: Option<&'a str>,
+    /// Configured names to take from the supervisor's environment.
+    pub pass: &'a [String],
+    /// Configured variables.
+    pub configured: &'a BTreeMap<String, String>,
+}
+
+impl SessionEnv<'_> {
+    /// The environment. Later rules win: inherited, passed on, identity in git, configured, the
+    /// start of `PATH`, and `HD_*`, which nothing overrides.
+    #[must_use]
+    pub fn build(&self) -> BTreeMap<String, String> {
+        let mut env: BTreeMap<String, String> = self
+            .own
+            .iter()
+            .filter(|(name, _)| self.is_inherited(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let (terminal, value) = TERMINAL;
+        env.entry(terminal.to_owned())
+            .or_insert_with(|| value.to_owned());
+        env.extend(self.git_identity());
+        let configured = self.configured.iter();
+        env.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
+        env.insert("PATH".to_owned(), self.path(env.get("PATH")));
+        env.extend(self.own_variables());
+        env
+    }
+
+    fn is_inherited(&self, name: &str) -> bool {
+        // A supervisor that runs within another city's session must not pass on whose it is.
+        !name.starts_with("HD_")
+            && (INHERITED.contains(&name)
+                || INHERITED_PREFIXES
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix))
+                || self.pass.iter().any(|passed| passed == name))
+    }
+
+    fn git_identity(&self) -> [(String, String); 4] {
+        let actor = self.child.to_string();
+        let name = match self.child {
+            ChildId::Raider(raider) => raider.name.as_str(),
+            ChildId::Agent(agent) => agent.as_str(),
+        };
+        let email = match self.email {
+            Some(email) => email.to_owned(),
+            None => format!("{name}@{}.invalid", self.workspace),
+        };
+        [
+            ("GIT_AUTHOR_NAME".to_owned(), actor.clone()),
+            ("GIT_COMMITTER_NAME".to_owned(), actor),
+            ("GIT_AUTHOR_EMAIL".to_owned(), email.clone()),
+            ("GIT_COMMITTER_EMAIL".to_owned(), email),
+        ]
+    }
+
+    fn path(&self, rest: Option<&String>) -> String {
+        let bin = self.bin.to_string_lossy();
+        match rest {
+            Some(rest) if !rest.is_empty() => format!("{bin}:{rest}"),
+            _ => bin.into_owned(),
+        }
+    }
+
+    fn own_variables(&self) -> BTreeMap<String, String> {
+        let mut own = BTreeMap::from([
+            ("HD_CITY", self.city.to_string_lossy().into_owned()),
+            ("HD_SOCKET", self.socket.to_string_lossy().into_owned()),
+            ("HD_SESSION", self.session.to_string()),
+            ("HD_ACTOR", self.child.to_string()),
+        ]);
+        if let ChildId::Raider(raider) = self.child {
+            own.insert("HD_RIG", raider.rig.to_string());
+            own.insert("HD_RAIDER", raider.name.to_string());
+        }
+        if let Some((relic, incarnation)) = self.hook {
+            own.insert("HD_RELIC", relic.to_string());
+            own.insert("HD_INCARNATION", incarnation.to_string());
+        }
+        let own = own.into_iter();
+        own.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::AgentName;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn build(
+        own: &[(&str, &str)],
+        child: &ChildId,
+        hook: Option<&RelicId>,
+        configured: &[(&str, &str)],
+    ) -> BTreeMap<String, String> {
+        SessionEnv {
+            own: &map(own),
+            bin: Path::new("/opt/horde"),
+            city: Path::new("/city"),
+            workspace: "lights",
+            socket: Path::new("/city/.horde/control.sock"),
+            child,
+            session: &child.session_id("lights"),
+            hook: hook.map(|relic| (relic, Incarnation(3))),
+            email: None,
+            pass: &["API_KEY".to_owned()],
+            configured: &map(configured),
+        }
+        .build()
+    }
+
+    const OWN: &[(&str, &str)] = &[
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", "/home/u"),
+        ("LC_ALL", "C.UTF-8"),
+        ("XDG_RUNTIME_DIR", "/run/user/1"),
+        ("TERM", "screen"),
+        ("API_KEY", "k"),
+        ("OTHER_KEY", "must not leak"),
+        ("CLAUDECODE", "1"),
+        ("HD_RAIDER", "somebody else"),
+        ("GIT_DIR", "/elsewhere"),
+    ];
+
+    #[test]
+    fn a_raider_gets_exactly_what_the_contract_says() {
+        let toast = ChildId::Raider("horde/raiders/Toast".parse().unwrap());
+        let relic = RelicId::new("gt-1").unwrap();
+        let env = build(OWN, &toast, Some(&relic), &[("EXTRA", "1")]);
+        let expected = map(&[
+            ("API_KEY", "k"),
+            ("EXTRA", "1"),
+            ("GIT_AUTHOR_EMAIL", "Toast@lights.invalid"),
+            ("GIT_AUTHOR_NAME", "horde/raiders/Toast"),
+            ("GIT_COMMITTER_EMAIL", "Toast@lights.invalid"),
+            ("GIT_COMMITTER_NAME", "horde/raiders/Toast"),
+            ("HD_ACTOR", "horde/raiders/Toast"),
+            ("HD_CITY", "/city"),
+            ("HD_INCARNATION", "3"),
+            ("HD_RAIDER", "Toast"),
+            ("HD_RELIC", "gt-1"),
+            ("HD_RIG", "horde"),
+            ("HD_SESSION", "gt-horde-Toast"),
+            ("HD_SOCKET", "/city/.horde/control.sock"),
+            ("HOME", "/home/u"),
+            ("LC_ALL", "C.UTF-8"),
+            ("PATH", "/opt/horde:/usr/bin:/bin"),
+            ("TERM", "screen"),
+            ("XDG_RUNTIME_DIR", "/run/user/1"),
+        ]);
+        assert_eq!(env, expected);
+    }
+
+    #[test]
+    fn an_agent_has_no_rig_and_no_relic() {
+        let mayor = ChildId::Agent(AgentName::new("mayor").unwrap());
+        let env = build(OWN, &mayor, None, &[]);
+        for name in ["HD_RIG", "HD_RAIDER", "HD_RELIC", "HD_INCARNATION"] {
+            assert_eq!(env.get(name), None, "{name}");
+        }
+        assert_eq!(env["HD_ACTOR"], "mayor");
+        assert_eq!(env["HD_SESSION"], "lights-mayor");
+        assert_eq!(env["GIT_AUTHOR_EMAIL"], "mayor@lights.invalid");
+    }
+
+    #[test]
+    fn configured_variables_win_but_hd_is_still_found_and_never_forged() {
+        let mayor = ChildId::Agent(AgentName::new("mayor").unwrap());
+        let configured = [("PATH", "/my/bin"), ("HOME", "/h"), ("HD_ACTOR", "root")];
+        let env = build(OWN, &mayor, None, &configured);
+        assert_eq!(env["PATH"], "/opt/horde:/my/bin");
+        assert_eq!(env["HOME"], "/h");
+        assert_eq!(env["HD_ACTOR"], "mayor");
+    }
+
+    #[test]
+    fn without_an_environment_there_is_still_a_path_and_a_terminal() {
+        let mayor = ChildId::Agent(AgentName::new("mayor").unwrap());
+        let env = build(&[], &mayor, None, &[]);
+        assert_eq!(env["PATH"], "/opt/horde");
+        assert_eq!(env["TERM"], "xterm-256color");
+    }
+}

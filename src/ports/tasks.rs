@@ -1,0 +1,115 @@
+//! The files between an agent and the supervisor: `TASK.md`, the outcome file, prompts, the outbox.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A file could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {why}")]
+pub struct TaskError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What the system said.
+    pub why: String,
+}
+
+/// A file of the outbox: what it holds, or why that is not an intent.
+pub type OutboxFile = (PathBuf, Result<Intent, TaskError>);
+
+/// Something changed on disk; a hint to look again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// The outcome file in this task directory.
+    Outcome(PathBuf),
+    /// The outbox.
+    Outbox,
+}
+
+/// A request that `hd` left behind while the supervisor was away.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The operation (`done`).
+    pub op: String,
+    /// Its arguments, as they would have gone over the socket.
+    pub args: Value,
+    /// `HD_ACTOR` or `HD_RAIDER` of the session that left it.
+    pub raider: Option<String>,
+    /// `HD_RIG` of the session that left it.
+    pub rig: Option<String>,
+    /// `HD_INCARNATION` of the session that left it.
+    pub incarnation: Option<u64>,
+}
+
+/// Receives [`TaskEvent`]s; called from any thread, must not block.
+pub type TaskListener = Box<dyn Fn(TaskEvent) + Send + Sync>;
+
+/// Task directories and outbox of a city.
+pub trait TaskFiles: Send + Sync {
+    /// Sets who hears of changes. Called once, before anything else.
+    fn listen(&self, listener: TaskListener);
+
+    /// Writes `TASK.md` and an empty outcome file, before any session can write an outcome; watches
+    /// the directory.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError>;
+
+    /// The name of the task file in a sandbox: `TASK.md`, or `.horde-task.md` where the
+    /// repository has a `TASK.md` of its own.
+    fn task_file(&self, sandbox: &Path) -> &'static str;
+
+    /// Watches an existing task directory (again).
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn watch(&self, dir: &Path) -> Result<(), TaskError>;
+
+    /// Stops watching a task directory; one that is not watched is fine.
+    fn unwatch(&self, dir: &Path);
+
+    /// Writes a prompt beside `TASK.md` and says where.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError>;
+
+    /// The outcome file's text; empty when there is none. An agent that replaced the link in its
+    /// sandbox by a file of its own is heard too.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<String, TaskError>;
+
+    /// Runs the rig's set-up commands in a fresh sandbox, one after the other.
+    ///
+    /// # Errors
+    /// [`TaskError`] with the end of the output of the one that failed.
+    fn set_up(
+        &self,
+        sandbox: &Path,
+        commands: &[String],
+        env: &std::collections::BTreeMap<String, String>,
+    ) -> Result<(), TaskError>;
+
+    /// Intents in the outbox, the oldest first, with the files that hold them. A file that is not
+    /// an intent is set aside, with an error in its place.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError>;
+
+    /// Removes an intent that was carried out or refused for good.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn settle(&self, file: &Path) -> Result<(), TaskError>;
+
+    /// Deletes what lies in the trash.
+    ///
+    /// # Errors
+    /// [`TaskError`] of the first entry that would not go.
+    fn empty_trash(&self) -> Result<(), TaskError>;
+}

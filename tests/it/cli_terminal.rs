@@ -1,0 +1,282 @@
+//! `hd attach` and `hd logs -f` with a fake session at the other end, `attach` on a real terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use assert_cmd::cargo::cargo_bin;
+use horde_supervisor::domain::facts::SessionExit;
+use horde_supervisor::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{self, Winsize};
+use serde_json::{Value, json};
+
+use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until};
+
+/// A holder that hands requests to the test and says what the test says.
+struct FakeHolder {
+    requests: Receiver<Request>,
+    answers: Sender<Answer>,
+    socket: PathBuf,
+}
+
+impl FakeHolder {
+    fn start(city: &FakeCity) -> Self {
+        let socket = city.root().join("session.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (heard, requests) = mpsc::channel();
+        let (answers, to_say) = mpsc::channel::<Answer>();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(&wire::hello(wire::VERSION)).unwrap();
+            let reading = stream.try_clone().unwrap();
+            thread::spawn(move || hear(reading, &heard));
+            for answer in to_say {
+                stream.write_all(&answer.encode()).unwrap();
+            }
+            stream.shutdown(std::net::Shutdown::Both).unwrap();
+        });
+        let point = json!({"socket": socket, "token": "t-1"});
+        city.fake.answer("attach", Ok(point));
+        Self {
+            requests,
+            answers,
+            socket,
+        }
+    }
+
+    fn expect(&self, wanted: &Request) {
+        assert_eq!(&self.requests.recv_timeout(LIMIT).unwrap(), wanted);
+    }
+
+    fn say(&self, answer: Answer) {
+        self.answers.send(answer).unwrap();
+    }
+}
+
+fn hear(mut stream: UnixStream, heard: &Sender<Request>) {
+    let mut frames = Frames::default();
+    let mut greeted = false;
+    let mut bytes = [0; 4096];
+    loop {
+        let read = stream.read(&mut bytes).unwrap_or(0);
+        if read == 0 {
+            return;
+        }
+        frames.push(&bytes[..read]);
+        greeted = greeted || frames.hello().is_some();
+        while let Some((kind, payload)) = frames.next_frame().unwrap() {
+            let request = Request::decode(kind, payload).unwrap();
+            if heard.send(request).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn ended() -> Answer {
+    Answer::Ended(Ended {
+        token: "t-1".into(),
+        exit: SessionExit {
+            code: Some(3),
+            signal: None,
+            at: "2026-01-31T12:00:00Z".parse().unwrap(),
+        },
+        killed: false,
+        stragglers: 0,
+        undead: 0,
+    })
+}
+
+#[test]
+fn followed_logs_are_the_screen_and_then_what_is_written() {
+    let city = FakeCity::start();
+    let holder = FakeHolder::start(&city);
+    assert!(holder.socket.exists());
+    holder.say(Answer::Snapshot(b"screen ".to_vec()));
+    holder.say(Answer::Output(b"and more\n".to_vec()));
+    holder.say(ended());
+    let output = city.hd().args(["logs", "-f", "Toast"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "screen and more\n");
+    assert!(said.contains("exit code 3"), "{said}");
+    holder.expect(&Request::Expect("t-1".into()));
+    holder.expect(&Request::Attach { rows: 0, cols: 0 });
+}
+
+#[test]
+fn attach_needs_a_terminal() {
+    let city = FakeCity::start();
+    let output = city.hd().args(["attach", "Toast"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(city.fake.asked("attach").is_empty());
+}
+
+/// A terminal: the end of whoever sits at it, and the end that programs get.
+fn terminal() -> (File, File) {
+    let seat = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&seat).unwrap();
+    unlockpt(&seat).unwrap();
+    let name = ptsname(&seat, Vec::new()).unwrap().into_string().unwrap();
+    let end = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name)
+        .unwrap();
+    let size = Winsize {
+        ws_row: 30,
+        ws_col: 100,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    termios::tcsetwinsize(&end, size).unwrap();
+    (File::from(seat), end)
+}
+
+/// `hd` on a terminal.
+fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
+    let mut hd = Command::new(cargo_bin("hd"));
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    hd.arg("--city")
+        .arg(city.root())
+        .args(words)
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::from(end.try_clone().unwrap()))
+        .stdout(Stdio::from(end.try_clone().unwrap()))
+        .stderr(Stdio::null());
+    hd
+}
+
+/// Reads what is shown until it contains the text.
+fn shown(seat: &mut File, text: &str) -> String {
+    let mut all = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        let read = seat.read(&mut bytes).unwrap();
+        all.extend_from_slice(&bytes[..read]);
+        let said = String::from_utf8_lossy(&all);
+        if said.contains(text) {
+            return said.into_owned();
+        }
+    }
+}
+
+fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Value> {
+    until("it follows", || {
+        city.fake.0.stream.lock().unwrap().is_some()
+    });
+    city.fake.0.stream.lock().unwrap().clone().unwrap()
+}
+
+#[test]
+fn run_follows_on_a_terminal_until_the_work_has_ended() {
+    for (status, code) in [("closed", 0), ("blocked", 7), ("deferred", 9)] {
+        let city = FakeCity::start();
+        let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
+        city.fake.answer("status", Ok(json!({"seq": 4})));
+        city.fake.answer("run", Ok(relics));
+        let hooked = json!({"id": "gt-1", "status": "hooked"});
+        city.fake.answer("relic.show", Ok(hooked));
+        let (mut seat, end) = terminal();
+        let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
+        let events = followed(&city);
+        events.blocking_send(event(5)).unwrap();
+        shown(&mut seat, "raider.charged");
+        until("it looks", || !city.fake.asked("relic.show").is_empty());
+        let ended = json!({"id": "gt-1", "status": status});
+        city.fake.answer("relic.show", Ok(ended));
+        events.blocking_send(event(6)).unwrap();
+        assert_eq!(hd.wait().unwrap().code(), Some(code), "{status}");
+        let asked = json!({"follow": true, "since": 4});
+        assert_eq!(city.fake.asked("events"), [asked]);
+    }
+}
+
+#[test]
+fn a_watched_status_is_drawn_again_when_something_happens() {
+    let mut city = FakeCity::start();
+    let state = |state: &str| {
+        let mayor = json!({"name": "mayor", "state": state});
+        json!({"city": "fake", "pid": 1, "uptime_s": 1, "agents": [mayor]})
+    };
+    city.fake.answer("status", Ok(state("starting")));
+    let (mut seat, end) = terminal();
+    let mut hd = hd_on(&city, &end, &["status", "--watch"]).spawn().unwrap();
+    let first = shown(&mut seat, "starting");
+    assert!(first.contains("\x1b[2J"), "the screen is cleared: {first}");
+    let events = followed(&city);
+    city.fake.answer("status", Ok(state("running")));
+    events.blocking_send(event(1)).unwrap();
+    let second = shown(&mut seat, "running");
+    assert!(
+        second.contains("\x1b[32m"),
+        "a terminal has colours: {second}"
+    );
+    drop(events);
+    city.stop();
+    assert_eq!(hd.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn consent_is_asked_for_on_a_terminal() {
+    for (answer, code, asked) in [("y\n", 0, 1), ("\n", 1, 0)] {
+        let city = FakeCity::start();
+        let (mut seat, end) = terminal();
+        let mut hd = hd_on(&city, &end, &["raider", "nuke", "Toast"]);
+        let hd = hd.stdout(Stdio::null()).stderr(Stdio::from(end));
+        let mut hd = hd.spawn().unwrap();
+        shown(&mut seat, "[y/N]");
+        seat.write_all(answer.as_bytes()).unwrap();
+        assert_eq!(hd.wait().unwrap().code(), Some(code));
+        assert_eq!(city.fake.asked("raider.nuke").len(), asked);
+    }
+}
+
+#[test]
+fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
+    let city = FakeCity::start();
+    let holder = FakeHolder::start(&city);
+    let (mut seat, end) = terminal();
+    let before = termios::tcgetattr(&end).unwrap();
+    let mut hd = hd_on(&city, &end, &["attach", "Toast"]).spawn().unwrap();
+    holder.expect(&Request::Expect("t-1".into()));
+    holder.expect(&Request::Attach {
+        rows: 30,
+        cols: 100,
+    });
+    holder.say(Answer::Snapshot(b"hello".to_vec()));
+    let mut shown = [0; 5];
+    seat.read_exact(&mut shown).unwrap();
+    assert_eq!(&shown, b"hello");
+    // Interrupt is a key like any other; it does not end `hd`.
+    seat.write_all(b"\x03").unwrap();
+    holder.expect(&Request::Keys(b"\x03".to_vec()));
+    let wider = Winsize {
+        ws_row: 40,
+        ws_col: 120,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    termios::tcsetwinsize(&end, wider).unwrap();
+    // This terminal controls no session here, so the kernel tells nobody by itself.
+    let pid = rustix::process::Pid::from_child(&hd);
+    rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
+    holder.expect(&Request::Resize {
+        rows: 40,
+        cols: 120,
+    });
+    seat.write_all(b"\x1c").unwrap();
+    assert!(hd.wait().unwrap().success());
+    let after = termios::tcgetattr(&end).unwrap();
+    assert_eq!(after.local_modes, before.local_modes);
+    assert_eq!(after.input_modes, before.input_modes);
+    assert_eq!(after.output_modes, before.output_modes);
+}

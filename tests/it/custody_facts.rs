@@ -1,0 +1,278 @@
+//! What is measured of a sandbox.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use horde_supervisor::domain::facts::GitFacts;
+use horde_supervisor::domain::nuke::CleanupStatus;
+use horde_supervisor::ports::repo::{Repo, RepoError};
+
+use crate::support::city::{City, repo};
+use crate::support::git::{commit_all, git, rev, write};
+
+/// Something done to a sandbox.
+type Step = (&'static str, fn(&Path));
+
+#[test]
+fn commits_are_counted_from_the_target() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let base = rev(&sandbox, "HEAD");
+    write(&sandbox, "README", "1\n");
+    commit_all(&sandbox, "one");
+    write(&sandbox, "README", "2\n");
+    let head = commit_all(&sandbox, "two");
+    let facts = city.facts(&sandbox);
+    assert_eq!(facts.head.as_str(), head);
+    assert_eq!(
+        facts.merge_base.as_ref().map(|id| id.as_str()),
+        Some(base.as_str())
+    );
+    assert_eq!(facts.ahead, 2);
+    assert!(!facts.head_reachable, "its own branch does not count");
+    assert_eq!(CleanupStatus::measured(&facts), CleanupStatus::HasUnpushed);
+    assert_eq!(city.repo.glance(&sandbox, "main").unwrap(), (2, 0, 0));
+    git(
+        &sandbox,
+        &[
+            "push",
+            "--quiet",
+            &city.repo.push_url().unwrap(),
+            "HEAD:refs/heads/work",
+        ],
+    );
+    city.repo.fetch_branch("work").unwrap();
+    let pushed = city.facts(&sandbox);
+    assert!(pushed.head_reachable);
+    assert_eq!(CleanupStatus::measured(&pushed), CleanupStatus::Clean);
+}
+
+#[test]
+fn a_queue_pin_makes_it_reachable() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = commit_all(&sandbox, "one");
+    assert!(!city.facts(&sandbox).head_reachable);
+    for (name, counts) in [("refs/heads/other", false), ("refs/horde/mq/gt-2", true)] {
+        git(city.repo.repo_dir(), &["update-ref", name, &head]);
+        assert_eq!(city.facts(&sandbox).head_reachable, counts, "{name}");
+    }
+}
+
+#[test]
+fn without_pushing_the_target_makes_it_reachable() {
+    let mut city = City::bare();
+    city.repo = repo(&city.root(), city.repo.source().clone(), false);
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = commit_all(&sandbox, "one");
+    assert_eq!(city.facts(&sandbox).ahead, 1);
+    assert!(!city.facts(&sandbox).head_reachable);
+    git(
+        city.repo.repo_dir(),
+        &["update-ref", "refs/heads/main", &head],
+    );
+    let landed = city.facts(&sandbox);
+    assert!(landed.head_reachable && landed.ahead == 0);
+    let found = city.repo.fetch_branch("raider/Toast/gt-1-1").unwrap();
+    assert_eq!(found.map(|id| id.to_string()), Some(head));
+}
+
+/// Each edit makes other facts, also one of a path that was dirty before.
+#[test]
+fn every_change_of_content_changes_the_facts() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "big/file", "1");
+    let steps: [Step; 14] = [
+        ("dirty", |dir| write(dir, "README", "1\n")),
+        ("dirty again", |dir| write(dir, "README", "2\n")),
+        ("untracked", |dir| write(dir, "new", "1\n")),
+        ("untracked again", |dir| write(dir, "new", "2\n")),
+        ("exec", |dir| {
+            let exec = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(dir.join("new"), exec).unwrap();
+        }),
+        ("staged", |dir| drop(git(dir, &["add", "new"]))),
+        ("staged otherwise", |dir| {
+            write(dir, "new", "3\n");
+            git(dir, &["add", "new"]);
+            write(dir, "new", "2\n");
+        }),
+        ("deleted", |dir| {
+            fs::remove_file(dir.join("src/a.txt")).unwrap()
+        }),
+        ("stash", |dir| drop(git(dir, &["stash"]))),
+        ("stash again", |dir| {
+            write(dir, "README", "4\n");
+            git(dir, &["stash"]);
+        }),
+        ("nested", |dir| {
+            git(dir, &["init", "--quiet", "-b", "main", "inner"]);
+            write(dir, "inner/file", "1\n");
+        }),
+        ("in nested", |dir| write(dir, "inner/file", "2\n")),
+        ("nested commit", |dir| {
+            drop(commit_all(&dir.join("inner"), "x"))
+        }),
+        ("hidden", |dir| {
+            git(dir, &["update-index", "--skip-worktree", "README"]);
+            write(dir, "README", "5\n");
+        }),
+    ];
+    let mut seen: Vec<GitFacts> = vec![city.facts(&sandbox)];
+    for (what, step) in steps {
+        step(&sandbox);
+        let facts = city.facts(&sandbox);
+        assert_eq!(facts, city.facts(&sandbox), "{what}: not stable");
+        assert!(!seen.contains(&facts), "{what}: not seen");
+        assert!(
+            seen.iter().all(|old| old.fingerprint != facts.fingerprint),
+            "{what}"
+        );
+        seen.push(facts);
+    }
+}
+
+#[test]
+fn measuring_writes_nothing() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let index = || fs::read(admin.join("index")).unwrap();
+    // Stat data that git would refresh, if it were let.
+    let file = fs::File::options()
+        .append(true)
+        .open(sandbox.join("src/a.txt"))
+        .unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let before = index();
+    city.facts(&sandbox);
+    city.repo.glance(&sandbox, "main").unwrap();
+    assert_eq!(index(), before);
+    // A lock of the agent's git does not stop it.
+    fs::write(admin.join("index.lock"), "").unwrap();
+    assert_eq!(city.facts(&sandbox).dirty, ["README"]);
+    let scratch = city.repo.repo_dir().join("horde/tmp");
+    let left = fs::read_dir(scratch).map_or(0, Iterator::count);
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn operations_in_progress_are_named() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    commit_all(&sandbox, "one");
+    git(
+        &sandbox,
+        &[
+            "push",
+            "--quiet",
+            &city.repo.push_url().unwrap(),
+            "HEAD:refs/heads/work",
+        ],
+    );
+    city.repo.fetch_branch("work").unwrap();
+    git(&sandbox, &["bisect", "start"]);
+    assert_eq!(city.facts(&sandbox).special, ["a bisect in progress"]);
+    git(&sandbox, &["bisect", "reset"]);
+    assert!(city.facts(&sandbox).is_clean());
+    git(&sandbox, &["revert", "--no-commit", "HEAD"]);
+    let facts = city.facts(&sandbox);
+    assert!(
+        facts
+            .special
+            .iter()
+            .any(|line| line == "a revert in progress"),
+        "{facts:?}"
+    );
+    git(&sandbox, &["revert", "--abort"]);
+    git(&sandbox, &["update-ref", "refs/worktree/mine", "HEAD"]);
+    let facts = city.facts(&sandbox);
+    assert!(facts.special[0].contains("refs/worktree/mine"), "{facts:?}");
+}
+
+#[test]
+fn a_task_that_is_no_link_any_more_is_work() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    fs::remove_file(sandbox.join("TASK.md")).unwrap();
+    assert!(city.facts(&sandbox).is_clean());
+    write(&sandbox, "TASK.md", "my notes\n");
+    assert_eq!(city.facts(&sandbox).untracked, ["TASK.md"]);
+    // A harness that renames over the outcome has finished, not worked.
+    fs::remove_file(sandbox.join("TASK.md")).unwrap();
+    fs::remove_file(sandbox.join(".horde-outcome")).unwrap();
+    write(&sandbox, ".horde-outcome", "{}");
+    assert!(city.facts(&sandbox).is_clean());
+}
+
+#[test]
+fn our_links_do_not_count_even_where_the_repository_wants_them() {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "*.ignored\n!TASK.md\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    assert!(git(&sandbox, &["status", "--porcelain"]).contains("TASK.md"));
+    assert!(city.facts(&sandbox).is_clean());
+    assert_eq!(city.repo.glance(&sandbox, "main").unwrap(), (0, 0, 0));
+}
+
+#[test]
+fn what_is_no_worktree_of_the_rig_cannot_be_judged() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let raiders = sandbox.parent().unwrap().to_owned();
+    let missing = city.repo.facts(&raiders.join("Nux"), "main").unwrap_err();
+    assert!(matches!(missing, RepoError::NotFound(_)), "{missing}");
+    // Another repository around it must not answer for it.
+    git(&city.root(), &["init", "--quiet", "-b", "main"]);
+    fs::rename(sandbox.join(".git"), sandbox.join("dot-git")).unwrap();
+    city.repo.facts(&sandbox, "main").unwrap_err();
+    // Nor a repository in its place.
+    git(&sandbox, &["init", "--quiet", "-b", "main"]);
+    city.repo.facts(&sandbox, "main").unwrap_err();
+    fs::remove_dir_all(sandbox.join(".git")).unwrap();
+    fs::rename(sandbox.join("dot-git"), sandbox.join(".git")).unwrap();
+    assert!(city.facts(&sandbox).is_clean());
+    // Nor a copy, whose index would be another's.
+    fs::create_dir(raiders.join("Copy")).unwrap();
+    fs::copy(sandbox.join(".git"), raiders.join("Copy/.git")).unwrap();
+    city.repo.facts(&raiders.join("Copy"), "main").unwrap_err();
+}
+
+#[test]
+fn long_lists_are_cut_and_still_compared_whole() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    for n in 0..400 {
+        write(&sandbox, &format!("many/{n:03}"), "1");
+    }
+    let facts = city.facts(&sandbox);
+    assert_eq!(facts.untracked.len(), 300);
+    write(&sandbox, "many/399", "2");
+    assert_ne!(city.facts(&sandbox), facts);
+    assert_eq!(city.repo.glance(&sandbox, "main").unwrap(), (0, 0, 400));
+}
+
+#[test]
+fn a_directory_that_may_not_be_read_cannot_be_judged() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "closed/work", "1");
+    let closed = sandbox.join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    // A user whom permissions do not stop sees the work instead.
+    let open = fs::read_dir(&closed).is_ok();
+    let facts = city.repo.facts(&sandbox, "main");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    match facts {
+        Ok(facts) => assert!(open && facts.untracked == ["closed/work"], "{facts:?}"),
+        Err(error) => assert!(!open && error.to_string().contains("closed"), "{error}"),
+    }
+}

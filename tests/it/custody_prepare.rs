@@ -1,0 +1,242 @@
+//! `repo.git` from a checkout or a URL.
+
+use std::fs;
+
+use horde_supervisor::domain::city::RigSource;
+use horde_supervisor::ports::repo::{Repo, RepoError};
+
+use crate::support::city::{City, repo, snapshot};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+
+#[test]
+fn the_checkout_is_copied_and_never_touched() {
+    let city = City::bare();
+    let checkout = city.checkout();
+    write(&checkout, "README", "uncommitted\n");
+    let before = (snapshot(&checkout), snapshot(&checkout.join(".git")));
+    city.repo.prepare().unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(
+        (snapshot(&checkout), snapshot(&checkout.join(".git"))),
+        before
+    );
+    let bare = city.repo.repo_dir();
+    assert_eq!(
+        rev(bare, "refs/remotes/origin/main"),
+        rev(&checkout, "HEAD")
+    );
+    assert_eq!(city.repo.default_branch().unwrap(), "main");
+    assert_eq!(git(bare, &["for-each-ref", "refs/horde", "refs/heads"]), "");
+    assert!(!bare.join("objects/info/alternates").exists());
+}
+
+#[test]
+fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
+    let city = City::bare();
+    let checkout = city.checkout();
+    let url = city.origin().display().to_string();
+    for (key, value) in [
+        ("user.name", "Ada \"the\" \\ first"),
+        (
+            "credential.https://example.invalid.helper",
+            "store\n--file x",
+        ),
+        ("filter.up.clean", "tr a-z A-Z"),
+        ("core.autocrlf", "input"),
+        ("core.worktree", "/nowhere"),
+        ("alias.x", "status"),
+    ] {
+        if key != "core.worktree" {
+            git(&checkout, &["config", key, value]);
+        }
+    }
+    git(
+        &checkout,
+        &[
+            "remote",
+            "add",
+            "up.stream",
+            "https://example.invalid/x.git",
+        ],
+    );
+    write(&checkout, ".git/hooks/pre-commit", "#!/bin/sh\n");
+    city.repo.prepare().unwrap();
+    let bare = city.repo.repo_dir();
+    let get = |key: &str| git(bare, &["config", "--get", key]);
+    assert_eq!(get("user.name"), "Ada \"the\" \\ first");
+    assert_eq!(
+        get("credential.https://example.invalid.helper"),
+        "store\n--file x"
+    );
+    assert_eq!(get("filter.up.clean"), "tr a-z A-Z");
+    assert_eq!(get("core.autocrlf"), "input");
+    assert_eq!(
+        get("core.hooksPath"),
+        checkout.join(".git/hooks").display().to_string()
+    );
+    assert!(
+        !try_git(bare, &["config", "--get", "alias.x"])
+            .status
+            .success()
+    );
+    // The relative URL of the checkout's origin is resolved against it.
+    assert_eq!(get("remote.origin.url"), url);
+    assert_eq!(get("remote.up.stream.url"), "https://example.invalid/x.git");
+    assert_eq!(
+        get("remote.origin.fetch"),
+        "+refs/heads/*:refs/remotes/origin/*"
+    );
+    assert_eq!(city.repo.push_url().unwrap(), url);
+    git(&checkout, &["config", "--unset", "core.autocrlf"]);
+    git(&checkout, &["config", "user.name", "Bob"]);
+    git(&checkout, &["remote", "remove", "up.stream"]);
+    city.repo.prepare().unwrap();
+    assert_eq!(get("user.name"), "Bob");
+    assert!(
+        !try_git(bare, &["config", "--get", "core.autocrlf"])
+            .status
+            .success()
+    );
+    assert_eq!(git(bare, &["remote"]), "origin");
+}
+
+#[test]
+fn a_sandbox_cannot_push_by_accident_and_the_supervisor_can() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "work\n");
+    commit_all(&sandbox, "work");
+    let refused = try_git(&sandbox, &["push", "origin", "HEAD:refs/heads/main"]);
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("sandboxes-do-not-push"), "{said}");
+    let url = city.repo.push_url().unwrap();
+    git(&sandbox, &["push", "--quiet", &url, "HEAD:refs/heads/work"]);
+    assert_eq!(rev(&city.origin(), "work"), rev(&sandbox, "HEAD"));
+}
+
+#[test]
+fn a_checkout_without_origin_is_its_own() {
+    let city = City::bare();
+    let checkout = city.checkout();
+    git(&checkout, &["remote", "remove", "origin"]);
+    assert!(city.repo.own_origin().is_err(), "not prepared yet");
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.own_origin().unwrap(), Some(checkout.as_path()));
+    assert_eq!(city.repo.default_branch().unwrap(), "main");
+    assert_eq!(
+        rev(city.repo.repo_dir(), "refs/remotes/origin/main"),
+        rev(&checkout, "main")
+    );
+    // The branch that was the default stays it, whatever the user checks out meanwhile.
+    git(&checkout, &["checkout", "--quiet", "-b", "feature"]);
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.default_branch().unwrap(), "main");
+}
+
+#[test]
+fn a_rig_of_a_url_needs_no_checkout() {
+    let city = City::bare();
+    let root = city.root().join("elsewhere");
+    let url = format!("file://{}", city.origin().display());
+    let repo = repo(&root, RigSource::Remote(url.clone()), true);
+    repo.prepare().unwrap();
+    repo.prepare().unwrap();
+    assert_eq!(repo.push_url().unwrap(), url);
+    assert_eq!(repo.own_origin().unwrap(), None);
+    assert_eq!(repo.default_branch().unwrap(), "main");
+}
+
+#[test]
+fn an_origin_that_cannot_be_reached_is_made_up_for_by_what_the_checkout_knows() {
+    let city = City::bare();
+    let away = city.root().join("away.git");
+    fs::rename(city.origin(), &away).unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.default_branch().unwrap(), "main");
+    let fetched = city.repo.fetch_branch("main");
+    assert!(matches!(fetched, Err(RepoError::Remote(_))), "{fetched:?}");
+    let root = city.root().join("elsewhere");
+    let url = format!("file://{}", city.origin().display());
+    let unreachable = repo(&root, RigSource::Remote(url), true).prepare();
+    assert!(
+        matches!(unreachable, Err(RepoError::Remote(_))),
+        "{unreachable:?}"
+    );
+}
+
+#[test]
+fn a_branch_is_fetched_or_known_to_be_gone() {
+    let city = City::new();
+    let checkout = city.checkout();
+    git(&checkout, &["checkout", "--quiet", "-b", "work"]);
+    write(&checkout, "README", "more\n");
+    let head = commit_all(&checkout, "more");
+    git(&checkout, &["push", "--quiet", "origin", "work"]);
+    let found = city.repo.fetch_branch("work").unwrap();
+    assert_eq!(found.map(|id| id.to_string()), Some(head));
+    git(&checkout, &["push", "--quiet", "origin", ":work"]);
+    assert_eq!(city.repo.fetch_branch("work").unwrap(), None);
+    let tracking = "refs/remotes/origin/work";
+    assert_eq!(git(city.repo.repo_dir(), &["for-each-ref", tracking]), "");
+    assert_eq!(city.repo.fetch_branch("never").unwrap(), None);
+}
+
+#[test]
+fn what_is_no_repository_is_refused_with_its_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(dir.path()).unwrap();
+    let refusal = |name: &str| {
+        let source = RigSource::Path(root.join(name));
+        let city = root.join(format!("city-{name}"));
+        repo(&city, source, true).prepare().unwrap_err()
+    };
+    let missing = refusal("missing");
+    assert!(matches!(missing, RepoError::NotFound(_)), "{missing}");
+    assert!(missing.to_string().contains("missing"), "{missing}");
+    fs::write(root.join("file"), "").unwrap();
+    assert!(refusal("file").to_string().contains("is not a directory"));
+    fs::create_dir(root.join("plain")).unwrap();
+    assert!(
+        refusal("plain")
+            .to_string()
+            .contains("not the top of a git repository")
+    );
+    fs::create_dir(root.join("empty")).unwrap();
+    git(&root.join("empty"), &["init", "--quiet"]);
+    assert!(refusal("empty").to_string().contains("make a first commit"));
+    // A directory of a repository is not a repository.
+    fs::create_dir(root.join("empty/below")).unwrap();
+    assert!(
+        refusal("empty/below")
+            .to_string()
+            .contains("not the top of a git repository")
+    );
+}
+
+#[test]
+fn repositories_that_libgit2_refuses_work() {
+    for format in ["--object-format=sha256", "--ref-format=reftable"] {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let checkout = root.join("checkout");
+        fs::create_dir(&checkout).unwrap();
+        let made = try_git(&checkout, &["init", "--quiet", "-b", "main", format]);
+        if !made.status.success() {
+            continue; // This git knows no reftable.
+        }
+        write(&checkout, "README", "hello\n");
+        commit_all(&checkout, "first");
+        let repo = repo(&root, RigSource::Path(checkout), true);
+        repo.prepare().unwrap();
+        let base = rev(repo.repo_dir(), "refs/remotes/origin/main");
+        let city = City { dir, repo };
+        let spec = city.spec(1);
+        assert_eq!(spec.base.as_str(), base);
+        let sandbox = city.sandbox();
+        assert!(city.facts(&sandbox).is_clean());
+        write(&sandbox, "README", "changed\n");
+        write(&sandbox, "new", "new\n");
+        crate::custody_salvage::roundtrip(&city, &sandbox, "a");
+    }
+}

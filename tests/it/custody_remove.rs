@@ -1,0 +1,237 @@
+//! The only way a sandbox goes.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use horde_supervisor::adapters::git::empty_trash;
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::{Repo, RepoError};
+
+use crate::support::city::{City, permit, snapshot, toast};
+use crate::support::git::{commit_all, git, rev, write};
+
+/// Something done to a sandbox.
+type Step = (&'static str, fn(&Path));
+
+/// Names of what lies in a directory.
+fn names(dir: &Path) -> Vec<String> {
+    let list = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<_> = list
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_pushed_sandbox_goes_with_its_branch() {
+    let city = City::new();
+    let spec = city.spec(1);
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    commit_all(&sandbox, "one");
+    git(
+        &sandbox,
+        &[
+            "push",
+            "--quiet",
+            &city.repo.push_url().unwrap(),
+            "HEAD:refs/heads/work",
+        ],
+    );
+    city.repo.fetch_branch("work").unwrap();
+    let other = city.spec_of("Nux", 1);
+    city.repo.make_sandbox(&other).unwrap();
+    let before = snapshot(&sandbox);
+    let permit = permit(&spec, &city.facts(&sandbox));
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    assert!(!sandbox.exists());
+    assert_eq!(names(&city.trash()), ["horde-Toast-1", "horde-Toast-1.git"]);
+    assert_eq!(snapshot(&city.trash().join("horde-Toast-1")), before);
+    assert_eq!(
+        fs::metadata(city.trash()).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    let bare = city.repo.repo_dir();
+    assert_eq!(git(bare, &["branch", "--list", &spec.branch]), "");
+    let left = git(bare, &["worktree", "list", "--porcelain"]);
+    assert!(!left.contains("Toast") && left.contains("Nux"), "{left}");
+    // Gone already is fine.
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    // The next incarnation is made where it was, and the old permit cannot touch it.
+    city.repo.make_sandbox(&city.spec(2)).unwrap();
+    let stale = city
+        .repo
+        .discard_sandbox(&permit, &city.trash())
+        .unwrap_err();
+    assert!(matches!(stale, RepoError::PermitStale(_)), "{stale}");
+    assert!(sandbox.exists());
+    assert!(city.facts(&other.path).is_clean());
+}
+
+#[test]
+fn a_branch_that_nothing_else_reaches_stays() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = commit_all(&sandbox, "one");
+    let permit = permit(&city.spec(1), &city.facts(&sandbox));
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    assert_eq!(
+        rev(city.repo.repo_dir(), "refs/heads/raider/Toast/gt-1-1"),
+        head
+    );
+}
+
+#[test]
+fn salvage_reaches_the_branch() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = commit_all(&sandbox, "one");
+    write(&sandbox, "README", "2\n");
+    let facts = city.facts(&sandbox);
+    let record = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    assert_eq!(city.facts(&sandbox), facts);
+    let permit = permit(&city.spec(1), &facts);
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    empty_trash(&city.trash()).unwrap();
+    let bare = city.repo.repo_dir();
+    assert_eq!(git(bare, &["branch", "--list", "raider/*"]), "");
+    git(bare, &["gc", "--quiet", "--prune=now"]);
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    assert_eq!(rev(&to, "HEAD"), head);
+    assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "2\n");
+}
+
+/// Whatever changes after the permit makes it stale, and nothing is touched.
+#[test]
+fn a_change_after_the_permit_is_noticed() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "dirty", "1\n");
+    let changes: [Step; 8] = [
+        ("edit", |dir| write(dir, "README", "1\n")),
+        ("same path, other bytes", |dir| write(dir, "dirty", "2\n")),
+        ("new file", |dir| write(dir, "new", "1\n")),
+        ("index", |dir| drop(git(dir, &["add", "new"]))),
+        ("commit", |dir| drop(commit_all(dir, "one"))),
+        ("amend", |dir| {
+            drop(git(dir, &["commit", "--amend", "-qm", "two"]))
+        }),
+        ("branch", |dir| drop(git(dir, &["checkout", "-qb", "else"]))),
+        ("detached", |dir| {
+            drop(git(dir, &["checkout", "-q", "--detach"]))
+        }),
+    ];
+    for (what, change) in changes {
+        let permit = permit(&city.spec(1), &city.facts(&sandbox));
+        change(&sandbox);
+        let before = snapshot(&sandbox);
+        let stale = city.repo.discard_sandbox(&permit, &city.trash());
+        assert!(
+            matches!(stale, Err(RepoError::PermitStale(_))),
+            "{what}: {stale:?}"
+        );
+        assert_eq!(snapshot(&sandbox), before, "{what}");
+    }
+    // The target may move meanwhile: that takes nothing from the sandbox.
+    let permit = permit(&city.spec(1), &city.facts(&sandbox));
+    let checkout = city.checkout();
+    write(&checkout, "README", "moved\n");
+    commit_all(&checkout, "moved");
+    git(&checkout, &["push", "--quiet", "origin", "main"]);
+    city.repo.fetch_branch("main").unwrap();
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+}
+
+#[test]
+fn a_head_that_became_unreachable_is_noticed() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = commit_all(&sandbox, "one");
+    let bare = city.repo.repo_dir();
+    git(bare, &["update-ref", "refs/horde/mq/gt-2", &head]);
+    let permit = permit(&city.spec(1), &city.facts(&sandbox));
+    git(bare, &["update-ref", "-d", "refs/horde/mq/gt-2"]);
+    let stale = city.repo.discard_sandbox(&permit, &city.trash());
+    assert!(matches!(stale, Err(RepoError::PermitStale(_))), "{stale:?}");
+    assert!(sandbox.exists());
+}
+
+#[test]
+fn a_discard_that_was_killed_is_finished() {
+    let city = City::new();
+    let spec = city.spec(1);
+    let sandbox = city.sandbox();
+    git(
+        city.repo.repo_dir(),
+        &["worktree", "lock", &sandbox.display().to_string()],
+    );
+    let permit = permit(&spec, &city.facts(&sandbox));
+    fs::create_dir_all(city.trash()).unwrap();
+    fs::rename(&sandbox, city.trash().join("horde-Toast-1")).unwrap();
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    let left = git(city.repo.repo_dir(), &["worktree", "list"]);
+    assert!(!left.contains("Toast"), "{left}");
+    assert_eq!(
+        git(city.repo.repo_dir(), &["branch", "--list", "raider/*"]),
+        ""
+    );
+}
+
+#[test]
+fn a_permit_names_a_sandbox_of_this_rig() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let facts = city.facts(&sandbox);
+    let mut wrong = city.spec(1);
+    for path in [
+        city.checkout(),
+        sandbox.parent().unwrap().to_owned(),
+        sandbox.join("src"),
+    ] {
+        wrong.path = path.clone();
+        city.repo
+            .discard_sandbox(&permit(&wrong, &facts), &city.trash())
+            .unwrap_err();
+        assert!(path.exists());
+    }
+    let mut other = city.spec(1);
+    other.raider = "horde/raiders/Nux".parse().unwrap();
+    city.repo
+        .discard_sandbox(&permit(&other, &facts), &city.trash())
+        .unwrap_err();
+    let link = sandbox.with_file_name("Nux");
+    symlink(&sandbox, &link).unwrap();
+    other.path = link;
+    city.repo
+        .discard_sandbox(&permit(&other, &facts), &city.trash())
+        .unwrap_err();
+    assert_eq!(city.facts(&sandbox), facts);
+}
+
+#[test]
+fn the_trash_is_emptied_without_following_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    write(root, "precious/file", "1");
+    write(root, "trash/a/deep/file", "1");
+    write(root, "trash/b", "1");
+    symlink(root.join("precious"), root.join("trash/a/link")).unwrap();
+    symlink(root.join("precious"), root.join("trash/link")).unwrap();
+    for name in ["trash/a/deep", "trash/a"] {
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    assert_eq!(empty_trash(&root.join("trash")).unwrap(), 3);
+    assert_eq!(names(&root.join("trash")), [""; 0]);
+    assert_eq!(fs::read_to_string(root.join("precious/file")).unwrap(), "1");
+    assert_eq!(empty_trash(&root.join("trash")).unwrap(), 0);
+    assert_eq!(empty_trash(&root.join("none")).unwrap(), 0);
+}

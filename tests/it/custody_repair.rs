@@ -1,0 +1,183 @@
+//! Repair: the administrative files are whole again, and what lies in the work tree is untouched.
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use horde_supervisor::ports::repo::Repo;
+
+use crate::support::city::{City, snapshot};
+use crate::support::git::{commit_all, git, rev, write};
+
+/// A sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
+fn busy(city: &City) -> std::path::PathBuf {
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "committed\n");
+    commit_all(&sandbox, "work");
+    write(&sandbox, "src/a.txt", "dirty\n");
+    write(&sandbox, "new", "untracked\n");
+    fs::remove_file(sandbox.join("src/b.txt")).unwrap();
+    sandbox
+}
+
+/// Something done to a sandbox and its administrative directory.
+type Break = (&'static str, fn(&Path, &Path));
+
+/// What can break. None of it touches the files of the work tree.
+const BREAKS: [Break; 11] = [
+    ("nothing", |_, _| {}),
+    ("no link", |dir, _| {
+        fs::remove_file(dir.join(".git")).unwrap()
+    }),
+    ("a torn link", |dir, _| {
+        fs::write(dir.join(".git"), "gitdi").unwrap()
+    }),
+    ("a link elsewhere", |dir, _| {
+        fs::write(dir.join(".git"), "gitdir: /none\n").unwrap()
+    }),
+    ("no link back", |_, admin| {
+        fs::remove_file(admin.join("gitdir")).unwrap()
+    }),
+    ("no index", |_, admin| {
+        fs::remove_file(admin.join("index")).unwrap()
+    }),
+    ("a torn index", |_, admin| {
+        fs::write(admin.join("index"), "DIRC").unwrap()
+    }),
+    ("no entry", |_, admin| fs::remove_dir_all(admin).unwrap()),
+    ("locked", |_, admin| {
+        fs::write(admin.join("locked"), "by me").unwrap()
+    }),
+    ("no head", |_, admin| {
+        fs::write(admin.join("HEAD"), "").unwrap()
+    }),
+    ("a lock that nobody holds", |_, admin| {
+        let lock = fs::File::create(admin.join("index.lock")).unwrap();
+        lock.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }),
+];
+
+#[test]
+fn whatever_broke_is_whole_again_with_its_files() {
+    for (what, break_it) in BREAKS {
+        let city = City::new();
+        let sandbox = busy(&city);
+        let spec = city.spec(1);
+        let head = rev(&sandbox, "HEAD");
+        let files = snapshot(&sandbox);
+        break_it(&sandbox, &city.repo.repo_dir().join("worktrees/Toast"));
+        city.repo
+            .repair_sandbox(&spec)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(snapshot(&sandbox), files, "{what}");
+        let facts = city.facts(&sandbox);
+        assert_eq!(facts.head.as_str(), head, "{what}");
+        assert_eq!(
+            facts.branch.as_deref(),
+            Some(spec.branch.as_str()),
+            "{what}"
+        );
+        assert_eq!(facts.dirty, ["src/a.txt", "src/b.txt"], "{what}");
+        assert_eq!(facts.untracked, ["new"], "{what}");
+        assert!(sandbox.join("TASK.md").is_symlink(), "{what}");
+        assert!(
+            !city.repo.repo_dir().join("worktrees/Toast/locked").exists(),
+            "{what}"
+        );
+        git(&sandbox, &["commit", "--quiet", "-am", "goes on"]);
+        git(city.repo.repo_dir(), &["worktree", "prune", "--expire=now"]);
+        assert!(city.facts(&sandbox).dirty.is_empty(), "{what}: pruned");
+    }
+}
+
+#[test]
+fn a_deleted_directory_is_recreated_with_what_was_staged() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    git(&sandbox, &["add", "src/a.txt"]);
+    let head = rev(&sandbox, "HEAD");
+    fs::remove_dir_all(&sandbox).unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(rev(&sandbox, "HEAD"), head);
+    assert_eq!(
+        fs::read_to_string(sandbox.join("src/a.txt")).unwrap(),
+        "dirty\n"
+    );
+    assert_eq!(
+        fs::read_to_string(sandbox.join("README")).unwrap(),
+        "committed\n"
+    );
+    assert_eq!(city.facts(&sandbox).dirty, ["src/a.txt"]);
+}
+
+#[test]
+fn a_sandbox_of_which_only_the_branch_is_left_is_recreated() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    let head = rev(&sandbox, "HEAD");
+    fs::remove_dir_all(&sandbox).unwrap();
+    fs::remove_dir_all(city.repo.repo_dir().join("worktrees")).unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(rev(&sandbox, "HEAD"), head);
+    let facts = city.facts(&sandbox);
+    assert!(facts.is_clean(), "{facts:?}");
+    assert!(sandbox.join("src/b.txt").exists() && sandbox.join("TASK.md").is_symlink());
+}
+
+#[test]
+fn a_city_that_was_moved_is_found_again() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    let files = snapshot(&sandbox);
+    let root = city.root();
+    fs::rename(root.join("city"), root.join("moved")).unwrap();
+    fs::create_dir_all(root.join("city")).unwrap();
+    fs::rename(root.join("moved/horde"), root.join("city/horde")).unwrap();
+    // The same place again, but with links that name another.
+    let link = fs::read_to_string(sandbox.join(".git")).unwrap();
+    fs::write(sandbox.join(".git"), link.replace("/city/", "/old/")).unwrap();
+    let back = city.repo.repo_dir().join("worktrees/Toast/gitdir");
+    let text = fs::read_to_string(&back).unwrap();
+    fs::write(&back, text.replace("/city/", "/old/")).unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(snapshot(&sandbox), files);
+    assert_eq!(city.facts(&sandbox).dirty, ["src/a.txt", "src/b.txt"]);
+    assert_eq!(
+        git(city.repo.repo_dir(), &["worktree", "list"])
+            .lines()
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn a_repository_in_the_links_place_is_kept() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    fs::remove_file(sandbox.join(".git")).unwrap();
+    git(&sandbox, &["init", "--quiet", "-b", "main"]);
+    let odd = commit_all(&sandbox, "in the wrong repository");
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(rev(&sandbox.join("found.git"), "HEAD"), odd);
+    let facts = city.facts(&sandbox);
+    assert_eq!(facts.dirty, ["src/a.txt", "src/b.txt"]);
+    assert!(
+        facts
+            .untracked
+            .iter()
+            .any(|path| path.starts_with("found.git/"))
+    );
+}
+
+#[test]
+fn another_incarnations_sandbox_is_not_repaired() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    let before = snapshot(&sandbox);
+    city.repo.repair_sandbox(&city.spec(2)).unwrap_err();
+    assert_eq!(snapshot(&sandbox), before);
+    assert_eq!(
+        city.facts(&sandbox).branch.as_deref(),
+        Some("raider/Toast/gt-1-1")
+    );
+}

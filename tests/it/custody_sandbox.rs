@@ -1,0 +1,310 @@
+//! Making sandboxes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::thread;
+
+use horde_supervisor::ports::repo::{Repo, RepoError};
+
+use crate::support::city::{City, snapshot};
+use crate::support::git::{commit_all, git, rev, write};
+
+#[test]
+fn a_sandbox_is_a_worktree_with_its_task_and_nothing_else() {
+    let city = City::new();
+    let spec = city.spec(1);
+    city.repo.make_sandbox(&spec).unwrap();
+    let sandbox = &spec.path;
+    assert_eq!(git(sandbox, &["branch", "--show-current"]), spec.branch);
+    assert_eq!(rev(sandbox, "HEAD"), spec.base.as_str());
+    assert_eq!(snapshot(sandbox), snapshot(&city.checkout()));
+    assert_eq!(
+        fs::read_to_string(sandbox.join("TASK.md")).unwrap(),
+        "do it\n"
+    );
+    assert_eq!(
+        fs::read_link(sandbox.join("TASK.md")).unwrap(),
+        spec.task_dir.join("TASK.md")
+    );
+    fs::write(sandbox.join(".orange-outcome"), "{}").unwrap();
+    assert_eq!(
+        fs::read_to_string(spec.task_dir.join("outcome")).unwrap(),
+        "{}"
+    );
+    assert_eq!(
+        fs::read_to_string(sandbox.join(".horde-outcome")).unwrap(),
+        "{}"
+    );
+    assert!(!sandbox.join(".horde-task.md").exists());
+    assert_eq!(
+        git(sandbox, &["status", "--porcelain", "--untracked-files=all"]),
+        ""
+    );
+    let facts = city.facts(sandbox);
+    assert!(
+        facts.is_clean() && facts.head_reachable && facts.ahead == 0,
+        "{facts:?}"
+    );
+    let listed = city.repo.sandboxes().unwrap();
+    assert_eq!(listed, [("Toast".parse().unwrap(), sandbox.clone())]);
+}
+
+#[test]
+fn a_repository_with_a_task_of_its_own_gets_another_name() {
+    let city = City::with(|checkout| write(checkout, "TASK.md", "theirs\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    assert_eq!(
+        fs::read_to_string(sandbox.join("TASK.md")).unwrap(),
+        "theirs\n"
+    );
+    assert_eq!(
+        fs::read_to_string(sandbox.join(".horde-task.md")).unwrap(),
+        "do it\n"
+    );
+    assert!(city.facts(&sandbox).is_clean());
+    write(&sandbox, "TASK.md", "edited\n");
+    assert_eq!(city.facts(&sandbox).dirty, ["TASK.md"]);
+}
+
+#[test]
+fn making_it_again_changes_nothing() {
+    let city = City::new();
+    let spec = city.spec(1);
+    city.repo.make_sandbox(&spec).unwrap();
+    write(&spec.path, "README", "work\n");
+    let head = commit_all(&spec.path, "work");
+    write(&spec.path, "src/a.txt", "dirty\n");
+    fs::remove_file(spec.path.join("src/b.txt")).unwrap();
+    fs::remove_file(spec.path.join("TASK.md")).unwrap();
+    let before = snapshot(&spec.path);
+    city.repo.make_sandbox(&spec).unwrap();
+    assert_eq!(snapshot(&spec.path), before);
+    assert_eq!(rev(&spec.path, "HEAD"), head);
+    assert!(spec.path.join("TASK.md").is_symlink(), "the link is back");
+}
+
+#[test]
+fn an_existing_branch_keeps_its_commits() {
+    let city = City::new();
+    let checkout = city.checkout();
+    write(&checkout, "README", "earlier\n");
+    commit_all(&checkout, "earlier");
+    git(
+        &checkout,
+        &["push", "--quiet", "origin", "HEAD:refs/heads/earlier"],
+    );
+    city.repo.fetch_branch("earlier").unwrap();
+    let mut spec = city.spec(1);
+    let head = rev(&checkout, "HEAD");
+    git(
+        city.repo.repo_dir(),
+        &["branch", "--no-track", &spec.branch, &head],
+    );
+    city.repo.make_sandbox(&spec).unwrap();
+    assert_eq!(rev(&spec.path, "HEAD"), head);
+    spec = city.spec_of("Nux", 1);
+    spec.base = "1".repeat(40).try_into().unwrap();
+    let unknown = city.repo.make_sandbox(&spec).unwrap_err();
+    assert!(matches!(unknown, RepoError::NotFound(_)), "{unknown}");
+    assert!(!spec.path.exists());
+}
+
+/// What a killed attempt can leave: each is finished by the next.
+#[test]
+fn a_half_made_sandbox_is_completed() {
+    let whole = {
+        let city = City::new();
+        snapshot(&city.sandbox())
+    };
+    for stage in 0..6 {
+        let city = City::new();
+        let spec = city.spec(1);
+        let bare = city.repo.repo_dir();
+        fs::create_dir_all(spec.path.parent().unwrap()).unwrap();
+        let path = spec.path.display().to_string();
+        let admin = bare.join("worktrees/Toast");
+        let add = |extra: &str| {
+            git(
+                bare,
+                &["branch", "--no-track", &spec.branch, spec.base.as_str()],
+            );
+            git(bare, &["worktree", "add", extra, &path, &spec.branch]);
+        };
+        match stage {
+            0 => fs::create_dir_all(&spec.path).unwrap(),
+            1 => {
+                git(
+                    bare,
+                    &["branch", "--no-track", &spec.branch, spec.base.as_str()],
+                );
+            }
+            2 => add("--no-checkout"),
+            3 => {
+                add("--no-checkout");
+                write(&admin, "locked", "initializing\n");
+                fs::remove_file(spec.path.join(".git")).unwrap();
+            }
+            4 => {
+                // Killed amid the checkout: some files, a torn one, the lock of the index.
+                city.repo.make_sandbox(&spec).unwrap();
+                let note = fs::read_to_string(admin.join("horde.json")).unwrap();
+                let note = note.replace("\"complete\":true", "\"complete\":false");
+                fs::write(admin.join("horde.json"), note).unwrap();
+                fs::write(admin.join("index.lock"), "").unwrap();
+                fs::remove_file(admin.join("index")).unwrap();
+                fs::remove_file(spec.path.join("README")).unwrap();
+                fs::write(spec.path.join("src/a.txt"), "a1\na").unwrap();
+            }
+            _ => {
+                // The directory was taken away and its entry stayed.
+                city.repo.make_sandbox(&spec).unwrap();
+                fs::remove_dir_all(&spec.path).unwrap();
+                let note = fs::read_to_string(admin.join("horde.json")).unwrap();
+                let note = note.replace("\"complete\":true", "\"complete\":false");
+                fs::write(admin.join("horde.json"), note).unwrap();
+            }
+        }
+        city.repo
+            .make_sandbox(&spec)
+            .unwrap_or_else(|error| panic!("stage {stage}: {error}"));
+        assert_eq!(snapshot(&spec.path), whole, "stage {stage}");
+        let facts = city.facts(&spec.path);
+        assert!(facts.is_clean(), "stage {stage}: {facts:?}");
+        assert_eq!(
+            facts.branch.as_deref(),
+            Some(spec.branch.as_str()),
+            "stage {stage}"
+        );
+    }
+}
+
+#[test]
+fn another_incarnations_sandbox_is_not_taken() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "dirty\n");
+    let refused = city.repo.make_sandbox(&city.spec(2)).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("is the sandbox of horde/raiders/Toast 1"),
+        "{refused}"
+    );
+    assert_eq!(
+        fs::read_to_string(sandbox.join("README")).unwrap(),
+        "dirty\n"
+    );
+    // Gone without a discard: the new one is made, and the old entry is kept aside.
+    fs::remove_dir_all(&sandbox).unwrap();
+    city.repo.make_sandbox(&city.spec(2)).unwrap();
+    assert_eq!(
+        git(&sandbox, &["branch", "--show-current"]),
+        "raider/Toast/gt-1-2"
+    );
+    assert!(
+        city.repo
+            .repo_dir()
+            .join("horde/retired/Toast/HEAD")
+            .exists()
+    );
+}
+
+#[test]
+fn a_sandbox_lies_in_the_raiders_directory() {
+    let city = City::new();
+    let raiders = city.spec(1).path.parent().unwrap().to_owned();
+    fs::create_dir_all(&raiders).unwrap();
+    for path in [
+        city.checkout(),
+        city.root().join("x"),
+        raiders.join("../x"),
+        raiders.join("a/b"),
+    ] {
+        let mut spec = city.spec(1);
+        spec.path = path;
+        city.repo.make_sandbox(&spec).unwrap_err();
+    }
+    symlink(city.checkout(), raiders.join("Toast")).unwrap();
+    city.repo.make_sandbox(&city.spec(1)).unwrap_err();
+    let mut spec = city.spec(3);
+    spec.path = raiders.join("Other");
+    spec.branch = "no..good".into();
+    city.repo.make_sandbox(&spec).unwrap_err();
+    assert_eq!(city.repo.sandboxes().unwrap(), []);
+}
+
+#[test]
+fn files_are_copied_from_the_checkout() {
+    let city = City::new();
+    let checkout = city.checkout();
+    write(&checkout, ".env", "SECRET=1\n");
+    write(&checkout, "config/local/a.toml", "a\n");
+    symlink("a.toml", checkout.join("config/local/b.toml")).unwrap();
+    let mut spec = city.spec(1);
+    spec.copy = vec![".env".into(), "config/local".into()];
+    city.repo.make_sandbox(&spec).unwrap();
+    assert_eq!(
+        fs::read_to_string(spec.path.join(".env")).unwrap(),
+        "SECRET=1\n"
+    );
+    assert!(spec.path.join("config/local/b.toml").is_symlink());
+    assert!(city.facts(&spec.path).is_clean(), "copies are no work");
+    write(&spec.path, ".env", "SECRET=2\n");
+    write(&spec.path, "config/local/mine.toml", "new\n");
+    let facts = city.facts(&spec.path);
+    assert_eq!(
+        facts.untracked,
+        ["config/local/mine.toml", ".env"],
+        "edits of them are"
+    );
+    let mut missing = city.spec_of("Nux", 1);
+    missing.copy = vec!["no-such-file".into()];
+    let error = city.repo.make_sandbox(&missing).unwrap_err();
+    assert!(
+        matches!(&error, RepoError::NotFound(what) if what.contains("no-such-file")),
+        "{error}"
+    );
+    for name in ["../outside", "/etc/passwd", ".git/config", ""] {
+        missing.copy = vec![name.into()];
+        city.repo.make_sandbox(&missing).unwrap_err();
+    }
+}
+
+#[test]
+fn sandboxes_are_made_at_the_same_time() {
+    let city = City::new();
+    let names = ["Toast", "Nux", "Ace", "Slit", "Rictus", "Coma"];
+    thread::scope(|scope| {
+        for name in names {
+            let city = &city;
+            scope.spawn(move || city.repo.make_sandbox(&city.spec_of(name, 1)).unwrap());
+        }
+    });
+    let listed = city.repo.sandboxes().unwrap();
+    assert_eq!(listed.len(), names.len());
+    for (_, sandbox) in listed {
+        assert!(city.facts(&sandbox).is_clean());
+    }
+}
+
+#[test]
+fn things_that_are_no_sandboxes_are_not_listed() {
+    let city = City::new();
+    assert_eq!(city.repo.sandboxes().unwrap(), []);
+    let sandbox = city.sandbox();
+    let raiders = sandbox.parent().unwrap();
+    fs::write(raiders.join("file"), "").unwrap();
+    fs::create_dir(raiders.join(".hidden")).unwrap();
+    // Without a link it is broken, not absent.
+    fs::create_dir(raiders.join("Bare")).unwrap();
+    let names: Vec<_> = city
+        .repo
+        .sandboxes()
+        .unwrap()
+        .into_iter()
+        .map(|found| found.0)
+        .collect();
+    assert_eq!(names, ["Bare".parse().unwrap(), "Toast".parse().unwrap()]);
+    city.repo.facts(&raiders.join("Bare"), "main").unwrap_err();
+}

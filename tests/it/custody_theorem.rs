@@ -1,0 +1,212 @@
+//! The salvage theorem: whatever a raider did to its sandbox, a restore gives the same HEAD, the
+//! same index and the same bytes.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use proptest::prelude::{Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::custody_salvage::roundtrip;
+use horde_supervisor::ports::repo::Repo;
+
+use crate::support::city::City;
+use crate::support::git::{git, try_git};
+
+/// One thing a raider does. Where git refuses it (a commit of nothing), nothing happens.
+#[derive(Debug, Clone)]
+enum Act {
+    Write(usize, Vec<u8>),
+    Delete(usize),
+    Link(usize),
+    Exec(usize),
+    Move(usize, usize),
+    Add(usize),
+    AddAll,
+    Promise(usize),
+    Unstage(usize),
+    Commit,
+    Amend,
+    Stash,
+    Unstash,
+    Detach,
+    Branch,
+    Back,
+    ResetHard,
+    Skip(usize),
+    Assume(usize),
+    Nest(usize),
+    Merge,
+    Pick,
+    Rebase,
+}
+
+const PATHS: &[&str] = &[
+    "README",
+    "src/a.txt",
+    "src/b.txt",
+    "src/deep/c.txt",
+    "run.sh",
+    "new",
+    "src/new with space",
+    "odd\n\"name\"",
+    "dir/inside/deep",
+    "crlf.eol",
+];
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let path = 0..PATHS.len();
+    let content = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..12),
+        "[ab]{0,3}(\r?\n[ab]{0,2}){0,3}".prop_map(String::into_bytes),
+    ];
+    let act = prop_oneof![
+        6 => (path.clone(), content).prop_map(|(path, content)| Act::Write(path, content)),
+        2 => path.clone().prop_map(Act::Delete),
+        1 => path.clone().prop_map(Act::Link),
+        1 => path.clone().prop_map(Act::Exec),
+        1 => (path.clone(), path.clone()).prop_map(|(from, to)| Act::Move(from, to)),
+        2 => path.clone().prop_map(Act::Add),
+        1 => proptest::strategy::Just(Act::AddAll),
+        1 => path.clone().prop_map(Act::Promise),
+        1 => path.clone().prop_map(Act::Unstage),
+        2 => proptest::strategy::Just(Act::Commit),
+        1 => proptest::strategy::Just(Act::Amend),
+        1 => proptest::strategy::Just(Act::Stash),
+        1 => proptest::strategy::Just(Act::Unstash),
+        1 => proptest::strategy::Just(Act::Detach),
+        1 => proptest::strategy::Just(Act::Branch),
+        1 => proptest::strategy::Just(Act::Back),
+        1 => proptest::strategy::Just(Act::ResetHard),
+        1 => path.clone().prop_map(Act::Skip),
+        1 => path.clone().prop_map(Act::Assume),
+        1 => path.prop_map(Act::Nest),
+        1 => proptest::strategy::Just(Act::Merge),
+        1 => proptest::strategy::Just(Act::Pick),
+        1 => proptest::strategy::Just(Act::Rebase),
+    ];
+    proptest::collection::vec(act, 1..14)
+}
+
+/// Makes room for a path, as a person would: what is in the way goes.
+fn make_room(dir: &Path, name: &str) {
+    let path = dir.join(name);
+    let parent = path.parent().expect("a parent");
+    for above in parent.ancestors().take_while(|above| *above != dir) {
+        if above.is_symlink() || above.is_file() {
+            fs::remove_file(above).expect("removed");
+        }
+    }
+    fs::create_dir_all(parent).expect("made");
+    if path.is_symlink() || path.is_file() {
+        fs::remove_file(&path).expect("removed");
+    } else if path.is_dir() {
+        fs::remove_dir_all(&path).expect("removed");
+    }
+}
+
+fn act(dir: &Path, act: &Act) {
+    let slot = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a slot");
+    let run = |args: &[&str]| drop(try_git(dir, args));
+    let on = |args: &[&str], path: &usize| {
+        let args: Vec<&str> = args.iter().copied().chain(["--", PATHS[*path]]).collect();
+        drop(try_git(dir, &args));
+    };
+    match act {
+        Act::Write(path, content) => {
+            make_room(dir, PATHS[*path]);
+            fs::write(dir.join(PATHS[*path]), content).expect("written");
+        }
+        Act::Delete(path) => {
+            let path = dir.join(PATHS[*path]);
+            if path.is_symlink() || path.is_file() {
+                fs::remove_file(path).expect("removed");
+            }
+        }
+        Act::Link(path) => {
+            make_room(dir, PATHS[*path]);
+            symlink("src", dir.join(PATHS[*path])).expect("linked");
+        }
+        Act::Exec(path) => {
+            let path = dir.join(PATHS[*path]);
+            if !path.is_symlink() && path.is_file() {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+            }
+        }
+        Act::Move(from, to) => {
+            if dir.join(PATHS[*from]).is_file() && from != to {
+                run(&["mv", "-f", PATHS[*from], PATHS[*to]]);
+            }
+        }
+        Act::Add(path) => on(&["add"], path),
+        Act::AddAll => run(&["add", "-A"]),
+        Act::Promise(path) => on(&["add", "-N"], path),
+        Act::Unstage(path) => on(&["rm", "--cached", "-q"], path),
+        Act::Commit => run(&["commit", "-qam", "work"]),
+        Act::Amend => run(&["commit", "-q", "--amend", "-m", "again"]),
+        Act::Stash => run(&["stash", "push", "-u"]),
+        Act::Unstash => run(&["stash", "pop"]),
+        Act::Detach => run(&["checkout", "-q", "--detach"]),
+        Act::Branch => run(&["checkout", "-q", "-b", &format!("aside-{slot}")]),
+        Act::Back => run(&["checkout", "-q", &format!("raider/{slot}/gt-1-1")]),
+        Act::ResetHard => run(&["reset", "-q", "--hard", "HEAD~1"]),
+        Act::Skip(path) => on(&["update-index", "--skip-worktree"], path),
+        Act::Assume(path) => on(&["update-index", "--assume-unchanged"], path),
+        Act::Nest(path) => {
+            let name = format!("{}.repo", PATHS[*path].replace(['/', '\n'], "_"));
+            run(&["init", "-q", "-b", "main", &name]);
+            fs::write(dir.join(&name).join("inner"), "1").expect("written");
+            drop(try_git(&dir.join(&name), &["add", "inner"]));
+        }
+        Act::Merge => run(&["merge", "-q", "refs/horde/test/other"]),
+        Act::Pick => run(&["cherry-pick", "refs/horde/test/other"]),
+        Act::Rebase => run(&["rebase", "-q", "refs/horde/test/other"]),
+    }
+}
+
+#[test]
+fn whatever_was_done_comes_back() {
+    let strategy = acts();
+    let config = Config {
+        cases: 24,
+        max_shrink_iters: 64,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let city = City::with(|checkout| {
+        fs::write(checkout.join(".gitattributes"), "*.eol text eol=crlf\n").expect("written");
+        fs::write(checkout.join("crlf.eol"), "one\r\ntwo\r\n").expect("written");
+    });
+    city.repo.prepare().expect("prepared");
+    // Another line of work that touches the same files.
+    let checkout = city.checkout();
+    fs::write(checkout.join("src/a.txt"), "other\n").expect("written");
+    fs::write(checkout.join("new"), "other\n").expect("written");
+    git(&checkout, &["rm", "-q", "run.sh"]);
+    git(&checkout, &["add", "-A"]);
+    git(&checkout, &["commit", "-qm", "other"]);
+    let bare = city.repo.repo_dir().display().to_string();
+    git(
+        &checkout,
+        &["push", "-q", &bare, "HEAD:refs/horde/test/other"],
+    );
+    let case = std::cell::Cell::new(0_u64);
+    let outcome = TestRunner::new(config).run(&strategy, |steps| {
+        case.set(case.get() + 1);
+        // Each case in its own slot: names of slots are letters and digits.
+        let spec = city.spec_of(&format!("Case{}", case.get()), 1);
+        city.repo.make_sandbox(&spec).expect("a sandbox");
+        // All worktrees share it.
+        git(&spec.path, &["stash", "clear"]);
+        for step in &steps {
+            act(&spec.path, step);
+        }
+        roundtrip(&city, &spec.path, &format!("case-{}", case.get()));
+        Ok(())
+    });
+    outcome.expect("the theorem holds");
+}

@@ -1,0 +1,235 @@
+//! A city whose supervisor is a fake behind the real server, so that both ends of the control
+//! socket are tested without anything behind them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use horde_supervisor::control::protocol::{ControlError, Op};
+use horde_supervisor::control::rights::Who;
+use horde_supervisor::control::server::{Answer, Call, Caller, Service, bind, serve};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc, watch};
+
+/// How long anything may take before a test gives up.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// Answers by echo, but for a few operations that behave badly on purpose.
+pub struct Fake {
+    /// Who every caller is taken for.
+    pub who: Mutex<Who>,
+    /// Operations that were asked, as they read on the wire.
+    pub asked: Mutex<Vec<Value>>,
+    /// Operations that came to their end.
+    pub ended: AtomicUsize,
+    /// What was forbidden.
+    pub forbidden: Mutex<Vec<String>>,
+    /// `peek slow` waits for a permit of these.
+    pub release: Semaphore,
+    /// Set results, by operation; the last one counts.
+    pub results: Mutex<Vec<(&'static str, Result<Value, ControlError>)>>,
+    /// Present while a followed stream is open.
+    pub stream: Mutex<Option<mpsc::Sender<Value>>>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self {
+            who: Mutex::new(Who::Operator),
+            asked: Mutex::default(),
+            ended: AtomicUsize::new(0),
+            forbidden: Mutex::default(),
+            release: Semaphore::new(0),
+            results: Mutex::default(),
+            stream: Mutex::default(),
+        }
+    }
+}
+
+/// A handle that the server and the test share.
+#[derive(Clone, Default)]
+pub struct Shared(pub Arc<Fake>);
+
+impl Shared {
+    /// Sets what an operation answers from now on.
+    pub fn answer(&self, op: &'static str, result: Result<Value, ControlError>) {
+        self.0.results.lock().unwrap().push((op, result));
+    }
+
+    /// What was asked of this operation.
+    pub fn asked(&self, op: &str) -> Vec<Value> {
+        let asked = self.0.asked.lock().unwrap();
+        let of = asked.iter().filter(|asked| asked["op"] == op);
+        of.map(|asked| asked["args"].clone()).collect()
+    }
+}
+
+impl Service for Shared {
+    fn identify(&self, pid: u32) -> Who {
+        assert_ne!(pid, 0);
+        self.0.who.lock().unwrap().clone()
+    }
+
+    fn call(&self, _: Caller, op: Op) -> Call {
+        let fake = self.0.clone();
+        Box::pin(async move {
+            let name = op.name().as_str();
+            let echo = json!({"op": name, "args": op.args()});
+            fake.asked.lock().unwrap().push(echo.clone());
+            let set = {
+                let results = fake.results.lock().unwrap();
+                let found = results.iter().rev().find(|(set, _)| *set == name);
+                found.map(|(_, result)| result.clone())
+            };
+            let answer = match (set, op) {
+                (Some(result), _) => result.map(Answer::Value),
+                (None, Op::Peek(named)) if named.name == "slow" => {
+                    fake.release.acquire().await.unwrap().forget();
+                    Ok(Answer::Value(echo))
+                }
+                (None, Op::Logs(logs)) if logs.name == "big" => {
+                    Ok(Answer::Value(json!({"text": "x".repeat(8 * 1024 * 1024)})))
+                }
+                (None, Op::AgentList(_)) => panic!("a handler that fails inside"),
+                (None, Op::Events(events)) => {
+                    let (sender, items) = mpsc::channel(4);
+                    if events.follow {
+                        *fake.stream.lock().unwrap() = Some(sender);
+                    } else {
+                        for seq in 1..=3 {
+                            sender.send(event(seq)).await.unwrap();
+                        }
+                    }
+                    Ok(Answer::Stream(items))
+                }
+                (None, _) => Ok(Answer::Value(echo)),
+            };
+            fake.ended.fetch_add(1, Ordering::SeqCst);
+            answer
+        })
+    }
+
+    fn forbidden(&self, _: &Caller, error: &ControlError) {
+        self.0.forbidden.lock().unwrap().push(error.message.clone());
+    }
+}
+
+/// An event as the journal has them.
+pub fn event(seq: u64) -> Value {
+    json!({"seq": seq, "ts": "2026-01-31T12:00:00Z", "type": "raider.charged",
+        "subject": "horde/raiders/Toast", "cause": "charged", "data": {"relic": "gt-1"}})
+}
+
+/// A directory with a `city.toml`, and the fake supervisor on its socket.
+pub struct FakeCity {
+    dir: tempfile::TempDir,
+    pub fake: Shared,
+    stop: Option<watch::Sender<bool>>,
+    server: Option<JoinHandle<()>>,
+}
+
+impl FakeCity {
+    pub fn start() -> Self {
+        let mut city = Self::away();
+        let socket = city.socket();
+        let (stop, stopping) = watch::channel(false);
+        let fake = city.fake.clone();
+        let (listening, listens) = std::sync::mpsc::channel();
+        let server = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = bind(&socket).unwrap();
+                listening.send(()).unwrap();
+                serve(listener, Arc::new(fake), stopping).await;
+            });
+        });
+        listens.recv_timeout(LIMIT).unwrap();
+        city.stop = Some(stop);
+        city.server = Some(server);
+        city
+    }
+
+    /// The city without anybody on its socket.
+    pub fn away() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join("city.toml"),
+            "[workspace]\nname = \"fake\"\n",
+        )
+        .unwrap();
+        Self {
+            dir,
+            fake: Shared::default(),
+            stop: None,
+            server: None,
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.root().join(".horde/control.sock")
+    }
+
+    /// `hd` on this city, with nothing of the caller's environment that it looks at.
+    pub fn hd(&self) -> assert_cmd::Command {
+        let mut hd = hd();
+        hd.arg("--city").arg(self.root()).timeout(LIMIT);
+        hd
+    }
+
+    /// Stops the server and waits for its end.
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop.send_replace(true);
+        }
+        if let Some(server) = self.server.take() {
+            server.join().unwrap();
+        }
+    }
+}
+
+impl Drop for FakeCity {
+    fn drop(&mut self) {
+        self.fake.0.release.add_permits(100);
+        self.stop();
+    }
+}
+
+/// `hd` without what the environment of the tests may say of cities.
+pub fn hd() -> assert_cmd::Command {
+    let mut hd = assert_cmd::Command::cargo_bin("hd").unwrap();
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    hd
+}
+
+/// Variables that `hd` reads.
+pub const VARIABLES: &[&str] = &[
+    "HORDE_CITY",
+    "HD_CITY",
+    "HD_SOCKET",
+    "HD_RAIDER",
+    "HD_ACTOR",
+    "HD_RIG",
+    "HD_RELIC",
+    "HD_INCARNATION",
+    "HD_SESSION",
+    "XDG_RUNTIME_DIR",
+];
+
+/// Waits for a condition.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        thread::yield_now();
+    }
+}

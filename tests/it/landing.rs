@@ -1,0 +1,156 @@
+//! From a sandbox to the target and back to nothing, through the port, on a prepared rig.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use horde_supervisor::domain::city::RigSource;
+use horde_supervisor::domain::ids::{Oid, RelicId};
+use horde_supervisor::domain::merge::{LandStyle, MergeOutcome};
+use horde_supervisor::ports::repo::{GateSpec, LandRequest, Repo, RepoError, Signature};
+
+use crate::support::city::{City, repo};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+
+fn request(head: &Oid, onto: &Oid, style: LandStyle) -> LandRequest {
+    LandRequest {
+        head: head.clone(),
+        onto: onto.clone(),
+        style,
+        title: "Do it (gt-1)".into(),
+        trailers: vec!["Horde-MR: gt-2".into()],
+        committer: Signature {
+            name: "horde/forge".into(),
+            email: "forge@example.invalid".into(),
+        },
+    }
+}
+
+fn gate(city: &City, run: &str) -> GateSpec {
+    GateSpec {
+        name: "test".into(),
+        run: run.into(),
+        timeout: Duration::from_secs(120),
+        env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        log_dir: city.root().join("city/.horde/gate-logs/horde"),
+    }
+}
+
+/// Works in a sandbox, lands it, cleans up; the commit that landed.
+fn land(city: &City, repo: &dyn Repo, style: LandStyle) -> Oid {
+    let spec = city.spec(1);
+    repo.make_sandbox(&spec).expect("git does it");
+    write(&spec.path, "src/new.txt", "new\n");
+    let head = Oid::new(commit_all(&spec.path, "add it")).expect("git does it");
+    let mr = RelicId::new("gt-2").expect("git does it");
+    repo.push_branch(&spec.branch, &head, None)
+        .expect("git does it");
+    assert_eq!(
+        repo.remote_head(&spec.branch)
+            .expect("git does it")
+            .as_ref(),
+        Some(&head)
+    );
+    repo.pin(&mr, &head).expect("git does it");
+
+    let target = repo.fetch_target("main").expect("git does it");
+    let outcome = repo
+        .merge(&request(&head, &target.tip, style))
+        .expect("git does it");
+    let MergeOutcome::Clean { tip, tree } = outcome else {
+        panic!("{outcome:?}");
+    };
+    let run = repo
+        .run_gate(&tip, &gate(city, "test -f src/new.txt && test -f README"))
+        .expect("git does it");
+    assert_eq!((run.code, run.changed.len()), (Some(0), 0), "{}", run.tail);
+    repo.land("main", &target.tip, &tip).expect("git does it");
+    assert!(repo.landed("main", &tip).expect("git does it"));
+    assert!(repo.on_main(&head, "main").expect("git does it"));
+    assert_eq!(repo.fetch_target("main").expect("git does it").tree, tree);
+
+    repo.delete_branch(&spec.branch, &head)
+        .expect("git does it");
+    repo.unpin(&mr).expect("git does it");
+    tip
+}
+
+#[test]
+fn work_goes_from_a_sandbox_to_the_remote() {
+    for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
+        let city = City::new();
+        let before = rev(&city.checkout(), "HEAD");
+        let tip = land(&city, &city.repo, style);
+        assert_eq!(rev(&city.origin(), "refs/heads/main"), tip.as_str());
+        let gone = try_git(
+            &city.origin(),
+            &["rev-parse", "--verify", "raider/Toast/gt-1-1"],
+        );
+        assert!(!gone.status.success());
+        let body = git(&city.origin(), &["log", "-1", "--format=%cn%n%B", "main"]);
+        assert!(body.starts_with("horde/forge\n"), "{body}");
+        assert!(body.ends_with("Horde-MR: gt-2"), "{body}");
+        // The user's checkout is never touched.
+        assert_eq!(rev(&city.checkout(), "HEAD"), before);
+        assert_eq!(git(&city.checkout(), &["status", "--porcelain"]), "");
+    }
+}
+
+/// The same checkout without its origin.
+fn without_remote(push: bool) -> City {
+    let mut city = City::bare();
+    git(&city.checkout(), &["remote", "remove", "origin"]);
+    fs::remove_dir_all(city.origin()).expect("git does it");
+    city.repo = repo(&city.root(), RigSource::Path(city.checkout()), push);
+    city.repo.prepare().expect("git does it");
+    city
+}
+
+#[test]
+fn a_rig_without_a_remote_lands_in_its_checkout() {
+    let city = without_remote(true);
+    let tip = land(&city, &city.repo, LandStyle::Rebase);
+    let checkout = city.checkout();
+    assert_eq!(rev(&checkout, "refs/heads/main"), tip.as_str());
+    assert_eq!(text(&checkout.join("src/new.txt")), "new\n");
+    assert_eq!(git(&checkout, &["status", "--porcelain"]), "");
+
+    // A checkout with changes makes the landing wait.
+    write(&checkout, "README", "mine\n");
+    let spec = city.spec(2);
+    let work = city.root().join("work");
+    git(
+        city.repo.repo_dir(),
+        &[
+            "worktree",
+            "add",
+            "-q",
+            work.to_str().expect("git does it"),
+            tip.as_str(),
+        ],
+    );
+    write(&work, "src/more.txt", "more\n");
+    let head = Oid::new(commit_all(&work, "more")).expect("git does it");
+    city.repo
+        .push_branch(&spec.branch, &head, None)
+        .expect("git does it");
+    let error = city.repo.land("main", &tip, &head).unwrap_err();
+    assert!(matches!(&error, RepoError::CheckoutDirty { detail, .. } if detail == "README"));
+    assert_eq!(text(&checkout.join("README")), "mine\n");
+    write(&checkout, "README", "hello\n");
+    city.repo.land("main", &tip, &head).expect("git does it");
+    assert_eq!(text(&checkout.join("src/more.txt")), "more\n");
+}
+
+#[test]
+fn a_rig_that_does_not_push_lands_in_its_own_repository() {
+    let city = without_remote(false);
+    let before = rev(&city.checkout(), "HEAD");
+    let tip = land(&city, &city.repo, LandStyle::Squash);
+    assert_eq!(rev(city.repo.repo_dir(), "refs/heads/main"), tip.as_str());
+    assert_eq!(rev(&city.checkout(), "HEAD"), before);
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).expect("git does it")
+}

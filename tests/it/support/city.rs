@@ -1,0 +1,201 @@
+//! A city's directories with one rig: a checkout, its bare origin, and the adapter under test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use horde_supervisor::adapters::git::{GitRepo, GitRig};
+use horde_supervisor::domain::cause::Cause;
+use horde_supervisor::domain::city::RigSource;
+use horde_supervisor::domain::facts::{GitFacts, Probed};
+use horde_supervisor::domain::ids::{Incarnation, Oid, RaiderId};
+use horde_supervisor::domain::nuke::{Evidence, Judgement, NukePermit, judge};
+use horde_supervisor::ports::repo::{Repo, SandboxSpec};
+
+use super::git::{commit_all, git, rev, write};
+
+/// One rig in a temporary directory.
+pub struct City {
+    /// Gone when dropped.
+    pub dir: tempfile::TempDir,
+    /// The adapter.
+    pub repo: GitRepo,
+}
+
+impl City {
+    /// A checkout with some history on `main` and a bare origin, not prepared yet.
+    pub fn bare() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// The same, prepared.
+    pub fn new() -> Self {
+        let city = Self::bare();
+        city.repo.prepare().expect("prepared");
+        city
+    }
+
+    /// The same, with changes to the checkout before its first commit is pushed.
+    pub fn with(change: impl FnOnce(&Path)) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(dir.path()).expect("a real path");
+        let checkout = root.join("checkout");
+        fs::create_dir(&checkout).expect("a directory");
+        git(
+            &root,
+            &["init", "--quiet", "--bare", "-b", "main", "origin.git"],
+        );
+        git(&checkout, &["init", "--quiet", "-b", "main"]);
+        git(&checkout, &["config", "user.email", "ada@example.invalid"]);
+        for (name, content) in [
+            ("README", "hello\n"),
+            ("src/a.txt", "a1\na2\na3\n"),
+            ("src/b.txt", "b1\nb2\nb3\n"),
+            ("src/deep/c.txt", "c1\n"),
+            ("run.sh", "#!/bin/sh\n"),
+            (".gitignore", "*.ignored\n"),
+        ] {
+            write(&checkout, name, content);
+        }
+        change(&checkout);
+        commit_all(&checkout, "first");
+        git(&checkout, &["remote", "add", "origin", "../origin.git"]);
+        git(&checkout, &["push", "--quiet", "origin", "main"]);
+        let repo = repo(&root, RigSource::Path(checkout), true);
+        Self { dir, repo }
+    }
+
+    /// The temporary directory.
+    pub fn root(&self) -> PathBuf {
+        fs::canonicalize(self.dir.path()).expect("a real path")
+    }
+
+    /// The user's checkout.
+    pub fn checkout(&self) -> PathBuf {
+        self.root().join("checkout")
+    }
+
+    /// The bare origin.
+    pub fn origin(&self) -> PathBuf {
+        self.root().join("origin.git")
+    }
+
+    /// Where removed sandboxes go.
+    pub fn trash(&self) -> PathBuf {
+        self.root().join("city/.horde/trash")
+    }
+
+    /// The spec of Toast's sandbox.
+    pub fn spec(&self, incarnation: u64) -> SandboxSpec {
+        self.spec_of("Toast", incarnation)
+    }
+
+    /// The spec of a raider's sandbox, its task written.
+    pub fn spec_of(&self, name: &str, incarnation: u64) -> SandboxSpec {
+        let city = self.root().join("city");
+        let task_dir = city.join(format!(".horde/tasks/horde/gt-1/{incarnation}"));
+        write(&task_dir, "TASK.md", "do it\n");
+        write(&task_dir, "outcome", "");
+        let base = rev(self.repo.repo_dir(), "refs/remotes/origin/main");
+        SandboxSpec {
+            raider: format!("horde/raiders/{name}").parse().expect("an id"),
+            relic: "gt-1".to_owned().try_into().expect("an id"),
+            incarnation: Incarnation(incarnation),
+            branch: format!("raider/{name}/gt-1-{incarnation}"),
+            base: Oid::new(base).expect("an oid"),
+            path: city.join("horde/raiders").join(name),
+            task_dir,
+            copy: vec![],
+        }
+    }
+
+    /// Makes Toast's first sandbox.
+    pub fn sandbox(&self) -> PathBuf {
+        let spec = self.spec(1);
+        self.repo.make_sandbox(&spec).expect("a sandbox");
+        spec.path
+    }
+
+    /// Facts of a sandbox.
+    pub fn facts(&self, sandbox: &Path) -> GitFacts {
+        self.repo.facts(sandbox, "main").expect("facts")
+    }
+}
+
+/// The adapter of a rig under `root`.
+pub fn repo(root: &Path, source: RigSource, push: bool) -> GitRepo {
+    let rig = root.join("city/horde");
+    GitRepo::new(GitRig {
+        name: "horde".parse().expect("a name"),
+        source,
+        repo_dir: rig.join("repo.git"),
+        raiders_dir: rig.join("raiders"),
+        forge_dir: rig.join("forge"),
+        push,
+    })
+}
+
+/// The permit of these facts, as if salvage had been written from them.
+pub fn permit(spec: &SandboxSpec, git: &GitFacts) -> NukePermit {
+    let evidence = Evidence {
+        raider: spec.raider.clone(),
+        incarnation: spec.incarnation,
+        sandbox: spec.path.clone(),
+        session: Probed::Known(None),
+        session_runs: false,
+        git: Probed::Known(git.clone()),
+        salvaged: Some(git.clone()),
+        cause: Cause::Done,
+    };
+    match judge(evidence) {
+        Judgement::Permit(permit) => *permit,
+        other => panic!("no permit: {other:?}"),
+    }
+}
+
+/// Toast.
+pub fn toast() -> RaiderId {
+    "horde/raiders/Toast".parse().expect("an id")
+}
+
+/// Every file below a directory with its mode and bytes; `.git` and the links we make are left
+/// out, and so are directories.
+pub fn snapshot(dir: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(here) = open.pop() {
+        for entry in fs::read_dir(&here).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let relative = path.strip_prefix(dir).expect("below");
+            let ours = [
+                "TASK.md",
+                ".horde-outcome",
+                ".orange-outcome",
+                ".horde-task.md",
+            ];
+            if path.file_name() == Some(".git".as_ref())
+                || (path.is_symlink() && ours.iter().any(|name| relative == Path::new(name)))
+                || path.extension() == Some("ignored".as_ref())
+            {
+                continue;
+            }
+            let meta = fs::symlink_metadata(&path).expect("metadata");
+            let name = relative.as_os_str().as_bytes().to_vec();
+            if meta.is_symlink() {
+                let target = fs::read_link(&path).expect("a link");
+                let target = target.as_os_str().as_bytes().to_vec();
+                found.insert(name, ("link".to_owned(), target));
+            } else if meta.is_dir() {
+                open.push(path);
+            } else if meta.is_file() {
+                let exec = meta.permissions().mode() & 0o111 != 0;
+                let kind = if exec { "exec" } else { "file" };
+                let content = fs::read(&path).expect("a file");
+                found.insert(name, (kind.to_owned(), content));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,60 @@
+//! Real git for tests, with nothing of the machine's configuration.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(dir)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").expect("a PATH"))
+        .env("HOME", "/nonexistent")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_EDITOR", "true")
+        .env("LC_ALL", "C")
+        .env("GIT_AUTHOR_NAME", "Ada")
+        .env("GIT_AUTHOR_EMAIL", "ada@example.invalid")
+        .env("GIT_COMMITTER_NAME", "Ada")
+        .env("GIT_COMMITTER_EMAIL", "ada@example.invalid");
+    command
+}
+
+/// Runs git and returns whatever it came to.
+pub fn try_git(dir: &Path, args: &[&str]) -> Output {
+    command(dir).args(args).output().expect("git runs")
+}
+
+/// Runs git, which must succeed; its output without the last newline.
+pub fn git(dir: &Path, args: &[&str]) -> String {
+    let output = try_git(dir, args);
+    assert!(
+        output.status.success(),
+        "git {args:?} in {}: {}",
+        dir.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim_end_matches('\n').to_owned()
+}
+
+/// The commit that a revision names.
+pub fn rev(dir: &Path, name: &str) -> String {
+    git(dir, &["rev-parse", "--verify", name])
+}
+
+/// Writes a file, its directories too.
+pub fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) {
+    let path = dir.join(name);
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+    std::fs::write(path, content).expect("a file");
+}
+
+/// Commits everything that is in the work tree.
+pub fn commit_all(dir: &Path, message: &str) -> String {
+    git(dir, &["add", "-A"]);
+    git(dir, &["commit", "--quiet", "-m", message]);
+    rev(dir, "HEAD")
+}
