@@ -157,11 +157,10 @@ async fn release_finished(
             cause: Cause::DoneCleanPushed,
             relic: Some(hook.relic.clone()),
         };
-        let Some(_claim) = args.world.claims.claim(format!("release/{subject}")) else {
-            continue;
-        };
         match nuke_now(args, target, false).await {
             Ok(_) => {}
+            // Somebody is at it, and tells the witness when it is over.
+            Err(busy) if busy.kind == RefusalKind::Conflict => {}
             Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
                 let evidence = refused.losses.join("\n");
                 escalate(

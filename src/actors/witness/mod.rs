@@ -273,6 +273,7 @@ pub(super) async fn nuke_now(
     salvage: bool,
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
+    let _until_ended = nuke::fence(world, &target).await?;
     if !salvage {
         nuke::check(world, &target).await?;
     }
@@ -283,7 +284,7 @@ pub(super) async fn nuke_now(
         target.cause,
     )
     .await?;
-    let (saga, _until_ended) = nuke::begin(world, target, salvage).await?;
+    let (saga, _until_run) = nuke::begin(world, target, salvage).await?;
     nuke::run(world, saga).await
 }
 
