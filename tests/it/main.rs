@@ -12,6 +12,7 @@ mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;
 mod fake_city;
+mod faults;
 mod landing;
 mod sessions;
 mod support;
