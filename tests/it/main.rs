@@ -1,6 +1,8 @@
 //! Integration tests, all in one program: linking is what takes time.
-#![expect(clippy::unwrap_used, reason = "what a test cannot go on without, it may stop at")]
-
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a test cannot go on without, it may stop at"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cli;
@@ -13,6 +15,7 @@ mod custody_repair;
 mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;
+mod e2e;
 mod fake_city;
 mod landing;
 mod sessions;
