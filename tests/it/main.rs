@@ -11,6 +11,7 @@ mod custody_repair;
 mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;
+mod e2e;
 mod fake_city;
 mod faults;
 mod landing;
