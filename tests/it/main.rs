@@ -15,3 +15,4 @@ mod fake_city;
 mod landing;
 mod sessions;
 mod support;
+mod tidy;
