@@ -8,6 +8,7 @@ mod source;
 mod style;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use self::source::Source;
 
@@ -46,9 +47,17 @@ fn sources(dirs: &[&str]) -> Vec<Source> {
     .collect()
 }
 
-/// Every file of the package's code.
-fn all() -> Vec<Source> {
-    sources(&["src", "tests", "benches"])
+/// Every file of the package's code, read once.
+fn all() -> &'static [Source] {
+    static ALL: LazyLock<Vec<Source>> = LazyLock::new(|| sources(&["src", "tests", "benches"]));
+    &ALL
+}
+
+/// The files below one directory of the package.
+fn below(dir: &str) -> impl Iterator<Item = &'static Source> {
+    all()
+        .iter()
+        .filter(move |source| source.name.starts_with(dir))
 }
 
 fn expect_none(rule: &str, broken: &[String]) {

@@ -1,7 +1,7 @@
 //! The layers of the architecture: which part of the library may name which.
 
 use super::source::Source;
-use super::{expect_none, sources};
+use super::{below, expect_none};
 
 /// A part of the library: a module path under `crate`. The longest one that fits holds.
 struct Layer {
@@ -231,7 +231,7 @@ fn broken(source: &Source) -> Vec<String> {
 
 #[test]
 fn arrows_point_one_way() {
-    let broken: Vec<_> = sources(&["src"]).iter().flat_map(broken).collect();
+    let broken: Vec<_> = below("src/").flat_map(broken).collect();
     expect_none(
         "a module names only what its layer may (tests/it/tidy/layers.rs)",
         &broken,

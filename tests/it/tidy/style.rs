@@ -1,18 +1,21 @@
 //! Sizes, headers and words that have no place in the code.
 
 use super::source::{Source, end_of_item};
-use super::{all, expect_none, sources};
+use super::{all, below, expect_none};
 
 const FILE_MAX: usize = 500;
 const FUNCTION_MAX: usize = 70;
 
-fn every(sources: &[Source], rule: impl Fn(&Source) -> Vec<(usize, String)>) -> Vec<String> {
+fn every<'a>(
+    sources: impl IntoIterator<Item = &'a Source>,
+    rule: impl Fn(&Source) -> Vec<(usize, String)>,
+) -> Vec<String> {
     let of = |source: &Source| {
         let found = rule(source).into_iter();
         let place = |(line, what): (usize, String)| format!("{}:{line}: {what}", source.name);
         found.map(place).collect::<Vec<_>>()
     };
-    sources.iter().flat_map(of).collect()
+    sources.into_iter().flat_map(of).collect()
 }
 
 fn no_header(source: &Source) -> Vec<(usize, String)> {
@@ -110,18 +113,18 @@ fn role_names(source: &Source) -> Vec<(usize, String)> {
 
 #[test]
 fn every_module_says_what_it_is() {
-    expect_none("a module begins with `//!`", &every(&all(), no_header));
+    expect_none("a module begins with `//!`", &every(all(), no_header));
 }
 
 #[test]
 fn files_are_short() {
-    let broken = every(&all(), too_long_a_file);
+    let broken = every(all(), too_long_a_file);
     expect_none(&format!("a file has at most {FILE_MAX} lines"), &broken);
 }
 
 #[test]
 fn functions_are_short() {
-    let broken = every(&all(), too_long_a_function);
+    let broken = every(all(), too_long_a_function);
     expect_none(
         &format!("a function has at most {FUNCTION_MAX} lines"),
         &broken,
@@ -130,18 +133,18 @@ fn functions_are_short() {
 
 #[test]
 fn nothing_is_left_unfinished_or_unwrapped() {
-    expect_none("these words have no place here", &every(&all(), bad_words));
+    expect_none("these words have no place here", &every(all(), bad_words));
 }
 
 #[test]
 fn no_test_sleeps() {
-    expect_none("tests do not sleep", &every(&all(), sleeps_in_tests));
+    expect_none("tests do not sleep", &every(all(), sleeps_in_tests));
 }
 
 #[test]
 fn the_core_knows_no_role() {
-    let core = sources(&["src/domain", "src/actors"]);
-    expect_none("the core names no role", &every(&core, role_names));
+    let core = below("src/domain/").chain(below("src/actors/"));
+    expect_none("the core names no role", &every(core, role_names));
 }
 
 #[test]
