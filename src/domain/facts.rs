@@ -153,12 +153,3 @@ impl GitFacts {
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
 }
-
-/// A sandbox as found on the file system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxFacts {
-    /// Its directory.
-    pub path: PathBuf,
-    /// What git says of it now.
-    pub git: Probed<GitFacts>,
-}
