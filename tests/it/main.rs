@@ -17,3 +17,4 @@ mod faults;
 mod landing;
 mod sessions;
 mod support;
+mod tidy;
