@@ -1,8 +1,7 @@
 //! What every provider of sessions must do. Each function is one test; the macro
 //! `sessions_conformance!` makes a module of them for one provider.
 
-pub mod lives;
-pub mod talks;
+mod terminal;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,8 +11,17 @@ use std::time::Duration;
 
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
-use crate::ports::sessions::{SessionEvent, SessionHandle, SessionSpec, Sessions, Started};
-use crate::testing::eventually;
+use crate::ports::sessions::{
+    Input, SessionError, SessionEvent, SessionHandle, SessionSpec, Sessions, StartError, Started,
+    Stopped,
+};
+use crate::testing::{PATIENCE, eventually};
+
+pub use self::terminal::{
+    a_text_reaches_the_program, the_first_input_is_typed, the_interrupt_key_reaches_the_program,
+    the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
+    the_size_can_be_changed,
+};
 
 /// A program that every provider under test can run in its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,38 +61,35 @@ pub trait Bench {
 macro_rules! sessions_conformance {
     ($bench:expr) => {
         $crate::sessions_conformance!(
-            $bench, lives,
+            $bench,
             an_exit_code_is_recorded_and_announced_once,
             a_deadly_signal_is_recorded,
             what_cannot_start_says_why_and_leaves_nothing,
             a_failed_start_keeps_the_record_of_the_session_before,
             a_running_session_is_not_started_twice,
+            the_environment_is_exactly_the_given_one,
+            what_the_starter_gave_is_given_back,
+            facts_kept_with_a_session_can_be_changed,
             a_stop_within_the_grace_is_graceful,
             a_stop_that_is_ignored_kills,
             zero_grace_kills_at_once,
             a_handle_never_acts_on_a_successor,
-            a_living_session_is_not_forgotten,
-            a_new_daemon_takes_over_what_runs,
-            what_was_never_started_is_unknown_to_all
-        );
-        $crate::sessions_conformance!(
-            $bench, talks,
-            the_environment_is_exactly_the_given_one,
-            what_the_starter_gave_is_given_back,
-            facts_kept_with_a_session_can_be_changed,
             the_screen_can_be_looked_at,
             the_log_outlives_the_session_and_its_record,
             a_text_reaches_the_program,
             the_first_input_is_typed,
             the_interrupt_key_reaches_the_program,
-            the_size_can_be_changed
+            the_size_can_be_changed,
+            a_living_session_is_not_forgotten,
+            a_new_daemon_takes_over_what_runs,
+            what_was_never_started_is_unknown_to_all
         );
     };
-    ($bench:expr, $part:ident, $($name:ident),+) => {
+    ($bench:expr, $($name:ident),+) => {
         $(
             #[test]
             fn $name() {
-                $crate::testing::conformance::sessions::$part::$name(&$bench);
+                $crate::testing::conformance::sessions::$name(&$bench);
             }
         )+
     };
@@ -157,4 +162,283 @@ fn finish(sessions: &dyn Sessions, handle: &SessionHandle) {
     sessions
         .stop(handle, Duration::ZERO)
         .expect("it can be ended");
+}
+
+/// An exit code is recorded, listed, and announced exactly once.
+pub fn an_exit_code_is_recorded_and_announced_once(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let events = hear(&*sessions);
+    let began = jiff::Timestamp::now();
+    let started = start(&*sessions, &spec(bench, "s", &Program::Exits(7)));
+    let event = events.recv_timeout(PATIENCE).expect("the end is announced");
+    let exit = ended(&*sessions, &id("s"));
+    assert_eq!(event, SessionEvent::Exited(started.handle, exit.clone()));
+    assert_eq!((exit.code, exit.signal), (Some(7), None));
+    assert!(exit.at >= began && exit.at <= jiff::Timestamp::now());
+    // A second announcement would come before that of a later session.
+    let second = start(&*sessions, &spec(bench, "t", &Program::Exits(0)));
+    let event = events.recv_timeout(PATIENCE).expect("the end is announced");
+    assert!(matches!(event, SessionEvent::Exited(handle, _) if handle == second.handle));
+    assert!(events.try_recv().is_err(), "announced twice");
+}
+
+/// A signal is told from an exit code.
+pub fn a_deadly_signal_is_recorded(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    start(&*sessions, &spec(bench, "s", &Program::DiesOf(9)));
+    let exit = ended(&*sessions, &id("s"));
+    assert_eq!((exit.code, exit.signal), (None, Some(9)));
+}
+
+/// No directory, no program: typed errors, and no session.
+pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let good = spec(bench, "s", &Program::Prints(String::new()));
+    let mut bad = good.clone();
+    bad.cwd = bench.cwd().join("is-not-there");
+    assert_eq!(
+        sessions.start(&bad),
+        Err(StartError::NoCwd(bad.cwd.clone()))
+    );
+    for program in ["is-not-there", "/is-not-there/program", ""] {
+        let mut bad = good.clone();
+        bad.argv = vec![program.to_owned()];
+        let error = sessions.start(&bad).expect_err("there is no program");
+        assert!(
+            matches!(&error, StartError::NoProgram { program: named, .. } if named == program),
+            "{error}"
+        );
+    }
+    assert_eq!(sessions.facts(&id("s")), Ok(None));
+    assert_eq!(sessions.list(), Ok(vec![]));
+    finish(&*sessions, &start(&*sessions, &good).handle);
+}
+
+/// Nothing ran, so what is known of the session before stays true.
+pub fn a_failed_start_keeps_the_record_of_the_session_before(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    start(&*sessions, &spec(bench, "s", &Program::Exits(3)));
+    let before = ended(&*sessions, &id("s"));
+    let mut bad = spec(bench, "s", &Program::Exits(0));
+    bad.argv = vec!["is-not-there".to_owned()];
+    sessions.start(&bad).expect_err("there is no program");
+    assert_eq!(ended(&*sessions, &id("s")), before);
+}
+
+/// A second start of a running id is refused and changes nothing.
+pub fn a_running_session_is_not_started_twice(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let spec = spec(bench, "s", &Program::Prints(String::new()));
+    let first = start(&*sessions, &spec);
+    assert_eq!(
+        sessions.start(&spec),
+        Err(StartError::Exists(spec.id.clone()))
+    );
+    let now = facts(&*sessions, &spec.id);
+    assert_eq!(now.token, first.handle.token);
+    assert_eq!(now.agent, Some(first.agent));
+    finish(&*sessions, &first.handle);
+}
+
+/// Nothing is inherited; only the session's mark is added.
+pub fn the_environment_is_exactly_the_given_one(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let mut spec = spec(bench, "s", &Program::PrintsEnvironment);
+    spec.env.insert("EMPTY".to_owned(), String::new());
+    spec.env.insert("ODD".to_owned(), "a=b c\"$X'".to_owned());
+    start(&*sessions, &spec);
+    ended(&*sessions, &spec.id);
+    let log = sessions.logs(&spec.id, 100_000).expect("there is a log");
+    let log = String::from_utf8(log).expect("it is text");
+    let seen: BTreeMap<_, _> = log
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .filter(|(key, _)| *key != "HD_SESSION_TOKEN")
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    assert_eq!(seen, spec.env);
+}
+
+/// Generation, incarnation and kept facts come back from `list` and `facts`.
+pub fn what_the_starter_gave_is_given_back(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let mut one = spec(bench, "one", &Program::Prints(String::new()));
+    (one.generation, one.incarnation) = (Generation(4), Incarnation(2));
+    one.meta.insert("relic".to_owned(), "gt-1".to_owned());
+    let before = jiff::Timestamp::now();
+    let first = start(&*sessions, &one);
+    let second = start(&*sessions, &spec(bench, "two", &Program::Exits(0)));
+    ended(&*sessions, &id("two"));
+    let mut list = sessions.list().expect("it can be listed");
+    list.sort_by_key(|facts| facts.id.clone());
+    let [one, two] = list.as_slice() else {
+        panic!("not two sessions: {list:?}");
+    };
+    assert_eq!(one.state, RunState::Running);
+    assert_eq!(
+        (one.generation, one.incarnation),
+        (Generation(4), Incarnation(2))
+    );
+    assert_eq!(first.generation, Generation(4));
+    assert_eq!(one.agent.as_ref(), Some(&first.agent));
+    assert_eq!(
+        (one.holder.clone(), one.attached),
+        (first.holder.clone(), false)
+    );
+    assert!(one.started_at >= before && one.started_at <= jiff::Timestamp::now());
+    assert_eq!(two.token, second.handle.token);
+    assert!(matches!(two.state, RunState::Exited(_)));
+    assert_eq!(sessions.facts(&one.id), Ok(Some(one.clone())));
+    let kept = sessions.get_meta(&id("one"), "relic");
+    assert_eq!(kept, Ok(Some("gt-1".to_owned())));
+    finish(&*sessions, &first.handle);
+}
+
+/// Kept facts change while the session runs, and end with it.
+pub fn facts_kept_with_a_session_can_be_changed(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let spec = spec(bench, "s", &Program::Prints(String::new()));
+    let first = start(&*sessions, &spec);
+    assert_eq!(sessions.get_meta(&spec.id, "k"), Ok(None));
+    for value in ["a", "b\n\"ü\""] {
+        sessions.set_meta(&first.handle, "k", value).expect("kept");
+        assert_eq!(sessions.get_meta(&spec.id, "k"), Ok(Some(value.to_owned())));
+    }
+    finish(&*sessions, &first.handle);
+    let second = start(&*sessions, &spec);
+    assert_eq!(
+        sessions.get_meta(&spec.id, "k"),
+        Ok(None),
+        "another session's"
+    );
+    finish(&*sessions, &second.handle);
+}
+
+/// TERM is enough for most.
+pub fn a_stop_within_the_grace_is_graceful(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let events = hear(&*sessions);
+    let first = start(
+        &*sessions,
+        &spec(bench, "s", &Program::Prints(String::new())),
+    );
+    assert_eq!(
+        sessions.stop(&first.handle, PATIENCE),
+        Ok(Stopped::Gracefully)
+    );
+    let exit = ended(&*sessions, &id("s"));
+    assert_eq!((exit.code, exit.signal), (None, Some(15)));
+    assert_eq!(sessions.stop(&first.handle, PATIENCE), Ok(Stopped::Already));
+    let event = events.recv_timeout(PATIENCE).expect("the end is announced");
+    assert_eq!(event, SessionEvent::Exited(first.handle, exit));
+}
+
+/// KILL ends what TERM does not.
+pub fn a_stop_that_is_ignored_kills(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let first = start(&*sessions, &spec(bench, "s", &Program::IgnoresTerm));
+    await_screen(&*sessions, &first.handle, "ready");
+    let grace = Duration::from_millis(100);
+    assert_eq!(sessions.stop(&first.handle, grace), Ok(Stopped::Killed));
+    assert_eq!(ended(&*sessions, &id("s")).signal, Some(9));
+}
+
+/// No TERM at all.
+pub fn zero_grace_kills_at_once(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let first = start(
+        &*sessions,
+        &spec(bench, "s", &Program::Prints(String::new())),
+    );
+    assert_eq!(
+        sessions.stop(&first.handle, Duration::ZERO),
+        Ok(Stopped::Killed)
+    );
+    assert_eq!(ended(&*sessions, &id("s")).signal, Some(9));
+}
+
+/// The name alone gives no power over whoever has it now.
+pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let spec = spec(bench, "s", &Program::Prints(String::new()));
+    let old = start(&*sessions, &spec).handle;
+    finish(&*sessions, &old);
+    let gone = SessionError::Gone(spec.id.clone());
+    assert_eq!(sessions.peek(&old), Err(gone.clone()), "it has ended");
+    let new = start(&*sessions, &spec).handle;
+    assert_ne!(old.token, new.token);
+    let input = Input::Submit("x".to_owned());
+    assert_eq!(sessions.stop(&old, Duration::ZERO), Err(gone.clone()));
+    assert_eq!(sessions.send(&old, &input), Err(gone.clone()));
+    assert_eq!(sessions.interrupt(&old), Err(gone.clone()));
+    assert_eq!(sessions.peek(&old), Err(gone.clone()));
+    assert_eq!(sessions.resize(&old, 30, 90), Err(gone.clone()));
+    assert_eq!(sessions.attach(&old), Err(gone.clone()));
+    assert_eq!(sessions.set_meta(&old, "k", "v"), Err(gone));
+    assert_eq!(facts(&*sessions, &spec.id).state, RunState::Running);
+    finish(&*sessions, &new);
+}
+
+/// What lives is not forgotten; what is not there is forgotten already.
+pub fn a_living_session_is_not_forgotten(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let first = start(
+        &*sessions,
+        &spec(bench, "s", &Program::Prints(String::new())),
+    );
+    assert!(matches!(
+        sessions.forget(&id("s")),
+        Err(SessionError::Failed { .. })
+    ));
+    assert_eq!(facts(&*sessions, &id("s")).state, RunState::Running);
+    finish(&*sessions, &first.handle);
+    assert_eq!(sessions.forget(&id("s")), Ok(()));
+    assert_eq!(sessions.forget(&id("s")), Ok(()));
+    assert_eq!(sessions.list(), Ok(vec![]));
+    assert_eq!(sessions.stop(&first.handle, PATIENCE), Ok(Stopped::Already));
+}
+
+/// Sessions outlive the daemon; the next one finds them, acts on them and hears of their end.
+pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
+    start(&*sessions, &spec(bench, "t", &Program::Exits(5)));
+    ended(&*sessions, &id("t"));
+    drop(sessions);
+    let sessions = bench.successor();
+    let events = hear(&*sessions);
+    assert_eq!(sessions.list().expect("it can be listed").len(), 2);
+    let adopted = sessions.adopt(&id("s")).expect("it runs");
+    assert_eq!(adopted, first);
+    assert_eq!(sessions.adopt(&id("s")), Ok(first.clone()), "twice is once");
+    assert_eq!(
+        sessions.adopt(&id("t")),
+        Err(SessionError::Gone(id("t"))),
+        "it has ended"
+    );
+    let input = Input::Submit("still there".to_owned());
+    sessions.send(&first.handle, &input).expect("it is typed");
+    await_screen(&*sessions, &first.handle, "got still there");
+    assert_eq!(sessions.session_of(first.agent.pid), Some(id("s")));
+    finish(&*sessions, &first.handle);
+    let event = events.recv_timeout(PATIENCE).expect("the end is announced");
+    assert!(matches!(event, SessionEvent::Exited(handle, _) if handle == first.handle));
+    assert!(events.try_recv().is_err(), "announced twice");
+}
+
+/// Questions about nothing are answered, not failed.
+pub fn what_was_never_started_is_unknown_to_all(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let gone = SessionError::Gone(id("s"));
+    assert_eq!(sessions.facts(&id("s")), Ok(None));
+    assert_eq!(sessions.adopt(&id("s")), Err(gone.clone()));
+    assert_eq!(sessions.get_meta(&id("s"), "k"), Ok(None));
+    assert_eq!(sessions.logs(&id("s"), 10), Ok(vec![]));
+    assert_eq!(sessions.session_of(std::process::id()), None);
+    let handle = SessionHandle {
+        id: id("s"),
+        token: "t".to_owned(),
+    };
+    assert_eq!(sessions.peek(&handle), Err(gone.clone()));
+    assert_eq!(sessions.attach(&handle), Err(gone));
 }

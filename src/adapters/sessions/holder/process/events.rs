@@ -208,8 +208,12 @@ impl Holder {
     /// Types what waits, and tells those whose input has been taken.
     fn work_on_input(&mut self) {
         let now = Instant::now();
-        let due = self.first.as_ref().map(|first| self.first_due(first));
-        if let Some(first) = self.first.take_if(|_| due <= Some(now)) {
+        if self
+            .first
+            .as_ref()
+            .is_some_and(|first| self.first_due(first) <= now)
+            && let Some(first) = self.first.take()
+        {
             self.type_first_now(&first.text);
         }
         // A terminal that cannot be written to is on its way out; SIGCHLD tells.
