@@ -293,7 +293,10 @@ fn panic_hook() {
             .location()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("(no text)");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("(no text)");
         tracing::error!(place, panic = text, "a panic was caught");
     }));
 }

@@ -11,6 +11,7 @@ use crate::ports::repo::{Repo, RepoError};
 use crate::ports::sessions::{
     SessionError, SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
+use crate::ports::tasks::{TaskError, TaskFiles};
 
 /// Runs blocking work; `None` when it panicked (the panic is logged by the hook).
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -39,12 +40,10 @@ pub async fn repo<T: Send + 'static>(
 /// As the work's.
 pub async fn tasks<T: Send + 'static>(
     world: &World,
-    work: impl FnOnce(&dyn crate::ports::tasks::TaskFiles) -> Result<T, crate::ports::tasks::TaskError>
-    + Send
-    + 'static,
-) -> Result<T, crate::ports::tasks::TaskError> {
+    work: impl FnOnce(&dyn TaskFiles) -> Result<T, TaskError> + Send + 'static,
+) -> Result<T, TaskError> {
     let tasks = Arc::clone(&world.tasks);
-    let broken = || crate::ports::tasks::TaskError {
+    let broken = || TaskError {
         path: Default::default(),
         why: "an operation on task files panicked".into(),
     };

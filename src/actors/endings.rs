@@ -8,6 +8,7 @@ use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::outcome::{self, OutcomeFile};
 use crate::domain::relic::Hook;
+use crate::domain::saga::SagaKind;
 use crate::ports::sessions::SessionEvent;
 
 /// Judges the end of a child's session.
@@ -25,13 +26,20 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
     ChildExit::Died { cause, exit, tail }
 }
 
-/// Whether the raider said that it is finished, by `done` or by its outcome file. A hook that is
-/// gone is finished too. While the store cannot be read, it is not.
+/// Whether no session is wanted for the hook any more: the raider said that it is finished, by
+/// `done` or by its outcome file; the hook is gone; or its sandbox is being removed. While the store
+/// cannot be read, one is wanted.
+///
+/// A nuke opens its saga before it has the root end the child: a child that starts later sees the
+/// saga here, one that started earlier is ended. So no session ever runs in a sandbox that goes.
 pub async fn is_finished(world: &World, hook: &Hook) -> bool {
-    let raider = hook.raider.clone();
-    let stored = world.store.run(move |txn| txn.hook(&raider)).await;
-    match stored {
-        Ok(Some(now)) if now.incarnation == hook.incarnation && now.done.is_none() => {}
+    let (raider, subject) = (hook.raider.clone(), hook.raider.to_string());
+    let read = world.store.run(move |txn| {
+        let nuked = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
+        Ok((txn.hook(&raider)?, nuked))
+    });
+    match read.await {
+        Ok((Some(now), false)) if now.incarnation == hook.incarnation && now.done.is_none() => {}
         Ok(_) => return true,
         Err(_) => return false,
     }

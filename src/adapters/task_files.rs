@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::ports::tasks::{Intent, TaskError, TaskEvent, TaskFiles, TaskListener};
+use crate::ports::tasks::{OutboxFile, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
@@ -205,7 +205,7 @@ impl TaskFiles for DiskTaskFiles {
         Ok(())
     }
 
-    fn outbox(&self) -> Result<Vec<(PathBuf, Result<Intent, TaskError>)>, TaskError> {
+    fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.outbox).map_err(at(&self.outbox))? {
             let path = entry.map_err(at(&self.outbox))?.path();

@@ -253,6 +253,10 @@ pub(super) enum MqVerb {
     Show(args::MrRef),
     /// Try one again now
     Retry(args::MrRef),
+    /// Let one that waits for a person land
+    Approve(args::MrRef),
+    /// Say no to one that waits for a person; a fresh raider takes the work up
+    Reject(args::MqReject),
 }
 
 /// Verbs of `hd salvage`.

@@ -88,6 +88,8 @@ fn need(op: OpName) -> Need {
         | OpName::AgentRestart
         | OpName::AgentUnquarantine
         | OpName::MqRetry
+        | OpName::MqApprove
+        | OpName::MqReject
         | OpName::SalvageRestore => Need::Operate,
     }
 }

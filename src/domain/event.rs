@@ -58,6 +58,8 @@ event_types! {
     MrTesting => "mr.testing",
     MrMerging => "mr.merging",
     MrHeld => "mr.held",
+    MrApproved => "mr.approved",
+    MrRejected => "mr.rejected",
     MrConflict => "mr.conflict",
     ControlForbidden => "control.forbidden",
     WispCreated => "wisp.created",

@@ -68,6 +68,19 @@ impl MrState {
     }
 }
 
+/// Whether a person must look at a merge request before it is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Review {
+    /// Nobody must.
+    #[default]
+    None,
+    /// Somebody must, and has not.
+    Wanted,
+    /// Somebody did.
+    Approved,
+}
+
 /// Why a merge request failed, the `failure_type` of MERGE_FAILED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -146,6 +159,9 @@ pub struct MergeRequest {
     pub merge_commit: Option<Oid>,
     /// Why it is held or failed, for people.
     pub note: Option<String>,
+    /// A person must look before it is queued, and whether one has.
+    #[serde(default)]
+    pub review: Review,
 }
 
 impl MergeRequest {

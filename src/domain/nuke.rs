@@ -128,7 +128,7 @@ impl NukePermit {
 #[must_use = "a verdict that nobody reads protects nothing"]
 pub enum Judgement {
     /// Remove it.
-    Permit(NukePermit),
+    Permit(Box<NukePermit>),
     /// Keep it and look again later.
     Skip {
         /// What was measured.
@@ -194,7 +194,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
             git,
             cause,
         };
-        return Judgement::Permit(permit);
+        return Judgement::Permit(Box::new(permit));
     }
     let losses = losses(&git);
     match status {
@@ -206,6 +206,14 @@ pub fn judge(evidence: Evidence) -> Judgement {
             Judgement::Skip { status, losses }
         }
     }
+}
+
+/// Whether all that a removal would lose is commits that the agent itself left behind (by an amend
+/// or a rebase): they are salvaged without asking, and hold up nothing.
+#[must_use]
+pub fn only_left_behind(git: &GitFacts) -> bool {
+    let left = !git.special.is_empty() && git.is_committed();
+    left && git.stashes.is_empty() && git.head_reachable
 }
 
 /// What removing a sandbox with these facts would lose, a line each.
@@ -313,6 +321,25 @@ mod tests {
             judge(runs),
             Judgement::Escalate { status: None, .. }
         ));
+    }
+
+    #[test]
+    fn commits_left_behind_hold_up_nothing_and_anything_else_does() {
+        use crate::domain::facts::LEFT_BEHIND;
+        let mut amended = clean();
+        assert!(!only_left_behind(&amended));
+        amended.special.push(format!("{LEFT_BEHIND}abc"));
+        assert!(only_left_behind(&amended));
+        let but = |change: fn(&mut GitFacts)| {
+            let mut git = amended.clone();
+            change(&mut git);
+            only_left_behind(&git)
+        };
+        assert!(!but(|g| g.dirty.push("a".into())));
+        assert!(!but(|g| g.untracked.push("a".into())));
+        assert!(!but(|g| g.stashes.push("wip".into())));
+        assert!(!but(|g| g.head_reachable = false));
+        assert!(!but(|g| g.special.push("rebase in progress".into())));
     }
 
     #[test]

@@ -154,6 +154,20 @@ pub fn rework(failed: &MergeFailed) -> String {
     text
 }
 
+/// What the next raider must know of an attempt that a person said no to.
+#[must_use]
+pub fn rejected(branch: &str, head: &Oid, note: Option<&str>) -> String {
+    let mut text = format!(
+        "A person looked at an earlier attempt at this task and said no.\n\n\
+         The earlier work is commit {head} (branch {branch}); `git log -p {head} --not HEAD` shows \
+         it. Take over what is right, and mend what was wrong."
+    );
+    if let Some(note) = note {
+        text.push_str(&format!("\n\nWhat was said:\n\n{}", quoted(note)));
+    }
+    text
+}
+
 /// The task file in the sandbox.
 #[must_use]
 pub fn task_file(brief: &Brief<'_>) -> String {

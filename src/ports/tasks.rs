@@ -15,6 +15,9 @@ pub struct TaskError {
     pub why: String,
 }
 
+/// A file of the outbox: what it holds, or why that is not an intent.
+pub type OutboxFile = (PathBuf, Result<Intent, TaskError>);
+
 /// Something changed on disk; a hint to look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEvent {
@@ -96,7 +99,7 @@ pub trait TaskFiles: Send + Sync {
     ///
     /// # Errors
     /// [`TaskError`].
-    fn outbox(&self) -> Result<Vec<(PathBuf, Result<Intent, TaskError>)>, TaskError>;
+    fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError>;
 
     /// Removes an intent that was carried out or refused for good.
     ///

@@ -1,8 +1,4 @@
 //! Integration tests, all in one program: linking is what takes time.
-#![expect(
-    clippy::unwrap_used,
-    reason = "what a test cannot go on without, it may stop at"
-)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cli;

@@ -1,4 +1,4 @@
-//! Raiders and agents: one slot each.
+//! The life of raiders and agents: start, up, death and what follows it. One slot each.
 //!
 //! ```text
 //!              Up                 death, within intensity
@@ -8,203 +8,28 @@
 //!     └── Cycle ───────┘  │ Finished: the witness goes on
 //!                         └── End / Rest ──► Ending ──► gone / Stopped
 //! ```
+use std::sync::Arc;
+use std::time::Duration;
 
-use ractor::RpcReplyPort;
+use jiff::Timestamp;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
+use super::super::launch::How;
 use super::super::witness::WitnessMsg;
-use super::{
-    Actor, ActorId, ActorProcessingErr, ActorRef, Arc, Cause, ChildId, ChildSpec, Generation, How,
-    NewEvent, RestartType, Root, RootMsg, SessionEvent, SessionView, Timestamp, Work,
-};
-use crate::domain::event::EventType;
+use super::slot::{ChildState, Desired, EndRefused, answer};
+use super::{Root, RootMsg, SessionView, Work};
+use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::SessionExit;
-use crate::domain::restart::{Answer, CycleBrake, DeathWindow, Mono};
-
-/// A child's session could not be ended.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("the session of {id} could not be ended: {why}")]
-pub struct EndRefused {
-    /// Who.
-    pub id: ChildId,
-    /// What happened.
-    pub why: String,
-}
-
-/// What a child does now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChildState {
-    /// Its session is being started or adopted.
-    Starting,
-    /// Its session is up.
-    Running,
-    /// It died and waits for its restart.
-    Backoff,
-    /// It died too often.
-    Quarantined,
-    /// Its session is being ended.
-    Ending,
-    /// Its session ended after the agent said that it is finished.
-    Finished,
-    /// An operator stopped it, or its restart type says that it rests.
-    Stopped,
-}
-
-/// A child as the root sees it.
-#[derive(Debug, Clone)]
-pub struct ChildView {
-    /// Its spec.
-    pub spec: ChildSpec,
-    /// What it does.
-    pub state: ChildState,
-    /// Its session, while one is up.
-    pub session: Option<SessionView>,
-    /// Deaths that count now.
-    pub restarts: u32,
-    /// Until when it is quarantined.
-    pub quarantined_until: Option<Timestamp>,
-    /// Since when it is in this state.
-    pub since: Timestamp,
-}
-
-enum Desired {
-    Up,
-    Cycle(Cause),
-    Ended(Cause),
-    Resting,
-}
-
-type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
-
-/// What the root keeps of one child. Lost with the process, on purpose: everything but the death
-/// counts is found again by looking.
-pub(super) struct Slot {
-    spec: ChildSpec,
-    actor: Option<ActorRef<ChildMsg>>,
-    desired: Desired,
-    state: ChildState,
-    deaths: DeathWindow,
-    brake: CycleBrake,
-    epoch: u64,
-    generation: Generation,
-    session: Option<SessionView>,
-    up_at: Mono,
-    since: Timestamp,
-    cause: Cause,
-    for_up: Waiting<SessionView, String>,
-    for_end: Waiting<(), EndRefused>,
-}
-
-impl Slot {
-    fn new(spec: ChildSpec, now: Timestamp, cause: Cause) -> Self {
-        Self {
-            spec,
-            actor: None,
-            desired: Desired::Up,
-            state: ChildState::Starting,
-            deaths: DeathWindow::default(),
-            brake: CycleBrake::default(),
-            epoch: 0,
-            generation: Generation(1),
-            session: None,
-            up_at: Mono::ZERO,
-            since: now,
-            cause,
-            for_up: Vec::new(),
-            for_end: Vec::new(),
-        }
-    }
-
-    pub(super) fn is(&self, actor: ActorId) -> bool {
-        self.actor
-            .as_ref()
-            .is_some_and(|child| child.get_id() == actor)
-    }
-
-    pub(super) fn has_actor(&self) -> bool {
-        self.actor.is_some()
-    }
-
-    pub(super) fn state_now(&self) -> ChildState {
-        self.state
-    }
-
-    pub(super) fn grace(&self) -> std::time::Duration {
-        self.spec.grace
-    }
-
-    pub(super) fn kill(&self) {
-        if let Some(child) = &self.actor {
-            child.kill();
-        }
-    }
-
-    fn become_state(&mut self, state: ChildState, now: Timestamp) {
-        self.state = state;
-        self.since = now;
-    }
-
-    /// Tells the actor; false when there is none.
-    pub(super) fn tell(&self, msg: ChildMsg) -> bool {
-        self.actor
-            .as_ref()
-            .is_some_and(|child| child.cast(msg).is_ok())
-    }
-}
-
-/// Answers everybody who waits; who gave up waiting is not an error.
-fn answer<T: Clone + Send + 'static, E: Clone + Send + 'static>(
-    waiting: &mut Waiting<T, E>,
-    result: &Result<T, E>,
-) {
-    for reply in waiting.drain(..) {
-        let _gave_up = reply.send(result.clone());
-    }
-}
+use crate::domain::ids::{ChildId, Generation};
+use crate::domain::restart::{Answer, Mono};
+use crate::ports::sessions::SessionEvent;
 
 impl Root {
-    pub(super) async fn want(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        spec: ChildSpec,
-        cause: Cause,
-        reply: Option<RpcReplyPort<Result<SessionView, String>>>,
-    ) {
-        let refuse = |reply: Option<RpcReplyPort<_>>, why: &str| {
-            if let Some(reply) = reply {
-                let _gave_up = reply.send(Err(why.to_owned()));
-            }
-        };
-        if self.stopping.is_some() {
-            return refuse(reply, "the supervisor is stopping");
-        }
-        let now = self.world.clock.now();
-        let id = spec.id.clone();
-        let slot = self
-            .slots
-            .entry(id.clone())
-            .or_insert_with(|| Slot::new(spec.clone(), now, cause));
-        if matches!(slot.desired, Desired::Ended(_)) {
-            return refuse(reply, "its last session is still being ended");
-        }
-        slot.spec = spec;
-        slot.cause = cause;
-        if slot.actor.is_some() {
-            match (&slot.session, reply) {
-                (Some(session), Some(reply)) => {
-                    let _gave_up = reply.send(Ok(session.clone()));
-                }
-                (None, Some(reply)) => slot.for_up.push(reply),
-                (_, None) => {}
-            }
-            return;
-        }
-        slot.for_up.extend(reply);
-        self.spawn_child(me, &id).await;
-    }
-
     /// Makes the actor. Its start runs in a task of its own; nothing is awaited here but ractor.
-    async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -225,20 +50,13 @@ impl Root {
             Err(error) => {
                 let (id, epoch) = (id.clone(), slot.epoch);
                 tracing::error!(child = %id, %error, "an actor could not be spawned");
-                let delay = std::time::Duration::from_secs(1);
+                let delay = Duration::from_secs(1);
                 let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
             }
         }
     }
 
-    pub(super) fn up(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        id: &ChildId,
-        actor: ActorId,
-        session: SessionView,
-        how: How,
-    ) {
+    pub(super) fn up(&mut self, id: &ChildId, actor: ActorId, session: SessionView, how: How) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.is(actor)) else {
             return;
@@ -264,7 +82,6 @@ impl Root {
             events.push(respawned.with(data));
         }
         self.world.store.note(events);
-        debug_assert!(me.get_id() != actor, "the root is nobody's child");
     }
 
     /// Answers the end of a child's actor.
@@ -419,156 +236,13 @@ impl Root {
     }
 
     /// The child is gone for good; whoever waited for that is told.
-    fn gone(&mut self, id: &ChildId, cause: Cause) {
+    pub(super) fn gone(&mut self, id: &ChildId, cause: Cause) {
         let Some(mut slot) = self.slots.remove(id) else {
             return;
         };
         self.note(NewEvent::new(EventType::AgentStopped, id, cause));
         answer(&mut slot.for_end, &Ok(()));
         answer(&mut slot.for_up, &Err("it was ended".to_owned()));
-    }
-
-    pub(super) fn end(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        id: ChildId,
-        session: crate::domain::ids::SessionId,
-        cause: Cause,
-        reply: RpcReplyPort<Result<(), EndRefused>>,
-    ) {
-        let now = self.world.clock.now();
-        let grace = self.world.city.daemon.shutdown_timeout;
-        let Some(slot) = self.slots.get_mut(&id) else {
-            let world = Arc::clone(&self.world);
-            tokio::spawn(async move {
-                let stopped = super::super::effects::stop_any(&world, &session, grace).await;
-                let result = stopped.map(|_| ());
-                let _gave_up = reply.send(result.map_err(|e| EndRefused {
-                    id,
-                    why: e.to_string(),
-                }));
-            });
-            return;
-        };
-        slot.for_end.push(reply);
-        slot.desired = Desired::Ended(cause);
-        slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            self.sweep(me, &id);
-        }
-    }
-
-    /// Ends whatever session a child without an actor may still have.
-    fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        slot.epoch += 1;
-        let (world, me) = (Arc::clone(&self.world), me.clone());
-        let (id, epoch, grace) = (id.clone(), slot.epoch, slot.spec.grace);
-        let session = slot.spec.session.clone();
-        tokio::spawn(async move {
-            let stopped = super::super::effects::stop_any(&world, &session, grace).await;
-            let result = stopped.map(|_| ()).map_err(|error| error.to_string());
-            // The root only goes with the process.
-            let _gone = me.cast(RootMsg::Swept { id, epoch, result });
-        });
-    }
-
-    pub(super) fn swept(&mut self, id: &ChildId, epoch: u64, result: Result<(), String>) {
-        let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.epoch == epoch) else {
-            return;
-        };
-        match (result, &slot.desired) {
-            (Err(why), _) => {
-                let refused = EndRefused {
-                    id: id.clone(),
-                    why,
-                };
-                answer(&mut slot.for_end, &Err(refused));
-                slot.become_state(ChildState::Stopped, now);
-            }
-            (Ok(()), Desired::Ended(cause)) => {
-                let cause = *cause;
-                self.gone(id, cause);
-            }
-            (Ok(()), Desired::Resting | Desired::Up | Desired::Cycle(_)) => {
-                slot.become_state(ChildState::Stopped, now);
-                answer(&mut slot.for_end, &Ok(()));
-            }
-        }
-    }
-
-    pub(super) fn cycle(
-        &mut self,
-        id: &ChildId,
-        cause: Cause,
-        reply: RpcReplyPort<Result<(), String>>,
-    ) {
-        let result = match self.slots.get_mut(id) {
-            Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
-                slot.desired = Desired::Cycle(cause);
-                let grace = slot.spec.grace;
-                slot.tell(ChildMsg::End(grace));
-                Ok(())
-            }
-            Some(_) => Err(format!("{id} has no session to cycle")),
-            None => Err(format!("{id} is not known")),
-        };
-        let _gave_up = reply.send(result);
-    }
-
-    pub(super) fn rest(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        id: ChildId,
-        reply: RpcReplyPort<Result<(), EndRefused>>,
-    ) {
-        if let ChildId::Agent(agent) = &id {
-            self.resting.insert(agent.clone());
-        }
-        let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(&id) else {
-            let _gave_up = reply.send(Ok(()));
-            return;
-        };
-        slot.for_end.push(reply);
-        slot.desired = Desired::Resting;
-        slot.become_state(ChildState::Ending, now);
-        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            self.sweep(me, &id);
-        }
-    }
-
-    pub(super) async fn wake(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        id: ChildId,
-        cause: Cause,
-        reply: RpcReplyPort<Result<(), String>>,
-    ) {
-        if let ChildId::Agent(agent) = &id {
-            self.resting.remove(agent);
-        }
-        let result = match self.slots.get_mut(&id) {
-            None => Err(format!("{id} is not known")),
-            Some(slot) if matches!(slot.desired, Desired::Ended(_)) || self.stopping.is_some() => {
-                Err(format!("{id} is being ended"))
-            }
-            Some(slot) if slot.actor.is_some() => Ok(()),
-            Some(slot) => {
-                if slot.state == ChildState::Quarantined {
-                    let event = NewEvent::new(EventType::AgentUnquarantined, &id, cause);
-                    self.world.store.note(vec![event]);
-                }
-                slot.deaths.clear();
-                slot.cause = cause;
-                self.spawn_child(me, &id).await;
-                Ok(())
-            }
-        };
-        let _gave_up = reply.send(result);
     }
 
     /// Routes an exit to the child whose session it was; nobody's is left to the next look.
@@ -581,24 +255,6 @@ impl Root {
         if let Some((_, slot)) = id {
             slot.tell(ChildMsg::Session(event));
         }
-    }
-
-    pub(super) fn views(&mut self) -> Vec<ChildView> {
-        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
-        let policy = &self.world.city.daemon.restart;
-        let view = |slot: &mut Slot| ChildView {
-            spec: slot.spec.clone(),
-            state: slot.state,
-            session: slot.session.clone(),
-            restarts: slot.deaths.count(policy, mono),
-            quarantined_until: slot
-                .deaths
-                .quarantined_until(mono)
-                .filter(|_| slot.state == ChildState::Quarantined)
-                .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
-            since: slot.since,
-        };
-        self.slots.values_mut().map(view).collect()
     }
 }
 

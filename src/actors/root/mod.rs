@@ -8,6 +8,7 @@
 //!        │ a panic                         │ ActorFailed(ChildExit)
 //!        └── restarted, rebuilt            └── restart, back-off, quarantine, or rest
 //!
+//!  orders.rs    what others ask: want, end, rest, wake, cycle
 //!  recovery.rs  start-up and patrol: look at the world, plan, apply
 //!  shutdown.rs  two passes, reverse order
 //! ```
@@ -16,23 +17,25 @@
 
 mod children;
 mod infra;
+mod orders;
 mod recovery;
 mod shutdown;
+mod slot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
-pub use self::children::{ChildState, ChildView, EndRefused};
 pub use self::infra::{InfraSpec, Spawn};
 pub use self::recovery::{agent_spec, raider_spec};
 pub use self::shutdown::StopMode;
+pub use self::slot::{ChildState, ChildView, EndRefused};
 
-use self::children::Slot;
 use self::infra::Infra;
+use self::slot::Slot;
 use super::launch::How;
 use super::world::World;
 use crate::domain::cause::Cause;
@@ -207,7 +210,7 @@ pub struct Root {
     infra: Vec<Infra>,
     slots: BTreeMap<ChildId, Slot>,
     /// Agents that an operator stopped: they rest until started again.
-    resting: std::collections::BTreeSet<AgentName>,
+    resting: BTreeSet<AgentName>,
     patrol_epoch: u64,
     /// One look at a time.
     looking: bool,
@@ -251,7 +254,7 @@ impl Actor for RootActor {
                 actor,
                 session,
                 how,
-            } => root.up(&me, &id, actor, session, how),
+            } => root.up(&id, actor, session, how),
             RootMsg::End {
                 id,
                 session,

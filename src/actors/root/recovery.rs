@@ -3,9 +3,10 @@
 //! a crash and a restart are one more patrol.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::RpcReplyPort;
+use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
@@ -13,12 +14,14 @@ use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
-use super::{ActorRef, Arc, Cause, ChildId, ChildSpec, NewEvent, RestartType, Root, RootMsg, Work};
-use crate::domain::city::{Agent, City};
-use crate::domain::event::EventType;
+use super::{ChildSpec, Root, RootMsg, Work};
+use crate::domain::cause::Cause;
+use crate::domain::city::{Agent, City, RestartType};
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::reconcile::{Decision, Seen, Wanted, plan};
-use crate::domain::relic::Hook;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::sessions::SessionHandle;
 
@@ -55,16 +58,24 @@ pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
 async fn look(
     world: &World,
     tended: BTreeSet<ChildId>,
-    resting: BTreeSet<crate::domain::ids::AgentName>,
+    resting: BTreeSet<AgentName>,
 ) -> Vec<(Decision, Option<Box<ChildSpec>>)> {
     let city = Arc::clone(&world.city);
-    let Ok(any) = crate::domain::ids::SessionId::new("any") else {
+    let Ok(any) = SessionId::new("any") else {
         return Vec::new();
     };
     let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
     let stored = world
         .store
-        .run(|txn| Ok((txn.hooks(None)?, txn.sagas(None)?)))
+        .run(|txn| {
+            let mut hooks = Vec::new();
+            for hook in txn.hooks(None)? {
+                // Work that was closed elsewhere asks for no session any more.
+                let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
+                hooks.push((hook, over));
+            }
+            Ok((hooks, txn.sagas(None)?))
+        })
         .await;
     let (sessions, (hooks, sagas)) = match (sessions, stored) {
         (Ok(sessions), Ok(stored)) => (sessions, stored),
@@ -85,14 +96,14 @@ async fn look(
     let mut busy: BTreeSet<_> = sagas
         .iter()
         .filter(|saga| saga.kind != SagaKind::Land)
-        .filter_map(|saga| saga.subject.parse::<crate::domain::ids::RaiderId>().ok())
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
         .map(|raider| raider.session_id())
         .collect();
     let mut specs = Vec::new();
-    for hook in hooks {
+    for (hook, over) in hooks {
         let subject = hook.raider.to_string();
         let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
-        if hook.done.is_some() || saga {
+        if hook.done.is_some() || over || saga {
             busy.insert(hook.raider.session_id());
         } else if city.rig(&hook.raider.rig).is_some() {
             specs.push(raider_spec(&city, hook, None));
@@ -207,7 +218,7 @@ impl Root {
         }
     }
 
-    fn stop_orphan(&self, session: crate::domain::ids::SessionId, token: String) {
+    fn stop_orphan(&self, session: SessionId, token: String) {
         let world = Arc::clone(&self.world);
         let grace: Duration = world.city.daemon.shutdown_timeout;
         tokio::spawn(async move {

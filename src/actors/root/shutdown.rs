@@ -9,11 +9,13 @@
 
 use std::time::Duration;
 
-use ractor::RpcReplyPort;
+use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
-use super::{ActorRef, Cause, ChildState, NewEvent, Root, RootMsg};
-use crate::domain::event::EventType;
+use super::slot::{ChildState, Slot};
+use super::{Root, RootMsg};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 
 /// How the tree is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +136,7 @@ impl Root {
     }
 }
 
-impl super::children::Slot {
+impl Slot {
     /// What a view of it would say while stopping.
     pub(super) fn is_tended(&self) -> bool {
         self.has_actor() || self.state_now() == ChildState::Ending

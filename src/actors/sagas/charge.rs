@@ -20,7 +20,9 @@ use super::{claimed, nuke, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ids::{
+    ChildId, HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName,
+};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
@@ -56,7 +58,7 @@ pub struct Charged {
     /// Its sandbox.
     pub sandbox: std::path::PathBuf,
     /// Its session.
-    pub session: crate::domain::ids::SessionId,
+    pub session: SessionId,
 }
 
 /// Everything that the steps need; journalled with each.

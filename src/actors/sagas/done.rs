@@ -21,9 +21,9 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
-use crate::domain::merge::{MergeRequest, MrState};
+use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, PolecatDone};
-use crate::domain::nuke::CleanupStatus;
+use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
@@ -220,8 +220,8 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
 fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
-    if !git.is_clean() {
-        let losses = crate::domain::nuke::losses(git);
+    if !git.is_committed() {
+        let losses = nuke::losses(git);
         let message = "the work tree is not clean";
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
@@ -255,6 +255,7 @@ fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
     // The branch is about to be pushed, so unpushed is what every honest report would say.
     let mut pushed = git.clone();
     pushed.head_reachable = true;
+    pushed.special.clear();
     let measured = CleanupStatus::measured(&pushed);
     if let Some(reported) = request.cleanup_status
         && reported != measured
@@ -445,6 +446,11 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         conflict_files: Vec::new(),
         merge_commit: None,
         note: None,
+        review: if plan.wants_review {
+            Review::Wanted
+        } else {
+            Review::None
+        },
     })
 }
 

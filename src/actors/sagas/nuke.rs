@@ -18,7 +18,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MrState;
-use crate::domain::nuke::{Evidence, Judgement, NukePermit, judge};
+use crate::domain::nuke::{Evidence, Judgement, NukePermit, judge, only_left_behind};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
@@ -89,8 +89,10 @@ pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
 /// [`RefusalKind::WorkAtRisk`] with what would be lost.
 pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
     let git = measure(world, target).await;
-    if matches!(&git, Probed::Known(None)) {
-        return Ok(());
+    match &git {
+        Probed::Known(None) => return Ok(()),
+        Probed::Known(Some(git)) if only_left_behind(git) => return Ok(()),
+        Probed::Known(Some(_)) | Probed::Unknown(_) => {}
     }
     let evidence = evidence(
         target,
@@ -104,13 +106,14 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
 }
 
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
-/// sandbox at risk is refused and nothing has changed. The session must have ended.
+/// sandbox at risk is refused and nothing has changed (commits that the agent left behind are
+/// salvaged in any case). The session must have ended.
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`]; [`RefusalKind::Conflict`] while another operation is on the raider.
 pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga, Claim), Refusal> {
     if !salvage {
-        probe(world, &target, None).await?;
+        check(world, &target).await?;
     }
     world.at(FaultPoint::NukeIntentBefore);
     let (rig, subject) = (target.raider.rig.clone(), target.raider.to_string());
@@ -191,6 +194,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
         // Gone already: an earlier attempt was interrupted behind the rename.
         return Ok(None);
     };
+    let salvage = salvage || git.known().is_some_and(only_left_behind);
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, None),
         Err(refused) if salvage && refused.kind == RefusalKind::WorkAtRisk => {
@@ -412,7 +416,7 @@ fn evidence(
 
 fn permit(judgement: Judgement, target: &Target) -> Result<NukePermit, Refusal> {
     match judgement {
-        Judgement::Permit(permit) => Ok(permit),
+        Judgement::Permit(permit) => Ok(*permit),
         Judgement::Skip { losses, .. } | Judgement::Escalate { losses, .. } => {
             let message = format!("nuking {} would lose work", target.raider);
             let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";

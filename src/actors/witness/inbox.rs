@@ -9,14 +9,13 @@ use tokio::task::JoinSet;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge::ChargeRequest;
-use super::super::sagas::nuke::Target;
 use super::super::sagas::{done, nuke};
 use super::super::{ask, effects};
 use super::{WitnessArgs, WitnessMsg, charge_now, merged, nuke_now, resume, rework, validate};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::ChildId;
+use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -50,6 +49,7 @@ pub async fn look(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool,
         overdue(args, saga).await;
         resume(args, me, saga.id).await;
     }
+    retry |= release_closed(args, &hooks, &sagas).await?;
     retry |= release_finished(args, hooks, &sagas).await?;
     charge_waiting(args, me).await?;
     Ok(retry)
@@ -115,7 +115,7 @@ async fn overdue(args: &WitnessArgs, saga: &Saga) {
     let Some(rig) = world.city.rig(&args.rig) else {
         return;
     };
-    let Ok(raider) = saga.subject.parse::<crate::domain::ids::RaiderId>() else {
+    let Ok(raider) = saga.subject.parse::<RaiderId>() else {
         return;
     };
     let age = Duration::try_from(world.clock.now() - saga.progress_at).unwrap_or_default();
@@ -150,14 +150,7 @@ async fn release_finished(
         if sagas.iter().any(|saga| saga.subject == subject) || !is_released(args, &hook).await? {
             continue;
         }
-        let target = Target {
-            raider: hook.raider.clone(),
-            incarnation: hook.incarnation,
-            target: hook.target.clone(),
-            cause: Cause::DoneCleanPushed,
-            relic: Some(hook.relic.clone()),
-        };
-        match nuke_now(args, target, false).await {
+        match nuke_now(args, nuke_target(&hook, Cause::DoneCleanPushed), false).await {
             Ok(_) => {}
             // Somebody is at it, and tells the witness when it is over.
             Err(busy) if busy.kind == RefusalKind::Conflict => {}
@@ -173,6 +166,50 @@ async fn release_finished(
             }
             Err(error) => {
                 tracing::warn!(raider = subject, %error, "a finished sandbox was kept");
+                retry |= error.is_passing();
+            }
+        }
+    }
+    Ok(retry)
+}
+
+/// Class 4, relic closed elsewhere (`witness-patrol.md`; `4-rules.md`, done): the session is ended,
+/// then the safety protocol decides. True when something should be tried again soon.
+async fn release_closed(
+    args: &WitnessArgs,
+    hooks: &[Hook],
+    sagas: &[Saga],
+) -> Result<bool, Refusal> {
+    let mut retry = false;
+    for hook in hooks.iter().filter(|hook| hook.done.is_none()) {
+        let (subject, id) = (hook.raider.to_string(), hook.relic.clone());
+        let relic = args.world.store.run(move |txn| txn.relic(&id)).await?;
+        let busy = sagas.iter().any(|saga| saga.subject == subject);
+        if relic.status != RelicStatus::Closed || busy {
+            continue;
+        }
+        let Some(_claim) = args.world.claims.claim(format!("release/{subject}")) else {
+            continue;
+        };
+        let (child, session) = (
+            ChildId::Raider(hook.raider.clone()),
+            hook.raider.session_id(),
+        );
+        ask::end(&args.world, child, session, Cause::RelicClosed).await?;
+        let data = serde_json::json!({ "class": "bead_closed", "relic": hook.relic });
+        match nuke_now(args, nuke_target(hook, Cause::RelicClosed), false).await {
+            Ok(_) => {
+                let event =
+                    NewEvent::new(EventType::RaiderZombie, &hook.raider, Cause::RelicClosed);
+                args.world.store.note(vec![event.with(data)]);
+            }
+            Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
+                let evidence = refused.losses.join("\n");
+                let problem = "its relic was closed elsewhere, and its sandbox holds work";
+                escalate(args, hook, problem, evidence).await?;
+            }
+            Err(error) => {
+                tracing::warn!(raider = subject, %error, "a raider without work was kept");
                 retry |= error.is_passing();
             }
         }

@@ -14,7 +14,7 @@
 mod inbox;
 mod merged;
 mod outcomes;
-mod rework;
+pub mod rework;
 mod validate;
 
 use std::sync::Arc;
@@ -23,12 +23,15 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::refusal::Refusal;
+use super::root::{RootMsg, raider_spec};
 use super::sagas::charge::{ChargeRequest, Charged};
 use super::sagas::done::{Accepted, Begun, DoneRequest};
 use super::sagas::nuke::{Nuked, Target};
 use super::sagas::{charge, claim_key, done, nuke};
 use super::world::{Claim, World};
-use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::cause::Cause;
+use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 
 /// Messages to a witness.
@@ -279,13 +282,43 @@ pub(super) async fn nuke_now(
     }
     super::ask::end(
         world,
-        crate::domain::ids::ChildId::Raider(target.raider.clone()),
+        ChildId::Raider(target.raider.clone()),
         target.raider.session_id(),
         target.cause,
     )
     .await?;
-    let (saga, _until_run) = nuke::begin(world, target, salvage).await?;
-    nuke::run(world, saga).await
+    let raider = target.raider.clone();
+    let nuked = match nuke::begin(world, target, salvage).await {
+        Ok((saga, _until_run)) => nuke::run(world, saga).await,
+        Err(refused) => Err(refused),
+    };
+    if nuked.is_err() {
+        // Its session was ended for this; the work goes on.
+        respawn(world, &raider).await;
+    }
+    nuked
+}
+
+/// Brings a raider whose nuke was refused at the last moment back to its work.
+async fn respawn(world: &World, raider: &RaiderId) {
+    let (wanted, subject) = (raider.clone(), raider.to_string());
+    let read = world.store.run(move |txn| {
+        let Some(hook) = txn.hook(&wanted)? else {
+            return Ok(None);
+        };
+        let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
+        let busy = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
+        Ok(Some(hook).filter(|hook| open && !busy && hook.done.is_none()))
+    });
+    if let Ok(Some(hook)) = read.await {
+        let spec = Box::new(raider_spec(&world.city, hook, None));
+        let want = RootMsg::Want {
+            spec,
+            cause: Cause::Recovered,
+            reply: None,
+        };
+        world.directory.tell_root(want);
+    }
 }
 
 /// Takes up an open saga, unless somebody is at it already.

@@ -7,6 +7,7 @@ use super::WitnessArgs;
 use super::inbox::{Handled, REWORK};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::merge::MergeRequest;
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Severity};
 use crate::domain::prompt;
 use crate::domain::relic::RelicStatus;
@@ -101,4 +102,34 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         txn.send(&message::witness(&failed.rig), message::SHAMAN, body)?;
     }
     Ok(())
+}
+
+/// A person said no to a merge request: the relic is open for a fresh raider who is told why. Human
+/// rejections are not counted.
+///
+/// # Errors
+/// The store's.
+pub fn reject(txn: &mut dyn Txn, mr: &MergeRequest, note: Option<&str>) -> Result<(), StoreError> {
+    for message in txn.inbox(&message::witness(&mr.rig))? {
+        let about = matches!(&message.body, Body::PolecatDone(done)
+            if done.raider == mr.raider && done.incarnation == mr.incarnation);
+        if about {
+            txn.handled(message.id)?;
+        }
+    }
+    let mut relic = txn.relic(&mr.relic)?;
+    if relic.status != RelicStatus::Hooked {
+        return Ok(());
+    }
+    relic.status = RelicStatus::Open;
+    relic.assignee = None;
+    relic.branch = None;
+    relic.context = Some(prompt::rejected(&mr.branch, &mr.head, note));
+    if !relic.labels.iter().any(|label| label == REWORK) {
+        relic.labels.push(REWORK.to_owned());
+    }
+    txn.put_relic(&relic)?;
+    let data = serde_json::json!({ "status": "open", "mr": mr.id, "note": note });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+    txn.record(&event.with(data)).map(|_| ())
 }

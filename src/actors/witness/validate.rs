@@ -10,12 +10,13 @@
 
 use super::super::effects;
 use super::super::refusal::Refusal;
+use super::super::sagas::land;
 use super::WitnessArgs;
 use super::inbox::{Handled, escalate};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::Oid;
-use crate::domain::merge::MrState;
+use crate::domain::ids::{Oid, RelicId};
+use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
 use crate::domain::nuke::losses;
 use crate::domain::relic::{Exit, Hook, RelicStatus};
@@ -48,7 +49,7 @@ pub async fn polecat_done(
     }
     let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target)).await?;
-    if !facts.is_clean() {
+    if !facts.is_committed() {
         let evidence = losses(&facts).join("\n");
         escalate(args, &hook, "the sandbox is not clean after done", evidence).await?;
         return Ok(Handled::AtPatrol);
@@ -60,12 +61,14 @@ pub async fn polecat_done(
     world.at(FaultPoint::WitnessReadyBefore);
     let head = facts.head;
     let settled = match done.exit {
-        Exit::Completed if no_change => close_unchanged(args, id, hook).await,
+        Exit::Completed if no_change => {
+            close_unchanged(args, id, hook).await.map(|()| Handled::Yes)
+        }
         Exit::Completed => vouch(args, id, hook, done, head).await,
-        Exit::Escalated | Exit::Deferred => put_off(args, id, hook).await,
+        Exit::Escalated | Exit::Deferred => put_off(args, id, hook).await.map(|()| Handled::Yes),
     };
     world.at(FaultPoint::WitnessReadyAfter);
-    settled.map(|()| Handled::Yes)
+    settled
 }
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
@@ -82,54 +85,74 @@ async fn ensure_pushed(args: &WitnessArgs, hook: &Hook, head: &Oid) -> Result<()
     Ok(())
 }
 
+/// Sends MERGE_READY, or waits for a person. POLECAT_DONE stays open meanwhile: what a person
+/// approves is measured again before it goes on.
 async fn vouch(
     args: &WitnessArgs,
     id: u64,
     hook: Hook,
     done: PolecatDone,
     head: Oid,
-) -> Result<(), Refusal> {
+) -> Result<Handled, Refusal> {
     let world = &args.world;
     let human = world
         .city
         .rig(&args.rig)
         .is_some_and(|rig| rig.forge.review_human);
-    let waits = human || done.gate.is_some();
+    let wanted = human || done.gate.is_some();
     let (from, to) = (message::witness(&args.rig), message::forge(&args.rig));
     let forge = to.clone();
-    world
-        .store
-        .run(move |txn| {
-            if !txn.handled(id)? {
-                return Ok(());
-            }
-            let missing = || StoreError::Failed(format!("{} has no merge request", hook.relic));
-            let mut mr = txn
-                .mr_of(&hook.relic, &hook.raider, hook.incarnation)?
-                .ok_or_else(missing)?;
-            mr.head = head.clone();
-            if waits {
-                mr.note = Some("a person must approve it".to_owned());
-            }
-            txn.put_mr(&mr)?;
-            if waits || mr.state != MrState::Reviewing {
-                return Ok(());
-            }
-            let ready = MergeReady {
-                raider: hook.raider.clone(),
-                incarnation: hook.incarnation,
-                rig: hook.raider.rig.clone(),
-                relic: hook.relic.clone(),
-                mr: mr.id,
-                branch: hook.branch.clone(),
-                head: head.clone(),
-                verified: "session ended, sandbox clean, head on the remote".to_owned(),
-            };
-            txn.send(&from, &to, Body::MergeReady(ready)).map(|_| ())
-        })
-        .await?;
+    let sent = world.store.run(move |txn| {
+        let missing = || StoreError::Failed(format!("{} has no merge request", hook.relic));
+        let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
+        let mut mr = mr.ok_or_else(missing)?;
+        if mr.state != MrState::Reviewing {
+            txn.handled(id)?;
+            return Ok(Handled::Yes);
+        }
+        mr.head = head.clone();
+        if wanted && mr.review != Review::Approved {
+            return hold(txn, mr);
+        }
+        mr.note = None;
+        txn.put_mr(&mr)?;
+        if txn.handled(id)? {
+            let ready = ready(&hook, &mr.id, &head);
+            txn.send(&from, &to, Body::MergeReady(ready))?;
+        }
+        Ok(Handled::Yes)
+    });
+    let sent = sent.await?;
     world.nudge(&forge);
-    Ok(())
+    Ok(sent)
+}
+
+/// Notes, once, that a person must look.
+fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
+    let first = mr.note.is_none();
+    mr.review = Review::Wanted;
+    mr.note = Some(format!(
+        "a person must look: hd mq approve {0} or hd mq reject {0}",
+        mr.id
+    ));
+    txn.put_mr(&mr)?;
+    if first {
+        land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;
+    }
+    Ok(Handled::AtPatrol)
+}
+
+fn ready(hook: &Hook, mr: &RelicId, head: &Oid) -> MergeReady {
+    MergeReady {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        rig: hook.raider.rig.clone(),
+        relic: hook.relic.clone(),
+        mr: mr.clone(),
+        branch: hook.branch.clone(),
+        head: head.clone(),
+        verified: "session ended, sandbox clean, head on the remote".to_owned(),
+    }
 }
 
 /// The verified no-change completion: closed without a merge request.

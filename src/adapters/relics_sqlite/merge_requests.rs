@@ -30,6 +30,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
             .get::<_, Option<Word<Oid>>>("merge_commit")?
             .map(|oid| oid.0),
         note: row.get("note")?,
+        review: row.get::<_, Word<_>>("review")?.0,
     })
 }
 
@@ -39,10 +40,10 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
     conn.prepare_cached(
         "INSERT OR REPLACE INTO merge_requests
              (id, rig, relic, raider, incarnation, branch, head, target, state, open, priority,
-              queued_at, attempts, not_before, gates, conflict_files, merge_commit, note)
+              queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, review)
          VALUES (:id, :rig, :relic, :raider, :incarnation, :branch, :head, :target, :state, :open,
                  :priority, :queued_at, :attempts, :not_before, :gates, :conflict_files,
-                 :merge_commit, :note)",
+                 :merge_commit, :note, :review)",
     )?
     .execute(named_params! {
         ":id": mr.id.as_str(),
@@ -63,6 +64,7 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         ":conflict_files": Json(&mr.conflict_files),
         ":merge_commit": mr.merge_commit.as_ref().map(Oid::as_str),
         ":note": mr.note,
+        ":review": Word(mr.review),
     })?;
     Ok(())
 }

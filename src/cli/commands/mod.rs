@@ -71,6 +71,12 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
         MqVerb::List(args) => context.show(&Op::MqList(args), lists::merge_requests),
         MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts),
         MqVerb::Retry(args) => context.show(&Op::MqRetry(args), show::facts),
+        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), show::facts),
+        MqVerb::Reject(mut args) => {
+            context.consent(&format!("say no to {}?", args.mr))?;
+            args.yes = true;
+            context.show(&Op::MqReject(args), show::facts)
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::actors::root::StopMode;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{AgentName, ChildId};
+use crate::domain::ids::ChildId;
 use crate::ports::relics::StoreError;
 
 /// A request to stop, answered when the tree has stopped.
@@ -61,15 +61,11 @@ impl Service for Handlers {
         let Some(session) = self.world.sessions.session_of(pid) else {
             return Who::Operator;
         };
-        let is_agent = self
-            .world
-            .city
+        let city = &self.world.city;
+        let is_agent = city
             .agents
             .iter()
-            .any(|agent: &crate::domain::city::Agent| {
-                let name: AgentName = agent.name.clone();
-                ChildId::Agent(name).session_id(&self.world.city.name) == session
-            });
+            .any(|agent| ChildId::Agent(agent.name.clone()).session_id(&city.name) == session);
         if is_agent {
             Who::Agent(session)
         } else {
@@ -132,6 +128,8 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
         Op::MqRetry(args) => mq::retry(world, &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, &args.mr).await,
+        Op::MqReject(args) => mq::reject(world, args).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,

@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{names, status};
+use crate::actors::sagas::land;
+use crate::actors::witness::rework;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::args::InRig;
+use crate::control::protocol::args::{InRig, MqReject};
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
-use crate::domain::merge::{self, MrState};
+use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
 use crate::ports::relics::StoreError;
 
@@ -57,10 +59,64 @@ pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError
             mr.state = MrState::Queued;
             mr.not_before = None;
             txn.put_mr(&mr)?;
-            crate::actors::sagas::land::record_mr(txn, EventType::MrQueued, &mr, Cause::Operator)?;
+            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Operator)?;
             Ok(mr)
         })
         .await?;
     world.nudge(&message::forge(&mr.rig));
     Ok(status::mr_json(&mr))
+}
+
+/// A person looked: the witness measures again and lets it go on.
+pub(super) async fn approve(world: &World, id: &str) -> Result<Value, ControlError> {
+    let id = names::relic(id)?;
+    let mr = world
+        .store
+        .run(move |txn| {
+            let mut mr = txn.mr(&id)?;
+            if mr.review == Review::Approved {
+                return Ok(mr);
+            }
+            waits(&mr)?;
+            mr.review = Review::Approved;
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrApproved, &mr, Cause::Operator)?;
+            Ok(mr)
+        })
+        .await?;
+    world.nudge(&message::witness(&mr.rig));
+    Ok(status::mr_json(&mr))
+}
+
+/// A person said no: a fresh raider takes the work up with what was said. Not counted as a rework
+/// (`2-contract.md`, `rework_attempts`).
+pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, ControlError> {
+    let id = names::relic(&args.mr)?;
+    let note = args.note;
+    let mr = world
+        .store
+        .run(move |txn| {
+            let mut mr = txn.mr(&id)?;
+            waits(&mr)?;
+            mr.state = MrState::Rejected;
+            mr.note.clone_from(&note);
+            txn.put_mr(&mr)?;
+            land::record_mr(txn, EventType::MrRejected, &mr, Cause::Operator)?;
+            rework::reject(txn, &mr, note.as_deref())?;
+            Ok(mr)
+        })
+        .await?;
+    world.nudge(&message::witness(&mr.rig));
+    Ok(status::mr_json(&mr))
+}
+
+/// Only what waits for a person can be approved or rejected.
+fn waits(mr: &MergeRequest) -> Result<(), StoreError> {
+    if mr.state == MrState::Reviewing {
+        return Ok(());
+    }
+    Err(StoreError::Conflict(format!(
+        "{} does not wait for a person",
+        mr.id
+    )))
 }

@@ -12,8 +12,8 @@ use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
 use crate::domain::city::Rig;
-use crate::domain::ids::{ChildId, RaiderId};
-use crate::domain::merge::MergeRequest;
+use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::merge::{self, MergeRequest};
 use crate::domain::raider::{RaiderFacts, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
@@ -102,7 +102,7 @@ async fn rig_status(
         .iter()
         .filter(|mr| mr.rig == rig.name)
         .collect();
-    queue.sort_by(|a, b| crate::domain::merge::order(a).cmp(&crate::domain::merge::order(b)));
+    queue.sort_by(|a, b| merge::order(a).cmp(&merge::order(b)));
     Ok(json!({
         "name": rig.name, "raiders": raiders,
         "forge": { "paused": false, "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>() },
@@ -227,7 +227,7 @@ pub(super) fn agent_json(name: &str, view: Option<&ChildView>) -> Value {
 /// Several raiders, for `raider.list`.
 pub(super) async fn raiders(
     world: &World,
-    rig: Option<&crate::domain::ids::RigName>,
+    rig: Option<&RigName>,
 ) -> Result<Vec<Value>, ControlError> {
     let status = status(world, world.clock.mono()).await?;
     let rigs = status

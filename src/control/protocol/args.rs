@@ -276,6 +276,23 @@ pub struct MrRef {
     pub mr: String,
 }
 
+/// `mq.reject`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct MqReject {
+    /// The merge request
+    #[serde(alias = "id")]
+    pub mr: String,
+    /// What the next raider must know
+    #[arg(long, value_name = "TEXT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The caller agrees
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
+}
+
 /// `events`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

@@ -95,6 +95,8 @@ ops! {
     "mq.list" => MqList(InRig),
     "mq.show" => MqShow(MrRef),
     "mq.retry" => MqRetry(MrRef),
+    "mq.approve" => MqApprove(MrRef),
+    "mq.reject" => MqReject(MqReject),
     "events" => Events(Events),
     "why" => Why(Named),
     "salvage.list" => SalvageList(InRig),
@@ -161,6 +163,7 @@ impl Op {
         let given = match self {
             Self::RaiderNuke(nuke) => nuke.yes || nuke.dry_run,
             Self::RaiderRepair(repair) => repair.yes,
+            Self::MqReject(reject) => reject.yes,
             _ => true,
         };
         if given {

@@ -1,6 +1,8 @@
 //! What every provider of sessions must do. Each function is one test; the macro
 //! `sessions_conformance!` makes a module of them for one provider.
 
+mod terminal;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +16,12 @@ use crate::ports::sessions::{
     Stopped,
 };
 use crate::testing::{PATIENCE, eventually};
+
+pub use self::terminal::{
+    a_text_reaches_the_program, the_first_input_is_typed, the_interrupt_key_reaches_the_program,
+    the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
+    the_size_can_be_changed,
+};
 
 /// A program that every provider under test can run in its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -369,87 +377,6 @@ pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
     assert_eq!(sessions.set_meta(&old, "k", "v"), Err(gone));
     assert_eq!(facts(&*sessions, &spec.id).state, RunState::Running);
     finish(&*sessions, &new);
-}
-
-/// The screen shows what the program printed, and the time of it is known.
-pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let program = Program::Prints("hello\nworld".to_owned());
-    let first = start(&*sessions, &spec(bench, "s", &program));
-    let screen = await_screen(&*sessions, &first.handle, "world");
-    assert_eq!(screen, "hello\nworld");
-    let facts = facts(&*sessions, &id("s"));
-    assert!(facts.last_activity.is_some_and(|at| at >= facts.started_at));
-    finish(&*sessions, &first.handle);
-}
-
-/// The log is there after the end, goes on with the next session, and is cut from the front.
-pub fn the_log_outlives_the_session_and_its_record(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    for text in ["first", "second"] {
-        let program = Program::Prints(text.to_owned());
-        let started = start(&*sessions, &spec(bench, "s", &program));
-        await_screen(&*sessions, &started.handle, text);
-        finish(&*sessions, &started.handle);
-    }
-    sessions.forget(&id("s")).expect("it has ended");
-    assert_eq!(sessions.facts(&id("s")), Ok(None));
-    let log = |bytes| {
-        let log = sessions.logs(&id("s"), bytes).expect("there is a log");
-        String::from_utf8(log).expect("it is text")
-    };
-    let all = log(100_000);
-    let (one, two) = (all.find("first"), all.find("second"));
-    assert!(one.is_some() && one < two, "{all:?}");
-    assert_eq!(log(5), all[all.len() - 5..]);
-}
-
-/// A submitted text arrives as one line, whatever is in it.
-pub fn a_text_reaches_the_program(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
-    for text in ["hello", "grüße; Enter C-c 'x'"] {
-        let input = Input::Submit(text.to_owned());
-        sessions.send(&first.handle, &input).expect("it is typed");
-        await_screen(&*sessions, &first.handle, &format!("got {text}"));
-    }
-    let raw = Input::Raw(b"raw\r".to_vec());
-    sessions.send(&first.handle, &raw).expect("it is typed");
-    await_screen(&*sessions, &first.handle, "got raw");
-    finish(&*sessions, &first.handle);
-}
-
-/// The text given at the start arrives without anybody sending it.
-pub fn the_first_input_is_typed(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let mut spec = spec(bench, "s", &Program::Echoes);
-    spec.first_input = Some("do it".to_owned());
-    let first = start(&*sessions, &spec);
-    await_screen(&*sessions, &first.handle, "got do it");
-    finish(&*sessions, &first.handle);
-}
-
-/// The interrupt key interrupts and does not end.
-pub fn the_interrupt_key_reaches_the_program(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let first = start(&*sessions, &spec(bench, "s", &Program::NotesInterrupts));
-    await_screen(&*sessions, &first.handle, "ready");
-    sessions
-        .interrupt(&first.handle)
-        .expect("the key is pressed");
-    await_screen(&*sessions, &first.handle, "interrupted");
-    assert_eq!(facts(&*sessions, &id("s")).state, RunState::Running);
-    finish(&*sessions, &first.handle);
-}
-
-/// The program is told of a new size.
-pub fn the_size_can_be_changed(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let first = start(&*sessions, &spec(bench, "s", &Program::NotesSize));
-    await_screen(&*sessions, &first.handle, "50 200");
-    sessions.resize(&first.handle, 30, 90).expect("resized");
-    await_screen(&*sessions, &first.handle, "30 90");
-    finish(&*sessions, &first.handle);
 }
 
 /// What lives is not forgotten; what is not there is forgotten already.

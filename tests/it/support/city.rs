@@ -150,7 +150,7 @@ pub fn permit(spec: &SandboxSpec, git: &GitFacts) -> NukePermit {
         cause: Cause::Done,
     };
     match judge(evidence) {
-        Judgement::Permit(permit) => permit,
+        Judgement::Permit(permit) => *permit,
         other => panic!("no permit: {other:?}"),
     }
 }

@@ -94,7 +94,8 @@ CREATE TABLE merge_requests (
     gates          TEXT NOT NULL,
     conflict_files TEXT NOT NULL,
     merge_commit   TEXT,
-    note           TEXT
+    note           TEXT,
+    review         TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX merge_requests_by_rig ON merge_requests (rig, open);
 CREATE INDEX merge_requests_open ON merge_requests (id) WHERE open;

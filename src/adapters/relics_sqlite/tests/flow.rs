@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::domain::ids::Incarnation;
-use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Verdict};
+use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Escalation, Handoff, PolecatDone, SHAMAN, Severity};
 use crate::domain::relic::Exit;
 use crate::domain::saga::SagaKind;
@@ -117,6 +117,7 @@ fn mr(number: u64, relic: &str, raider: RaiderId, state: MrState) -> MergeReques
         conflict_files: vec![],
         merge_commit: None,
         note: None,
+        review: Review::None,
     }
 }
 

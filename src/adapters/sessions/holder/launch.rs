@@ -53,7 +53,7 @@ pub struct Launch {
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// The agent runs.
-    Ready(State),
+    Ready(Box<State>),
     /// Processes of an earlier session hold the alive-lock.
     Locked,
     /// The working directory is not there.

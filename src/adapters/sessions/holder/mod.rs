@@ -173,8 +173,15 @@ impl HolderSessions {
             cols: COLS,
             open_files: self.open_files,
         };
-        match launch::launch(&self.exe, dir, &launch).map_err(provider)? {
-            Reply::Ready(state) => Ok(state),
+        let reply = launch::launch(&self.exe, dir, &launch).or_else(|error| {
+            // It may be stuck half-way, and its agent with it. Nothing else can hold this session's
+            // lock or token now, so whatever does is of this start.
+            let left = remains::end(dir)?;
+            tracing::warn!(session = %spec.id, killed = left.killed, "a broken start was ended");
+            Err(error)
+        });
+        match reply.map_err(provider)? {
+            Reply::Ready(state) => Ok(*state),
             Reply::Locked => Err(StartError::Stragglers(spec.id.clone())),
             Reply::NoCwd => Err(StartError::NoCwd(spec.cwd.clone())),
             Reply::NoProgram(why) => Err(StartError::NoProgram {

@@ -50,7 +50,7 @@ pub fn detach() -> io::Result<bool> {
 pub fn become_holder(dir: &Path, launch: Launch) -> Option<Holder> {
     let mut lost_records = Vec::new();
     let (reply, holder) = match build(dir, launch, &mut lost_records) {
-        Ok((holder, state)) => (Reply::Ready(state), Some(holder)),
+        Ok((holder, state)) => (Reply::Ready(Box::new(state)), Some(holder)),
         Err(reply) => {
             for name in lost_records {
                 // They are of a session that never was; leftovers mislead nobody (see `files`).

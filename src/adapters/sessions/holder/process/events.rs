@@ -212,10 +212,9 @@ impl Holder {
             .first
             .as_ref()
             .is_some_and(|first| self.first_due(first) <= now)
+            && let Some(first) = self.first.take()
         {
-            if let Some(first) = self.first.take() {
-                self.type_first_now(&first.text);
-            }
+            self.type_first_now(&first.text);
         }
         // A terminal that cannot be written to is on its way out; SIGCHLD tells.
         let pumped = self.input.pump(now, |bytes| self.pty.write(bytes));

@@ -1,0 +1,205 @@
+//! What others ask of a child: that it be there, that it end, that it rest, wake or cycle.
+
+use std::sync::Arc;
+
+use ractor::{ActorRef, RpcReplyPort};
+
+use super::super::child::ChildMsg;
+use super::super::effects;
+use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
+use super::{ChildSpec, Root, RootMsg, SessionView};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{ChildId, SessionId};
+
+impl Root {
+    pub(super) async fn want(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        spec: ChildSpec,
+        cause: Cause,
+        reply: Option<RpcReplyPort<Result<SessionView, String>>>,
+    ) {
+        let refuse = |reply: Option<RpcReplyPort<_>>, why: &str| {
+            if let Some(reply) = reply {
+                let _gave_up = reply.send(Err(why.to_owned()));
+            }
+        };
+        if self.stopping.is_some() {
+            return refuse(reply, "the supervisor is stopping");
+        }
+        let now = self.world.clock.now();
+        let id = spec.id.clone();
+        let slot = self
+            .slots
+            .entry(id.clone())
+            .or_insert_with(|| Slot::new(spec.clone(), now, cause));
+        if matches!(slot.desired, Desired::Ended(_)) {
+            return refuse(reply, "its last session is still being ended");
+        }
+        slot.spec = spec;
+        slot.cause = cause;
+        if slot.actor.is_some() {
+            match (&slot.session, reply) {
+                (Some(session), Some(reply)) => {
+                    let _gave_up = reply.send(Ok(session.clone()));
+                }
+                (None, Some(reply)) => slot.for_up.push(reply),
+                (_, None) => {}
+            }
+            return;
+        }
+        slot.for_up.extend(reply);
+        self.spawn_child(me, &id).await;
+    }
+
+    pub(super) fn end(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: ChildId,
+        session: SessionId,
+        cause: Cause,
+        reply: RpcReplyPort<Result<(), EndRefused>>,
+    ) {
+        let now = self.world.clock.now();
+        let grace = self.world.city.daemon.shutdown_timeout;
+        let Some(slot) = self.slots.get_mut(&id) else {
+            let world = Arc::clone(&self.world);
+            tokio::spawn(async move {
+                let stopped = effects::stop_any(&world, &session, grace).await;
+                let result = stopped.map(|_| ());
+                let _gave_up = reply.send(result.map_err(|e| EndRefused {
+                    id,
+                    why: e.to_string(),
+                }));
+            });
+            return;
+        };
+        slot.for_end.push(reply);
+        slot.desired = Desired::Ended(cause);
+        slot.become_state(ChildState::Ending, now);
+        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+            self.sweep(me, &id);
+        }
+    }
+
+    /// Ends whatever session a child without an actor may still have.
+    fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.epoch += 1;
+        let (world, me) = (Arc::clone(&self.world), me.clone());
+        let (id, epoch, grace) = (id.clone(), slot.epoch, slot.spec.grace);
+        let session = slot.spec.session.clone();
+        tokio::spawn(async move {
+            let stopped = effects::stop_any(&world, &session, grace).await;
+            let result = stopped.map(|_| ()).map_err(|error| error.to_string());
+            // The root only goes with the process.
+            let _gone = me.cast(RootMsg::Swept { id, epoch, result });
+        });
+    }
+
+    pub(super) fn swept(&mut self, id: &ChildId, epoch: u64, result: Result<(), String>) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.epoch == epoch) else {
+            return;
+        };
+        match (result, &slot.desired) {
+            (Err(why), _) => {
+                let refused = EndRefused {
+                    id: id.clone(),
+                    why,
+                };
+                answer(&mut slot.for_end, &Err(refused));
+                slot.become_state(ChildState::Stopped, now);
+            }
+            (Ok(()), Desired::Ended(cause)) => {
+                let cause = *cause;
+                self.gone(id, cause);
+            }
+            (Ok(()), Desired::Resting | Desired::Up | Desired::Cycle(_)) => {
+                slot.become_state(ChildState::Stopped, now);
+                answer(&mut slot.for_end, &Ok(()));
+            }
+        }
+    }
+
+    pub(super) fn cycle(
+        &mut self,
+        id: &ChildId,
+        cause: Cause,
+        reply: RpcReplyPort<Result<(), String>>,
+    ) {
+        let result = match self.slots.get_mut(id) {
+            Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
+                slot.desired = Desired::Cycle(cause);
+                let grace = slot.spec.grace;
+                slot.tell(ChildMsg::End(grace));
+                Ok(())
+            }
+            Some(_) => Err(format!("{id} has no session to cycle")),
+            None => Err(format!("{id} is not known")),
+        };
+        let _gave_up = reply.send(result);
+    }
+
+    pub(super) fn rest(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: ChildId,
+        reply: RpcReplyPort<Result<(), EndRefused>>,
+    ) {
+        if let ChildId::Agent(agent) = &id {
+            self.resting.insert(agent.clone());
+        }
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(&id) else {
+            let _gave_up = reply.send(Ok(()));
+            return;
+        };
+        slot.for_end.push(reply);
+        slot.desired = Desired::Resting;
+        slot.become_state(ChildState::Ending, now);
+        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+            self.sweep(me, &id);
+        }
+    }
+
+    pub(super) async fn wake(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: ChildId,
+        cause: Cause,
+        reply: RpcReplyPort<Result<(), String>>,
+    ) {
+        if let ChildId::Agent(agent) = &id {
+            self.resting.remove(agent);
+        }
+        let result = match self.slots.get_mut(&id) {
+            None => Err(format!("{id} is not known")),
+            Some(slot) if matches!(slot.desired, Desired::Ended(_)) || self.stopping.is_some() => {
+                Err(format!("{id} is being ended"))
+            }
+            Some(slot) if slot.actor.is_some() => Ok(()),
+            Some(slot) => {
+                if slot.state == ChildState::Quarantined {
+                    let event = NewEvent::new(EventType::AgentUnquarantined, &id, cause);
+                    self.world.store.note(vec![event]);
+                }
+                slot.deaths.clear();
+                slot.cause = cause;
+                self.spawn_child(me, &id).await;
+                Ok(())
+            }
+        };
+        let _gave_up = reply.send(result);
+    }
+
+    pub(super) fn views(&mut self) -> Vec<ChildView> {
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let policy = &self.world.city.daemon.restart;
+        let slots = self.slots.values_mut();
+        slots.map(|slot| slot.view(policy, now, mono)).collect()
+    }
+}

@@ -1,0 +1,167 @@
+//! What the root keeps of one child, and what it shows of it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::{ActorId, ActorRef, RpcReplyPort};
+
+use super::super::child::ChildMsg;
+use super::{ChildSpec, SessionView};
+use crate::domain::cause::Cause;
+use crate::domain::ids::{ChildId, Generation};
+use crate::domain::restart::{CycleBrake, DeathWindow, Mono, RestartPolicy};
+
+/// A child's session could not be ended.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the session of {id} could not be ended: {why}")]
+pub struct EndRefused {
+    /// Who.
+    pub id: ChildId,
+    /// What happened.
+    pub why: String,
+}
+
+/// What a child does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildState {
+    /// Its session is being started or adopted.
+    Starting,
+    /// Its session is up.
+    Running,
+    /// It died and waits for its restart.
+    Backoff,
+    /// It died too often.
+    Quarantined,
+    /// Its session is being ended.
+    Ending,
+    /// Its session ended after the agent said that it is finished.
+    Finished,
+    /// An operator stopped it, or its restart type says that it rests.
+    Stopped,
+}
+
+/// A child as the root sees it.
+#[derive(Debug, Clone)]
+pub struct ChildView {
+    /// Its spec.
+    pub spec: ChildSpec,
+    /// What it does.
+    pub state: ChildState,
+    /// Its session, while one is up.
+    pub session: Option<SessionView>,
+    /// Deaths that count now.
+    pub restarts: u32,
+    /// Until when it is quarantined.
+    pub quarantined_until: Option<Timestamp>,
+    /// Since when it is in this state.
+    pub since: Timestamp,
+}
+
+pub(super) enum Desired {
+    Up,
+    Cycle(Cause),
+    Ended(Cause),
+    Resting,
+}
+
+pub(super) type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
+
+/// What the root keeps of one child. Lost with the process, on purpose: everything but the death
+/// counts is found again by looking.
+pub(super) struct Slot {
+    pub(super) spec: ChildSpec,
+    pub(super) actor: Option<ActorRef<ChildMsg>>,
+    pub(super) desired: Desired,
+    pub(super) state: ChildState,
+    pub(super) deaths: DeathWindow,
+    pub(super) brake: CycleBrake,
+    pub(super) epoch: u64,
+    pub(super) generation: Generation,
+    pub(super) session: Option<SessionView>,
+    pub(super) up_at: Mono,
+    pub(super) since: Timestamp,
+    pub(super) cause: Cause,
+    pub(super) for_up: Waiting<SessionView, String>,
+    pub(super) for_end: Waiting<(), EndRefused>,
+}
+
+impl Slot {
+    pub(super) fn new(spec: ChildSpec, now: Timestamp, cause: Cause) -> Self {
+        Self {
+            spec,
+            actor: None,
+            desired: Desired::Up,
+            state: ChildState::Starting,
+            deaths: DeathWindow::default(),
+            brake: CycleBrake::default(),
+            epoch: 0,
+            generation: Generation(1),
+            session: None,
+            up_at: Mono::ZERO,
+            since: now,
+            cause,
+            for_up: Vec::new(),
+            for_end: Vec::new(),
+        }
+    }
+
+    pub(super) fn is(&self, actor: ActorId) -> bool {
+        self.actor
+            .as_ref()
+            .is_some_and(|child| child.get_id() == actor)
+    }
+
+    pub(super) fn has_actor(&self) -> bool {
+        self.actor.is_some()
+    }
+
+    pub(super) fn state_now(&self) -> ChildState {
+        self.state
+    }
+
+    pub(super) fn grace(&self) -> Duration {
+        self.spec.grace
+    }
+
+    pub(super) fn kill(&self) {
+        if let Some(child) = &self.actor {
+            child.kill();
+        }
+    }
+
+    pub(super) fn become_state(&mut self, state: ChildState, now: Timestamp) {
+        self.state = state;
+        self.since = now;
+    }
+
+    pub(super) fn view(&mut self, policy: &RestartPolicy, now: Timestamp, mono: Mono) -> ChildView {
+        let until = self.deaths.quarantined_until(mono);
+        ChildView {
+            spec: self.spec.clone(),
+            state: self.state,
+            session: self.session.clone(),
+            restarts: self.deaths.count(policy, mono),
+            quarantined_until: until
+                .filter(|_| self.state == ChildState::Quarantined)
+                .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
+            since: self.since,
+        }
+    }
+
+    /// Tells the actor; false when there is none.
+    pub(super) fn tell(&self, msg: ChildMsg) -> bool {
+        self.actor
+            .as_ref()
+            .is_some_and(|child| child.cast(msg).is_ok())
+    }
+}
+
+/// Answers everybody who waits; who gave up waiting is not an error.
+pub(super) fn answer<T: Clone + Send + 'static, E: Clone + Send + 'static>(
+    waiting: &mut Waiting<T, E>,
+    result: &Result<T, E>,
+) {
+    for reply in waiting.drain(..) {
+        let _gave_up = reply.send(result.clone());
+    }
+}
