@@ -13,6 +13,7 @@ mod custody_sandbox;
 mod custody_theorem;
 mod fake_city;
 mod faults;
+mod forge;
 mod landing;
 mod sessions;
 mod support;
