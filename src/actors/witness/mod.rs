@@ -256,7 +256,7 @@ impl Witness {
 }
 
 /// Charges; the saga is this task's from its first row on.
-pub(super) async fn charge_now(
+async fn charge_now(
     args: &WitnessArgs,
     request: ChargeRequest,
 ) -> Result<Charged, Refusal> {
