@@ -13,6 +13,8 @@ mod custody_sandbox;
 mod custody_theorem;
 mod e2e;
 mod fake_city;
+mod faults;
 mod landing;
 mod sessions;
 mod support;
+mod tidy;

@@ -56,6 +56,33 @@ pub struct Nuked {
     pub salvage: Option<String>,
 }
 
+/// Keeps a nuke to the incarnation that it is about: while the claim is held, nobody else frees the
+/// slot, so no successor can come under the same name and be touched in its stead.
+///
+/// # Errors
+/// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
+pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
+    let (raider, incarnation) = (target.raider.clone(), target.incarnation);
+    let busy = || Refusal::conflict(format!("{} is being nuked", target.raider));
+    let claim = world.claims.claim(format!("nuke/{raider}"));
+    let claim = claim.ok_or_else(busy)?;
+    let (hook, saga) = world
+        .store
+        .run(move |txn| {
+            let saga = txn.saga_of(SagaKind::Nuke, &raider.to_string())?;
+            Ok((txn.hook(&raider)?, saga))
+        })
+        .await?;
+    if saga.is_some() {
+        return Err(busy());
+    }
+    if hook.is_none_or(|hook| hook.incarnation != incarnation) {
+        let message = format!("incarnation {incarnation} of {} is gone", target.raider);
+        return Err(Refusal::conflict(message));
+    }
+    Ok(claim)
+}
+
 /// Judges a raider that may still be working, without touching anything.
 ///
 /// # Errors
@@ -117,7 +144,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
     let plan: Plan = unpack(&saga)?;
     match forward(world, &mut saga, &plan).await {
         Ok(nuked) => Ok(nuked),
-        Err(failure) if failure.is_passing() => Err(failure),
+        Err(failure) if failure.is_passing() || world.is_stopping() => Err(failure),
         Err(failure) => {
             let id = saga.id;
             world.store.run(move |txn| txn.close_saga(id)).await?;

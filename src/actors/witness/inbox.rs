@@ -150,11 +150,10 @@ async fn release_finished(
         if sagas.iter().any(|saga| saga.subject == subject) || !is_released(args, &hook).await? {
             continue;
         }
-        let Some(_claim) = args.world.claims.claim(format!("release/{subject}")) else {
-            continue;
-        };
         match nuke_now(args, nuke_target(&hook, Cause::DoneCleanPushed), false).await {
             Ok(_) => {}
+            // Somebody is at it, and tells the witness when it is over.
+            Err(busy) if busy.kind == RefusalKind::Conflict => {}
             Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
                 let evidence = refused.losses.join("\n");
                 escalate(

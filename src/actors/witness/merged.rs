@@ -1,6 +1,6 @@
 //! MERGED: believed only when the commit is on the target as the remote has it; then relic and
-//! hook are closed, the outcome recorded, whatever sandbox was kept back is removed, and the branch
-//! deleted (`witness-patrol.md`, signal path; `1-product.md`).
+//! hook are closed, the outcome recorded, the branch deleted, and whatever sandbox was kept back is
+//! removed (`witness-patrol.md`, signal path; `1-product.md`).
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -32,9 +32,10 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     let body = merged.clone();
     let requests = world.store.run(move |txn| close(txn, &body)).await?;
     world.at(FaultPoint::MergedCloseAfter);
-    // Before the branch goes: a rebased head is on the remote only by its branch.
-    if !release(args, &merged).await? {
-        return Ok(Handled::Soon);
+    // The branch is what the sandbox's commits are reachable from: it goes after the sandbox.
+    match release(args, &merged).await? {
+        Handled::Yes => {}
+        later => return Ok(later),
     }
     for mr in requests {
         tidy(args, &mr).await?;
@@ -85,19 +86,18 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
     Ok(tidied.await?)
 }
 
-/// Removes a sandbox that was kept back; one that holds work stays. False while somebody else is
-/// at it.
-async fn release(args: &WitnessArgs, merged: &Merged) -> Result<bool, Refusal> {
+/// Removes a sandbox that was kept back; one that holds work stays, and its branch with it.
+async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal> {
     let raider = merged.raider.clone();
     let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
     let Some(hook) = hook.filter(|hook| hook.incarnation == merged.incarnation) else {
-        return Ok(true);
+        return Ok(Handled::Yes);
     };
     match nuke_now(args, nuke_target(&hook, Cause::Merged), false).await {
-        Ok(_) => Ok(true),
-        // The next look decides.
-        Err(kept) if kept.kind == RefusalKind::WorkAtRisk => Ok(true),
-        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(false),
+        Ok(_) => Ok(Handled::Yes),
+        Err(kept) if kept.kind == RefusalKind::WorkAtRisk => Ok(Handled::AtPatrol),
+        // Somebody is at it.
+        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::Soon),
         Err(error) => Err(error),
     }
 }
