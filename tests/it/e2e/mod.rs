@@ -10,6 +10,7 @@ mod landing;
 mod names;
 mod nuke;
 mod outcome;
+mod review;
 mod rights;
 mod stop;
 mod survive;
