@@ -328,3 +328,6 @@ impl Root {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! The root on fakes, under the paused clock.
+
+mod restart;
