@@ -42,6 +42,7 @@ struct Inner {
     processes: HashMap<u32, SessionId>,
     stuck_starts: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
+    stubborn: Vec<SessionId>,
     doubles: usize,
     starts: Vec<SessionSpec>,
     stops: Vec<(SessionHandle, Duration)>,
@@ -223,6 +224,20 @@ impl FakeSessions {
     pub fn release_start(&self, id: &SessionId) {
         self.inner().stuck_starts.retain(|stuck| stuck != id);
         self.world.released.notify_all();
+    }
+
+    /// Stops of this id with a grace last until a stop without one comes.
+    pub fn outlive_grace(&self, id: &SessionId) {
+        self.inner().stubborn.push(id.clone());
+    }
+
+    /// The agent exits, and nobody is told.
+    pub fn exit_unheard(&self, id: &SessionId, code: i32) {
+        let (code, at) = (Some(code), Timestamp::now());
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            let signal = None;
+            fake.facts.state = RunState::Exited(SessionExit { code, signal, at });
+        }
     }
 
     /// Stops of this id do not return until [`FakeSessions::release_stop`].

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::ports::tasks::{Intent, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// Pretended task files.
 #[derive(Default)]
 pub struct FakeTasks {
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
     ear: OnceLock<TaskListener>,
 }
 
@@ -32,6 +32,15 @@ impl FakeTasks {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same files as a new daemon finds them: nobody listens yet.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            ear: OnceLock::new(),
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -41,8 +41,7 @@ use crate::domain::restart::{Backoff, RestartPolicy};
 use crate::ports::clock::Clock;
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
-use crate::ports::sessions::Sessions;
-use crate::ports::tasks::{TaskEvent, TaskFiles};
+use crate::ports::tasks::TaskEvent;
 
 use super::fake_repo::FakeRepo;
 use super::fake_sessions::FakeSessions;
@@ -50,6 +49,8 @@ use super::fake_tasks::FakeTasks;
 
 /// A moment: everything that can happen now has happened after it.
 pub const MOMENT: Duration = Duration::from_millis(1);
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// What a town is made from. Everything has a sensible value.
 pub struct Scenario {
@@ -213,6 +214,18 @@ pub struct Parts {
     pub store: StoreHandle,
 }
 
+impl Parts {
+    /// The same, as a new daemon finds it: nobody listens yet.
+    #[must_use]
+    pub fn rewired(&self) -> Self {
+        Self {
+            sessions: Arc::new(self.sessions.successor()),
+            tasks: Arc::new(self.tasks.successor()),
+            ..self.clone()
+        }
+    }
+}
+
 /// A running town.
 pub struct Town {
     /// What the actors see.
@@ -255,7 +268,9 @@ fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
     let own = Arc::clone(world);
     let shaman: Spawn = Arc::new(move |root| {
         let world = Arc::clone(&own);
-        Box::pin(async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) })
+        Box::pin(
+            async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) },
+        )
     });
     let own = Arc::clone(world);
     let forge: Spawn = Arc::new(move |root| {
@@ -267,9 +282,9 @@ fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
     let witness: Spawn = Arc::new(move |root| {
         let (world, rig) = (Arc::clone(&own), rig());
         let args = WitnessArgs { world, rig };
-        Box::pin(async move {
-            cell(WitnessActor::spawn_linked(None, WitnessActor, args, root).await)
-        })
+        Box::pin(
+            async move { cell(WitnessActor::spawn_linked(None, WitnessActor, args, root).await) },
+        )
     });
     let own = Arc::clone(world);
     let dispatcher: Spawn = Arc::new(move |root| {
@@ -299,6 +314,18 @@ impl Town {
         let ready = self.root.call(RootMsg::Boot, None).await.unwrap();
         assert!(ready.is_success());
         self.pass(MOMENT).await;
+    }
+
+    /// Waits for something that happens without any time passing, while a blocking call of a fake
+    /// is held and time therefore stands still.
+    pub async fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let deadline = std::time::Instant::now() + super::PATIENCE;
+        while !condition() {
+            let now = std::time::Instant::now();
+            assert!(now < deadline, "waited in vain for: {what}");
+            let breath = || std::thread::park_timeout(MOMENT);
+            tokio::task::spawn_blocking(breath).await.unwrap();
+        }
     }
 
     /// Lets virtual time pass.
@@ -336,8 +363,7 @@ impl Town {
             cause: Cause::Operator,
         };
         let witness = self.world.directory.witness(&rig());
-        let limit = Duration::from_secs(3600);
-        ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), limit).await?
+        ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?
     }
 
     /// A charged raider with one commit, ready to say `done`.
@@ -351,8 +377,7 @@ impl Town {
     /// Declares work done, as `hd done` does.
     pub async fn done(&self, request: DoneRequest) -> Result<Accepted, Refusal> {
         let witness = self.world.directory.witness(&request.raider.rig);
-        let limit = Duration::from_secs(3600);
-        ask::ask(witness, |reply| WitnessMsg::Done(request, reply), limit).await?
+        ask::ask(witness, |reply| WitnessMsg::Done(request, reply), HOUR).await?
     }
 
     /// Declares work completed.
@@ -375,8 +400,36 @@ impl Town {
             salvage,
             reply,
         };
-        let limit = Duration::from_secs(3600);
-        ask::ask(self.world.directory.witness(&rig()), message, limit).await?
+        ask::ask(self.world.directory.witness(&rig()), message, HOUR).await?
+    }
+
+    /// Has the root end a child.
+    pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
+        ask::end(&self.world, id.clone(), self.session(id), Cause::Operator).await
+    }
+
+    /// Has an operator stop a child.
+    pub async fn rest(&self, id: &ChildId) -> Result<(), String> {
+        let id = id.clone();
+        let rest = |reply| RootMsg::Rest { id, reply };
+        let answer = ask::ask(Some(self.root.clone()), rest, HOUR).await.unwrap();
+        answer.map_err(|refused| refused.to_string())
+    }
+
+    /// Has an operator start a child.
+    pub async fn wake(&self, id: &ChildId) -> Result<(), String> {
+        let (id, cause) = (id.clone(), Cause::Operator);
+        let wake = |reply| RootMsg::Wake { id, cause, reply };
+        ask::ask(Some(self.root.clone()), wake, HOUR).await.unwrap()
+    }
+
+    /// Kills the actors that take such messages, as a bug would; says how many.
+    pub fn kill_actors<M: ractor::Message>(&self) -> usize {
+        let children = self.root.get_cell().get_children();
+        let hit = children
+            .iter()
+            .filter(|cell| cell.is_message_type_of::<M>() == Some(true));
+        hit.map(|cell| cell.kill()).count()
     }
 
     /// Stops everything; returns when the root is gone.
@@ -390,11 +443,7 @@ impl Town {
     pub async fn crash(self) -> Parts {
         self.root.kill();
         self.task.await.unwrap();
-        let parts = self.parts.clone();
-        Parts {
-            sessions: Arc::new(parts.sessions.successor()),
-            ..parts
-        }
+        self.parts.rewired()
     }
 }
 

@@ -34,7 +34,7 @@ impl Root {
             .slots
             .entry(id.clone())
             .or_insert_with(|| Slot::new(spec.clone(), now, cause));
-        if matches!(slot.desired, Desired::Ended(_)) {
+        if slot.is_ending() {
             return refuse(reply, "its last session is still being ended");
         }
         slot.spec = spec;
@@ -84,11 +84,12 @@ impl Root {
     }
 
     /// Ends whatever session a child without an actor may still have.
-    fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         slot.epoch += 1;
+        slot.become_state(ChildState::Ending, self.world.clock.now());
         let (world, me) = (Arc::clone(&self.world), me.clone());
         let (id, epoch, grace) = (id.clone(), slot.epoch, slot.spec.grace);
         let session = slot.spec.session.clone();
@@ -100,20 +101,19 @@ impl Root {
         });
     }
 
-    pub(super) fn swept(&mut self, id: &ChildId, epoch: u64, result: Result<(), String>) {
+    pub(super) fn swept(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        epoch: u64,
+        result: Result<(), String>,
+    ) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.epoch == epoch) else {
             return;
         };
         match (result, &slot.desired) {
-            (Err(why), _) => {
-                let refused = EndRefused {
-                    id: id.clone(),
-                    why,
-                };
-                answer(&mut slot.for_end, &Err(refused));
-                slot.become_state(ChildState::Stopped, now);
-            }
+            (Err(why), _) => self.undead(id, why),
             (Ok(()), Desired::Ended(cause)) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -122,6 +122,26 @@ impl Root {
                 slot.become_state(ChildState::Stopped, now);
                 answer(&mut slot.for_end, &Ok(()));
             }
+        }
+        self.stopped_one(me);
+    }
+
+    /// A session would not end; whoever asked is told. A child that should be gone is forgotten all
+    /// the same: the next look finds what still runs and whether it is wanted.
+    pub(super) fn undead(&mut self, id: &ChildId, why: String) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let refused = EndRefused {
+            id: id.clone(),
+            why,
+        };
+        answer(&mut slot.for_up, &Err(refused.to_string()));
+        answer(&mut slot.for_end, &Err(refused));
+        slot.become_state(ChildState::Stopped, now);
+        if matches!(slot.desired, Desired::Ended(_)) {
+            self.slots.remove(id);
         }
     }
 
@@ -159,6 +179,10 @@ impl Root {
             return;
         };
         slot.for_end.push(reply);
+        if matches!(slot.desired, Desired::Ended(_)) {
+            // It is being ended for good: that is rest enough.
+            return;
+        }
         slot.desired = Desired::Resting;
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
@@ -173,12 +197,9 @@ impl Root {
         cause: Cause,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
-        if let ChildId::Agent(agent) = &id {
-            self.resting.remove(agent);
-        }
         let result = match self.slots.get_mut(&id) {
             None => Err(format!("{id} is not known")),
-            Some(slot) if matches!(slot.desired, Desired::Ended(_)) || self.stopping.is_some() => {
+            Some(slot) if slot.is_ending() || self.stopping.is_some() => {
                 Err(format!("{id} is being ended"))
             }
             Some(slot) if slot.actor.is_some() => Ok(()),
@@ -193,6 +214,9 @@ impl Root {
                 Ok(())
             }
         };
+        if let (Ok(()), ChildId::Agent(agent)) = (&result, &id) {
+            self.resting.remove(agent);
+        }
         let _gave_up = reply.send(result);
     }
 

@@ -85,6 +85,13 @@ impl Sessions for FakeSessions {
             let waited = self.world.released.wait(inner);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
         }
+        while !grace.is_zero()
+            && inner.stubborn.contains(&handle.id)
+            && inner.living(handle).is_ok()
+        {
+            let waited = self.world.released.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         let Some(fake) = inner.sessions.get(&handle.id) else {
             return Ok(Stopped::Already);
         };
@@ -101,6 +108,7 @@ impl Sessions for FakeSessions {
         drop(inner);
         if deaf || grace.is_zero() {
             self.crash(&handle.id, 9);
+            self.world.released.notify_all();
             return Ok(Stopped::Killed);
         }
         self.crash(&handle.id, 15);

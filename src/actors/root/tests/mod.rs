@@ -1,3 +1,6 @@
 //! The root on fakes, under the paused clock.
 
+mod orders;
+mod recovery;
 mod restart;
+mod shutdown;
