@@ -184,6 +184,7 @@ impl Scenario {
             fault: self.fault,
             directory: Directory::default(),
             claims: Claims::default(),
+            stopping: Default::default(),
         });
         connect(&world);
         let args = RootArgs {

@@ -7,7 +7,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use super::super::child::ChildMsg;
 use super::super::effects;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
-use super::{ChildSpec, Root, RootMsg, SessionView};
+use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, SessionId};
@@ -18,7 +18,7 @@ impl Root {
         me: &ActorRef<RootMsg>,
         spec: ChildSpec,
         cause: Cause,
-        reply: Option<RpcReplyPort<Result<SessionView, String>>>,
+        reply: Option<RpcReplyPort<Result<(), String>>>,
     ) {
         let refuse = |reply: Option<RpcReplyPort<_>>, why: &str| {
             if let Some(reply) = reply {
@@ -40,12 +40,10 @@ impl Root {
         slot.spec = spec;
         slot.cause = cause;
         if slot.actor.is_some() {
-            match (&slot.session, reply) {
-                (Some(session), Some(reply)) => {
-                    let _gave_up = reply.send(Ok(session.clone()));
-                }
-                (None, Some(reply)) => slot.for_up.push(reply),
-                (_, None) => {}
+            if slot.session.is_none() {
+                slot.for_up.extend(reply);
+            } else if let Some(reply) = reply {
+                let _gave_up = reply.send(Ok(()));
             }
             return;
         }
@@ -62,18 +60,8 @@ impl Root {
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
         let now = self.world.clock.now();
-        let grace = self.world.city.daemon.shutdown_timeout;
         let Some(slot) = self.slots.get_mut(&id) else {
-            let world = Arc::clone(&self.world);
-            tokio::spawn(async move {
-                let stopped = effects::stop_any(&world, &session, grace).await;
-                let result = stopped.map(|_| ());
-                let _gave_up = reply.send(result.map_err(|e| EndRefused {
-                    id,
-                    why: e.to_string(),
-                }));
-            });
-            return;
+            return self.end_stray(id, session, reply);
         };
         slot.for_end.push(reply);
         slot.desired = Desired::Ended(cause);
@@ -81,6 +69,25 @@ impl Root {
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
             self.sweep(me, &id);
         }
+    }
+
+    /// Ends whatever session runs under the name of a child that has no slot.
+    fn end_stray(
+        &self,
+        id: ChildId,
+        session: SessionId,
+        reply: RpcReplyPort<Result<(), EndRefused>>,
+    ) {
+        let world = Arc::clone(&self.world);
+        let grace = world.city.daemon.shutdown_timeout;
+        tokio::spawn(async move {
+            let stopped = effects::stop_any(&world, &session, grace).await;
+            let result = stopped.map(|_| ());
+            let _gave_up = reply.send(result.map_err(|e| EndRefused {
+                id,
+                why: e.to_string(),
+            }));
+        });
     }
 
     /// Ends whatever session a child without an actor may still have.
@@ -175,8 +182,8 @@ impl Root {
         }
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(&id) else {
-            let _gave_up = reply.send(Ok(()));
-            return;
+            let session = id.session_id(&self.world.city.name);
+            return self.end_stray(id, session, reply);
         };
         slot.for_end.push(reply);
         if matches!(slot.desired, Desired::Ended(_)) {
@@ -198,7 +205,13 @@ impl Root {
         reply: RpcReplyPort<Result<(), String>>,
     ) {
         let result = match self.slots.get_mut(&id) {
-            None => Err(format!("{id} is not known")),
+            None => match self.configured(&id) {
+                Some(spec) if self.stopping.is_none() => {
+                    self.want(me, spec, cause, None).await;
+                    Ok(())
+                }
+                Some(_) | None => Err(format!("{id} is not known")),
+            },
             Some(slot) if slot.is_ending() || self.stopping.is_some() => {
                 Err(format!("{id} is being ended"))
             }
@@ -218,6 +231,16 @@ impl Root {
             self.resting.remove(agent);
         }
         let _gave_up = reply.send(result);
+    }
+
+    /// The spec of an agent that was never started.
+    fn configured(&self, id: &ChildId) -> Option<ChildSpec> {
+        let ChildId::Agent(name) = id else {
+            return None;
+        };
+        let city = &self.world.city;
+        let agent = city.agents.iter().find(|agent| &agent.name == name)?;
+        Some(agent_spec(city, agent))
     }
 
     pub(super) fn views(&mut self) -> Vec<ChildView> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
 
+use super::super::config::ConfigMsg;
 use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
 use super::super::forge::ForgeMsg;
@@ -110,28 +111,8 @@ async fn look(world: &World, known: Known) -> Look {
     let Some((sessions, (hooks, sagas))) = see(world).await else {
         return Look::default();
     };
-    let in_saga = |kind: SagaKind, subject: &str| {
-        sagas
-            .iter()
-            .any(|saga| saga.kind == kind && saga.subject == subject)
-    };
-    let mut busy: BTreeSet<_> = sagas
-        .iter()
-        .filter(|saga| saga.kind != SagaKind::Land)
-        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
-        .map(|raider| raider.session_id())
-        .collect();
     let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
-    let mut specs = Vec::new();
-    for (hook, over) in hooks {
-        let subject = hook.raider.to_string();
-        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
-        if hook.done.is_some() || over || saga {
-            busy.insert(hook.raider.session_id());
-        } else if city.rig(&hook.raider.rig).is_some() {
-            specs.push(raider_spec(&city, hook, None));
-        }
-    }
+    let (mut specs, busy) = raiders(&city, hooks, &sagas);
     let agents = city
         .agents
         .iter()
@@ -177,6 +158,37 @@ fn ended(sessions: &[SessionFacts], up: BTreeMap<SessionId, String>) -> Vec<Sess
     ended.collect()
 }
 
+/// The raiders that ask for a session, and the sessions that somebody else is busy with. The hooks
+/// come with whether their work is over.
+fn raiders(
+    city: &City,
+    hooks: Vec<(Hook, bool)>,
+    sagas: &[Saga],
+) -> (Vec<ChildSpec>, BTreeSet<SessionId>) {
+    let in_saga = |kind: SagaKind, subject: &str| {
+        sagas
+            .iter()
+            .any(|saga| saga.kind == kind && saga.subject == subject)
+    };
+    let mut busy: BTreeSet<_> = sagas
+        .iter()
+        .filter(|saga| saga.kind != SagaKind::Land)
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
+        .map(|raider| raider.session_id())
+        .collect();
+    let mut specs = Vec::new();
+    for (hook, over) in hooks {
+        let subject = hook.raider.to_string();
+        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
+        if hook.done.is_some() || over || saga {
+            busy.insert(hook.raider.session_id());
+        } else if city.rig(&hook.raider.rig).is_some() {
+            specs.push(raider_spec(city, hook, None));
+        }
+    }
+    (specs, busy)
+}
+
 fn wanted(spec: &ChildSpec) -> Wanted {
     let incarnation = match &spec.work {
         Work::Raider { hook, .. } => hook.incarnation,
@@ -213,6 +225,7 @@ impl Root {
             return;
         }
         self.arm_patrol(me);
+        self.world.directory.tell_config(ConfigMsg::Check);
         self.world.directory.tell_shaman(ShamanMsg::Look);
         self.world.directory.tell_dispatcher(DispatcherMsg::Patrol);
         for rig in &self.world.city.rigs {

@@ -18,7 +18,9 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MrState;
-use crate::domain::nuke::{Evidence, Judgement, NukePermit, judge, only_left_behind};
+use crate::domain::nuke::{
+    CleanupStatus, Evidence, Judgement, NukePermit, judge, only_left_behind,
+};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
@@ -54,6 +56,33 @@ pub struct Nuked {
     pub incarnation: Incarnation,
     /// What holds its work, when salvage was needed.
     pub salvage: Option<String>,
+}
+
+/// Keeps a nuke to the incarnation that it is about: while the claim is held, nobody else frees the
+/// slot, so no successor can come under the same name and be touched in its stead.
+///
+/// # Errors
+/// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
+pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
+    let (raider, incarnation) = (target.raider.clone(), target.incarnation);
+    let busy = || Refusal::conflict(format!("{} is being nuked", target.raider));
+    let claim = world.claims.claim(format!("nuke/{raider}"));
+    let claim = claim.ok_or_else(busy)?;
+    let (hook, saga) = world
+        .store
+        .run(move |txn| {
+            let saga = txn.saga_of(SagaKind::Nuke, &raider.to_string())?;
+            Ok((txn.hook(&raider)?, saga))
+        })
+        .await?;
+    if saga.is_some() {
+        return Err(busy());
+    }
+    if hook.is_none_or(|hook| hook.incarnation != incarnation) {
+        let message = format!("incarnation {incarnation} of {} is gone", target.raider);
+        return Err(Refusal::conflict(message));
+    }
+    Ok(claim)
 }
 
 /// Judges a raider that may still be working, without touching anything.
@@ -117,7 +146,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
     let plan: Plan = unpack(&saga)?;
     match forward(world, &mut saga, &plan).await {
         Ok(nuked) => Ok(nuked),
-        Err(failure) if failure.is_passing() => Err(failure),
+        Err(failure) if failure.is_passing() || world.is_stopping() => Err(failure),
         Err(failure) => {
             let id = saga.id;
             world.store.run(move |txn| txn.close_saga(id)).await?;
@@ -168,9 +197,14 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
         return Ok(None);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);
+    // Salvage saves what git holds; about a session that may still run it changes nothing.
+    let holds = match &git {
+        Probed::Known(git) => CleanupStatus::measured(git) != CleanupStatus::Clean,
+        Probed::Unknown(_) => true,
+    };
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, None),
-        Err(refused) if salvage && refused.kind == RefusalKind::WorkAtRisk => {
+        Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
             let (facts, id) = write_salvage(world, target).await?;
             (probe(world, target, Some(facts)).await?, Some(id))
         }

@@ -1,7 +1,6 @@
 //! One look: messages, interrupted sagas, finished raiders, waiting work. All of it from the store
 //! and the world, so that it may be repeated, interrupted and resumed at will.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -9,9 +8,10 @@ use tokio::task::JoinSet;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge::ChargeRequest;
-use super::super::sagas::{done, nuke};
+use super::super::sagas::{charge, done, nuke};
+use super::super::world::Claim;
 use super::super::{ask, effects};
-use super::{WitnessArgs, WitnessMsg, charge_now, merged, nuke_now, resume, rework, validate};
+use super::{WitnessArgs, WitnessMsg, merged, nuke_now, resume, rework, validate};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
@@ -51,7 +51,7 @@ pub async fn look(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool,
     }
     retry |= release_closed(args, &hooks, &sagas).await?;
     retry |= release_finished(args, hooks, &sagas).await?;
-    charge_waiting(args, me).await?;
+    retry |= charge_waiting(args, me).await?;
     Ok(retry)
 }
 
@@ -150,11 +150,10 @@ async fn release_finished(
         if sagas.iter().any(|saga| saga.subject == subject) || !is_released(args, &hook).await? {
             continue;
         }
-        let Some(_claim) = args.world.claims.claim(format!("release/{subject}")) else {
-            continue;
-        };
         match nuke_now(args, nuke_target(&hook, Cause::DoneCleanPushed), false).await {
             Ok(_) => {}
+            // Somebody is at it, and tells the witness when it is over.
+            Err(busy) if busy.kind == RefusalKind::Conflict => {}
             Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
                 let evidence = refused.losses.join("\n");
                 escalate(
@@ -262,11 +261,13 @@ pub async fn escalate(
     Ok(())
 }
 
-/// Charges what waits for a slot: reworks always, ready relics when the rig says so.
-async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<(), Refusal> {
+/// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held
+/// one after another, so that priority and age decide who gets them; the rest of each charge runs by
+/// itself. True when something should be tried again soon.
+async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig) else {
-        return Ok(());
+        return Ok(false);
     };
     let filter = RelicFilter {
         kind: Some(RelicKind::Task),
@@ -277,55 +278,60 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
     let all = rig.raiders.auto_charge;
     let waiting = world.store.run(move |txn| ready(txn, &filter, all)).await?;
     if waiting.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
-    let Some(claim) = world.claims.claim(format!("waiting/{}", args.rig)) else {
-        return Ok(());
-    };
-    let claim = Arc::new(claim);
-    let mut charging = JoinSet::new();
+    let mut free = charge::free_slots(world, rig).await?;
     for relic in waiting {
-        let (args, claim) = (args.clone(), Arc::clone(&claim));
-        charging.spawn(async move {
-            let _until_tried = claim;
-            let rework = relic.labels.iter().any(|label| label == REWORK);
-            let cause = if rework {
+        if free == 0 {
+            break;
+        }
+        let rework = relic.labels.iter().any(|label| label == REWORK);
+        let request = ChargeRequest {
+            relic: relic.id,
+            harness: None,
+            name: None,
+            target: None,
+            cause: if rework {
                 Cause::MergeFailed
             } else {
                 Cause::Config
-            };
-            let request = ChargeRequest {
-                relic: relic.id,
-                harness: None,
-                name: None,
-                target: None,
-                cause,
-            };
-            charge_now(&args, request).await
-        });
-    }
-    let (rig, me) = (args.rig.clone(), me.clone());
-    tokio::spawn(async move {
-        let mut retry = false;
-        while let Some(joined) = charging.join_next().await {
-            match joined {
-                // A full rig is no failure: the next freed slot makes the witness look again.
-                Ok(Ok(_)) => {}
-                Ok(Err(refused)) if refused.kind == RefusalKind::Conflict => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%rig, %error, "waiting work could not be charged");
-                    retry |= error.is_passing();
-                }
-                Err(panic) => tracing::error!(%rig, %panic, "a charge panicked"),
+            },
+        };
+        match charge::begin(world, rig, request).await {
+            Ok((saga, claim)) => {
+                free -= 1;
+                carry_out(args, me, saga, claim);
+            }
+            // Somebody was faster, at this relic or at the slot.
+            Err(refused) if refused.kind == RefusalKind::Conflict => {}
+            Err(error) => {
+                tracing::warn!(rig = %args.rig, %error, "waiting work could not be charged");
+                // What will pass is the remote or the store: the other relics need it as well.
+                return Ok(error.is_passing());
             }
         }
-        if retry {
-            let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
-        }
-    });
-    Ok(())
+    }
+    Ok(false)
 }
 
+/// Runs a charge that has its slot. One that failed is tried again when something has changed, not
+/// at once: what was unwound would only fail again.
+fn carry_out(args: &WitnessArgs, me: &ActorRef<WitnessMsg>, saga: Saga, claim: Claim) {
+    let (args, me) = (args.clone(), me.clone());
+    tokio::spawn(async move {
+        let charged = charge::run(&args.world, saga).await;
+        drop(claim);
+        if let Err(error) = charged {
+            tracing::warn!(rig = %args.rig, %error, "waiting work could not be charged");
+            if error.is_passing() {
+                // A successor looks for itself.
+                let _restarted = me.cast(WitnessMsg::SagaEnded { retry: true });
+            }
+        }
+    });
+}
+
+/// Open relics that may be charged without anybody's asking, the most urgent first.
 fn ready(txn: &mut dyn Txn, filter: &RelicFilter, all: bool) -> Result<Vec<Relic>, StoreError> {
     let mut ready = Vec::new();
     for relic in txn.relics(filter)? {

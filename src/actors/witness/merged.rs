@@ -32,10 +32,14 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     let body = merged.clone();
     let requests = world.store.run(move |txn| close(txn, &body)).await?;
     world.at(FaultPoint::MergedCloseAfter);
+    // The branch is what the sandbox's commits are reachable from: it goes after the sandbox.
+    match release(args, &merged).await? {
+        Handled::Yes => {}
+        later => return Ok(later),
+    }
     for mr in requests {
         tidy(args, &mr).await?;
     }
-    release(args, &merged).await?;
     world.store.run(move |txn| txn.handled(id)).await?;
     Ok(Handled::Yes)
 }
@@ -82,17 +86,18 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
     Ok(tidied.await?)
 }
 
-/// Removes a sandbox that was kept back; one that holds work stays.
-async fn release(args: &WitnessArgs, merged: &Merged) -> Result<(), Refusal> {
+/// Removes a sandbox that was kept back; one that holds work stays, and its branch with it.
+async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal> {
     let raider = merged.raider.clone();
     let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
     let Some(hook) = hook.filter(|hook| hook.incarnation == merged.incarnation) else {
-        return Ok(());
+        return Ok(Handled::Yes);
     };
     match nuke_now(args, nuke_target(&hook, Cause::Merged), false).await {
-        Ok(_) => Ok(()),
-        // Somebody is at it, or it holds work: the next look decides.
-        Err(kept) if matches!(kept.kind, RefusalKind::WorkAtRisk | RefusalKind::Conflict) => Ok(()),
+        Ok(_) => Ok(Handled::Yes),
+        Err(kept) if kept.kind == RefusalKind::WorkAtRisk => Ok(Handled::AtPatrol),
+        // Somebody is at it.
+        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::Soon),
         Err(error) => Err(error),
     }
 }

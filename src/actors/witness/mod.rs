@@ -256,10 +256,7 @@ impl Witness {
 }
 
 /// Charges; the saga is this task's from its first row on.
-pub(super) async fn charge_now(
-    args: &WitnessArgs,
-    request: ChargeRequest,
-) -> Result<Charged, Refusal> {
+async fn charge_now(args: &WitnessArgs, request: ChargeRequest) -> Result<Charged, Refusal> {
     let world = &args.world;
     let rig = world
         .city
@@ -276,6 +273,7 @@ pub(super) async fn nuke_now(
     salvage: bool,
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
+    let _until_ended = nuke::fence(world, &target).await?;
     if !salvage {
         nuke::check(world, &target).await?;
     }
@@ -288,7 +286,7 @@ pub(super) async fn nuke_now(
     .await?;
     let raider = target.raider.clone();
     let nuked = match nuke::begin(world, target, salvage).await {
-        Ok((saga, _until_ended)) => nuke::run(world, saga).await,
+        Ok((saga, _until_run)) => nuke::run(world, saga).await,
         Err(refused) => Err(refused),
     };
     if nuked.is_err() {

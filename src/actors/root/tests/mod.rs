@@ -1,5 +1,6 @@
 //! The root on fakes, under the paused clock.
 
+mod converge;
 mod orders;
 mod recovery;
 mod restart;

@@ -96,6 +96,27 @@ async fn rest_is_sticky_and_wake_undoes_it() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
+/// A daemon that could not see the agent's session never took it up.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_never_taken_up_can_rest_and_wake() {
+    let (town, id) = mayor().await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.blind(Some("night"));
+    let again = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = again.start_on(parts, clock).await;
+    town.rest(&id).await.unwrap_err();
+    town.parts.sessions.blind(None);
+    town.rest(&id).await.unwrap();
+    assert!(!town.runs(&town.session(&id)), "it rests");
+    town.pass(PATROL * 2).await;
+    assert!(!town.runs(&town.session(&id)));
+    town.wake(&id).await.unwrap();
+    town.settle().await;
+    assert!(town.runs(&town.session(&id)));
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wake_while_it_goes_to_rest_is_not_lost() {
     let (town, id) = mayor().await;

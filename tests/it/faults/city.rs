@@ -1,0 +1,438 @@
+//! A city that lives: a bare origin, a checkout of it as the rig, an agent that does what its task
+//! says, and the real daemon as a process of its own.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::super::support::git::{commit_all, git, write};
+
+/// How long a condition may take. Generous: CI machines are slow, and nothing waits for it in vain.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs the lines of its task that begin with `run: `, as a shell would.
+const AGENT: &str = r#"set -eu
+task=TASK.md
+[ -f "$task" ] || task=.horde-task.md
+eval "$(sed -n 's/^[[:space:]]*run: //p' "$task")"
+"#;
+
+/// What a city is made with.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Lines for `[rigs.forge]`.
+    pub forge: String,
+    /// Lines for `[rigs.raiders]`.
+    pub raiders: String,
+    /// The agent's command, as a TOML array; the script when empty.
+    pub command: String,
+    /// Whether the checkout has an origin.
+    pub remote: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            forge: String::new(),
+            raiders: "max = 4".to_owned(),
+            command: String::new(),
+            remote: true,
+        }
+    }
+}
+
+impl Plan {
+    /// A city whose forge is configured so.
+    pub fn forge(lines: impl Into<String>) -> Self {
+        Self {
+            forge: lines.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The city. Ends everything that runs in it when dropped.
+pub struct City {
+    root: PathBuf,
+    daemon: Mutex<Option<Child>>,
+    _dir: tempfile::TempDir,
+}
+
+impl City {
+    /// Makes it; the daemon does not run yet.
+    pub fn new(plan: &Plan) -> Self {
+        let dir = tempfile::Builder::new().prefix("hd-").tempdir();
+        let dir = dir.expect("a directory");
+        let root = fs::canonicalize(dir.path()).expect("a real path");
+        git(&root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);
+        let checkout = root.join("checkout");
+        fs::create_dir(&checkout).expect("a directory");
+        git(&checkout, &["init", "-q", "-b", "main"]);
+        git(&checkout, &["config", "user.name", "Ada"]);
+        git(&checkout, &["config", "user.email", "ada@example.invalid"]);
+        write(&checkout, "README", "hello\n");
+        write(&checkout, "shared.txt", "one\ntwo\nthree\n");
+        commit_all(&checkout, "first");
+        if plan.remote {
+            git(&checkout, &["remote", "add", "origin", "../origin.git"]);
+            git(&checkout, &["push", "-q", "-u", "origin", "main"]);
+        }
+        write(&root, "agent.sh", AGENT);
+        write(&root, "city/city.toml", config(&root, plan));
+        Self {
+            root,
+            daemon: Mutex::new(None),
+            _dir: dir,
+        }
+    }
+
+    /// The same city with another plan, for plans that name its directory.
+    pub fn configured(self, plan: &Plan) -> Self {
+        write(&self.root, "city/city.toml", config(&self.root, plan));
+        self
+    }
+
+    /// A made city whose daemon runs.
+    pub fn running(plan: &Plan) -> Self {
+        let city = Self::new(plan);
+        city.start(&[]);
+        city
+    }
+
+    /// The temporary directory: origin, checkout, city and whatever a test puts there.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The city's directory.
+    pub fn dir(&self) -> PathBuf {
+        self.root.join("city")
+    }
+
+    /// The bare origin.
+    pub fn origin(&self) -> PathBuf {
+        self.root.join("origin.git")
+    }
+
+    /// The user's checkout.
+    pub fn checkout(&self) -> PathBuf {
+        self.root.join("checkout")
+    }
+
+    /// The rig's bare repository.
+    pub fn repo(&self) -> PathBuf {
+        self.dir().join("rig/repo.git")
+    }
+
+    /// Starts the daemon and waits until it answers, or, with a fault, until it answers or died.
+    pub fn start(&self, env: &[(&str, &str)]) {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.root.join("daemon.log"))
+            .expect("a log");
+        let path = std::env::var("PATH").expect("a PATH");
+        // No core dumps: some points abort on purpose.
+        let child = Command::new("sh")
+            .args(["-c", "ulimit -c 0; exec \"$0\" \"$@\""])
+            .arg(env!("CARGO_BIN_EXE_horde-supervisor"))
+            .arg(self.dir())
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", &self.root)
+            .env("LANG", "C.UTF-8")
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let child = child.expect("the daemon starts");
+        *self.daemon.lock().expect("unpoisoned") = Some(child);
+        self.wait("the daemon answers", || {
+            let died = self.exited().is_some();
+            assert!(
+                !died || !env.is_empty(),
+                "the daemon ended: {}",
+                self.story()
+            );
+            (died || self.try_ask("ping", &json!({})).is_ok()).then_some(())
+        });
+    }
+
+    /// The daemon's end, when it has ended.
+    pub fn exited(&self) -> Option<ExitStatus> {
+        let mut daemon = self.daemon.lock().expect("unpoisoned");
+        let child = daemon.as_mut()?;
+        child.try_wait().expect("a child can be waited for")
+    }
+
+    /// Waits until the daemon was ended by this signal, and forgets it.
+    pub fn wait_killed_by(&self, signal: Signal) {
+        let status = self.wait("the daemon dies", || self.exited());
+        assert_eq!(
+            status.signal(),
+            Some(signal as i32),
+            "{status}: {}",
+            self.story()
+        );
+        *self.daemon.lock().expect("unpoisoned") = None;
+    }
+
+    /// As sudden as it gets.
+    pub fn kill(&self) {
+        let pid = self
+            .daemon
+            .lock()
+            .expect("unpoisoned")
+            .as_ref()
+            .map(Child::id);
+        signal(pid.expect("a daemon runs"), Signal::SIGKILL);
+        self.wait_killed_by(Signal::SIGKILL);
+    }
+
+    /// Stops the daemon as its user would, and asserts that nothing of the city runs on.
+    pub fn stop(&self) {
+        self.ask("stop", &json!({}));
+        let status = self.wait("the daemon stops", || self.exited());
+        assert!(status.success(), "{status}: {}", self.story());
+        *self.daemon.lock().expect("unpoisoned") = None;
+        self.wait("every process ends", || {
+            self.processes().is_empty().then_some(())
+        });
+    }
+
+    /// One request; the error's kind and message, or `unreachable` when there was no answer.
+    pub fn try_ask(&self, op: &str, args: &Value) -> Result<Value, String> {
+        let gone = |error: std::io::Error| format!("unreachable: {error}");
+        let socket = self.dir().join(".horde/control.sock");
+        let mut stream = UnixStream::connect(socket).map_err(gone)?;
+        stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let request = json!({ "v": 1, "id": "1", "op": op, "args": args });
+        writeln!(stream, "{request}").map_err(gone)?;
+        let mut items = Vec::new();
+        for line in BufReader::new(stream).lines() {
+            let answer: Value = serde_json::from_str(&line.map_err(gone)?).expect("JSON");
+            if let Some(item) = answer.get("item") {
+                items.push(item.clone());
+            } else if answer["ok"] == json!(true) {
+                // A stream's last line has no result.
+                return Ok(match &answer["result"] {
+                    Value::Null => Value::Array(items),
+                    result => result.clone(),
+                });
+            } else {
+                let error = &answer["error"];
+                return Err(format!("{}: {}", error["kind"], error["message"]).replace('"', ""));
+            }
+        }
+        Err("unreachable: the connection ended".to_owned())
+    }
+
+    /// One request that must succeed.
+    pub fn ask(&self, op: &str, args: &Value) -> Value {
+        match self.try_ask(op, args) {
+            Ok(result) => result,
+            Err(error) => panic!("{op} {args}: {error}\n{}", self.story()),
+        }
+    }
+
+    /// Makes a relic whose raider runs this script.
+    pub fn relic(&self, title: &str, priority: i64, script: &str) -> String {
+        let lines: Vec<_> = script
+            .lines()
+            .map(|line| format!("run: {line}\n"))
+            .collect();
+        let args = json!({
+            "title": title, "body": lines.concat(), "rig": "rig", "priority": priority,
+        });
+        let relic = self.ask("relic.create", &args);
+        relic["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Charges a relic; the answer.
+    pub fn charge(&self, relic: &str) -> Value {
+        self.ask("charge", &json!({ "relic": relic, "rig": "rig" }))
+    }
+
+    /// A relic that writes `work/<name>` in one commit, charged.
+    pub fn work(&self, name: &str) -> String {
+        let relic = self.relic(name, 0, &does(name));
+        self.charge(&relic);
+        relic
+    }
+
+    /// A relic's status.
+    pub fn status_of(&self, relic: &str) -> String {
+        let relic = self.ask("relic.show", &json!({ "relic": relic }));
+        relic["status"].as_str().expect("a status").to_owned()
+    }
+
+    /// Waits until a relic has this status.
+    pub fn wait_status(&self, relic: &str, status: &str) {
+        self.wait(&format!("{relic} is {status}"), || {
+            (self.status_of(relic) == status).then_some(())
+        });
+    }
+
+    /// All events of a type, the oldest first.
+    pub fn events(&self, kind: &str) -> Vec<Value> {
+        let events = self.ask("events", &json!({ "since": 0, "type": kind }));
+        events.as_array().expect("a list").clone()
+    }
+
+    /// The first event of a type, waited for.
+    pub fn wait_event(&self, kind: &str) -> Value {
+        self.wait(kind, || self.events(kind).into_iter().next())
+    }
+
+    /// The merge requests of a relic, the oldest first, in full.
+    pub fn mrs(&self, relic: &str) -> Vec<Value> {
+        let all = self.ask("mq.list", &json!({ "rig": "rig" }));
+        let all = all.as_array().expect("a list").clone();
+        let of = all.into_iter().filter(|mr| mr["relic"] == relic);
+        let mut of: Vec<_> = of
+            .map(|mr| self.ask("mq.show", &json!({ "mr": mr["id"] })))
+            .collect();
+        of.sort_by_key(|mr| mr["queued_at"].to_string() + &mr["id"].to_string());
+        of
+    }
+
+    /// Waits until a condition gives something. On a timeout the test fails with the whole story.
+    pub fn wait<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(found) = condition() {
+                return found;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "not within {LIMIT:?}: {what}\n{}",
+                self.story()
+            );
+            std::thread::park_timeout(Duration::from_millis(30).min(left));
+        }
+    }
+
+    /// What the daemon logged, for failures.
+    pub fn story(&self) -> String {
+        let log = fs::read_to_string(self.root.join("daemon.log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        let last = lines.len().saturating_sub(60);
+        format!("in {}:\n{}", self.root.display(), lines[last..].join("\n"))
+    }
+
+    /// Every process that belongs to this city: its daemon, holders, agents, git.
+    pub fn processes(&self) -> Vec<(u32, String)> {
+        let needle = self.root.as_os_str().as_encoded_bytes().to_vec();
+        let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|part| part == needle);
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").expect("a process list").flatten() {
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+            let command = read("cmdline");
+            // A zombie has no command line; its parent is at it.
+            if pid != std::process::id()
+                && !command.is_empty()
+                && (has(&command) || has(&read("environ")))
+            {
+                let command = String::from_utf8_lossy(&command).replace('\0', " ");
+                found.push((pid, command));
+            }
+        }
+        found
+    }
+}
+
+impl Drop for City {
+    fn drop(&mut self) {
+        let daemon = self
+            .daemon
+            .get_mut()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(child) = daemon {
+            signal(child.id(), Signal::SIGKILL);
+            let _reaped = child.wait();
+        }
+        // Holders first, or they would see their agents die and go on.
+        for _ in 0..50 {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            left.iter()
+                .for_each(|(pid, _)| signal(*pid, Signal::SIGKILL));
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        if std::thread::panicking() {
+            keep(&self.root);
+        }
+    }
+}
+
+/// The commands that write `work/<name>`, commit once, and say done; safe to run again.
+pub fn does(name: &str) -> String {
+    format!(
+        "mkdir -p work; echo '{name}' > work/{name}; git add work/{name}\n\
+         git diff --cached --quiet || git commit -q -m 'Work on {name}'\n\
+         exec hd done"
+    )
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a pid"));
+    // It may have ended by itself meanwhile.
+    let _gone = kill(pid, signal);
+}
+
+/// Copies the log of a failed test to where `HORDE_TEST_LOGS` says.
+fn keep(root: &Path) {
+    let Some(dir) = std::env::var_os("HORDE_TEST_LOGS") else {
+        return;
+    };
+    let name = root.file_name().unwrap_or_default().to_owned();
+    let copied = fs::create_dir_all(&dir)
+        .and_then(|()| fs::copy(root.join("daemon.log"), Path::new(&dir).join(name)));
+    if let Err(error) = copied
+        && error.kind() != ErrorKind::NotFound
+    {
+        eprintln!("the log was not kept: {error}");
+    }
+}
+
+fn config(root: &Path, plan: &Plan) -> String {
+    let root = root.display();
+    let command = match plan.command.as_str() {
+        "" => format!("[\"sh\", \"{root}/agent.sh\"]"),
+        given => given.to_owned(),
+    };
+    let (raiders, forge) = (&plan.raiders, &plan.forge);
+    format!(
+        "[workspace]\nname = \"test\"\n\n\
+         [daemon]\npatrol_interval = \"2s\"\nshutdown_timeout = \"2s\"\n\n\
+         [harness.script]\ncommand = {command}\n\n\
+         [[rigs]]\nname = \"rig\"\npath = \"{root}/checkout\"\nprefix = \"gt\"\n\n\
+         [rigs.raiders]\nharness = \"script\"\n{raiders}\n\n\
+         [rigs.forge]\n{forge}\n"
+    )
+}
+
+/// Makes a file, empty.
+pub fn touch(path: &Path) {
+    File::create(path).expect("a file");
+}

@@ -1,0 +1,336 @@
+//! The crash sweep: the daemon is aborted at every fault point there is, and the end is the same.
+//!
+//! In CI each point once, with one raider; with `HORDE_SWEEP=long` each point at its first, second
+//! and third time, with three raiders at work. `HORDE_SWEEP=<point>` sweeps one point.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+
+use horde_supervisor::domain::saga::FaultPoint;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::super::support::git::{commit_all, git, rev, write};
+use super::city::{City, Plan, does, touch};
+
+/// How many cities live at once: most of their time is spent waiting for processes.
+const AT_ONCE: usize = 4;
+
+/// A piece of work that passes a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Story {
+    /// Charged, done, landed.
+    Work,
+    /// Charged, nuked with salvage while it holds work, charged again, landed.
+    Nuke,
+    /// Charged, done, in conflict, done again by a fresh raider, landed.
+    Rework,
+}
+
+/// Which stories pass a point. No wildcard: a new point must be thought of.
+fn stories(point: FaultPoint) -> &'static [Story] {
+    use FaultPoint as P;
+    match point {
+        P::ChargeSlotBefore
+        | P::ChargeSlotAfter
+        | P::ChargeSandboxBefore
+        | P::ChargeSandboxAfter
+        | P::ChargeHookBefore
+        | P::ChargeHookAfter
+        | P::ChargeSessionBefore
+        | P::ChargeSessionAfter
+        | P::DoneIntentBefore
+        | P::DoneIntentAfter
+        | P::DonePushBefore
+        | P::DonePushAfter
+        | P::DoneSubmitBefore
+        | P::DoneSubmitAfter
+        | P::DoneSessionBefore
+        | P::DoneSessionAfter
+        | P::WitnessReadyBefore
+        | P::WitnessReadyAfter
+        | P::LandPinBefore
+        | P::LandPinAfter
+        | P::LandIntentBefore
+        | P::LandIntentAfter
+        | P::LandPushBefore
+        | P::LandPushAfter
+        | P::MergedCloseBefore
+        | P::MergedCloseAfter => &[Story::Work],
+        P::NukeIntentBefore | P::NukeIntentAfter | P::NukeReleaseBefore | P::NukeReleaseAfter => {
+            &[Story::Work, Story::Nuke]
+        }
+        P::NukeSalvageBefore | P::NukeSalvageAfter => &[Story::Nuke],
+        P::ReworkBefore | P::ReworkAfter => &[Story::Rework],
+    }
+}
+
+/// One run of the sweep.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    story: Story,
+    point: FaultPoint,
+    /// At which time.
+    nth: usize,
+    raiders: usize,
+}
+
+fn cases() -> Vec<Case> {
+    let wanted = std::env::var("HORDE_SWEEP").unwrap_or_default();
+    let long = wanted == "long";
+    let (times, raiders) = if long { (3, 3) } else { (1, 1) };
+    let mut cases = Vec::new();
+    for &point in FaultPoint::ALL {
+        if !long && !wanted.is_empty() && wanted != point.as_str() {
+            continue;
+        }
+        for &story in stories(point) {
+            cases.extend((1..=times).map(|nth| Case {
+                story,
+                point,
+                nth,
+                raiders,
+            }));
+        }
+    }
+    cases.reverse();
+    cases
+}
+
+#[test]
+fn a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end() {
+    let queue = Mutex::new(cases());
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some(case) = queue.lock().expect("unpoisoned").pop() else {
+                        return;
+                    };
+                    if catch_unwind(AssertUnwindSafe(|| run(case))).is_err() {
+                        failed.lock().expect("unpoisoned").push(case);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("unpoisoned");
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+fn run(case: Case) {
+    match case.story {
+        Story::Work => work(case),
+        Story::Nuke => nuke(case),
+        Story::Rework => rework(case),
+    }
+}
+
+impl Case {
+    fn fault(&self) -> String {
+        format!("{}:{}", self.point.as_str(), self.nth)
+    }
+
+    /// The daemon dies at the point, as asked, and is started again.
+    fn crash(&self, city: &City) {
+        eprintln!("sweep: {:?} at {}", self.story, self.fault());
+        city.wait_killed_by(Signal::SIGABRT);
+        city.start(&[]);
+    }
+
+    fn names(&self) -> Vec<String> {
+        (1..=self.raiders)
+            .map(|number| format!("w{number}"))
+            .collect()
+    }
+}
+
+/// Makes relics, and charges them all at once; the daemon may die of it.
+fn charge_all(city: &City, work: Vec<(String, String)>) -> Vec<(String, String)> {
+    let relics: Vec<_> = work
+        .into_iter()
+        .map(|(name, script)| (name.clone(), city.relic(&name, 0, &script)))
+        .collect();
+    thread::scope(|scope| {
+        for (_, relic) in &relics {
+            scope.spawn(|| accept(city.try_ask("charge", &charge(relic)), &["unreachable"]));
+        }
+    });
+    relics
+}
+
+/// Charges again what was not accepted; what was, is charged or being charged.
+fn charge_again(city: &City, relics: &[(String, String)]) {
+    for (_, relic) in relics {
+        accept(city.try_ask("charge", &charge(relic)), &["conflict"]);
+    }
+}
+
+fn charge(relic: &str) -> Value {
+    json!({ "relic": relic, "rig": "rig" })
+}
+
+/// Succeeded, or failed in a way that was to be expected.
+fn accept(result: Result<Value, String>, expected: &[&str]) {
+    if let Err(error) = result {
+        assert!(
+            expected.iter().any(|kind| error.starts_with(kind)),
+            "{error}"
+        );
+    }
+}
+
+fn work(case: Case) {
+    let city = City::new(&Plan::forge(
+        "gates = [{ name = \"test\", run = \"test -d work\" }]",
+    ));
+    // The gate's own baseline: red on a target without any work would be nobody's fault.
+    city.start(&[("HORDE_FAULT", &case.fault())]);
+    let names = case
+        .names()
+        .into_iter()
+        .map(|name| (name.clone(), does(&name)));
+    let relics = charge_all(&city, names.collect());
+    case.crash(&city);
+    charge_again(&city, &relics);
+    city.assert_landed(&relics);
+    city.assert_no_salvage();
+    city.stop();
+}
+
+fn nuke(case: Case) {
+    let city = City::new(&Plan::default());
+    city.start(&[("HORDE_FAULT", &case.fault())]);
+    let root = city.root().display().to_string();
+    let script = |name: &str| {
+        let does = does(name).replace('\n', "; ");
+        format!(
+            "[ ! -e {root}/go ] || {{ {does}; }}\n\
+             echo precious > new; echo changed >> README; touch {root}/{name}.ready\n\
+             while :; do sleep 1; done"
+        )
+    };
+    let names = case
+        .names()
+        .into_iter()
+        .map(|name| (name.clone(), script(&name)));
+    let relics = charge_all(&city, names.collect());
+    for (name, _) in &relics {
+        let ready = city.root().join(format!("{name}.ready"));
+        city.wait("the raiders hold work", || ready.exists().then_some(()));
+    }
+    let raiders = city.ask("raider.list", &json!({}));
+    let raiders: Vec<_> = raiders.as_array().expect("a list").clone();
+    let nuke = |raider: &Value| {
+        let args = json!({ "name": raider["id"], "salvage": true, "yes": true });
+        city.try_ask("raider.nuke", &args)
+    };
+    for raider in &raiders {
+        accept(nuke(raider), &["unreachable"]);
+    }
+    case.crash(&city);
+    for raider in &raiders {
+        // Not accepted before it died: still there. Accepted: gone, or just going.
+        city.wait("the raider is gone", || match nuke(raider) {
+            Ok(_) => Some(()),
+            Err(error) if error.starts_with("not_found") => Some(()),
+            Err(error) => {
+                accept(Err(error), &["conflict"]);
+                None
+            }
+        });
+    }
+    for (_, relic) in &relics {
+        city.wait_status(relic, "open");
+    }
+    city.assert_quiet();
+    assert_salvaged(&city, &raiders);
+    touch(&city.root().join("go"));
+    for (_, relic) in &relics {
+        city.charge(relic);
+    }
+    city.assert_landed(&relics);
+    city.stop();
+}
+
+/// One salvage of each, which gives everything back, and no ref that no salvage knows of.
+fn assert_salvaged(city: &City, raiders: &[Value]) {
+    let salvages = city.ask("salvage.list", &json!({}));
+    let salvages = salvages.as_array().expect("a list");
+    assert_eq!(salvages.len(), raiders.len(), "{salvages:?}");
+    let mut known: Vec<&str> = salvages
+        .iter()
+        .flat_map(|salvage| salvage["refs"].as_array().expect("refs"))
+        .map(|name| name.as_str().expect("a name"))
+        .collect();
+    known.sort_unstable();
+    let refs = ["for-each-ref", "--format=%(refname)", "refs/horde/salvage"];
+    let refs = git(&city.repo(), &refs);
+    assert_eq!(refs.lines().collect::<Vec<_>>(), known);
+    for (number, salvage) in salvages.iter().enumerate() {
+        let to = city.root().join(format!("restored-{number}"));
+        let to = to.to_str().expect("a text");
+        city.ask("salvage.restore", &json!({ "id": salvage["id"], "to": to }));
+        let read = |name: &str| std::fs::read_to_string(format!("{to}/{name}"));
+        assert_eq!(read("new").expect("it was there"), "precious\n");
+        assert_eq!(read("README").expect("it was there"), "hello\nchanged\n");
+        git(&city.repo(), &["worktree", "remove", "--force", to]);
+    }
+}
+
+fn rework(case: Case) {
+    let city = City::new(&Plan::default());
+    city.start(&[("HORDE_FAULT", &case.fault())]);
+    let root = city.root().display().to_string();
+    let script = |name: &str| {
+        format!(
+            "touch {root}/{name}.ready; while [ ! -e {root}/go ]; do sleep 0.05; done\n\
+             sed \"s/^two.*/two by $HD_RELIC/\" shared.txt > .new; mv .new shared.txt\n\
+             git add shared.txt\n{}",
+            does(name)
+        )
+    };
+    let names = case
+        .names()
+        .into_iter()
+        .map(|name| (name.clone(), script(&name)));
+    let relics = charge_all(&city, names.collect());
+    for (name, _) in &relics {
+        let ready = city.root().join(format!("{name}.ready"));
+        city.wait("the raiders work", || ready.exists().then_some(()));
+    }
+    let checkout = city.checkout();
+    write(
+        &checkout,
+        "shared.txt",
+        "one\ntwo of somebody else\nthree\n",
+    );
+    commit_all(&checkout, "somebody else's");
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    let theirs = rev(&checkout, "HEAD");
+    touch(&city.root().join("go"));
+    case.crash(&city);
+    city.assert_landed(&relics);
+    city.assert_no_salvage();
+    git(
+        &city.origin(),
+        &["merge-base", "--is-ancestor", &theirs, "main"],
+    );
+    for (_, relic) in &relics {
+        for mr in city
+            .mrs(relic)
+            .iter()
+            .filter(|mr| mr["state"] == "conflict")
+        {
+            let sent = city.events("message.sent");
+            let failed = sent.iter().filter(|event| {
+                event["data"]["type"] == "MERGE_FAILED" && event["data"]["mr"] == mr["id"]
+            });
+            assert_eq!(failed.count(), 1, "{mr}");
+        }
+        assert!(city.mrs(relic).len() > 1, "nothing was reworked");
+    }
+    city.stop();
+}
