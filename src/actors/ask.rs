@@ -7,7 +7,7 @@ use ractor::rpc::CallResult;
 use ractor::{ActorRef, Message, RpcReplyPort};
 
 use super::refusal::{Refusal, RefusalKind};
-use super::root::{ChildSpec, ChildView, RootMsg, SessionView};
+use super::root::{ChildSpec, ChildView, RootMsg};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, SessionId};
@@ -47,7 +47,7 @@ pub async fn ask<M: Message, T: Send + 'static>(
 ///
 /// # Errors
 /// Why its session did not start.
-pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<SessionView, Refusal> {
+pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Refusal> {
     let spec = Box::new(spec);
     let message = |reply| RootMsg::Want {
         spec,

@@ -2,12 +2,15 @@
 //! as that session does.
 //!
 //! ```text
-//!            Opened(Ok)          Session ended            Judged
+//!            Opened(Ok)    root: Seen, session ended     Judged
 //!  Opening ─────────────► Open ────────────────► Judging ────────► Err(ChildExit)  "let it crash"
 //!     │ Opened(Err)        │ End                                        ▲
 //!     └──── Err ───────────┼──────────► Closing ── Closed ──► stop      │ root decides
 //!                          │ Detach ───────────────────────► stop      ─┘
 //! ```
+//!
+//! A supervision event overtakes messages: were the child to die before the root has read `Up`, the
+//! root would never learn that there was a session. So it waits for `Seen` before it dies.
 //!
 //! It decides nothing: its end, with a typed reason, goes to the root, which restarts it or not.
 
@@ -30,6 +33,8 @@ use crate::ports::sessions::{SessionError, SessionEvent, SessionHandle, Stopped}
 pub enum ChildMsg {
     /// The attempt to open a session came to this.
     Opened(Box<Result<Opened, OpenFailure>>),
+    /// The root knows that the session is up.
+    Seen,
     /// Its provider says that a session of this id ended.
     Session(SessionEvent),
     /// Why its session ended.
@@ -94,7 +99,11 @@ enum Phase {
         end: Option<Duration>,
         detach: bool,
     },
-    Open(SessionHandle),
+    Open {
+        handle: SessionHandle,
+        seen: bool,
+        ended: Option<SessionEvent>,
+    },
     Judging,
     Closing,
 }
@@ -144,6 +153,7 @@ impl Actor for ChildActor {
                 Err(_) if child.is_unwanted() => me.stop(None),
                 Err(failure) => return Err(ChildExit::from(failure).into()),
             },
+            ChildMsg::Seen => child.seen(&me),
             ChildMsg::Session(event) => child.session_ended(&me, event),
             ChildMsg::Judged(exit) => return Err(exit.into()),
             ChildMsg::End(grace) => child.end(&me, grace),
@@ -164,7 +174,11 @@ impl Child {
         };
         let (ended, end, detach) = (std::mem::take(ended), *end, *detach);
         let handle = opened.started.handle.clone();
-        self.phase = Phase::Open(handle);
+        self.phase = Phase::Open {
+            handle,
+            seen: false,
+            ended: None,
+        };
         if detach {
             return self.detach(me);
         }
@@ -198,29 +212,43 @@ impl Child {
         )
     }
 
+    fn seen(&mut self, me: &ActorRef<ChildMsg>) {
+        if let Phase::Open { seen, ended, .. } = &mut self.phase {
+            *seen = true;
+            if let Some(event) = ended.take() {
+                self.judge(me, event);
+            }
+        }
+    }
+
     fn session_ended(&mut self, me: &ActorRef<ChildMsg>, event: SessionEvent) {
-        let (SessionEvent::Exited(ended, _) | SessionEvent::Lost(ended, _)) = &event;
+        let (SessionEvent::Exited(named, _) | SessionEvent::Lost(named, _)) = &event;
         match &mut self.phase {
             // It may be ours: its handle is not known yet.
             Phase::Opening { ended: kept, .. } => kept.push(event),
-            Phase::Open(handle) if handle == ended => {
-                let (world, spec) = (Arc::clone(&self.args.world), self.args.spec.clone());
-                let me = me.clone();
-                self.phase = Phase::Judging;
-                tokio::spawn(async move {
-                    let exit = endings::judge(&world, &spec, event).await;
-                    // Killed meanwhile: the root knows.
-                    let _gone = me.cast(ChildMsg::Judged(exit));
-                });
-            }
-            Phase::Open(_) | Phase::Judging | Phase::Closing => {}
+            Phase::Open {
+                handle, seen: true, ..
+            } if handle == named => self.judge(me, event),
+            Phase::Open { handle, ended, .. } if handle == named => *ended = Some(event),
+            Phase::Open { .. } | Phase::Judging | Phase::Closing => {}
         }
+    }
+
+    fn judge(&mut self, me: &ActorRef<ChildMsg>, event: SessionEvent) {
+        let (world, spec) = (Arc::clone(&self.args.world), self.args.spec.clone());
+        let me = me.clone();
+        self.phase = Phase::Judging;
+        tokio::spawn(async move {
+            let exit = endings::judge(&world, &spec, event).await;
+            // Killed meanwhile: the root knows.
+            let _gone = me.cast(ChildMsg::Judged(exit));
+        });
     }
 
     fn end(&mut self, me: &ActorRef<ChildMsg>, grace: Duration) {
         match &mut self.phase {
             Phase::Opening { end, .. } => *end = Some(grace),
-            Phase::Open(handle) => {
+            Phase::Open { handle, .. } => {
                 let (world, handle) = (Arc::clone(&self.args.world), handle.clone());
                 self.phase = Phase::Closing;
                 let me = me.clone();
@@ -239,7 +267,7 @@ impl Child {
     fn detach(&mut self, me: &ActorRef<ChildMsg>) {
         match &mut self.phase {
             Phase::Opening { detach, .. } => *detach = true,
-            Phase::Open(_) | Phase::Judging => me.stop(None),
+            Phase::Open { .. } | Phase::Judging => me.stop(None),
             Phase::Closing => {}
         }
     }

@@ -30,7 +30,7 @@ use crate::domain::prompt::{self, Brief, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::domain::session_env::SessionEnv;
 use crate::ports::repo::Signature;
-use crate::ports::sessions::{SessionSpec, Started};
+use crate::ports::sessions::{SessionSpec, StartError, Started};
 
 /// How a session came up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,8 +147,7 @@ async fn start_session(
         output_limit: world.city.session.output_limit,
         meta: BTreeMap::new(),
     };
-    let limit: Duration = world.city.session.startup_timeout;
-    let started = effects::start(world, session, limit).await;
+    let started = start_patiently(world, session).await;
     let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
     if !start.notes.is_empty() {
         let read = world.store.run(move |txn| {
@@ -166,6 +165,24 @@ async fn start_session(
         since: world.clock.now(),
         how: start.how,
     })
+}
+
+/// Starts a session. One that an earlier daemon had half started when it was killed may take a
+/// moment to be gone: that is no failure of this start.
+async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Started, StartError> {
+    const PAUSE: Duration = Duration::from_millis(200);
+    const TRIES: u32 = 5;
+    let limit: Duration = world.city.session.startup_timeout;
+    for left in (0..TRIES).rev() {
+        match effects::start(world, session.clone(), limit).await {
+            Err(StartError::Stragglers(id)) if left > 0 => {
+                tracing::warn!(session = %id, left, "an earlier session is not gone yet");
+                tokio::time::sleep(PAUSE).await;
+            }
+            result => return result,
+        }
+    }
+    Err(StartError::Stragglers(session.id))
 }
 
 async fn raider(
@@ -191,19 +208,21 @@ async fn raider(
     let (relic, notes) = assignment(world, hook).await?;
     let sandbox = world.city.sandbox(&hook.raider);
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
+    let crashed = matches!(
+        cause,
+        Cause::SessionDied | Cause::SessionLost | Cause::WindowPassed
+    );
+    let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
     let (text, how) = match notes.last() {
-        Some((_, note)) if problem.is_none() && cause == Cause::Handoff => (
+        // A note that nobody read is for this session, whatever ended the last one.
+        Some((_, note)) if problem.is_none() => (
             prompt::handoff(&brief, note.note.as_deref()),
             How::HandedOver,
         ),
         _ if !before && cause == Cause::Charged => (prompt::first(&brief), How::Fresh),
-        _ => (
-            prompt::respawn(&brief, problem, rig.raiders.respawn_reduced),
-            How::Respawned,
-        ),
+        _ => (prompt::respawn(&brief, problem, less), How::Respawned),
     };
-    let crashed = matches!(cause, Cause::SessionDied | Cause::SessionLost);
-    let reduced = how == How::Respawned && crashed && rig.raiders.respawn_reduced;
+    let reduced = how == How::Respawned && less;
     let dir = world
         .city
         .task_dir(&rig.name, &hook.relic, hook.incarnation);

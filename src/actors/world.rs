@@ -1,6 +1,7 @@
 //! What every actor can reach: the configuration, the ports, the store, and each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use jiff::Timestamp;
@@ -50,6 +51,8 @@ pub struct World {
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
     /// Crash sweeps.
     pub fault: FaultHook,
+    /// The supervisor is stopping: what fails now is not unwound but resumed by the next start.
+    pub stopping: AtomicBool,
     /// Who is where.
     pub directory: Directory,
     /// What is being worked on.
@@ -61,6 +64,12 @@ impl World {
     #[must_use]
     pub fn repo(&self, rig: &RigName) -> Option<Arc<dyn Repo>> {
         self.repos.get(rig).cloned()
+    }
+
+    /// Whether the supervisor is stopping.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// Passes a fault point.

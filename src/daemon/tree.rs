@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ractor::{Actor, ActorCell};
 use tokio::sync::Semaphore;
@@ -58,6 +59,7 @@ pub(super) async fn build(
         socket,
         random: Arc::new(random),
         fault: faults::hook(),
+        stopping: AtomicBool::new(false),
         directory: Directory::default(),
         claims: Claims::default(),
     });

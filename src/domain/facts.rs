@@ -3,8 +3,6 @@
 //! Nothing here is stored. Each patrol and each event looks again (`witness-patrol.md`, discovery
 //! over tracking).
 
-use std::path::PathBuf;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -152,13 +150,4 @@ impl GitFacts {
         let finished = special.all(|line| line.starts_with(LEFT_BEHIND));
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
-}
-
-/// A sandbox as found on the file system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxFacts {
-    /// Its directory.
-    pub path: PathBuf,
-    /// What git says of it now.
-    pub git: Probed<GitFacts>,
 }

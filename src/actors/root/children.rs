@@ -64,8 +64,11 @@ impl Root {
         slot.generation = Generation(session.generation.0 + 1);
         slot.session = Some(session.clone());
         slot.up_at = mono;
-        slot.become_state(ChildState::Running, now);
-        answer(&mut slot.for_up, &Ok(session.clone()));
+        slot.tell(ChildMsg::Seen);
+        if slot.state != ChildState::Ending {
+            slot.become_state(ChildState::Running, now);
+        }
+        answer(&mut slot.for_up, &Ok(()));
         let data = serde_json::json!({
             "session": session.handle.id, "pid": session.agent.pid,
             "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
@@ -131,10 +134,8 @@ impl Root {
             }
             (Desired::Up, Some(ChildExit::Finished)) => {
                 slot.become_state(ChildState::Finished, now);
-                answer(
-                    &mut slot.for_up,
-                    &Err("the agent had finished before".to_owned()),
-                );
+                // What was wanted of it is done: whoever waits for the session need not unwind.
+                answer(&mut slot.for_up, &Ok(()));
                 if let ChildId::Raider(raider) = id {
                     let finished = WitnessMsg::Finished(raider.clone());
                     self.world.directory.tell_witness(&raider.rig, finished);

@@ -102,7 +102,7 @@ pub enum RootMsg {
         /// Why.
         cause: Cause,
         /// Who waits for it; without anybody, a failed start is a death like any other.
-        reply: Option<RpcReplyPort<Result<SessionView, String>>>,
+        reply: Option<RpcReplyPort<Result<(), String>>>,
     },
     /// A child's session is up.
     Up {

@@ -7,7 +7,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use super::super::child::ChildMsg;
 use super::super::effects;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
-use super::{ChildSpec, Root, RootMsg, SessionView};
+use super::{ChildSpec, Root, RootMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, SessionId};
@@ -18,7 +18,7 @@ impl Root {
         me: &ActorRef<RootMsg>,
         spec: ChildSpec,
         cause: Cause,
-        reply: Option<RpcReplyPort<Result<SessionView, String>>>,
+        reply: Option<RpcReplyPort<Result<(), String>>>,
     ) {
         let refuse = |reply: Option<RpcReplyPort<_>>, why: &str| {
             if let Some(reply) = reply {
@@ -34,18 +34,16 @@ impl Root {
             .slots
             .entry(id.clone())
             .or_insert_with(|| Slot::new(spec.clone(), now, cause));
-        if matches!(slot.desired, Desired::Ended(_)) {
+        if matches!(slot.desired, Desired::Ended(_)) && slot.state == ChildState::Ending {
             return refuse(reply, "its last session is still being ended");
         }
         slot.spec = spec;
         slot.cause = cause;
         if slot.actor.is_some() {
-            match (&slot.session, reply) {
-                (Some(session), Some(reply)) => {
-                    let _gave_up = reply.send(Ok(session.clone()));
-                }
-                (None, Some(reply)) => slot.for_up.push(reply),
-                (_, None) => {}
+            if slot.session.is_none() {
+                slot.for_up.extend(reply);
+            } else if let Some(reply) = reply {
+                let _gave_up = reply.send(Ok(()));
             }
             return;
         }

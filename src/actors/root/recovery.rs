@@ -22,7 +22,7 @@ use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::reconcile::{Decision, Seen, Wanted, plan};
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::domain::saga::SagaKind;
+use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::sessions::SessionHandle;
 
 /// The child of a hook.
@@ -88,27 +88,7 @@ async fn look(
             return Vec::new();
         }
     };
-    let in_saga = |kind: SagaKind, subject: &str| {
-        sagas
-            .iter()
-            .any(|saga| saga.kind == kind && saga.subject == subject)
-    };
-    let mut busy: BTreeSet<_> = sagas
-        .iter()
-        .filter(|saga| saga.kind != SagaKind::Land)
-        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
-        .map(|raider| raider.session_id())
-        .collect();
-    let mut specs = Vec::new();
-    for (hook, over) in hooks {
-        let subject = hook.raider.to_string();
-        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
-        if hook.done.is_some() || over || saga {
-            busy.insert(hook.raider.session_id());
-        } else if city.rig(&hook.raider.rig).is_some() {
-            specs.push(raider_spec(&city, hook, None));
-        }
-    }
+    let (mut specs, busy) = raiders(&city, hooks, &sagas);
     let agents = city
         .agents
         .iter()
@@ -133,6 +113,37 @@ async fn look(
         .into_iter()
         .map(|decision| (decision.clone(), spec_of(&decision)))
         .collect()
+}
+
+/// The raiders that ask for a session, and the sessions that somebody else is busy with. The hooks
+/// come with whether their work is over.
+fn raiders(
+    city: &City,
+    hooks: Vec<(Hook, bool)>,
+    sagas: &[Saga],
+) -> (Vec<ChildSpec>, BTreeSet<SessionId>) {
+    let in_saga = |kind: SagaKind, subject: &str| {
+        sagas
+            .iter()
+            .any(|saga| saga.kind == kind && saga.subject == subject)
+    };
+    let mut busy: BTreeSet<_> = sagas
+        .iter()
+        .filter(|saga| saga.kind != SagaKind::Land)
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
+        .map(|raider| raider.session_id())
+        .collect();
+    let mut specs = Vec::new();
+    for (hook, over) in hooks {
+        let subject = hook.raider.to_string();
+        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
+        if hook.done.is_some() || over || saga {
+            busy.insert(hook.raider.session_id());
+        } else if city.rig(&hook.raider.rig).is_some() {
+            specs.push(raider_spec(city, hook, None));
+        }
+    }
+    (specs, busy)
 }
 
 fn wanted(spec: &ChildSpec) -> Wanted {

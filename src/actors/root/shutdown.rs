@@ -7,6 +7,7 @@
 //!              └── a second Stop: no grace ──┘
 //! ```
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
@@ -59,6 +60,7 @@ impl Root {
             finished: false,
         });
         stopping.replies.extend(reply);
+        self.world.stopping.store(true, Ordering::Relaxed);
         let worse = mode == StopMode::Now && stopping.mode != StopMode::Now;
         if !first && !worse {
             return;

@@ -81,7 +81,7 @@ pub(super) struct Slot {
     pub(super) up_at: Mono,
     pub(super) since: Timestamp,
     pub(super) cause: Cause,
-    pub(super) for_up: Waiting<SessionView, String>,
+    pub(super) for_up: Waiting<(), String>,
     pub(super) for_end: Waiting<(), EndRefused>,
 }
 

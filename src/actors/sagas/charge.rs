@@ -254,7 +254,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     }
     match forward(world, &mut saga, &plan).await {
         Ok(()) => Ok(plan.charged(world)),
-        Err(failure) if failure.is_passing() && !stored(world).await => Err(failure),
+        Err(failure) if world.is_stopping() || !stored(world).await => Err(failure),
         Err(failure) => {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
             step(world, &mut saga, "unwind", &plan).await?;

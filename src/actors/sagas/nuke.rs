@@ -146,7 +146,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
     let plan: Plan = unpack(&saga)?;
     match forward(world, &mut saga, &plan).await {
         Ok(nuked) => Ok(nuked),
-        Err(failure) if failure.is_passing() => Err(failure),
+        Err(failure) if failure.is_passing() || world.is_stopping() => Err(failure),
         Err(failure) => {
             let id = saga.id;
             world.store.run(move |txn| txn.close_saga(id)).await?;

@@ -2,3 +2,6 @@
 
 pub mod city;
 pub mod git;
+pub mod live;
+pub mod plan;
+pub mod processes;

@@ -142,6 +142,22 @@ pub(super) fn write(
             ));
         }
     }
+    let refs = make_refs(repo, &prefix, refs)?;
+    readable(repo, &refs)?;
+    Ok(SalvageRecord {
+        id: id(raider, incarnation, number),
+        bytes: size(repo, &refs, measured.status.head.as_ref())?,
+        refs,
+        ignored,
+    })
+}
+
+/// Makes the refs below the prefix, all or none, and reads them back. Answers with their full names.
+fn make_refs(
+    repo: &GitRepo,
+    prefix: &str,
+    mut refs: Vec<(String, Oid)>,
+) -> Result<Vec<String>, RepoError> {
     refs.sort();
     sync(repo)?;
     let mut script = String::new();
@@ -158,17 +174,8 @@ pub(super) fn write(
             return Err(RepoError::Failed(format!("{name} does not read back")));
         }
     }
-    let refs: Vec<String> = refs
-        .iter()
-        .map(|(name, _)| format!("{prefix}/{name}"))
-        .collect();
-    readable(repo, &refs)?;
-    Ok(SalvageRecord {
-        id: id(raider, incarnation, number),
-        bytes: size(repo, &refs, measured.status.head.as_ref())?,
-        refs,
-        ignored,
-    })
+    let full = |(name, _): &(String, Oid)| format!("{prefix}/{name}");
+    Ok(refs.iter().map(full).collect())
 }
 
 /// The tree of `meta`: manifest, lists, state, and every stage of conflicting paths.

@@ -92,9 +92,10 @@ impl HolderSessions {
     fn look_at_all(&self) -> io::Result<Vec<Sight>> {
         let mut seen = Vec::new();
         for entry in fs::read_dir(&self.root)? {
-            let name = entry?.file_name();
+            let entry = entry?;
+            let name = entry.file_name();
             match name.to_str().map(SessionId::new) {
-                Some(Ok(id)) => seen.extend(self.look(&id)),
+                Some(Ok(id)) if entry.file_type()?.is_dir() => seen.extend(self.look(&id)),
                 _ => tracing::debug!(?name, "not a session's directory, passed over"),
             }
         }

@@ -5,6 +5,7 @@
 //! by being a child of such a one.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,7 +51,6 @@ pub fn end(dir: &Path) -> io::Result<Ending> {
     let deadline = Instant::now() + UNKILLABLE;
     // One empty pass may have been outrun by a fork.
     while empty_passes < 2 {
-        marks.cgroups.iter().for_each(|path| kill_cgroup(path));
         let found = members(dir, &marks)?;
         if found.is_empty() {
             empty_passes += 1;
@@ -60,11 +60,13 @@ pub fn end(dir: &Path) -> io::Result<Ending> {
         if Instant::now() >= deadline {
             break;
         }
+        marks.cgroups.iter().for_each(|path| kill_cgroup(path));
         for process in found {
             if let Some(pidfd) = Pidfd::open(&process)? {
                 pidfd.signal(Signal::KILL)?;
-                killed += usize::from(pidfd.wait(PASS)?);
+                pidfd.wait(PASS)?;
             }
+            killed += usize::from(!proc::lives(&process)?);
         }
     }
     marks.cgroups.iter().for_each(|path| remove_cgroup(path));
@@ -89,6 +91,11 @@ fn marks(dir: &Path) -> io::Result<Marks> {
 
 fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
     let lock = files::open_lock(dir)?.metadata()?;
+    let contained: Vec<u32> = marks
+        .cgroups
+        .iter()
+        .flat_map(|path| contents(path))
+        .collect();
     let mut found = HashMap::new();
     for (pid, stat) in proc::all()? {
         let started = stat.started;
@@ -99,7 +106,8 @@ fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
         };
         // Ourselves: a daemon that was itself started inside the session.
         let other = pid != std::process::id() && stat.lives();
-        if other && (is_agent || is_marked() || proc::holds_lock(pid, &lock)) {
+        let known = is_agent || contained.contains(&pid);
+        if other && (known || is_marked() || proc::holds_lock(pid, &lock)) {
             found.insert(pid, started);
             for below in proc::descendants(pid)? {
                 found.insert(below.pid, below.started);
@@ -111,4 +119,10 @@ fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
     Ok(processes
         .map(|(pid, started)| ProcessId { pid, started })
         .collect())
+}
+
+/// The processes in a cgroup; one that is gone has none.
+fn contents(cgroup: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
 }

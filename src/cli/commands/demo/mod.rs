@@ -229,7 +229,7 @@ fn report(project: &Project, kept: bool) -> Result<(), CliError> {
     let hd = own.display();
     let supervisor = own.with_file_name("horde-supervisor");
     let supervisor = supervisor.display();
-    let mut lines = vec!["where to look:".to_owned()];
+    let mut lines = vec!["\nwhere to look:".to_owned()];
     if kept {
         lines.push(format!("  {hd} --city {root} status"));
         lines.push(format!("  {hd} --city {root} stop"));

@@ -4,7 +4,7 @@
 //! Everything the child needs is made before it is forked; between fork and exec it only makes
 //! system calls.
 
-use std::ffi::{CString, NulError, c_char, c_int};
+use std::ffi::{CString, NulError, c_char};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -208,14 +208,13 @@ fn child(prepared: &Prepared, terminal: RawFd, lock: RawFd, failure: RawFd) -> !
         if libc::dup2(lock, 3) < 0 {
             fail(failure, NO_TERMINAL);
         }
-        let everything_else: c_int = libc::syscall(
+        // Every descriptor of the holder is CLOEXEC anyway; a kernel without the call loses nothing.
+        libc::syscall(
             libc::SYS_close_range,
             4_u32,
             u32::MAX,
             libc::CLOSE_RANGE_CLOEXEC,
-        ) as c_int;
-        // Every descriptor of the holder is CLOEXEC anyway; this is for kernels that lack the call.
-        let _harmless = everything_else;
+        );
         libc::umask(0o022);
         reset_signals();
         if let Some(limit) = &prepared.open_files {
@@ -254,13 +253,22 @@ unsafe fn execute(prepared: &Prepared) {
     nix::errno::Errno::set_raw(telling);
 }
 
-/// Default dispositions and an empty mask, whatever the holder uses.
+/// Default dispositions and an empty mask, whatever the holder uses or was started with.
 unsafe fn reset_signals() {
-    // SAFETY: zeroed is a valid action (default, empty mask) and a valid empty set.
+    // By system call, for the C library keeps 32 and 33 to itself, also where a parent left them
+    // ignored. All zeros is the default action in every layout of the kernel's structure.
+    let default = [0_u64; 8];
+    let set_size = 8_usize;
+    // SAFETY: the kernel reads at most the 64 bytes given; zeroed is a valid empty set.
     unsafe {
-        let action: libc::sigaction = std::mem::zeroed();
         for signal in 1..=64 {
-            libc::sigaction(signal, &action, std::ptr::null_mut());
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                set_size,
+            );
         }
         let none: libc::sigset_t = std::mem::zeroed();
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());

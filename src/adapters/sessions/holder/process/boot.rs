@@ -133,15 +133,8 @@ fn build(
         started_at,
     };
     let log = Log::open(here, launch.output_limit);
-    let mut holder = Holder::new(
-        state.clone(),
-        (rows, cols),
-        pty,
-        listener,
-        signals,
-        lock,
-        log,
-    );
+    let size = (rows, cols);
+    let mut holder = Holder::new(state.clone(), size, pty, listener, signals, lock, log);
     let facts = launch.meta;
     let token = launch.token;
     let recorded = files::write(here, files::META, &Meta { token, facts })

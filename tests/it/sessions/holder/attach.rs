@@ -1,0 +1,153 @@
+//! The attach conversation, as `hd attach` holds it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use horde_supervisor::domain::facts::RunState;
+use horde_supervisor::domain::holder_wire::{
+    Answer, Frames, HELLO_LEN, Request, Status, VERSION, agree, hello,
+};
+use horde_supervisor::ports::sessions::{AttachPoint, SessionHandle, Sessions};
+use horde_supervisor::testing::conformance::sessions::{await_screen, id};
+use horde_supervisor::testing::{PATIENCE, eventually};
+
+use super::{HolderBench, await_file, script, state};
+
+struct Attached {
+    stream: UnixStream,
+    frames: Frames,
+}
+
+impl Attached {
+    fn connect(sessions: &dyn Sessions, handle: &SessionHandle, token: &str) -> Self {
+        let AttachPoint::Holder(path) = sessions.attach(handle).unwrap() else {
+            panic!("not a socket");
+        };
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&hello(VERSION)).unwrap();
+        let mut bytes = [0; HELLO_LEN];
+        stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(agree(&bytes), Ok(VERSION));
+        let frames = Frames::default();
+        let mut attached = Self { stream, frames };
+        attached.say(&Request::Expect(token.to_owned()));
+        attached
+    }
+
+    fn say(&mut self, request: &Request) {
+        self.stream.write_all(&request.encode()).unwrap();
+    }
+
+    /// The next answer; none at the end of the stream.
+    fn hear(&mut self) -> Option<Answer> {
+        loop {
+            if let Some((kind, payload)) = self.frames.next_frame().unwrap() {
+                return Some(Answer::decode(kind, payload).unwrap());
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(count) => self.frames.push(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn hear_until(&mut self, text: &str) {
+        let mut all = String::new();
+        let deadline = Instant::now() + PATIENCE;
+        while !all.contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?} in {all:?}");
+            match self.hear() {
+                Some(Answer::Output(bytes) | Answer::Snapshot(bytes)) => {
+                    all.push_str(&String::from_utf8_lossy(&bytes));
+                }
+                Some(Answer::Done) => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+fn status(sessions: &dyn Sessions, handle: &SessionHandle) -> Status {
+    let mut asking = Attached::connect(sessions, handle, "");
+    asking.say(&Request::Status);
+    match asking.hear() {
+        Some(Answer::Status(status)) => *status,
+        other => panic!("unexpected {other:?}"),
+    }
+}
+
+#[test]
+fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
+    let bench = HolderBench::new();
+    let sessions = bench.provider();
+    let shell = "echo before; while read -r line; do echo got $line; done; exit 3";
+    let started = sessions.start(&script(&bench, shell)).unwrap();
+    let handle = &started.handle;
+    await_screen(&sessions, handle, "before");
+    let mut attached = Attached::connect(&sessions, handle, &handle.token);
+    attached.say(&Request::Attach { rows: 30, cols: 90 });
+    let Some(Answer::Snapshot(screen)) = attached.hear() else {
+        panic!("no snapshot first");
+    };
+    assert!(String::from_utf8_lossy(&screen).contains("before"));
+    attached.say(&Request::Keys(b"hello\r".to_vec()));
+    attached.hear_until("got hello");
+    let attached_now = || sessions.facts(&id("s")).unwrap().unwrap().attached;
+    assert!(attached_now());
+    let seen = status(&sessions, handle);
+    assert_eq!((seen.rows, seen.cols, seen.attached), (30, 90, 1));
+    assert!(seen.bytes_out > 0 && seen.bytes_in == 6 && seen.last_output.is_some());
+    attached.say(&Request::Resize { rows: 31, cols: 91 });
+    assert_eq!(attached.hear(), Some(Answer::Done));
+
+    drop(attached);
+    eventually("the detach", || (!attached_now()).then_some(()));
+    let seen = status(&sessions, handle);
+    assert_eq!((seen.rows, seen.cols, seen.attached), (50, 200, 0));
+    assert_eq!(state(&sessions, &id("s")), RunState::Running);
+
+    let mut attached = Attached::connect(&sessions, handle, &handle.token);
+    attached.say(&Request::Attach { rows: 0, cols: 0 });
+    attached.say(&Request::Keys(b"\x04".to_vec()));
+    let last = std::iter::from_fn(|| attached.hear()).last();
+    assert!(matches!(last, Some(Answer::Ended(ended)) if ended.exit.code == Some(3)));
+}
+
+#[test]
+fn another_session_of_the_name_is_not_attached_to() {
+    let bench = HolderBench::new();
+    let sessions = bench.provider();
+    let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    let mut attached = Attached::connect(&sessions, &started.handle, "another token");
+    attached.say(&Request::Attach { rows: 0, cols: 0 });
+    assert_eq!(attached.hear(), Some(Answer::Gone));
+    assert_eq!(attached.hear(), None);
+}
+
+#[test]
+fn a_slow_attacher_is_dropped_and_never_the_agent() {
+    let bench = HolderBench::new();
+    let sessions = bench.provider();
+    let flood = "read -r line; seq 1 400000; echo > done; sleep 1000";
+    let started = sessions.start(&script(&bench, flood)).unwrap();
+    let mut slow = Attached::connect(&sessions, &started.handle, "");
+    slow.say(&Request::Attach { rows: 0, cols: 0 });
+    assert!(matches!(slow.hear(), Some(Answer::Snapshot(_))));
+    slow.say(&Request::Keys(b"go\r".to_vec()));
+    // It reads nothing until the agent is through: nobody waited for it.
+    await_file(&bench.0.path().join("done"));
+    let heard: usize = std::iter::from_fn(|| slow.hear())
+        .map(|answer| match answer {
+            Answer::Output(bytes) => bytes.len(),
+            other => panic!("unexpected {other:?}"),
+        })
+        .sum();
+    assert!(heard > 0 && heard < 2_000_000, "{heard} bytes of 3 million");
+    let screen = await_screen(&sessions, &started.handle, "400000");
+    assert!(screen.contains("399999"));
+}

@@ -1,0 +1,56 @@
+//! The processes of one city, found as the kernel shows them and not as the daemon tells.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Live processes whose environment or command line names this directory: the daemon, its holders,
+/// sessions, gates, and whatever they started.
+pub fn of(city: &Path) -> Vec<u32> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").expect("a /proc");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != own && names(*pid, city.as_os_str().as_bytes()))
+        .collect()
+}
+
+fn names(pid: u32, path: &[u8]) -> bool {
+    // A process that has ended, or is somebody else's, is not one of ours.
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let holds = |bytes: &[u8]| bytes.windows(path.len()).any(|window| window == path);
+    holds(&read("environ")) || holds(&read("cmdline"))
+}
+
+/// Whether a process runs; one that nobody has waited for yet does not.
+pub fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Sends a signal; a process that is gone already has what it needs.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().expect("a pid"));
+    match kill(pid, signal) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => panic!("{signal} to {pid}: {error}"),
+    }
+}
+
+/// What they are, for the message of a failed test.
+pub fn describe(pids: &[u32]) -> String {
+    let line = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        format!(
+            "{pid} {}",
+            String::from_utf8_lossy(&words).replace('\0', " ")
+        )
+    };
+    pids.iter().map(line).collect::<Vec<_>>().join("\n")
+}

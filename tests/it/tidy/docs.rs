@@ -1,0 +1,70 @@
+//! What documents promise: paths that exist, golden files that are there.
+
+use std::path::Path;
+
+use super::{all, expect_none, root};
+
+/// Paths of this package that a text names: what begins with one of its directories.
+fn paths(text: &str) -> Vec<&str> {
+    const TOP: &[&str] = &["src/", "tests/", "config/", "benches/", ".ci/"];
+    let splits = |c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let words = text
+        .split(splits)
+        .map(|word| word.trim_end_matches(['.', '/']));
+    let named = words.filter(|word| TOP.iter().any(|top| word.starts_with(top)));
+    // Half of a pattern such as `src/{a,b}` is a directory, and is checked as one.
+    named.collect()
+}
+
+fn missing(name: &str, text: &str, root: &Path) -> Vec<String> {
+    let named = paths(text).into_iter();
+    let gone = named.filter(|path| !root.join(path).exists());
+    gone.map(|path| format!("{name} names {path}, which is not there"))
+        .collect()
+}
+
+/// The lines of a Rust file that are documentation of the module or an item.
+fn documentation(text: &str) -> String {
+    let lines = text.lines().map(str::trim_start);
+    let said = lines.filter(|line| line.starts_with("//!") || line.starts_with("///"));
+    said.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn paths_that_documents_name_exist() {
+    let mut broken = Vec::new();
+    for name in ["README.md", "Cargo.toml", ".ci/run"] {
+        let text = std::fs::read_to_string(root().join(name)).unwrap_or_default();
+        broken.extend(missing(name, &text, root()));
+    }
+    for source in all() {
+        broken.extend(missing(&source.name, &documentation(&source.text), root()));
+    }
+    expect_none("documents name what exists", &broken);
+}
+
+#[test]
+fn the_golden_files_of_the_protocol_are_there() {
+    let wanted = ["answers", "intent", "refused", "requests", "spellings"];
+    let gone: Vec<_> = wanted
+        .iter()
+        .map(|name| format!("tests/data/protocol/{name}.json"))
+        .filter(|path| !root().join(path).is_file())
+        .collect();
+    expect_none("each of these pins a part of the protocol", &gone);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_caught() {
+    let count = |text: &str| missing("x", text, root()).len();
+    assert_eq!(count("see `src/lib.rs` and tests/it/tidy.rs."), 0);
+    assert_eq!(
+        count("see `src/{adapters,ports}` and (config/default.toml)"),
+        0
+    );
+    assert_eq!(count("see `src/liberty.rs`"), 1);
+    assert_eq!(
+        documentation("//! a\nfn b() {} // c\n    /// d"),
+        "//! a\n/// d"
+    );
+}

@@ -1,0 +1,186 @@
+//! Sizes, headers and words that have no place in the code.
+
+use super::source::{Source, end_of_item};
+use super::{all, below, expect_none};
+
+const FILE_MAX: usize = 500;
+const FUNCTION_MAX: usize = 70;
+
+fn every<'a>(
+    sources: impl IntoIterator<Item = &'a Source>,
+    rule: impl Fn(&Source) -> Vec<(usize, String)>,
+) -> Vec<String> {
+    let of = |source: &Source| {
+        let found = rule(source).into_iter();
+        let place = |(line, what): (usize, String)| format!("{}:{line}: {what}", source.name);
+        found.map(place).collect::<Vec<_>>()
+    };
+    sources.into_iter().flat_map(of).collect()
+}
+
+fn no_header(source: &Source) -> Vec<(usize, String)> {
+    let first = source.text.lines().next().unwrap_or_default();
+    if first.starts_with("//! ") {
+        return Vec::new();
+    }
+    vec![(
+        1,
+        "the first line is not a `//!` that says what the module is".to_owned(),
+    )]
+}
+
+fn too_long_a_file(source: &Source) -> Vec<(usize, String)> {
+    match source.text.lines().count() {
+        lines if lines > FILE_MAX => vec![(lines, format!("{lines} lines; split it by idea"))],
+        _ => Vec::new(),
+    }
+}
+
+fn too_long_a_function(source: &Source) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = source.code.lines().collect();
+    let begins = |line: &str| {
+        let before = line.split("fn ").next().unwrap_or_default().trim();
+        let modifiers = before.split_whitespace().all(|word| {
+            let plain = ["pub", "async", "const", "unsafe", "extern"].contains(&word);
+            plain || word.starts_with("pub(") || word.ends_with(')')
+        });
+        line.contains("fn ") && modifiers
+    };
+    let long = |(index, line): (usize, &&str)| {
+        let length = end_of_item(&lines, index) + 1 - index;
+        (begins(line) && length > FUNCTION_MAX)
+            .then(|| (index + 1, format!("a function of {length} lines")))
+    };
+    lines.iter().enumerate().filter_map(long).collect()
+}
+
+/// Words of unfinished or careless work. The first half is for what ships, the rest for all.
+fn bad_words(source: &Source) -> Vec<(usize, String)> {
+    const SHIPPED: &[&str] = &[".unwrap()", "dbg!("];
+    const ALL: &[&str] = &[
+        "todo!(",
+        "unimplemented!(",
+        "#[ignore",
+        "#[allow(",
+        "#![allow(",
+    ];
+    let has = |words: &'static [&str]| {
+        move |(number, line): (usize, &str)| {
+            let word = words.iter().find(|word| line.contains(**word))?;
+            Some((number, (*word).to_owned()))
+        }
+    };
+    let shipped = source.shipped().filter_map(has(SHIPPED));
+    shipped.chain(source.lines().filter_map(has(ALL))).collect()
+}
+
+/// A test waits for a condition. Sleeping under paused time costs none, and is left alone.
+fn sleeps_in_tests(source: &Source) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = source.code.lines().collect();
+    let paused = |index: usize| {
+        let attribute = lines[..index]
+            .iter()
+            .rev()
+            .find(|line| line.contains("::test"));
+        attribute.is_some_and(|line| line.contains("start_paused = true"))
+    };
+    let sleep = |(index, line): (usize, &&str)| {
+        let found = ["thread::sleep(", "time::sleep(", "::sleep_ms("]
+            .iter()
+            .any(|word| line.contains(word));
+        (found && source.test[index] && !paused(index)).then(|| {
+            (
+                index + 1,
+                "a test sleeps; let it wait for its condition".to_owned(),
+            )
+        })
+    };
+    lines.iter().enumerate().filter_map(sleep).collect()
+}
+
+/// Names of roles are configuration: the core knows none of them.
+fn role_names(source: &Source) -> Vec<(usize, String)> {
+    let lines = source.text.lines().enumerate();
+    let named = |(index, line): (usize, &str)| {
+        let line = line.to_lowercase();
+        let role = ["warchief", "mayor"]
+            .into_iter()
+            .find(|role| line.contains(role))?;
+        (!source.test[index]).then(|| (index + 1, format!("{role} is a name that users choose")))
+    };
+    lines.filter_map(named).collect()
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    expect_none("a module begins with `//!`", &every(all(), no_header));
+}
+
+#[test]
+fn files_are_short() {
+    let broken = every(all(), too_long_a_file);
+    expect_none(&format!("a file has at most {FILE_MAX} lines"), &broken);
+}
+
+#[test]
+fn functions_are_short() {
+    let broken = every(all(), too_long_a_function);
+    expect_none(
+        &format!("a function has at most {FUNCTION_MAX} lines"),
+        &broken,
+    );
+}
+
+#[test]
+fn nothing_is_left_unfinished_or_unwrapped() {
+    expect_none("these words have no place here", &every(all(), bad_words));
+}
+
+#[test]
+fn no_test_sleeps() {
+    expect_none("tests do not sleep", &every(all(), sleeps_in_tests));
+}
+
+#[test]
+fn the_core_knows_no_role() {
+    let core = below("src/domain/").chain(below("src/actors/"));
+    expect_none("the core names no role", &every(core, role_names));
+}
+
+#[test]
+fn each_rule_catches_what_it_is_there_for() {
+    let shipped = |rule: fn(&Source) -> Vec<(usize, String)>, text: &str| {
+        rule(&Source::new("src/x.rs", text)).len()
+    };
+    let long = |count: usize| "    work();\n".repeat(count);
+    assert_eq!(shipped(no_header, "use a::b;\n"), 1);
+    assert_eq!(shipped(no_header, "//! Words.\n"), 0);
+    assert_eq!(shipped(too_long_a_file, &"\n".repeat(501)), 1);
+    assert_eq!(shipped(too_long_a_file, &"\n".repeat(500)), 0);
+    let function = |count| format!("pub(super) async fn f() {{\n{}}}\n", long(count));
+    assert_eq!(shipped(too_long_a_function, &function(69)), 1);
+    assert_eq!(shipped(too_long_a_function, &function(68)), 0);
+    let ended = format!("trait T {{\n    fn f();\n{}}}\n", long(80));
+    assert_eq!(shipped(too_long_a_function, &ended), 0);
+    assert_eq!(shipped(bad_words, "fn f() { a.unwrap(); }"), 1);
+    assert_eq!(
+        shipped(bad_words, "#[cfg(test)]\nmod t {\n a.unwrap();\n}"),
+        0
+    );
+    assert_eq!(shipped(bad_words, "#[cfg(test)]\nmod t {\n todo!();\n}"), 1);
+    assert_eq!(shipped(role_names, "// mail to the Mayor"), 1);
+}
+
+#[test]
+fn a_sleep_in_a_test_is_caught() {
+    let count = |text: &str| sleeps_in_tests(&Source::new("tests/it/x.rs", text)).len();
+    assert_eq!(count("#[test]\nfn t() {\n    thread::sleep(SECOND);\n}"), 1);
+    assert_eq!(
+        count(
+            "#[tokio::test(start_paused = true)]\nasync fn t() {\n    tokio::time::sleep(S).await;\n}"
+        ),
+        0
+    );
+    let shipped = Source::new("src/x.rs", "fn f() {\n    thread::sleep(SECOND);\n}");
+    assert_eq!(sleeps_in_tests(&shipped).len(), 0);
+}
