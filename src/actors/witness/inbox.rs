@@ -280,6 +280,7 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
     if waiting.is_empty() {
         return Ok(false);
     }
+    // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
     let mut free = charge::free_slots(world, rig).await?;
     for relic in waiting {
         if free == 0 {
@@ -331,6 +332,7 @@ fn carry_out(args: &WitnessArgs, me: &ActorRef<WitnessMsg>, saga: Saga, claim: C
     });
 }
 
+/// Open relics that may be charged without anybody's asking, the most urgent first.
 fn ready(txn: &mut dyn Txn, filter: &RelicFilter, all: bool) -> Result<Vec<Relic>, StoreError> {
     let mut ready = Vec::new();
     for relic in txn.relics(filter)? {

@@ -1,0 +1,157 @@
+//! A city with standing agents only, its real daemon, and a pipe on which each new session says
+//! that it runs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+use horde_supervisor::control::client::Client;
+use horde_supervisor::control::protocol::Op;
+use horde_supervisor::control::protocol::args::{Nothing, Stop};
+use horde_supervisor::testing::{PATIENCE, eventually};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use serde_json::Value;
+
+/// The city. Dropping it ends everything.
+pub struct City {
+    dir: tempfile::TempDir,
+    daemon: Child,
+    /// Process of each agent, as they announced themselves.
+    pub agents: BTreeMap<String, i32>,
+    announced: Receiver<(String, i32)>,
+}
+
+impl City {
+    /// A city of so many agents, all of them running.
+    pub fn with(count: usize) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pipe = dir.path().join("up");
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+        let mut config = "[workspace]\nname = \"numbers\"\n\n[daemon]\nmax_restarts = 0\n\
+             restart_backoff = { first = \"0s\", initial = \"0s\", max = \"0s\" }\n\
+             shutdown_timeout = \"0s\"\n"
+            .to_owned();
+        for number in 0..count {
+            let script = format!("echo $HD_ACTOR $$ > {}; exec sleep 100000", pipe.display());
+            let agent = format!(
+                "\n[[agents]]\nname = \"agent-{number}\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"
+            );
+            config.push_str(&agent);
+        }
+        fs::write(dir.path().join("city.toml"), config).expect("a configuration");
+        let announced = listen(&pipe);
+        let daemon = daemon(dir.path());
+        let mut city = Self {
+            dir,
+            daemon,
+            agents: BTreeMap::new(),
+            announced,
+        };
+        while city.agents.len() < count {
+            let (name, pid) = city.next_up();
+            city.agents.insert(name, pid);
+        }
+        city.all_run();
+        city
+    }
+
+    /// The next session that says that it runs.
+    pub fn next_up(&self) -> (String, i32) {
+        let up = self.announced.recv_timeout(PATIENCE);
+        up.expect("a session says that it runs")
+    }
+
+    /// Whether no session was started that nobody asked for.
+    pub fn nothing_else_came_up(&self) -> bool {
+        self.announced.try_recv().is_err()
+    }
+
+    /// A connection.
+    pub fn connect(&self) -> Client {
+        let socket = self.dir.path().join(".horde/control.sock");
+        eventually("an answer", || {
+            let mut client = Client::connect(&socket).ok()?;
+            client.call(&Op::Ping(Nothing {})).ok()?;
+            Some(client)
+        })
+    }
+
+    /// Waits until the daemon says that every agent runs, and answers with their processes.
+    pub fn all_run(&self) -> BTreeMap<String, i32> {
+        let mut client = self.connect();
+        eventually("all agents running", || {
+            let status = client.call(&Op::Status(Nothing {})).ok()?;
+            let agents = status["agents"].as_array()?;
+            let running = agents.iter().filter(|agent| agent["state"] == "running");
+            let running: BTreeMap<_, _> = running.filter_map(name_and_pid).collect();
+            (running.len() == self.agents.len()).then_some(running)
+        })
+    }
+
+    /// `kill -9` of the daemon, and a new one.
+    pub fn restart_daemon(&mut self) {
+        let killed = self.daemon.kill().and_then(|()| self.daemon.wait());
+        killed.expect("the daemon can be killed");
+        self.daemon = daemon(self.dir.path());
+    }
+}
+
+impl Drop for City {
+    fn drop(&mut self) {
+        let stop = Op::Stop(Stop {
+            keep_sessions: false,
+        });
+        let stopped = self.connect().call(&stop);
+        let ended = self.daemon.wait();
+        if stopped.is_err() || ended.is_err() {
+            eprintln!("the city did not stop: {stopped:?} {ended:?}");
+        }
+    }
+}
+
+/// `kill -9`.
+pub fn kill_agent(pid: i32) {
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the agent runs");
+}
+
+fn name_and_pid(agent: &Value) -> Option<(String, i32)> {
+    let pid = i32::try_from(agent["pid"].as_i64()?).ok()?;
+    Some((agent["name"].as_str()?.to_owned(), pid))
+}
+
+fn daemon(city: &Path) -> Child {
+    let log = File::create(city.join("log")).expect("a log");
+    Command::new(env!("CARGO_BIN_EXE_horde-supervisor"))
+        .arg(city)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .expect("the daemon starts")
+}
+
+/// Reads what sessions say of themselves, for as long as the process lives.
+fn listen(pipe: &Path) -> Receiver<(String, i32)> {
+    // Open for writing too: it never comes to its end, and nobody waits to open it.
+    let file = OpenOptions::new().read(true).write(true).open(pipe);
+    let lines = BufReader::new(file.expect("the pipe opens")).lines();
+    let (said, heard) = mpsc::channel();
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let Some((name, pid)) = line.split_once(' ') else {
+                continue;
+            };
+            let up = (name.to_owned(), pid.parse().expect("a pid"));
+            if said.send(up).is_err() {
+                break;
+            }
+        }
+    });
+    heard
+}
