@@ -284,6 +284,7 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
     if waiting.is_empty() {
         return Ok(false);
     }
+    // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
     let mut free = charge::free_slots(world, rig).await?;
     for relic in waiting {
         if free == 0 {

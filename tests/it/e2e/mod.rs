@@ -5,6 +5,7 @@ mod charge;
 mod config;
 mod crash;
 mod done;
+mod forge;
 mod handoff;
 mod landing;
 mod names;
