@@ -3,7 +3,6 @@
 //! Nothing here is stored. Each patrol and each event looks again (`witness-patrol.md`, discovery
 //! over tracking).
 
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
