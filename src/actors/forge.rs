@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::effects;
@@ -32,7 +33,19 @@ pub enum ForgeMsg {
     /// The inbox was emptied as far as it could be.
     Looked,
     /// The lane is free again.
-    Landed(Result<Option<Attempt>, Refusal>),
+    Landed(Result<Landing, Refusal>),
+}
+
+/// What one turn of the lane came to.
+#[derive(Debug)]
+pub enum Landing {
+    /// A merge request had its turn.
+    Tried(Attempt),
+    /// There is none to try.
+    Idle {
+        /// When the first parked one is due.
+        due: Option<Timestamp>,
+    },
 }
 
 /// What a forge is made from.
@@ -52,7 +65,11 @@ pub struct Forge {
     again: bool,
     /// One landing at a time.
     landing: bool,
+    /// Wakes for the first parked merge request.
+    timer: Option<Timer>,
 }
+
+type Timer = tokio::task::JoinHandle<Result<(), ractor::MessagingErr<ForgeMsg>>>;
 
 /// The actor.
 pub struct ForgeActor;
@@ -74,6 +91,7 @@ impl Actor for ForgeActor {
             looking: false,
             again: false,
             landing: false,
+            timer: None,
         })
     }
 
@@ -139,13 +157,11 @@ impl Forge {
         });
     }
 
-    fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Option<Attempt>, Refusal>) {
+    fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Landing, Refusal>) {
         match result {
             // Nothing to do: sleep until told, or until the next parked one is due.
-            Ok(None) => self.arm(me),
-            Ok(Some(Attempt::Landed | Attempt::Failed | Attempt::Parked | Attempt::Again)) => {
-                self.land_next(me);
-            }
+            Ok(Landing::Idle { due }) => self.arm(me, due),
+            Ok(Landing::Tried(_)) => self.land_next(me),
             Err(error) => {
                 tracing::warn!(rig = %self.args.rig, %error, "a landing could not go on");
                 let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Looked);
@@ -153,26 +169,15 @@ impl Forge {
         }
     }
 
-    /// Wakes when the first parked merge request is due.
-    fn arm(&self, me: &ActorRef<ForgeMsg>) {
-        let (args, me) = (self.args.clone(), me.clone());
-        tokio::spawn(async move {
-            let rig = args.rig.clone();
-            let queue = args
-                .world
-                .store
-                .run(move |txn| txn.mrs(Some(&rig), true))
-                .await;
-            let now = args.world.clock.now();
-            let due = queue
-                .unwrap_or_default()
-                .into_iter()
-                .filter_map(|mr| mr.not_before)
-                .min();
-            if let Some(due) = due {
-                let wait = Duration::try_from(due - now).unwrap_or_default();
-                let _timer = me.send_after(wait.max(Duration::from_millis(10)), || ForgeMsg::Look);
-            }
+    /// Wakes when the first parked merge request is due. One timer at a time.
+    fn arm(&mut self, me: &ActorRef<ForgeMsg>, due: Option<Timestamp>) {
+        if let Some(timer) = self.timer.take() {
+            timer.abort();
+        }
+        self.timer = due.map(|due| {
+            let wait = Duration::try_from(due - self.args.world.clock.now()).unwrap_or_default();
+            let wait = wait.max(Duration::from_millis(10));
+            me.send_after(wait, || ForgeMsg::Look)
         });
     }
 }
@@ -223,10 +228,10 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
 }
 
 /// Finishes what was interrupted, else lands the next one; none when there is nothing to do.
-async fn land_one(args: &ForgeArgs) -> Result<Option<Attempt>, Refusal> {
+async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig) else {
-        return Ok(None);
+        return Ok(Landing::Idle { due: None });
     };
     let name = args.rig.clone();
     let (sagas, queue) = world
@@ -234,7 +239,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Option<Attempt>, Refusal> {
         .run(move |txn| Ok((txn.sagas(Some(&name))?, txn.mrs(Some(&name), true)?)))
         .await?;
     if let Some(saga) = sagas.into_iter().find(|saga| saga.kind == SagaKind::Land) {
-        return land::resume(world, rig, saga).await.map(Some);
+        return land::resume(world, rig, saga).await.map(Landing::Tried);
     }
     // Nobody tests at this moment: this task holds the lane. What says so was interrupted.
     let stranded: Vec<RelicId> = queue
@@ -244,11 +249,16 @@ async fn land_one(args: &ForgeArgs) -> Result<Option<Attempt>, Refusal> {
         .collect();
     if !stranded.is_empty() {
         restore(world, stranded).await?;
-        return Ok(Some(Attempt::Again));
+        return Ok(Landing::Tried(Attempt::Again));
     }
     match merge::next(&queue, world.clock.now()) {
-        Some(mr) => land::attempt(world, rig, mr.id.clone()).await.map(Some),
-        None => Ok(None),
+        Some(mr) => {
+            let attempt = land::attempt(world, rig, mr.id.clone()).await;
+            attempt.map(Landing::Tried)
+        }
+        None => Ok(Landing::Idle {
+            due: queue.iter().filter_map(|mr| mr.not_before).min(),
+        }),
     }
 }
 

@@ -191,19 +191,21 @@ async fn raider(
     let (relic, notes) = assignment(world, hook).await?;
     let sandbox = world.city.sandbox(&hook.raider);
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
+    let crashed = matches!(
+        cause,
+        Cause::SessionDied | Cause::SessionLost | Cause::WindowPassed
+    );
+    let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
     let (text, how) = match notes.last() {
-        Some((_, note)) if problem.is_none() && cause == Cause::Handoff => (
+        // A note that nobody read is for this session, whatever ended the last one.
+        Some((_, note)) if problem.is_none() => (
             prompt::handoff(&brief, note.note.as_deref()),
             How::HandedOver,
         ),
         _ if !before && cause == Cause::Charged => (prompt::first(&brief), How::Fresh),
-        _ => (
-            prompt::respawn(&brief, problem, rig.raiders.respawn_reduced),
-            How::Respawned,
-        ),
+        _ => (prompt::respawn(&brief, problem, less), How::Respawned),
     };
-    let crashed = matches!(cause, Cause::SessionDied | Cause::SessionLost);
-    let reduced = how == How::Respawned && crashed && rig.raiders.respawn_reduced;
+    let reduced = how == How::Respawned && less;
     let dir = world
         .city
         .task_dir(&rig.name, &hook.relic, hook.incarnation);

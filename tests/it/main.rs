@@ -14,6 +14,7 @@ mod custody_theorem;
 mod e2e;
 mod fake_city;
 mod faults;
+mod forge;
 mod landing;
 mod sessions;
 mod support;

@@ -18,7 +18,9 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MrState;
-use crate::domain::nuke::{Evidence, Judgement, NukePermit, judge, only_left_behind};
+use crate::domain::nuke::{
+    CleanupStatus, Evidence, Judgement, NukePermit, judge, only_left_behind,
+};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
@@ -195,9 +197,14 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
         return Ok(None);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);
+    // Salvage saves what git holds; about a session that may still run it changes nothing.
+    let holds = match &git {
+        Probed::Known(git) => CleanupStatus::measured(git) != CleanupStatus::Clean,
+        Probed::Unknown(_) => true,
+    };
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, None),
-        Err(refused) if salvage && refused.kind == RefusalKind::WorkAtRisk => {
+        Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
             let (facts, id) = write_salvage(world, target).await?;
             (probe(world, target, Some(facts)).await?, Some(id))
         }

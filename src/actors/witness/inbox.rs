@@ -1,6 +1,7 @@
 //! One look: messages, interrupted sagas, finished raiders, waiting work. All of it from the store
 //! and the world, so that it may be repeated, interrupted and resumed at will.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::{WitnessArgs, WitnessMsg, charge_now, merged, nuke_now, resume, rewor
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -273,8 +274,15 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
         prefix: Some(rig.prefix.clone()),
         label: None,
     };
-    let all = rig.raiders.auto_charge;
-    let waiting = world.store.run(move |txn| ready(txn, &filter, all)).await?;
+    let (all, max, name) = (rig.raiders.auto_charge, rig.raiders.max, rig.name.clone());
+    let waiting = world.store.run(move |txn| {
+        // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
+        let free = max.saturating_sub(held(txn, &name)?);
+        let mut waiting = ready(txn, &filter, all)?;
+        waiting.truncate(free);
+        Ok(waiting)
+    });
+    let waiting = waiting.await?;
     if waiting.is_empty() {
         return Ok(());
     }
@@ -325,6 +333,24 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
     Ok(())
 }
 
+/// How many slots of the rig are held, as far as the store knows; the charge itself looks at the
+/// file system too.
+fn held(txn: &mut dyn Txn, rig: &RigName) -> Result<usize, StoreError> {
+    let hooks = txn
+        .hooks(Some(rig))?
+        .into_iter()
+        .map(|hook| hook.raider.to_string());
+    let mut held: BTreeSet<String> = hooks.collect();
+    let sagas = txn.sagas(Some(rig))?.into_iter();
+    held.extend(
+        sagas
+            .filter(|saga| saga.kind != SagaKind::Land)
+            .map(|saga| saga.subject),
+    );
+    Ok(held.len())
+}
+
+/// Open relics that may be charged without anybody's asking, the most urgent first.
 fn ready(txn: &mut dyn Txn, filter: &RelicFilter, all: bool) -> Result<Vec<Relic>, StoreError> {
     let mut ready = Vec::new();
     for relic in txn.relics(filter)? {

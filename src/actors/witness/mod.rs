@@ -289,7 +289,7 @@ pub(super) async fn nuke_now(
     .await?;
     let raider = target.raider.clone();
     let nuked = match nuke::begin(world, target, salvage).await {
-        Ok((saga, _until_ended)) => nuke::run(world, saga).await,
+        Ok((saga, _until_run)) => nuke::run(world, saga).await,
         Err(refused) => Err(refused),
     };
     if nuked.is_err() {

@@ -18,10 +18,18 @@ use crate::domain::ids::{ChildId, Incarnation, RaiderId};
 use crate::domain::outcome::{Outcome, OutcomeFile};
 use crate::domain::prompt::Problem;
 use crate::domain::relic::{Exit, Hook};
+use crate::domain::restart::Mono;
 use crate::ports::sessions::Input;
 
 /// How often each incarnation was told.
-pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), u32>>>;
+pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
+
+/// How often and when one was told last.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told {
+    count: u32,
+    at: Mono,
+}
 
 /// Whose outcome file to read.
 pub enum Which {
@@ -139,13 +147,20 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
+    let now = world.clock.mono();
     let told = {
         let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
         let told = nudges
             .entry((hook.raider.clone(), hook.incarnation))
-            .or_insert(0);
-        *told += 1;
-        *told
+            .or_default();
+        // One write of the file may be many events, and an agent needs time to do as it is told.
+        let pause = world.city.daemon.patrol_interval / 2;
+        if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
+            return Ok(());
+        }
+        told.count += 1;
+        told.at = now;
+        told.count
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));

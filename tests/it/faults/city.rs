@@ -95,6 +95,12 @@ impl City {
         }
     }
 
+    /// The same city with another plan, for plans that name its directory.
+    pub fn configured(self, plan: &Plan) -> Self {
+        write(&self.root, "city/city.toml", config(&self.root, plan));
+        self
+    }
+
     /// A made city whose daemon runs.
     pub fn running(plan: &Plan) -> Self {
         let city = Self::new(plan);
@@ -125,11 +131,6 @@ impl City {
     /// The rig's bare repository.
     pub fn repo(&self) -> PathBuf {
         self.dir().join("rig/repo.git")
-    }
-
-    /// A raider's sandbox.
-    pub fn sandbox(&self, name: &str) -> PathBuf {
-        self.dir().join("rig/raiders").join(name)
     }
 
     /// Starts the daemon and waits until it answers, or, with a fault, until it answers or died.
@@ -223,10 +224,10 @@ impl City {
             if let Some(item) = answer.get("item") {
                 items.push(item.clone());
             } else if answer["ok"] == json!(true) {
-                let streamed = !items.is_empty() || answer.get("result").is_none();
-                return Ok(match streamed {
-                    true => Value::Array(items),
-                    false => answer["result"].clone(),
+                // A stream's last line has no result.
+                return Ok(match &answer["result"] {
+                    Value::Null => Value::Array(items),
+                    result => result.clone(),
                 });
             } else {
                 let error = &answer["error"];

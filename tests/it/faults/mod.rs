@@ -1,5 +1,6 @@
 //! The real daemon, with real git and a scripted agent, is killed and must not care.
 
+mod charge;
 pub mod city;
 mod end;
 mod kills;

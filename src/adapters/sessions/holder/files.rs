@@ -231,8 +231,14 @@ pub fn open_lock(dir: &Path) -> io::Result<File> {
 /// # Errors
 /// The file system refuses.
 pub fn is_locked(dir: &Path) -> io::Result<bool> {
-    match open_lock(dir)?.try_lock() {
-        Ok(()) => Ok(false),
+    let lock = open_lock(dir)?;
+    match lock.try_lock() {
+        Ok(()) => {
+            // Closing is not enough: a process that another thread is just starting has a copy of
+            // the descriptor until it executes its program, and the copy would hold the lock.
+            lock.unlock()?;
+            Ok(false)
+        }
         Err(fs::TryLockError::WouldBlock) => Ok(true),
         Err(fs::TryLockError::Error(error)) => Err(error),
     }
@@ -270,6 +276,31 @@ mod tests {
             read::<State>(dir.path(), STATE).unwrap(),
             Found::Garbage(_)
         ));
+    }
+
+    #[test]
+    fn a_look_leaves_nothing_locked_while_others_start_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let free = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::process::Command::new("true").status().unwrap();
+                    }
+                });
+            }
+            let free = (0..3000).all(|_| {
+                assert!(!is_locked(dir.path()).unwrap());
+                let holder = open_lock(dir.path()).unwrap();
+                let taken = holder.try_lock().is_ok();
+                holder.unlock().unwrap();
+                taken
+            });
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            free
+        });
+        assert!(free, "the look kept the lock from a holder");
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! Gates: what they say about the branch, and what they say about themselves.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::super::faults::city::{City, Plan, touch};
+use super::super::support::git::git;
+use super::{assert_nobody_blamed, foreign, landed, program, wait_parked};
+
+/// A city with one gate: the program `gate` in the temporary directory.
+fn gated(extra: &str) -> City {
+    let city = City::new(&Plan::default());
+    let gate = city.root().join("gate").display().to_string();
+    let forge = format!("gates = [{{ name = \"check\", run = \"{gate}\", retries = 0{extra} }}]");
+    city.configured(&Plan::forge(forge))
+}
+
+#[test]
+fn a_gate_that_does_not_exist_blames_nobody() {
+    let city = gated("");
+    city.start(&[]);
+    let relic = city.work("w1");
+    let mr = wait_parked(&city, &relic);
+    assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
+    program(&city.root().join("gate"), "test -f work/w1");
+    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.assert_landed(&[("w1".to_owned(), relic.clone())]);
+    assert_nobody_blamed(&city, &relic);
+    city.stop();
+}
+
+#[test]
+fn a_gate_that_takes_too_long_blames_nobody() {
+    let city = gated(", timeout = \"500ms\"");
+    let root = city.root().display().to_string();
+    program(
+        &city.root().join("gate"),
+        &format!("[ -e {root}/quick ] || exec sleep 1000"),
+    );
+    city.start(&[]);
+    let relic = city.work("w1");
+    let mr = wait_parked(&city, &relic);
+    assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
+    touch(&city.root().join("quick"));
+    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.assert_landed(&[("w1".to_owned(), relic.clone())]);
+    assert_nobody_blamed(&city, &relic);
+    city.stop();
+}
+
+#[test]
+fn a_target_that_is_red_itself_blames_nobody() {
+    let city = gated("");
+    program(&city.root().join("gate"), "test ! -e broken");
+    foreign(&city, "broken", "by somebody else\n");
+    city.start(&[]);
+    let relic = city.work("w1");
+    let mr = wait_parked(&city, &relic);
+    let red = city.wait_event("forge.red");
+    assert_eq!(red["data"]["target"], "main");
+    foreign(&city, "broken", "");
+    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.assert_landed(&[("w1".to_owned(), relic.clone())]);
+    assert_nobody_blamed(&city, &relic);
+    city.stop();
+}
+
+#[test]
+fn what_lands_is_what_was_tested_even_when_somebody_pushes_meanwhile() {
+    let city = gated("");
+    let root = city.root().display().to_string();
+    foreign(&city, "theirs", "first\n");
+    // The first run is overtaken: somebody pushes after the tree was made, before it lands.
+    program(
+        &city.root().join("gate"),
+        &format!(
+            "test -f work/w1 || exit 1\ngit rev-parse 'HEAD^{{tree}}' >> {root}/tested\n\
+             [ ! -e {root}/pushed ] || exit 0\ntouch {root}/pushed; cd {root}/other\n\
+             unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE\n\
+             echo second > theirs; git add theirs\n\
+             git -c user.name=Eve -c user.email=eve@example.invalid commit -q -m 'Theirs again'\n\
+             git push -q origin HEAD:main"
+        ),
+    );
+    city.start(&[]);
+    let relic = city.work("w1");
+    city.assert_landed(&[("w1".to_owned(), relic.clone())]);
+    assert_nobody_blamed(&city, &relic);
+    assert_eq!(
+        landed(&city),
+        ["Theirs: theirs", "Theirs again", "Work on w1"]
+    );
+    let tested = fs::read_to_string(city.root().join("tested")).expect("it ran");
+    let tested: Vec<_> = tested.lines().collect();
+    assert_eq!(tested.len(), 2, "built anew and tested again");
+    let tree = git(&city.origin(), &["rev-parse", "main^{tree}"]);
+    assert_eq!(tested[1], tree);
+    city.stop();
+}

@@ -1,0 +1,77 @@
+//! Rigs that push nowhere: without a remote, or told not to.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::super::faults::city::{City, Plan};
+use super::super::support::git::{git, rev, write};
+use super::{assert_nobody_blamed, wait_parked};
+
+fn without_remote() -> City {
+    City::running(&Plan {
+        remote: false,
+        ..Plan::default()
+    })
+}
+
+#[test]
+fn without_a_remote_the_users_branch_and_checkout_move() {
+    let city = without_remote();
+    let relic = city.work("w1");
+    city.wait_status(&relic, "closed");
+    city.assert_quiet();
+    city.assert_no_salvage();
+    let checkout = city.checkout();
+    let log = git(&checkout, &["log", "--format=%s", "main"]);
+    assert_eq!(log, "Work on w1\nfirst");
+    let content = fs::read_to_string(checkout.join("work/w1"));
+    assert_eq!(content.expect("it is in the work tree"), "w1\n");
+    assert_eq!(git(&checkout, &["status", "--porcelain"]), "");
+    assert_eq!(
+        git(&checkout, &["for-each-ref", "--format=%(refname)"]),
+        "refs/heads/main"
+    );
+    city.stop();
+}
+
+#[test]
+fn a_checkout_with_changes_makes_the_landing_wait() {
+    let city = without_remote();
+    write(&city.checkout(), "README", "being edited\n");
+    let before = rev(&city.checkout(), "main");
+    let relic = city.work("w1");
+    let mr = wait_parked(&city, &relic);
+    let note = mr["note"].as_str().expect("a text");
+    assert!(note.contains("README"), "{note}");
+    assert_eq!(rev(&city.checkout(), "main"), before);
+    let edited = fs::read_to_string(city.checkout().join("README"));
+    assert_eq!(edited.expect("it is there"), "being edited\n");
+    write(&city.checkout(), "README", "hello\n");
+    city.ask("mq.retry", &json!({ "mr": mr["id"] }));
+    city.wait_status(&relic, "closed");
+    city.assert_quiet();
+    assert_nobody_blamed(&city, &relic);
+    assert!(city.checkout().join("work/w1").exists());
+    city.stop();
+}
+
+#[test]
+fn a_rig_that_must_not_push_lands_in_its_own_repository() {
+    let city = City::running(&Plan::forge("push = false"));
+    let before = rev(&city.origin(), "main");
+    let relic = city.work("w1");
+    city.wait_status(&relic, "closed");
+    city.assert_quiet();
+    city.assert_no_salvage();
+    assert_eq!(rev(&city.origin(), "main"), before);
+    assert_eq!(rev(&city.checkout(), "main"), before);
+    let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
+    assert_eq!(log, "Work on w1\nfirst");
+    // The next one builds on what landed.
+    let next = city.work("w2");
+    city.wait_status(&next, "closed");
+    let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
+    assert_eq!(log, "Work on w2\nWork on w1\nfirst");
+    city.stop();
+}

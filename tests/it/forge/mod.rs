@@ -1,0 +1,76 @@
+//! The merge queue at work: the real daemon lands the work of a scripted agent, or says why not.
+
+mod gates;
+mod local;
+mod order;
+mod remote;
+mod rework;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::faults::city::City;
+use super::support::git::{commit_all, git, write};
+
+/// Somebody else pushes a change of one file to main.
+fn foreign(city: &City, file: &str, content: &str) -> String {
+    let other = city.root().join("other");
+    if !other.exists() {
+        git(city.root(), &["clone", "-q", "origin.git", "other"]);
+    }
+    git(&other, &["pull", "-q", "--rebase"]);
+    match content {
+        "" => fs::remove_file(other.join(file)).expect("it was there"),
+        content => write(&other, file, content),
+    }
+    let commit = commit_all(&other, &format!("Theirs: {file}"));
+    git(&other, &["push", "-q", "origin", "HEAD:main"]);
+    commit
+}
+
+/// Writes a program.
+fn program(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode");
+}
+
+/// The subjects on the origin's main, the oldest first, without the first commit.
+fn landed(city: &City) -> Vec<String> {
+    let log = git(&city.origin(), &["log", "--reverse", "--format=%s", "main"]);
+    log.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// All MERGE_FAILED messages of a relic.
+fn failures(city: &City, relic: &str) -> Vec<Value> {
+    let sent = city.events("message.sent").into_iter();
+    let data = sent.map(|event| event["data"].clone());
+    data.filter(|data| data["type"] == "MERGE_FAILED" && data["relic"] == relic)
+        .collect()
+}
+
+/// Nobody was blamed: no MERGE_FAILED, and one raider did all of it.
+fn assert_nobody_blamed(city: &City, relic: &str) {
+    assert_eq!(failures(city, relic), Vec::<Value>::new());
+    let charged = city.events("raider.charged");
+    let charged = charged
+        .iter()
+        .filter(|event| event["data"]["relic"] == relic);
+    assert_eq!(charged.count(), 1, "{}", city.story());
+}
+
+/// Waits until the merge request of a relic is parked; it is in the queue, and says why and until
+/// when.
+fn wait_parked(city: &City, relic: &str) -> Value {
+    let held = city.wait_event("mr.held");
+    assert_eq!(held["data"]["relic"], relic);
+    let mrs = city.mrs(relic);
+    assert_eq!(mrs.len(), 1);
+    let mr = mrs[0].clone();
+    assert_eq!(mr["state"], "queued", "{mr}");
+    assert!(mr["not_before"].is_string(), "{mr}");
+    assert!(mr["note"].is_string(), "{mr}");
+    mr
+}
