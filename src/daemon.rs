@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::lock::CityLock;
 use crate::actors::ask;
+use crate::actors::config::ConfigMsg;
 use crate::actors::root::{RootActor, RootArgs, RootMsg, StopMode};
 use crate::actors::world::World;
 use crate::config;
@@ -118,7 +119,7 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(failed("the runtime cannot be started"))?;
-    let result = runtime.block_on(live(city, shown));
+    let result = runtime.block_on(live(city, shown, path));
     // Blocking work that is left was fenced or is idempotent; it may not hold the city for ever.
     runtime.shutdown_timeout(LAST_WORK);
     drop(lock);
@@ -126,10 +127,10 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
 }
 
 /// From the adapters to the last word.
-async fn live(city: Arc<City>, shown: serde_json::Value) -> Result<(), DaemonError> {
+async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let socket = socket_of(&city);
-    let (world, infra) = tree::build(&city, socket.clone()).await?;
+    let (world, infra) = tree::build(&city, path, socket.clone()).await?;
     let args = RootArgs {
         world: Arc::clone(&world),
         infra,
@@ -147,7 +148,7 @@ async fn live(city: Arc<City>, shown: serde_json::Value) -> Result<(), DaemonErr
     let control = Control::serve(listener, &world, shown);
     note(&world, EventType::ControllerReady);
     notify_manager(&[sd_notify::NotifyState::Ready]);
-    let outcome = until_stopped(&root, ended, &mut signals, control.requests, &city).await;
+    let outcome = until_stopped(&world, &root, ended, &mut signals, control.requests).await;
     notify_manager(&[sd_notify::NotifyState::Stopping]);
     // Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
     if let Err(error) = std::fs::remove_file(&socket)
@@ -184,11 +185,11 @@ impl Control {
 
 /// Waits for a reason to stop, stops the tree, and keeps listening: a second signal skips the grace.
 async fn until_stopped(
+    world: &World,
     root: &ActorRef<RootMsg>,
     ended: tokio::task::JoinHandle<()>,
     signals: &mut Signals,
     mut requests: mpsc::Receiver<StopRequest>,
-    city: &City,
 ) -> Result<(), DaemonError> {
     tokio::pin!(ended);
     let mut asked: Vec<oneshot::Sender<()>> = Vec::new();
@@ -196,7 +197,7 @@ async fn until_stopped(
     loop {
         let mode = tokio::select! {
             _ = &mut ended => break,
-            () = signals.stop() => match (stopping, city.daemon.on_term) {
+            () = signals.stop(world) => match (stopping, world.city.daemon.on_term) {
                 (true, _) => StopMode::Now,
                 (false, OnTerm::Stop) => StopMode::Graceful,
                 (false, OnTerm::Detach) => StopMode::KeepSessions,
@@ -240,14 +241,12 @@ impl Signals {
     }
 
     /// Returns at the next signal to stop.
-    async fn stop(&mut self) {
+    async fn stop(&mut self, world: &World) {
         loop {
             tokio::select! {
                 _ = self.term.recv() => return,
                 _ = self.int.recv() => return,
-                _ = self.hup.recv() => {
-                    tracing::warn!("SIGHUP: this version reads its configuration at the start only");
-                }
+                _ = self.hup.recv() => world.directory.tell_config(ConfigMsg::Check),
             }
         }
     }

@@ -4,7 +4,7 @@
 //!                       root supervisor
 //!   ┌────────┬──────────┬───────────┬──────────┬──────────┬───────────┐
 //! store   shaman   dispatcher    witness     forge     raider …     agent …
-//!                               one per rig  one per rig      (child.rs)
+//!         config                one per rig  one per rig      (child.rs)
 //! ```
 //!
 //! `effects.rs` is the one place that touches the world, `sagas/` are the operations that survive
@@ -12,6 +12,7 @@
 
 pub mod ask;
 pub mod child;
+pub mod config;
 pub mod dispatcher;
 pub mod effects;
 pub mod endings;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use jiff::Timestamp;
 use ractor::ActorRef;
 
+use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
 use super::forge::ForgeMsg;
 use super::root::RootMsg;
@@ -143,7 +144,9 @@ pub struct Directory {
     forges: RwLock<BTreeMap<RigName, ActorRef<ForgeMsg>>>,
     shaman: RwLock<Option<ActorRef<ShamanMsg>>>,
     dispatcher: RwLock<Option<ActorRef<DispatcherMsg>>>,
+    config: RwLock<Option<ActorRef<ConfigMsg>>>,
     looks: RwLock<BTreeMap<RigName, Timestamp>>,
+    reload_error: RwLock<Option<String>>,
 }
 
 impl Directory {
@@ -206,6 +209,40 @@ impl Directory {
             .unwrap_or_else(PoisonError::into_inner)
             .get(rig)
             .cloned()
+    }
+
+    /// Enters the watcher of the configuration.
+    pub fn set_config(&self, config: ActorRef<ConfigMsg>) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Some(config);
+    }
+
+    /// Sends to the watcher of the configuration, as [`Directory::tell_root`].
+    pub fn tell_config(&self, msg: ConfigMsg) {
+        let config = self
+            .config
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(config) = config {
+            let _restarting = config.cast(msg);
+        }
+    }
+
+    /// Notes what keeps the configuration on disk from being in force.
+    pub fn set_reload_error(&self, error: Option<String>) {
+        *self
+            .reload_error
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// What keeps the configuration on disk from being in force.
+    #[must_use]
+    pub fn reload_error(&self) -> Option<String> {
+        self.reload_error
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Notes that a rig's witness finished a look, for displays.

@@ -1,7 +1,7 @@
 //! Adapters, world and infrastructure: what the tree is made of.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,6 +9,7 @@ use ractor::{Actor, ActorCell};
 use tokio::sync::Semaphore;
 
 use super::{DaemonError, own_env};
+use crate::actors::config::{ConfigActor, ConfigArgs};
 use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::root::{InfraSpec, RootMsg, Spawn};
@@ -21,10 +22,12 @@ use crate::adapters::git::{GitRepo, GitRig};
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::adapters::sessions::holder::HolderSessions;
 use crate::adapters::task_files::DiskTaskFiles;
+use crate::config;
 use crate::domain::city::{City, Rig};
 use crate::domain::ids::RigName;
 use crate::faults;
 use crate::ports::clock::Clock;
+use crate::ports::config::ConfigSource;
 use crate::ports::relics::Relics;
 use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
@@ -32,6 +35,7 @@ use crate::ports::tasks::TaskEvent;
 /// Makes the world and says how its infrastructure is started, in order.
 pub(super) async fn build(
     city: &Arc<City>,
+    path: &Path,
     socket: PathBuf,
 ) -> Result<(Arc<World>, Vec<InfraSpec>), DaemonError> {
     let failed =
@@ -63,8 +67,21 @@ pub(super) async fn build(
         directory: Directory::default(),
         claims: Claims::default(),
     });
-    let infra = infrastructure(&world, open);
+    let source = Arc::new(OnDisk(path.to_owned()));
+    let infra = infrastructure(&world, open, source);
     Ok((world, infra))
+}
+
+/// The city's files, read anew each time.
+struct OnDisk(PathBuf);
+
+impl ConfigSource for OnDisk {
+    fn check(&self) -> Result<String, String> {
+        match config::load(&self.0, &config::Env::of_process()) {
+            Ok(loaded) => Ok(loaded.city.revision),
+            Err(wrong) => Err(wrong.render(false)),
+        }
+    }
 }
 
 fn store_opener(city: &City, clock: &Arc<dyn Clock>) -> store::Open {
@@ -138,7 +155,11 @@ pub(super) fn connect(world: &Arc<World>) {
 }
 
 /// In the order of their start; stopped in reverse.
-fn infrastructure(world: &Arc<World>, open: store::Open) -> Vec<InfraSpec> {
+fn infrastructure(
+    world: &Arc<World>,
+    open: store::Open,
+    source: Arc<dyn ConfigSource>,
+) -> Vec<InfraSpec> {
     let handle = world.store.clone();
     let mut specs = vec![spec("store", move |root| {
         let args = store::Args {
@@ -151,6 +172,14 @@ fn infrastructure(world: &Arc<World>, open: store::Open) -> Vec<InfraSpec> {
     specs.push(spec("shaman", move |root| {
         let world = Arc::clone(&own);
         async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) }
+    }));
+    let args = ConfigArgs {
+        world: Arc::clone(world),
+        source,
+    };
+    specs.push(spec("config", move |root| {
+        let args = args.clone();
+        async move { cell(ConfigActor::spawn_linked(None, ConfigActor, args, root).await) }
     }));
     for rig in &world.city.rigs {
         let args = ForgeArgs {

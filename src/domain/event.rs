@@ -32,6 +32,7 @@ event_types! {
     ControllerStarted => "controller.started",
     ControllerReady => "controller.ready",
     ControllerStopped => "controller.stopped",
+    ConfigRejected => "config.rejected",
     AgentStarted => "agent.started",
     AgentStopped => "agent.stopped",
     AgentCrashed => "agent.crashed",

@@ -2,6 +2,7 @@
 //! conformance suites (`testing::conformance`).
 
 pub mod clock;
+pub mod config;
 pub mod relics;
 pub mod repo;
 pub mod sessions;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
 
+use super::super::config::ConfigMsg;
 use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
 use super::super::forge::ForgeMsg;
@@ -182,6 +183,7 @@ impl Root {
             return;
         }
         self.arm_patrol(me);
+        self.world.directory.tell_config(ConfigMsg::Check);
         self.world.directory.tell_shaman(ShamanMsg::Look);
         self.world.directory.tell_dispatcher(DispatcherMsg::Patrol);
         for rig in &self.world.city.rigs {

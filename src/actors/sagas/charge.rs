@@ -166,6 +166,21 @@ pub async fn begin(
     Ok(begun)
 }
 
+/// How many more raiders the rig may have now.
+///
+/// # Errors
+/// The rig's directory or the store cannot be read.
+pub async fn free_slots(world: &World, rig: &Rig) -> Result<usize, Refusal> {
+    let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
+    let on_disk = on_disk.into_iter().map(|(name, _)| name).collect();
+    let rig = rig.clone();
+    let free = world.store.run(move |txn| {
+        let taken = taken(txn, &rig, &on_disk)?;
+        Ok(rig.raiders.max.saturating_sub(taken.len()))
+    });
+    Ok(free.await?)
+}
+
 /// Names that are not free: sandboxes found on disk, hooks, and slots that a saga holds.
 fn taken(
     txn: &mut dyn Txn,

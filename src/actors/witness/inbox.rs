@@ -1,8 +1,6 @@
 //! One look: messages, interrupted sagas, finished raiders, waiting work. All of it from the store
 //! and the world, so that it may be repeated, interrupted and resumed at will.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -10,13 +8,14 @@ use tokio::task::JoinSet;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge::ChargeRequest;
-use super::super::sagas::{done, nuke};
+use super::super::sagas::{charge, done, nuke};
+use super::super::world::Claim;
 use super::super::{ask, effects};
-use super::{WitnessArgs, WitnessMsg, charge_now, merged, nuke_now, resume, rework, validate};
+use super::{WitnessArgs, WitnessMsg, merged, nuke_now, resume, rework, validate};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -52,7 +51,7 @@ pub async fn look(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool,
     }
     retry |= release_closed(args, &hooks, &sagas).await?;
     retry |= release_finished(args, hooks, &sagas).await?;
-    charge_waiting(args, me).await?;
+    retry |= charge_waiting(args, me).await?;
     Ok(retry)
 }
 
@@ -262,11 +261,13 @@ pub async fn escalate(
     Ok(())
 }
 
-/// Charges what waits for a slot: reworks always, ready relics when the rig says so.
-async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<(), Refusal> {
+/// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held
+/// one after another, so that priority and age decide who gets them; the rest of each charge runs by
+/// itself. True when something should be tried again soon.
+async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig) else {
-        return Ok(());
+        return Ok(false);
     };
     let filter = RelicFilter {
         kind: Some(RelicKind::Task),
@@ -274,80 +275,60 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
         prefix: Some(rig.prefix.clone()),
         label: None,
     };
-    let (all, max, name) = (rig.raiders.auto_charge, rig.raiders.max, rig.name.clone());
-    let waiting = world.store.run(move |txn| {
-        // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
-        let free = max.saturating_sub(held(txn, &name)?);
-        let mut waiting = ready(txn, &filter, all)?;
-        waiting.truncate(free);
-        Ok(waiting)
-    });
-    let waiting = waiting.await?;
+    let all = rig.raiders.auto_charge;
+    let waiting = world.store.run(move |txn| ready(txn, &filter, all)).await?;
     if waiting.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
-    let Some(claim) = world.claims.claim(format!("waiting/{}", args.rig)) else {
-        return Ok(());
-    };
-    let claim = Arc::new(claim);
-    let mut charging = JoinSet::new();
+    let mut free = charge::free_slots(world, rig).await?;
     for relic in waiting {
-        let (args, claim) = (args.clone(), Arc::clone(&claim));
-        charging.spawn(async move {
-            let _until_tried = claim;
-            let rework = relic.labels.iter().any(|label| label == REWORK);
-            let cause = if rework {
+        if free == 0 {
+            break;
+        }
+        let rework = relic.labels.iter().any(|label| label == REWORK);
+        let request = ChargeRequest {
+            relic: relic.id,
+            harness: None,
+            name: None,
+            target: None,
+            cause: if rework {
                 Cause::MergeFailed
             } else {
                 Cause::Config
-            };
-            let request = ChargeRequest {
-                relic: relic.id,
-                harness: None,
-                name: None,
-                target: None,
-                cause,
-            };
-            charge_now(&args, request).await
-        });
-    }
-    let (rig, me) = (args.rig.clone(), me.clone());
-    tokio::spawn(async move {
-        let mut retry = false;
-        while let Some(joined) = charging.join_next().await {
-            match joined {
-                // A full rig is no failure: the next freed slot makes the witness look again.
-                Ok(Ok(_)) => {}
-                Ok(Err(refused)) if refused.kind == RefusalKind::Conflict => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%rig, %error, "waiting work could not be charged");
-                    retry |= error.is_passing();
-                }
-                Err(panic) => tracing::error!(%rig, %panic, "a charge panicked"),
+            },
+        };
+        match charge::begin(world, rig, request).await {
+            Ok((saga, claim)) => {
+                free -= 1;
+                carry_out(args, me, saga, claim);
+            }
+            // Somebody was faster, at this relic or at the slot.
+            Err(refused) if refused.kind == RefusalKind::Conflict => {}
+            Err(error) => {
+                tracing::warn!(rig = %args.rig, %error, "waiting work could not be charged");
+                // What will pass is the remote or the store: the other relics need it as well.
+                return Ok(error.is_passing());
             }
         }
-        if retry {
-            let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
-        }
-    });
-    Ok(())
+    }
+    Ok(false)
 }
 
-/// How many slots of the rig are held, as far as the store knows; the charge itself looks at the
-/// file system too.
-fn held(txn: &mut dyn Txn, rig: &RigName) -> Result<usize, StoreError> {
-    let hooks = txn
-        .hooks(Some(rig))?
-        .into_iter()
-        .map(|hook| hook.raider.to_string());
-    let mut held: BTreeSet<String> = hooks.collect();
-    let sagas = txn.sagas(Some(rig))?.into_iter();
-    held.extend(
-        sagas
-            .filter(|saga| saga.kind != SagaKind::Land)
-            .map(|saga| saga.subject),
-    );
-    Ok(held.len())
+/// Runs a charge that has its slot. One that failed is tried again when something has changed, not
+/// at once: what was unwound would only fail again.
+fn carry_out(args: &WitnessArgs, me: &ActorRef<WitnessMsg>, saga: Saga, claim: Claim) {
+    let (args, me) = (args.clone(), me.clone());
+    tokio::spawn(async move {
+        let charged = charge::run(&args.world, saga).await;
+        drop(claim);
+        if let Err(error) = charged {
+            tracing::warn!(rig = %args.rig, %error, "waiting work could not be charged");
+            if error.is_passing() {
+                // A successor looks for itself.
+                let _restarted = me.cast(WitnessMsg::SagaEnded { retry: true });
+            }
+        }
+    });
 }
 
 /// Open relics that may be charged without anybody's asking, the most urgent first.

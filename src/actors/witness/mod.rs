@@ -256,10 +256,7 @@ impl Witness {
 }
 
 /// Charges; the saga is this task's from its first row on.
-pub(super) async fn charge_now(
-    args: &WitnessArgs,
-    request: ChargeRequest,
-) -> Result<Charged, Refusal> {
+async fn charge_now(args: &WitnessArgs, request: ChargeRequest) -> Result<Charged, Refusal> {
     let world = &args.world;
     let rig = world
         .city

@@ -121,7 +121,8 @@ impl City {
         files.lines().map(str::to_owned).collect()
     }
 
-    fn program(&self, name: &str) -> Command {
+    /// One of our programs, with nothing of the machine's settings.
+    pub fn program(&self, name: &str) -> Command {
         let mut program = Command::new(cargo_bin(name));
         program
             .env_clear()

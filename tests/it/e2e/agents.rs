@@ -1,0 +1,134 @@
+//! Standing agents (`health-patrol.md`, reconciliation; `2-contract.md`, `[[agents]]`).
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::live::{City, until, wait};
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+const MAYOR: &str = r#"
+[[agents]]
+name = "mayor"
+command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $line; done"]
+"#;
+
+fn mayor(city: &City) -> Value {
+    city.ask("agent.list", json!({})).unwrap()[0].clone()
+}
+
+fn wait_state(city: &City, state: &str) -> Value {
+    wait(&format!("the mayor is {state}"), || {
+        Some(mayor(city)).filter(|mayor| mayor["state"] == state)
+    })
+}
+
+/// Started with the city, and again after its death, which counts.
+#[test]
+fn a_standing_agent_is_started_and_restarted_on_death() {
+    let city = Plan::new().add(MAYOR).start();
+    let first = wait_state(&city, "running");
+    assert_eq!(first["generation"], 1);
+    processes::signal(
+        first["pid"].as_u64().unwrap().try_into().unwrap(),
+        Signal::SIGKILL,
+    );
+    city.wait_event(2, "agent.started", "mayor");
+    let second = wait_state(&city, "running");
+    assert_ne!(first["pid"], second["pid"]);
+    assert_eq!(
+        (&second["generation"], &second["restarts"]),
+        (&json!(2), &json!(1))
+    );
+    let crashed = city.happened("agent.crashed", "mayor");
+    assert_eq!(crashed[0]["data"]["signal"], 9);
+}
+
+/// An explicit stop is sticky: patrols do not start it again, an operator does.
+#[test]
+fn a_stopped_agent_stays_stopped_until_it_is_started() {
+    let city = Plan::new()
+        .set("daemon", "patrol_interval", r#""100ms""#)
+        .add(MAYOR)
+        .start();
+    let first = wait_state(&city, "running");
+    city.hd(&["agent", "stop", "mayor"]).json();
+    assert_eq!(mayor(&city)["state"], "stopped");
+    let pid = first["pid"].as_u64().unwrap().try_into().unwrap();
+    until("it is gone", || !processes::runs(pid));
+    let patrolled = || {
+        let status = city.ask("status", json!({})).unwrap();
+        status["rigs"][0]["witness"]["last_patrol"].clone()
+    };
+    let mut last = patrolled();
+    for _ in 0..3 {
+        last = wait("a patrol", || Some(patrolled()).filter(|now| *now != last));
+    }
+    assert_eq!(mayor(&city)["state"], "stopped");
+    assert_eq!(city.happened("agent.crashed", "mayor"), Vec::<Value>::new());
+    city.hd(&["agent", "start", "mayor"]).json();
+    assert_eq!(wait_state(&city, "running")["restarts"], 0);
+}
+
+/// An operator's restart is a fresh session and no death.
+#[test]
+fn an_operators_restart_is_not_counted() {
+    let city = Plan::new().add(MAYOR).start();
+    let first = wait_state(&city, "running");
+    city.hd(&["agent", "restart", "mayor"]).json();
+    city.wait_event(2, "agent.started", "mayor");
+    let second = wait_state(&city, "running");
+    assert_ne!(first["pid"], second["pid"]);
+    assert_eq!(second["restarts"], 0);
+    assert_eq!(city.happened("agent.crashed", "mayor"), Vec::<Value>::new());
+}
+
+/// OTP's meaning: transient rests after a good end and is restarted after a bad one; temporary
+/// rests after any.
+#[test]
+fn restart_types_mean_what_otp_means() {
+    let agent = |name: &str, restart: &str, code: &str| {
+        format!(
+            "[[agents]]\nname = \"{name}\"\nrestart = \"{restart}\"\n\
+             command = [\"sh\", \"-c\", \"exit {code}\"]\n"
+        )
+    };
+    let plan = Plan::new()
+        .set("daemon", "max_restarts", "1")
+        .add(&agent("good", "transient", "0"))
+        .add(&agent("bad", "transient", "1"))
+        .add(&agent("once", "temporary", "1"));
+    let city = plan.start();
+    city.wait_event(1, "agent.quarantined", "bad");
+    assert_eq!(city.happened("agent.started", "bad").len(), 2);
+    for name in ["good", "once"] {
+        city.wait_event(1, "agent.stopped", name);
+        assert_eq!(city.happened("agent.started", name).len(), 1, "{name}");
+    }
+}
+
+/// The terminal of an agent: what it shows, what it is told, what it wrote.
+#[test]
+fn an_agents_terminal_can_be_read_and_written() {
+    let city = Plan::new().add(MAYOR).start();
+    let shows = |text: &str| {
+        until(&format!("it shows {text:?}"), || {
+            let peeked = city.ask("peek", json!({ "name": "mayor" }));
+            peeked.is_ok_and(|peeked| peeked["text"].as_str().unwrap().contains(text))
+        });
+    };
+    shows("good morning");
+    assert_eq!(
+        city.hd(&["send", "mayor", "the news"]).json()["taken"],
+        true
+    );
+    shows("heard the news");
+    let logs = city.hd(&["logs", "mayor"]).json();
+    let text = logs["text"].as_str().unwrap();
+    assert!(
+        text.contains("good morning") && text.contains("heard the news"),
+        "{text}"
+    );
+    let attached = city.hd(&["attach", "mayor"]);
+    assert_eq!(attached.code, 2, "without a terminal: {attached:?}");
+}

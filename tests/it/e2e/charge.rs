@@ -1,0 +1,79 @@
+//! Work that waits its turn: dependencies, priorities, free slots (`4-rules.md`, charge;
+//! `2-contract.md`, `auto_charge`).
+
+use serde_json::{Value, json};
+
+use crate::support::live::body;
+use crate::support::plan::Plan;
+
+/// `hd run --after`: charged when its dependency has closed, not before.
+#[test]
+fn work_after_other_work_is_charged_when_that_has_closed() {
+    let city = Plan::new().set("raiders", "auto_charge", "true").start();
+    let first = city.relic(
+        "first",
+        &["sign first", "await go", "commit a.txt", "hd done"],
+    );
+    city.wait_sign("first");
+    let task = format!(
+        "second\n\n{}",
+        body(&["test -e a.txt", "commit b.txt", "hd done"])
+    );
+    let ran = city.hd(&["run", &task, "--after", &first, "-d"]).json();
+    assert_eq!(ran["relics"][0]["raider"], Value::Null, "{ran}");
+    let second = ran["relics"][0]["relic"].as_str().unwrap().to_owned();
+    assert_eq!(city.status_of(&second), "open");
+    assert_eq!(city.raiders().len(), 1);
+    city.sign("go");
+    city.wait_status(&second, "closed");
+    assert_eq!(city.status_of(&first), "closed");
+    assert!(city.landed().contains(&"b.txt".to_owned()));
+}
+
+/// Ready relics go to free slots by priority, then age, as slots become free.
+#[test]
+fn ready_relics_are_charged_by_priority_then_age() {
+    let city = Plan::new()
+        .set("raiders", "auto_charge", "true")
+        .set("raiders", "max", "1")
+        .start();
+    let mut expected =
+        vec![city.relic("first", &["sign first", "await go", "commit 0", "hd done"])];
+    city.wait_sign("first");
+    let make = |name: &str, priority: i64| {
+        let steps = body(&[&format!("commit {name}"), "hd done"]);
+        let args = json!({ "title": name, "body": steps, "rig": "horde", "priority": priority });
+        let relic = city.ask("relic.create", args).unwrap();
+        relic["id"].as_str().unwrap().to_owned()
+    };
+    let (low, older) = (make("1", -1), make("2", 0));
+    let (newer, high) = (make("3", 0), make("4", 7));
+    expected.extend([high, older, newer, low]);
+    city.sign("go");
+    for relic in &expected {
+        city.wait_status(relic, "closed");
+    }
+    let charged = city.happened("raider.charged", "horde/raiders/Toast");
+    let order: Vec<_> = charged
+        .iter()
+        .map(|event| event["data"]["relic"].as_str().unwrap())
+        .collect();
+    assert_eq!(order, expected);
+}
+
+/// Without `auto_charge` nothing is charged that nobody asked for.
+#[test]
+fn without_auto_charge_ready_work_waits_to_be_charged() {
+    let city = Plan::new().start();
+    let first = city.work("first", &["await go", "commit a.txt", "hd done"]);
+    let ran = city.hd(&["run", "second", "--after", &first, "-d"]).json();
+    let second = ran["relics"][0]["relic"].as_str().unwrap().to_owned();
+    city.sign("go");
+    city.wait_status(&first, "closed");
+    city.wait_no_raiders();
+    assert_eq!(city.status_of(&second), "open");
+    assert_eq!(
+        city.happened("raider.charged", "horde/raiders/Toast").len(),
+        1
+    );
+}

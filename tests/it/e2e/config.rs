@@ -1,0 +1,46 @@
+//! Configuration as the daemon takes it (`2-contract.md`, 2.1 and 2.2).
+
+use std::fs;
+use std::process::Output;
+
+use crate::support::live::City;
+use crate::support::plan::Plan;
+
+fn supervisor(city: &City, words: &[&str]) -> Output {
+    let mut supervisor = city.program("horde-supervisor");
+    supervisor.args(words).arg(city.root()).output().unwrap()
+}
+
+/// `--check` says 0 or 2, and what is wrong with line and caret; nothing is started.
+#[test]
+fn check_tells_a_good_configuration_from_a_bad_one() {
+    let city = City::made(&Plan::new());
+    let good = supervisor(&city, &["--check"]);
+    assert_eq!(good.status.code(), Some(0), "{good:?}");
+    let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
+    let bad = toml
+        .replace("max = 4", "mx = 4")
+        .replace("\"1h\"", "\"soon\"");
+    fs::write(city.root().join("city.toml"), bad).unwrap();
+    for words in [&["--check"][..], &[]] {
+        let told = supervisor(&city, words);
+        assert_eq!(told.status.code(), Some(2), "{words:?}");
+        let text = String::from_utf8(told.stderr).unwrap();
+        for part in ["city.toml:", "mx", "did you mean", "max", "soon", "^"] {
+            assert!(text.contains(part), "{part:?} is not in:\n{text}");
+        }
+    }
+    assert!(!city.root().join(".horde").exists());
+    assert_eq!(city.hd(&["config", "check"]).code, 2);
+}
+
+/// 2.1: another rig's role names and unknown harnesses are found before anything runs.
+#[test]
+fn names_of_roles_are_not_accepted_for_slots() {
+    let plan = Plan::new().set("raiders", "names", r#"["Toast", "Witness"]"#);
+    let city = City::made(&plan);
+    let told = supervisor(&city, &["--check"]);
+    assert_eq!(told.status.code(), Some(2));
+    let text = String::from_utf8(told.stderr).unwrap();
+    assert!(text.contains("Witness"), "{text}");
+}

@@ -1,0 +1,203 @@
+//! Deaths and restarts (`raider-lifecycle.md`, session layer; `health-patrol.md`, crash loop
+//! quarantine; `4-rules.md`, restart).
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::live::{City, until, wait};
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+const TOAST: &str = "horde/raiders/Toast";
+
+fn pid(raider: &Value) -> u32 {
+    raider["session"]["pid"]
+        .as_u64()
+        .unwrap()
+        .try_into()
+        .unwrap()
+}
+
+/// The numbers in the journal of an event of each of these types about Toast, the newest of each.
+fn newest(city: &City, kinds: &[&str]) -> Vec<u64> {
+    let newest = |kind: &&str| {
+        let event = city.happened(kind, TOAST).pop();
+        event.unwrap_or_else(|| panic!("no {kind}"))["seq"]
+            .as_u64()
+            .unwrap()
+    };
+    kinds.iter().map(newest).collect()
+}
+
+/// Issue 2, point 13; `agent-lifecycle.md`, section 3: killed mid-work, it is back on its sandbox,
+/// its dirty file still there, told so, and the death is counted.
+#[test]
+fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
+    let city = City::new();
+    let relic = city.work(
+        "be killed",
+        &[
+            "[ $n = 2 ] || { echo half >dirty.txt; sign dirty; forever; }",
+            "await go",
+            "git add dirty.txt",
+            "git commit --quiet -m 'the other half'",
+            "hd done",
+        ],
+    );
+    city.wait_sign("dirty");
+    let first = city.wait_session(&relic, 1);
+    processes::signal(pid(&first), Signal::SIGKILL);
+    let prompt = city.wait_prompt(&relic, 2);
+    assert!(
+        prompt.contains("Your last session on this task ended before"),
+        "{prompt}"
+    );
+    let second = city.wait_session(&relic, 2);
+    assert_ne!(pid(&first), pid(&second));
+    assert_eq!(second["session"]["generation"], 2);
+    assert_eq!(second["restarts"], 1);
+    assert_eq!(second["incarnation"], first["incarnation"]);
+    assert_eq!(second["sandbox"], first["sandbox"]);
+    let dirty = std::fs::read_to_string(city.sandbox("Toast").join("dirty.txt")).unwrap();
+    assert_eq!(dirty, "half\n");
+    city.wait_event(1, "raider.respawned", TOAST);
+    let order = newest(
+        &city,
+        &["agent.crashed", "agent.started", "raider.respawned"],
+    );
+    assert!(order.is_sorted(), "{order:?}");
+    let causes = ["agent.crashed", "agent.started", "raider.respawned"];
+    for kind in causes {
+        assert_eq!(
+            city.happened(kind, TOAST).pop().unwrap()["cause"],
+            "session_died",
+            "{kind}"
+        );
+    }
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"dirty.txt".to_owned()));
+}
+
+/// `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death
+/// quarantines, once; nobody else is touched; an operator lets it out with a clean sheet.
+#[test]
+fn a_crash_loop_is_quarantined_and_others_work_on() {
+    let city = Plan::new().set("daemon", "max_restarts", "2").start();
+    let looping = city.work(
+        "crash",
+        &["[ -e $signs/mended ] || exit 3", "commit a.txt", "hd done"],
+    );
+    let other = city.work("work on", &["await go", "commit b.txt", "hd done"]);
+    city.wait_event(1, "agent.quarantined", TOAST);
+    let crashes = city.happened("agent.crashed", TOAST);
+    assert_eq!(crashes.len(), 3, "max_restarts + 1 deaths");
+    assert!(
+        crashes.iter().all(|crash| crash["data"]["code"] == 3),
+        "{crashes:?}"
+    );
+    assert_eq!(city.sessions_of(&looping), 3);
+    let toast = city.hd(&["raider", "show", "Toast"]).json();
+    assert!(toast["quarantined_until"].is_string(), "{toast}");
+    assert_eq!(toast["session"], Value::Null);
+    assert_eq!(city.status_of(&looping), "hooked");
+    let shadow = city.hd(&["raider", "show", "Shadow"]).json();
+    assert_eq!(
+        (&shadow["state"], &shadow["restarts"]),
+        (&"working".into(), &0.into())
+    );
+    assert_eq!(city.sessions_of(&other), 1);
+    city.sign("mended");
+    city.hd(&["agent", "unquarantine", "Toast"]).json();
+    city.wait_status(&looping, "closed");
+    assert_eq!(city.happened("agent.quarantined", TOAST).len(), 1);
+    assert_eq!(city.happened("agent.unquarantined", TOAST).len(), 1);
+    assert_eq!(
+        city.hd(&["agent", "unquarantine", "Shadow"]).error(1)["kind"],
+        "conflict"
+    );
+    city.sign("go");
+    city.wait_status(&other, "closed");
+}
+
+/// `health-patrol.md`, invariant "quarantine auto-expires": without anybody doing anything.
+#[test]
+fn quarantine_ends_when_the_oldest_death_has_left_the_window() {
+    let city = Plan::new()
+        .set("daemon", "max_restarts", "1")
+        .set("daemon", "restart_window", r#""3s""#)
+        .start();
+    let relic = city.work(
+        "crash",
+        &["[ -e $signs/mended ] || exit 3", "commit a.txt", "hd done"],
+    );
+    city.wait_event(1, "agent.quarantined", TOAST);
+    city.sign("mended");
+    let out = city.wait_event(1, "agent.unquarantined", TOAST);
+    assert_eq!(out["cause"], "window_passed");
+    city.wait_status(&relic, "closed");
+}
+
+/// `agent-lifecycle.md`: a holder that is killed with its agent is a death too, never a second copy.
+#[test]
+fn a_session_that_is_lost_with_its_holder_is_started_again() {
+    let city = City::new();
+    let steps = ["sign up$n", "await go", "commit a.txt", "hd done"];
+    let relic = city.work("be lost", &steps);
+    city.wait_sign("up1");
+    let raider = city.wait_session(&relic, 1);
+    let holder = raider["session"]["holder_pid"]
+        .as_u64()
+        .unwrap()
+        .try_into()
+        .unwrap();
+    processes::signal(holder, Signal::SIGKILL);
+    processes::signal(pid(&raider), Signal::SIGKILL);
+    city.wait_sign("up2");
+    until("the first is gone", || !processes::runs(pid(&raider)));
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.sessions_of(&relic), 2);
+}
+
+/// `raider-lifecycle.md`: nothing that crashes is shown as working before it is up again.
+#[test]
+fn what_happened_to_a_raider_is_told_in_order_after_it_is_gone() {
+    let city = City::new();
+    let steps = ["[ $n = 2 ] || exit 7", "commit a.txt", "hd done"];
+    let relic = city.work("tell", &steps);
+    city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
+    let why = wait("the whole story", || {
+        let why = city.hd(&["why", "Toast"]).json();
+        let events = why["events"].as_array()?.clone();
+        events
+            .iter()
+            .any(|event| event["type"] == "raider.nuked")
+            .then_some(events)
+    });
+    let kinds: Vec<_> = why
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    let mut rest = kinds.iter();
+    for kind in [
+        "agent.started",
+        "raider.charged",
+        "agent.crashed",
+        "agent.started",
+        "raider.respawned",
+        "raider.done",
+        "agent.stopped",
+    ] {
+        assert!(
+            rest.any(|found| *found == kind),
+            "{kind} is missing in its place: {kinds:?}"
+        );
+    }
+    assert!(why.iter().all(|event| {
+        event["cause"]
+            .as_str()
+            .is_some_and(|cause| !cause.is_empty())
+    }));
+}

@@ -1,0 +1,65 @@
+//! Handoff cycles the session and nothing else (`raider-lifecycle.md`, session layer; `4-rules.md`,
+//! restart).
+
+use serde_json::Value;
+
+use crate::support::live::City;
+
+/// The note is in the next prompt, the sandbox is as it was left, and it is no restart.
+#[test]
+fn a_handoff_starts_a_fresh_session_that_has_the_note() {
+    let city = City::new();
+    let relic = city.work(
+        "two halves",
+        &[
+            "[ $n = 2 ] || { echo half >half.txt; hd handoff -m 'the second half is missing'; forever; }",
+            "await go",
+            "git add half.txt",
+            "git commit --quiet -m whole",
+            "hd done",
+        ],
+    );
+    let prompt = city.wait_prompt(&relic, 2);
+    assert!(prompt.contains("handed over to you on purpose"), "{prompt}");
+    assert!(prompt.contains("the second half is missing"), "{prompt}");
+    let raider = city.wait_session(&relic, 2);
+    assert_eq!(
+        (&raider["incarnation"], &raider["restarts"]),
+        (&1.into(), &0.into())
+    );
+    let toast = "horde/raiders/Toast";
+    assert_eq!(city.happened("raider.handoff", toast).len(), 1);
+    assert_eq!(
+        city.happened("agent.restarted", toast)[0]["cause"],
+        "handoff"
+    );
+    assert_eq!(city.happened("agent.crashed", toast), Vec::<Value>::new());
+    assert_eq!(
+        city.happened("raider.respawned", toast),
+        Vec::<Value>::new()
+    );
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"half.txt".to_owned()));
+    assert_eq!(city.sessions_of(&relic), 2);
+}
+
+/// The note is for one session: the one after a crash is not told it again as if it were new.
+#[test]
+fn a_note_is_read_once() {
+    let city = City::new();
+    let relic = city.work(
+        "hand off, then crash",
+        &[
+            "[ $n != 1 ] || { hd handoff -m 'look at the parser'; forever; }",
+            "[ $n != 2 ] || exit 1",
+            "commit a.txt",
+            "hd done",
+        ],
+    );
+    assert!(city.wait_prompt(&relic, 2).contains("look at the parser"));
+    let third = city.wait_prompt(&relic, 3);
+    assert!(third.contains("ended before it was finished"), "{third}");
+    assert!(!third.contains("handed over to you on purpose"), "{third}");
+    city.wait_status(&relic, "closed");
+}

@@ -1,0 +1,149 @@
+//! Nuke obeys the safety protocol, and salvage gives everything back (`witness-patrol.md`, safety
+//! protocol; `3-architecture.md`, 3.4; issue 2, point 5).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::city::snapshot;
+use crate::support::git::{git, rev};
+use crate::support::live::City;
+
+const TOAST: &str = "horde/raiders/Toast";
+
+/// Work of every kind that git knows of, in no remote.
+const ALL_KINDS: &[&str] = &[
+    "commit committed.txt",
+    "printf staged >staged.txt",
+    "git add staged.txt",
+    "printf 'staged\\n' >README",
+    "git add README",
+    "printf 'and more\\n' >>README",
+    "printf '\\000\\001\\377 binary' >untracked.bin",
+    "mkdir -p deep/er",
+    "printf '#!/bin/sh\\n' >deep/er/run.sh",
+    "chmod +x deep/er/run.sh",
+    "ln -s run.sh deep/er/link",
+    "sign ready",
+    "forever",
+];
+
+fn state(sandbox: &Path) -> (String, String, String) {
+    let index = git(sandbox, &["ls-files", "--stage"]);
+    (
+        rev(sandbox, "HEAD"),
+        git(sandbox, &["status", "--porcelain"]),
+        index,
+    )
+}
+
+/// Refused with exit 5 and the files, and nothing has changed: not even the session.
+#[test]
+fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
+    let city = City::new();
+    let relic = city.work("make all kinds", ALL_KINDS);
+    city.wait_sign("ready");
+    let sandbox = city.sandbox("Toast");
+    let (before, files) = (state(&sandbox), snapshot(&sandbox));
+    let session = city.wait_session(&relic, 1)["session"].clone();
+    assert_eq!(
+        city.hd(&["raider", "nuke", "Toast"]).code,
+        2,
+        "without consent"
+    );
+    let error = city.hd(&["raider", "nuke", "Toast", "--yes"]).error(5);
+    assert_eq!(error["kind"], "refused");
+    let message = error["message"].as_str().unwrap();
+    for name in ["staged.txt", "README", "untracked.bin", "unpushed"] {
+        assert!(message.contains(name), "{name} is not in {message}");
+    }
+    let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]).json();
+    assert_eq!(would["safe"], false);
+    assert_eq!((before, files), (state(&sandbox), snapshot(&sandbox)));
+    assert_eq!(city.wait_session(&relic, 1)["session"], session);
+    assert_eq!(city.status_of(&relic), "hooked");
+    assert_eq!(city.hd(&["salvage", "list"]).json(), json!([]));
+    for kind in ["raider.nuked", "raider.salvaged", "agent.stopped"] {
+        assert_eq!(city.happened(kind, TOAST), Vec::<Value>::new());
+    }
+}
+
+fn salvage(city: &City) -> PathBuf {
+    let nuked = city
+        .hd(&["raider", "nuke", "Toast", "--salvage", "--yes"])
+        .json();
+    let id = nuked["salvage"].as_str().expect("a salvage").to_owned();
+    assert!(!city.sandbox("Toast").exists());
+    assert_eq!(city.raiders(), Vec::<Value>::new());
+    let list = city.hd(&["salvage", "list"]).json();
+    assert_eq!(list[0]["id"], id.as_str());
+    let shown = city.hd(&["salvage", "show", &id]).json();
+    assert_eq!(
+        (&shown["raider"], &shown["incarnation"]),
+        (&"Toast".into(), &1.into())
+    );
+    let repo = city.root().join("horde/repo.git");
+    for name in shown["refs"].as_array().unwrap() {
+        rev(&repo, name.as_str().unwrap());
+    }
+    let restored = city.hd(&["salvage", "restore", &id]).json();
+    let path = PathBuf::from(restored["path"].as_str().unwrap());
+    assert_eq!(path, city.root().join("horde/restored").join(id));
+    path
+}
+
+/// Committed, staged, changed and untracked, byte for byte.
+#[test]
+fn salvage_gives_back_every_kind_of_work() {
+    let city = City::new();
+    let relic = city.work("make all kinds", ALL_KINDS);
+    city.wait_sign("ready");
+    let sandbox = city.sandbox("Toast");
+    let (before, files) = (state(&sandbox), snapshot(&sandbox));
+    let restored = salvage(&city);
+    assert_eq!(before, state(&restored));
+    assert_eq!(files, snapshot(&restored));
+    assert_eq!(city.status_of(&relic), "open", "nuke returns the relic");
+    assert_eq!(city.happened("raider.salvaged", TOAST).len(), 1);
+    assert_eq!(city.happened("raider.nuked", TOAST).len(), 1);
+}
+
+/// A clean tree whose commits are on no remote is work too.
+#[test]
+fn unpushed_commits_are_salvaged() {
+    let city = City::new();
+    city.work("commit", &["commit a.txt", "sign ready", "forever"]);
+    city.wait_sign("ready");
+    let head = rev(&city.sandbox("Toast"), "HEAD");
+    let error = city.hd(&["raider", "nuke", "Toast", "--yes"]).error(5);
+    assert!(
+        error["message"].as_str().unwrap().contains("unpushed"),
+        "{error}"
+    );
+    let restored = salvage(&city);
+    assert_eq!(rev(&restored, "HEAD"), head);
+    assert_eq!(git(&restored, &["status", "--porcelain"]), "");
+}
+
+/// With nothing at risk there is nothing to salvage; the relic is open again and can be charged.
+#[test]
+fn a_nuke_without_risk_returns_the_relic() {
+    let city = City::new();
+    let steps = [
+        "[ $n = 2 ] || { sign ready; forever; }",
+        "commit a.txt",
+        "hd done",
+    ];
+    let relic = city.work("wait", &steps);
+    city.wait_sign("ready");
+    let nuked = city.hd(&["raider", "nuke", "horde/Toast", "--yes"]).json();
+    assert_eq!(nuked["salvage"], Value::Null);
+    assert_eq!(city.status_of(&relic), "open");
+    assert_eq!(city.hd(&["salvage", "list"]).json(), json!([]));
+    assert_eq!(
+        city.hd(&["raider", "show", "Toast"]).error(4)["kind"],
+        "not_found"
+    );
+    city.charge(&relic);
+    city.wait_status(&relic, "closed");
+}

@@ -1,0 +1,167 @@
+//! The outcome file: completion by any harness (`agent-lifecycle.md`, section 5; `4-rules.md`, done
+//! and outcomes).
+
+use serde_json::Value;
+
+use crate::support::git::git;
+use crate::support::live::{City, until};
+use crate::support::plan::Plan;
+
+const TOAST: &str = "horde/raiders/Toast";
+
+/// A harness that knows nothing of `hd` finishes by its outcome file alone, and at once.
+#[test]
+fn an_outcome_file_alone_completes() {
+    let city = City::new();
+    let relic = city.work("write it", &["commit a.txt", "outcome passed", "forever"]);
+    city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
+    let done = city.happened("raider.done", TOAST);
+    assert_eq!(done.len(), 1);
+    assert_eq!(done[0]["cause"], "outcome_file");
+    assert!(city.landed().contains(&"a.txt".to_owned()));
+}
+
+/// An agent that writes its outcome and ends is finished, not crashed.
+#[test]
+fn an_agent_that_ends_after_its_outcome_has_not_crashed() {
+    let city = City::new();
+    let relic = city.work("write and end", &["commit a.txt", "outcome passed"]);
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
+    assert_eq!(city.sessions_of(&relic), 1);
+}
+
+/// `1-product.md`: stuck is escalated: relic blocked, a person told, branch pushed, slot free; the
+/// next charge starts from the branch.
+#[test]
+fn stuck_work_is_blocked_escalated_and_pushed() {
+    let city = City::new();
+    let relic = city.work(
+        "get stuck",
+        &[
+            r#"[ $n = 2 ] || { commit half.txt; outcome stuck ',"reason":"no key"'; forever; }"#,
+            "test -e half.txt",
+            "commit rest.txt",
+            "hd done",
+        ],
+    );
+    city.wait_status(&relic, "blocked");
+    city.wait_no_raiders();
+    until("somebody is told", || {
+        city.ask("status", serde_json::json!({})).unwrap()["escalations"] == 1
+    });
+    let escalations = city.hd(&["escalations"]).json().to_string();
+    assert!(escalations.contains("no key"), "{escalations}");
+    assert_eq!(city.happened("raider.stuck", TOAST).len(), 1);
+    let branch = format!("refs/heads/raider/Toast/{relic}-1");
+    git(&city.origin(), &["rev-parse", "--verify", &branch]);
+    assert_eq!(city.landed(), [".gitignore", "README"]);
+    assert_eq!(
+        city.hd(&["charge", &relic, "horde"]).error(1)["kind"],
+        "conflict"
+    );
+    city.hd(&["relic", "reopen", &relic]).json();
+    city.charge(&relic);
+    city.wait_status(&relic, "closed");
+    let landed = city.landed();
+    assert!(
+        ["half.txt", "rest.txt"]
+            .iter()
+            .all(|file| landed.contains(&(*file).to_owned()))
+    );
+}
+
+/// `4-rules.md`, done: an outcome on a dirty tree is told to the session, which may then mend it.
+#[test]
+fn a_session_is_told_of_its_dirty_tree_and_completes_when_it_is_clean() {
+    let city = City::new();
+    let relic = city.work(
+        "forget a file",
+        &[
+            "echo x >forgotten.txt",
+            "outcome passed",
+            "while read -r line; do printf '%s\\n' \"$line\" >>$signs/told; case $line in *Commit*) break; esac; done",
+            "git add forgotten.txt",
+            "git commit --quiet -m 'what was forgotten'",
+            "outcome passed",
+            "forever",
+        ],
+    );
+    city.wait_status(&relic, "closed");
+    let told = std::fs::read_to_string(city.root().join("signs/told")).unwrap();
+    assert!(told.contains("forgotten.txt"), "{told}");
+    assert_eq!(city.happened("raider.nudged", TOAST).len(), 1);
+    assert_eq!(city.sessions_of(&relic), 1);
+    assert!(city.landed().contains(&"forgotten.txt".to_owned()));
+}
+
+/// `4-rules.md`, done: a session that is gone is respawned with that instruction.
+#[test]
+fn a_session_that_ended_on_a_dirty_tree_is_respawned_to_clean_it() {
+    let city = City::new();
+    let relic = city.work(
+        "forget and go",
+        &[
+            "[ $n = 2 ] || { echo x >forgotten.txt; outcome passed; exit 0; }",
+            "git add forgotten.txt",
+            "git commit --quiet -m 'what was forgotten'",
+            "hd done",
+        ],
+    );
+    let prompt = city.wait_prompt(&relic, 2);
+    assert!(
+        prompt.contains("First of all") && prompt.contains("forgotten.txt"),
+        "{prompt}"
+    );
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"forgotten.txt".to_owned()));
+    assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
+}
+
+/// `4-rules.md`, done: after `nudges` tellings a person is called, and nothing is touched.
+#[test]
+fn a_tree_that_stays_dirty_is_escalated_and_kept() {
+    let city = Plan::new().set("raiders", "nudges", "1").start();
+    let relic = city.work(
+        "never clean up",
+        &[
+            "echo x >dirt.txt",
+            "outcome passed",
+            "read -r line",
+            "outcome passed",
+            "forever",
+        ],
+    );
+    until("somebody is told", || {
+        city.ask("status", serde_json::json!({})).unwrap()["escalations"] == 1
+    });
+    assert_eq!(city.happened("raider.nudged", TOAST).len(), 1);
+    assert_eq!(city.status_of(&relic), "hooked");
+    assert!(city.sandbox("Toast").join("dirt.txt").exists());
+    assert_eq!(
+        city.hd(&["raider", "show", "Toast"]).json()["state"],
+        "working"
+    );
+}
+
+/// 2.7: only the present incarnation's outcome counts.
+#[test]
+fn an_outcome_of_an_earlier_incarnation_does_not_count() {
+    let city = City::new();
+    let relic = city.work(
+        "twice",
+        &[
+            r#"[ $n = 2 ] || { commit a.txt; outcome stuck ',"reason":"x"'; forever; }"#,
+            "test ! -s .horde-outcome",
+            "sign empty",
+            "hd done",
+        ],
+    );
+    city.wait_status(&relic, "blocked");
+    city.wait_no_raiders();
+    city.hd(&["relic", "reopen", &relic]).json();
+    city.charge(&relic);
+    city.wait_sign("empty");
+    city.wait_status(&relic, "closed");
+}

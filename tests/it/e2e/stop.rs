@@ -1,0 +1,142 @@
+//! Stopping, and who holds the city (issue 2, point 12; `4-rules.md`, stop and start;
+//! `health-patrol.md`, single controller).
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::live::{City, LIMIT, until, wait};
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+const TOAST: &str = "horde/raiders/Toast";
+
+/// Exit 4 at once, and the first is left alone.
+#[test]
+fn a_second_supervisor_ends_at_once_and_leaves_the_first_alone() {
+    let city = City::new();
+    let relic = city.work("stay", &["forever"]);
+    let before = city.wait_session(&relic, 1)["session"].clone();
+    let begun = Instant::now();
+    let second = city
+        .program("horde-supervisor")
+        .arg(city.root())
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(4), "{second:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "not at once");
+    let told = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        told.contains(&city.pid().to_string()),
+        "who holds it is not in {told}"
+    );
+    assert_eq!(city.hd(&["ping"]).json()["pid"], city.pid());
+    assert_eq!(city.wait_session(&relic, 1)["session"], before);
+}
+
+/// An agent that ignores every polite signal, and has a child in a session of its own that does too.
+const STUBBORN: &[&str] = &[
+    "[ $n = 1 ] || { await go; commit a.txt; hd done; forever; }",
+    "trap '' TERM INT HUP",
+    "setsid sh -c 'trap \"\" TERM INT HUP; echo $$ >$0.new; mv $0.new $0; while :; do sleep 0.2; done' $signs/child &",
+    "echo half >half.txt",
+    "sign ready",
+    "forever",
+];
+
+fn child(city: &City) -> u32 {
+    wait("the child's pid", || {
+        let pid = fs::read_to_string(city.root().join("signs/child")).ok()?;
+        pid.trim().parse().ok()
+    })
+}
+
+/// Everything dies within the grace, children in sessions of their own too; the next start brings the
+/// raider back on its sandbox with the respawn prompt, uncounted.
+#[test]
+fn a_graceful_stop_ends_everything_and_the_next_start_brings_it_back() {
+    let mut city = Plan::new()
+        .set("daemon", "shutdown_timeout", r#""1s""#)
+        .start();
+    let relic = city.work("be stubborn", STUBBORN);
+    city.wait_sign("ready");
+    let child = child(&city);
+    assert!(processes::runs(child));
+    let begun = Instant::now();
+    city.stop();
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(!processes::runs(child));
+    let left = processes::of(city.root());
+    assert!(left.is_empty(), "{}", processes::describe(&left));
+    assert!(!city.root().join(".horde/control.sock").exists());
+    let lock = fs::File::open(city.root().join(".horde/supervisor.lock")).unwrap();
+    lock.try_lock().expect("the lock is free");
+    drop(lock);
+    assert_eq!(city.hd(&["ping"]).code, 3);
+    city.start();
+    let prompt = city.wait_prompt(&relic, 2);
+    assert!(
+        prompt.contains("Your last session on this task ended before"),
+        "{prompt}"
+    );
+    let raider = city.wait_session(&relic, 2);
+    assert_eq!(
+        (&raider["restarts"], &raider["incarnation"]),
+        (&json!(0), &json!(1))
+    );
+    assert!(city.sandbox("Toast").join("half.txt").exists());
+    assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
+    fs::remove_file(city.sandbox("Toast").join("half.txt")).unwrap();
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+}
+
+/// 2.1: a second signal skips the grace.
+#[test]
+fn a_second_signal_skips_the_grace() {
+    let mut city = Plan::new()
+        .set("daemon", "shutdown_timeout", r#""10m""#)
+        .start();
+    let steps = ["trap 'sign asked' TERM INT HUP", "sign ready", "forever"];
+    city.work("ignore", &steps);
+    city.wait_sign("ready");
+    processes::signal(city.pid(), Signal::SIGTERM);
+    city.wait_sign("asked");
+    processes::signal(city.pid(), Signal::SIGTERM);
+    let begun = Instant::now();
+    assert_eq!(city.ended().code(), Some(0));
+    assert!(begun.elapsed() < LIMIT);
+    assert_eq!(processes::of(city.root()), Vec::<u32>::new());
+}
+
+/// 2.3: sessions run on, and the next start adopts the very same.
+#[test]
+fn kept_sessions_run_on_and_are_adopted() {
+    let mut city = City::new();
+    let steps = ["sign ready", "await go", "commit a.txt", "hd done"];
+    let relic = city.work("run on", &steps);
+    city.wait_sign("ready");
+    let before = city.wait_session(&relic, 1)["session"].clone();
+    city.detach();
+    let pid = before["pid"].as_u64().unwrap().try_into().unwrap();
+    assert!(processes::runs(pid));
+    assert!(!city.root().join(".horde/control.sock").exists());
+    city.start();
+    let after = city.wait_session(&relic, 1)["session"].clone();
+    assert_eq!(
+        (&after["pid"], &after["generation"]),
+        (&before["pid"], &before["generation"])
+    );
+    until("it is told", || {
+        city.happened("agent.adopted", TOAST).len() == 1
+    });
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.sessions_of(&relic), 1);
+}
