@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, raider_spec};
@@ -24,11 +25,20 @@ use crate::ports::sessions::Input;
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
 
-/// How often and when one was told last.
+/// How often one was told, and about which writing of its outcome file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
     count: u32,
     at: Mono,
+    written: Option<SystemTime>,
+}
+
+impl Told {
+    /// Whether it was told about this writing already, and has had no time yet to do as it was told:
+    /// one writing may be many events.
+    fn knows(&self, written: Option<SystemTime>, now: Mono, pause: Duration) -> bool {
+        self.count > 0 && self.written == written && now.saturating_sub(self.at) < pause
+    }
 }
 
 /// Whose outcome file to read.
@@ -75,34 +85,43 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
     Ok(())
 }
 
+/// Acts on a raider's outcome file until it says nothing new.
 async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
-    let outcome = match endings::outcome(&args.world, &hook).await {
-        OutcomeFile::Said(outcome) => outcome,
-        OutcomeFile::Empty => return Ok(()),
-        OutcomeFile::Unclear(why) => {
-            tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
+    loop {
+        let (said, written) = endings::outcome(&args.world, &hook).await;
+        let outcome = match said {
+            OutcomeFile::Said(outcome) => outcome,
+            OutcomeFile::Empty => return Ok(()),
+            OutcomeFile::Unclear(why) => {
+                tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
+                return Ok(());
+            }
+        };
+        // The file's watcher, a patrol and the session's end may all see the same outcome at once.
+        // Whoever has the claim looks again when it lets go, so that no writing is missed.
+        let key = format!("outcome/{}", hook.raider);
+        let Some(claim) = args.world.claims.claim(key) else {
             return Ok(());
+        };
+        match declare(args, request(&hook, outcome)).await {
+            Ok(()) => return Ok(()),
+            Err(refused)
+                if matches!(
+                    refused.kind,
+                    RefusalKind::WorkAtRisk | RefusalKind::BadRequest
+                ) =>
+            {
+                remind(args, &hook, ended, written, &refused, nudges).await?;
+            }
+            Err(error) => {
+                let raider = &hook.raider;
+                tracing::warn!(%raider, %error, "an outcome could not be accepted yet");
+                return Ok(());
+            }
         }
-    };
-    // The file's watcher, a patrol and the session's end may all see the same outcome at once.
-    let key = format!("outcome/{}", hook.raider);
-    let Some(_claim) = args.world.claims.claim(key) else {
-        return Ok(());
-    };
-    let done = declare(args, request(&hook, outcome)).await;
-    match done {
-        Ok(_) => Ok(()),
-        Err(refused)
-            if matches!(
-                refused.kind,
-                RefusalKind::WorkAtRisk | RefusalKind::BadRequest
-            ) =>
-        {
-            remind(args, hook, ended, &refused, nudges).await
-        }
-        Err(error) => {
-            tracing::warn!(raider = %hook.raider, %error, "an outcome could not be accepted yet");
-            Ok(())
+        drop(claim);
+        if ended || endings::outcome(&args.world, &hook).await.1 == written {
+            return Ok(());
         }
     }
 }
@@ -137,8 +156,9 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
 /// when that did not help.
 async fn remind(
     args: &WitnessArgs,
-    hook: Hook,
+    hook: &Hook,
     ended: bool,
+    written: Option<SystemTime>,
     refused: &Refusal,
     nudges: &Nudges,
 ) -> Result<(), Refusal> {
@@ -147,26 +167,24 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let now = world.clock.mono();
     let told = {
         let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
         let told = nudges
             .entry((hook.raider.clone(), hook.incarnation))
             .or_default();
-        // One write of the file may be many events, and an agent needs time to do as it is told.
-        let pause = world.city.daemon.patrol_interval / 2;
-        if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
+        let now = world.clock.mono();
+        if !ended && told.knows(written, now, world.city.daemon.patrol_interval / 2) {
             return Ok(());
         }
         told.count += 1;
-        told.at = now;
+        (told.at, told.written) = (now, written);
         told.count
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
         return escalate(
             args,
-            &hook,
+            hook,
             "an outcome was declared that cannot be accepted",
             evidence,
         )
@@ -188,7 +206,7 @@ async fn remind(
             let Some(rig) = world.city.rig(&args.rig) else {
                 return Ok(());
             };
-            let text = launch::nudge_text(world, rig, &hook, &problem).await?;
+            let text = launch::nudge_text(world, rig, hook, &problem).await?;
             let (handle, input) = (session.handle, Input::Submit(text));
             let session = handle.id.clone();
             let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
@@ -199,7 +217,7 @@ async fn remind(
         _ => {
             let resting = view.is_none_or(|view| view.state == ChildState::Finished);
             if resting {
-                let spec = raider_spec(&world.city, hook, Some(problem));
+                let spec = raider_spec(&world.city, hook.clone(), Some(problem));
                 ask::want(world, spec, Cause::OutcomeFile).await?;
             }
         }
