@@ -213,7 +213,8 @@ fn nuke(case: Case) {
         let does = does(name).replace('\n', "; ");
         format!(
             "[ ! -e {root}/go ] || {{ {does}; }}\n\
-             echo precious > new; printf 'hello\\nchanged\\n' > README; touch {root}/{name}.ready\n\
+             [ -e {root}/{name}.ready ] || {{ echo precious > new; echo changed >> README; }}\n\
+             touch {root}/{name}.ready\n\
              while :; do sleep 1; done"
         )
     };
