@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::{ChildState, raider_spec};
+use super::super::root::{ChildState, SessionView, raider_spec};
 use super::super::sagas::done::DoneRequest;
+use super::super::world::{Claim, World};
 use super::super::{ask, effects, endings, launch};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
@@ -20,6 +21,9 @@ use crate::domain::prompt::Problem;
 use crate::domain::relic::{Exit, Hook};
 use crate::domain::restart::Mono;
 use crate::ports::sessions::Input;
+
+/// Between two attempts to be the one who looks.
+const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
@@ -75,7 +79,27 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
     Ok(())
 }
 
+/// The file's watcher, a patrol and the session's end may all see the same outcome at once: one
+/// looks, one more waits, because what was written during a look is not in it.
+async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
+    let claims = &args.world.claims;
+    let key = format!("outcome/{}", hook.raider);
+    if let Some(claim) = claims.claim(key.clone()) {
+        return Some(claim);
+    }
+    let _only_one_waits = claims.claim(format!("{key}/next/{ended}"))?;
+    loop {
+        tokio::time::sleep(TURN).await;
+        if let Some(claim) = claims.claim(key.clone()) {
+            return Some(claim);
+        }
+    }
+}
+
 async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
+    let Some(_turn) = turn(args, &hook, ended).await else {
+        return Ok(());
+    };
     let outcome = match endings::outcome(&args.world, &hook).await {
         OutcomeFile::Said(outcome) => outcome,
         OutcomeFile::Empty => return Ok(()),
@@ -83,11 +107,6 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Re
             tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
             return Ok(());
         }
-    };
-    // The file's watcher, a patrol and the session's end may all see the same outcome at once.
-    let key = format!("outcome/{}", hook.raider);
-    let Some(_claim) = args.world.claims.claim(key) else {
-        return Ok(());
     };
     let done = declare(args, request(&hook, outcome)).await;
     match done {
@@ -147,20 +166,8 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let now = world.clock.mono();
-    let told = {
-        let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = nudges
-            .entry((hook.raider.clone(), hook.incarnation))
-            .or_default();
-        // One write of the file may be many events, and an agent needs time to do as it is told.
-        let pause = world.city.daemon.patrol_interval / 2;
-        if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
-            return Ok(());
-        }
-        told.count += 1;
-        told.at = now;
-        told.count
+    let Some(told) = count(world, &hook, ended, nudges) else {
+        return Ok(());
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
@@ -185,15 +192,12 @@ async fn remind(
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
-            let Some(rig) = world.city.rig(&args.rig) else {
-                return Ok(());
-            };
-            let text = launch::nudge_text(world, rig, &hook, &problem).await?;
-            let (handle, input) = (session.handle, Input::Submit(text));
-            let session = handle.id.clone();
-            let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
-            if let Err(error) = sent {
-                tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
+            if !tell(args, &hook, &problem, session).await? {
+                // It ended meanwhile, and its end is looked at for itself.
+                let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(told) = nudges.get_mut(&(hook.raider, hook.incarnation)) {
+                    told.count = told.count.saturating_sub(1);
+                }
             }
         }
         _ => {
@@ -205,4 +209,42 @@ async fn remind(
         }
     }
     Ok(())
+}
+
+/// Counts a telling; none when the last one was only just now.
+fn count(world: &World, hook: &Hook, ended: bool, nudges: &Nudges) -> Option<u32> {
+    let now = world.clock.mono();
+    let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = nudges
+        .entry((hook.raider.clone(), hook.incarnation))
+        .or_default();
+    // One write of the file may be many events, and an agent needs time to do as it is told.
+    let pause = world.city.daemon.patrol_interval / 2;
+    if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
+        return None;
+    }
+    told.count += 1;
+    told.at = now;
+    Some(told.count)
+}
+
+/// Types it into the session; false when that could not be done.
+async fn tell(
+    args: &WitnessArgs,
+    hook: &Hook,
+    problem: &Problem,
+    session: SessionView,
+) -> Result<bool, Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig) else {
+        return Ok(false);
+    };
+    let text = launch::nudge_text(world, rig, hook, problem).await?;
+    let (handle, input) = (session.handle, Input::Submit(text));
+    let session = handle.id.clone();
+    let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
+    if let Err(error) = &sent {
+        tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
+    }
+    Ok(sent.is_ok())
 }
