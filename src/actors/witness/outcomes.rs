@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, raider_spec};
 use super::super::sagas::done::DoneRequest;
+use super::super::world::World;
 use super::super::{ask, effects, endings, launch};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
@@ -133,6 +134,23 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
     ask::ask(witness, message, limit).await?.map(|_| ())
 }
 
+/// Counts one more telling. None when the session was told just now: one write of the file may be
+/// many events, and an agent needs time to do as it is told.
+fn count(world: &World, hook: &Hook, ended: bool, nudges: &Nudges) -> Option<u32> {
+    let now = world.clock.mono();
+    let pause = world.city.daemon.patrol_interval / 2;
+    let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = nudges
+        .entry((hook.raider.clone(), hook.incarnation))
+        .or_default();
+    if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
+        return None;
+    }
+    told.count += 1;
+    told.at = now;
+    Some(told.count)
+}
+
 /// Tells the session what is in the way; starts it again for that when it is gone; calls a person
 /// when that did not help.
 async fn remind(
@@ -147,20 +165,8 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let now = world.clock.mono();
-    let told = {
-        let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = nudges
-            .entry((hook.raider.clone(), hook.incarnation))
-            .or_default();
-        // One write of the file may be many events, and an agent needs time to do as it is told.
-        let pause = world.city.daemon.patrol_interval / 2;
-        if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
-            return Ok(());
-        }
-        told.count += 1;
-        told.at = now;
-        told.count
+    let Some(told) = count(world, &hook, ended, nudges) else {
+        return Ok(());
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
