@@ -69,6 +69,9 @@ pub enum ChildExit {
     /// A session that should be ended would not end.
     #[error("the session could not be ended: {0}")]
     Undead(String),
+    /// The actor itself was killed or panicked; its session may well run on.
+    #[error("the actor failed: {0}")]
+    Broken(String),
 }
 
 impl From<OpenFailure> for ChildExit {
@@ -105,7 +108,8 @@ enum Phase {
         ended: Option<SessionEvent>,
     },
     Judging,
-    Closing,
+    /// Told to end, within this grace.
+    Closing(SessionHandle, Duration),
 }
 
 /// A child's state.
@@ -150,7 +154,7 @@ impl Actor for ChildActor {
         match msg {
             ChildMsg::Opened(result) => match *result {
                 Ok(opened) => child.opened(&me, opened),
-                Err(_) if child.is_unwanted() => me.stop(None),
+                Err(_) if child.is_detached() => me.stop(None),
                 Err(failure) => return Err(ChildExit::from(failure).into()),
             },
             ChildMsg::Seen => child.seen(&me),
@@ -204,12 +208,9 @@ impl Child {
         }
     }
 
-    /// Whether it was told to go before its session was up.
-    fn is_unwanted(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Opening { end: Some(_), .. } | Phase::Opening { detach: true, .. }
-        )
+    /// Whether it was told to leave the session alone before that was up.
+    fn is_detached(&self) -> bool {
+        matches!(self.phase, Phase::Opening { detach: true, .. })
     }
 
     fn seen(&mut self, me: &ActorRef<ChildMsg>) {
@@ -230,7 +231,7 @@ impl Child {
                 handle, seen: true, ..
             } if handle == named => self.judge(me, event),
             Phase::Open { handle, ended, .. } if handle == named => *ended = Some(event),
-            Phase::Open { .. } | Phase::Judging | Phase::Closing => {}
+            Phase::Open { .. } | Phase::Judging | Phase::Closing(..) => {}
         }
     }
 
@@ -247,28 +248,38 @@ impl Child {
 
     fn end(&mut self, me: &ActorRef<ChildMsg>, grace: Duration) {
         match &mut self.phase {
-            Phase::Opening { end, .. } => *end = Some(grace),
+            Phase::Opening { end, .. } => *end = Some(end.map_or(grace, |e| e.min(grace))),
             Phase::Open { handle, .. } => {
-                let (world, handle) = (Arc::clone(&self.args.world), handle.clone());
-                self.phase = Phase::Closing;
-                let me = me.clone();
-                tokio::spawn(async move {
-                    let closed = effects::stop(&world, handle, grace).await;
-                    // Killed meanwhile: the next look finds the session, if it still runs.
-                    let _gone = me.cast(ChildMsg::Closed(closed));
-                });
+                let handle = handle.clone();
+                self.close(me, handle, grace);
             }
             // The session is gone already.
             Phase::Judging => me.stop(None),
-            Phase::Closing => {}
+            // Somebody has less patience than whoever said it first.
+            Phase::Closing(handle, given) if grace < *given => {
+                let handle = handle.clone();
+                self.close(me, handle, grace);
+            }
+            Phase::Closing(..) => {}
         }
+    }
+
+    fn close(&mut self, me: &ActorRef<ChildMsg>, handle: SessionHandle, grace: Duration) {
+        let world = Arc::clone(&self.args.world);
+        self.phase = Phase::Closing(handle.clone(), grace);
+        let me = me.clone();
+        tokio::spawn(async move {
+            let closed = effects::stop(&world, handle, grace).await;
+            // Killed meanwhile: the root knows.
+            let _gone = me.cast(ChildMsg::Closed(closed));
+        });
     }
 
     fn detach(&mut self, me: &ActorRef<ChildMsg>) {
         match &mut self.phase {
             Phase::Opening { detach, .. } => *detach = true,
             Phase::Open { .. } | Phase::Judging => me.stop(None),
-            Phase::Closing => {}
+            Phase::Closing(..) => {}
         }
     }
 }

@@ -188,7 +188,12 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
     let to = message::forge(&args.rig);
     for message in world.store.run(move |txn| txn.inbox(&to)).await? {
         match message.body.clone() {
-            Body::MergeReady(ready) => accept(args, &message, ready).await?,
+            // One that cannot be taken now holds up no other; the patrol looks again.
+            Body::MergeReady(ready) => {
+                if let Err(error) = accept(args, &message, ready).await {
+                    tracing::warn!(rig = %args.rig, id = message.id, %error, "not queued yet");
+                }
+            }
             _ => {
                 tracing::warn!(
                     id = message.id,
@@ -257,7 +262,11 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
             attempt.map(Landing::Tried)
         }
         None => Ok(Landing::Idle {
-            due: queue.iter().filter_map(|mr| mr.not_before).min(),
+            due: queue
+                .iter()
+                .filter(|mr| mr.state == MrState::Queued)
+                .filter_map(|mr| mr.not_before)
+                .min(),
         }),
     }
 }

@@ -30,7 +30,7 @@ use crate::domain::prompt::{self, Brief, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::domain::session_env::SessionEnv;
 use crate::ports::repo::Signature;
-use crate::ports::sessions::{SessionSpec, Started};
+use crate::ports::sessions::{SessionSpec, StartError, Started};
 
 /// How a session came up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +130,18 @@ async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, OpenFailur
     })
 }
 
+/// Adopts a session that came up between the look and the start, if it is of this incarnation.
+async fn adopt_own(
+    args: &ChildArgs,
+    incarnation: Incarnation,
+    error: StartError,
+) -> Result<Opened, OpenFailure> {
+    match effects::facts(&args.world, &args.spec.session).await {
+        Ok(Some(facts)) if facts.incarnation == incarnation => adopt(&args.world, &facts).await,
+        Ok(_) | Err(_) => Err(OpenFailure::Failed(error.to_string())),
+    }
+}
+
 async fn start_session(
     args: &ChildArgs,
     start: Start,
@@ -147,9 +159,13 @@ async fn start_session(
         output_limit: world.city.session.output_limit,
         meta: BTreeMap::new(),
     };
-    let limit: Duration = world.city.session.startup_timeout;
-    let started = effects::start(world, session, limit).await;
-    let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
+    let incarnation = start.incarnation;
+    let started = match start_patiently(world, session).await {
+        Ok(started) => started,
+        // The start of a predecessor that was killed came through.
+        Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
+        Err(error) => return Err(OpenFailure::Failed(error.to_string())),
+    };
     if !start.notes.is_empty() {
         let read = world.store.run(move |txn| {
             for id in &start.notes {
@@ -166,6 +182,24 @@ async fn start_session(
         since: world.clock.now(),
         how: start.how,
     })
+}
+
+/// Starts a session. One that an earlier daemon had half started when it was killed may take a
+/// moment to be gone: that is no failure of this start.
+async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Started, StartError> {
+    const PAUSE: Duration = Duration::from_millis(200);
+    const TRIES: u32 = 5;
+    let limit: Duration = world.city.session.startup_timeout;
+    for left in (0..TRIES).rev() {
+        match effects::start(world, session.clone(), limit).await {
+            Err(StartError::Stragglers(id)) if left > 0 => {
+                tracing::warn!(session = %id, left, "an earlier session is not gone yet");
+                tokio::time::sleep(PAUSE).await;
+            }
+            result => return result,
+        }
+    }
+    Err(StartError::Stragglers(session.id))
 }
 
 async fn raider(

@@ -40,7 +40,10 @@ struct Inner {
     logs: HashMap<SessionId, Vec<u8>>,
     refusals: HashMap<SessionId, VecDeque<StartError>>,
     processes: HashMap<u32, SessionId>,
+    stuck_starts: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
+    stubborn: Vec<SessionId>,
+    doubles: usize,
     starts: Vec<SessionSpec>,
     stops: Vec<(SessionHandle, Duration)>,
     sent: Vec<(SessionHandle, Input)>,
@@ -212,6 +215,31 @@ impl FakeSessions {
         }
     }
 
+    /// Starts of this id do not return until [`FakeSessions::release_start`].
+    pub fn hold_start(&self, id: &SessionId) {
+        self.inner().stuck_starts.push(id.clone());
+    }
+
+    /// Lets held starts of this id go on.
+    pub fn release_start(&self, id: &SessionId) {
+        self.inner().stuck_starts.retain(|stuck| stuck != id);
+        self.world.released.notify_all();
+    }
+
+    /// Stops of this id with a grace last until a stop without one comes.
+    pub fn outlive_grace(&self, id: &SessionId) {
+        self.inner().stubborn.push(id.clone());
+    }
+
+    /// The agent exits, and nobody is told.
+    pub fn exit_unheard(&self, id: &SessionId, code: i32) {
+        let (code, at) = (Some(code), Timestamp::now());
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            let signal = None;
+            fake.facts.state = RunState::Exited(SessionExit { code, signal, at });
+        }
+    }
+
     /// Stops of this id do not return until [`FakeSessions::release_stop`].
     pub fn hold_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.push(id.clone());
@@ -276,6 +304,12 @@ impl FakeSessions {
         let inner = self.inner();
         let of = inner.interrupts.iter().filter(|handle| handle.id == *id);
         of.count()
+    }
+
+    /// How often a session was to be started beside a running one of its id.
+    #[must_use]
+    pub fn doubles(&self) -> usize {
+        self.inner().doubles
     }
 
     /// The ids of the sessions that run.

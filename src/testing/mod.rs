@@ -1,7 +1,11 @@
 //! For tests and benches only: fakes, and the conformance suites that keep them honest.
 
 pub mod conformance;
+pub mod fake_repo;
 pub mod fake_sessions;
+pub mod fake_tasks;
+#[cfg(test)]
+pub mod world;
 
 use std::time::{Duration, Instant};
 

@@ -17,14 +17,14 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
 use super::super::witness::WitnessMsg;
-use super::slot::{ChildState, Desired, EndRefused, answer};
+use super::slot::{ChildState, Desired, answer};
 use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::{ChildId, Generation};
-use crate::domain::restart::{Answer, Mono};
+use crate::domain::restart::Answer;
 use crate::ports::sessions::SessionEvent;
 
 impl Root {
@@ -37,6 +37,7 @@ impl Root {
         slot.epoch += 1;
         slot.desired = Desired::Up;
         slot.session = None;
+        slot.up_at = None;
         slot.become_state(ChildState::Starting, now);
         let args = ChildArgs {
             world: Arc::clone(&self.world),
@@ -63,7 +64,7 @@ impl Root {
         };
         slot.generation = Generation(session.generation.0 + 1);
         slot.session = Some(session.clone());
-        slot.up_at = mono;
+        slot.up_at = Some(mono);
         slot.tell(ChildMsg::Seen);
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);
@@ -112,13 +113,13 @@ impl Root {
         let exit = exit_of(error);
         match (&slot.desired, exit) {
             (Desired::Ended(_) | Desired::Resting, Some(ChildExit::Undead(why))) => {
-                let refused = EndRefused {
-                    id: id.clone(),
-                    why,
-                };
-                answer(&mut slot.for_end, &Err(refused));
-                slot.become_state(ChildState::Stopped, now);
+                self.undead(id, why);
             }
+            // It ended without having seen its session end: that may run.
+            (
+                Desired::Ended(_) | Desired::Resting,
+                Some(ChildExit::StartFailed(_) | ChildExit::Broken(_)),
+            ) => self.sweep(me, id),
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -145,7 +146,7 @@ impl Root {
                 answer(&mut slot.for_up, &Err(why));
                 self.slots.remove(id);
             }
-            (Desired::Up, exit) => self.died(me, id, exit).await,
+            (Desired::Up, exit) => self.died(me, id, exit, Cause::Internal).await,
         }
     }
 
@@ -163,21 +164,28 @@ impl Root {
         };
         let undead = matches!(exit, Some(ChildExit::Undead(_)));
         if undead || slot.brake.on_cycle(mono) {
-            return self.died(me, id, exit).await;
+            return self.died(me, id, exit, cause).await;
         }
         slot.cause = cause;
         self.note(NewEvent::new(EventType::AgentRestarted, id, cause));
         self.spawn_child(me, id).await;
     }
 
-    /// A death: crashed, then restarted, quarantined or left at rest.
-    async fn died(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, exit: Option<ChildExit>) {
+    /// A death: crashed, then restarted, quarantined or left at rest. `planned` is the cause of an
+    /// end that was none of the session's own.
+    async fn died(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        exit: Option<ChildExit>,
+        planned: Cause,
+    ) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = self.world.city.daemon.restart.clone();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        let (cause, how, data) = describe(exit, slot.generation);
+        let (cause, how, data) = describe(exit, slot.generation, planned);
         slot.cause = cause;
         self.world.store.note(vec![
             NewEvent::new(EventType::AgentCrashed, id, cause).with(data),
@@ -187,14 +195,12 @@ impl Root {
             self.note(NewEvent::new(EventType::AgentStopped, id, cause));
             return;
         }
-        let healthy = mono.saturating_sub(slot.up_at);
-        if policy
-            .stable_after
-            .is_some_and(|stable| slot.up_at > Mono::ZERO && healthy >= stable)
+        let healthy = slot.up_at.take().map(|up_at| mono.saturating_sub(up_at));
+        if let (Some(healthy), Some(stable)) = (healthy, policy.stable_after)
+            && healthy >= stable
         {
             slot.deaths.clear();
         }
-        slot.up_at = Mono::ZERO;
         slot.epoch += 1;
         let delay = match slot.deaths.on_death(&policy, mono, (self.world.random)()) {
             Answer::Restart { after } if after.is_zero() => {
@@ -262,12 +268,7 @@ impl Root {
 fn exit_of(error: Option<ActorProcessingErr>) -> Option<ChildExit> {
     error.map(|error| match error.downcast_ref::<ChildExit>() {
         Some(exit) => exit.clone(),
-        // A panic: the session may well run on, and the next actor adopts it.
-        None => ChildExit::Died {
-            cause: Cause::Internal,
-            exit: None,
-            tail: error.to_string(),
-        },
+        None => ChildExit::Broken(error.to_string()),
     })
 }
 
@@ -275,6 +276,7 @@ fn exit_of(error: Option<ActorProcessingErr>) -> Option<ChildExit> {
 fn describe(
     exit: Option<ChildExit>,
     generation: Generation,
+    planned: Cause,
 ) -> (Cause, Option<SessionExit>, serde_json::Value) {
     let generation = generation.0.saturating_sub(1);
     match exit {
@@ -291,11 +293,11 @@ fn describe(
             None,
             serde_json::json!({ "error": why }),
         ),
-        Some(ChildExit::Undead(why)) => {
+        Some(ChildExit::Undead(why) | ChildExit::Broken(why)) => {
             (Cause::Internal, None, serde_json::json!({ "error": why }))
         }
         Some(ChildExit::Finished) | None => (
-            Cause::Internal,
+            planned,
             None,
             serde_json::json!({ "generation": generation }),
         ),

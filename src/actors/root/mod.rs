@@ -35,6 +35,7 @@ pub use self::shutdown::StopMode;
 pub use self::slot::{ChildState, ChildView, EndRefused};
 
 use self::infra::Infra;
+use self::recovery::Look;
 use self::slot::Slot;
 use super::launch::How;
 use super::world::World;
@@ -44,7 +45,6 @@ use crate::domain::event::NewEvent;
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::{AgentName, ChildId, Generation, SessionId};
 use crate::domain::prompt::Problem;
-use crate::domain::reconcile::Decision;
 use crate::domain::relic::Hook;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
@@ -183,8 +183,8 @@ pub enum RootMsg {
     },
     /// Time to look at everything.
     Patrol(u64),
-    /// What a look at everything came to.
-    Planned(Vec<(Decision, Option<Box<ChildSpec>>)>),
+    /// What a look at everything came to; nothing where it could not be seen.
+    Planned(Box<Look>),
     /// End everything, or leave the sessions running.
     Stop {
         /// How.
@@ -214,6 +214,8 @@ pub struct Root {
     patrol_epoch: u64,
     /// One look at a time.
     looking: bool,
+    /// Who waits for the first look to be acted on.
+    booting: Vec<RpcReplyPort<()>>,
     stopping: Option<shutdown::Stopping>,
 }
 
@@ -237,6 +239,7 @@ impl Actor for RootActor {
             resting: Default::default(),
             patrol_epoch: 0,
             looking: false,
+            booting: Vec::new(),
             stopping: None,
         })
     }
@@ -261,7 +264,7 @@ impl Actor for RootActor {
                 cause,
                 reply,
             } => root.end(&me, id, session, cause, reply),
-            RootMsg::Swept { id, epoch, result } => root.swept(&id, epoch, result),
+            RootMsg::Swept { id, epoch, result } => root.swept(&me, &id, epoch, result),
             RootMsg::Cycle { id, cause, reply } => root.cycle(&id, cause, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
@@ -274,7 +277,7 @@ impl Actor for RootActor {
             RootMsg::Boot(reply) => root.boot(&me, reply).await,
             RootMsg::Reinfra { index, epoch } => root.reinfra(&me, index, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
-            RootMsg::Planned(plan) => root.apply(&me, plan).await,
+            RootMsg::Planned(look) => root.apply(&me, *look).await,
             RootMsg::Stop { mode, reply } => root.stop(&me, mode, reply),
             RootMsg::StopDeadline => root.stop_deadline(&me),
         }
@@ -292,8 +295,10 @@ impl Actor for RootActor {
             SupervisionEvent::ActorFailed(cell, error) => {
                 root.actor_ended(&me, cell.get_id(), Some(error)).await;
             }
-            SupervisionEvent::ActorTerminated(cell, _, _) => {
-                root.actor_ended(&me, cell.get_id(), None).await;
+            // An actor that stops by itself gives no reason; one that was killed has one.
+            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+                let error = reason.map(ActorProcessingErr::from);
+                root.actor_ended(&me, cell.get_id(), error).await;
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -328,3 +333,6 @@ impl Root {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use super::super::child::ChildMsg;
 use super::super::effects;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
-use super::{ChildSpec, Root, RootMsg};
+use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, SessionId};
@@ -34,7 +34,7 @@ impl Root {
             .slots
             .entry(id.clone())
             .or_insert_with(|| Slot::new(spec.clone(), now, cause));
-        if matches!(slot.desired, Desired::Ended(_)) && slot.state == ChildState::Ending {
+        if slot.is_ending() {
             return refuse(reply, "its last session is still being ended");
         }
         slot.spec = spec;
@@ -60,18 +60,8 @@ impl Root {
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
         let now = self.world.clock.now();
-        let grace = self.world.city.daemon.shutdown_timeout;
         let Some(slot) = self.slots.get_mut(&id) else {
-            let world = Arc::clone(&self.world);
-            tokio::spawn(async move {
-                let stopped = effects::stop_any(&world, &session, grace).await;
-                let result = stopped.map(|_| ());
-                let _gave_up = reply.send(result.map_err(|e| EndRefused {
-                    id,
-                    why: e.to_string(),
-                }));
-            });
-            return;
+            return self.end_stray(id, session, reply);
         };
         slot.for_end.push(reply);
         slot.desired = Desired::Ended(cause);
@@ -81,12 +71,32 @@ impl Root {
         }
     }
 
+    /// Ends whatever session runs under the name of a child that has no slot.
+    fn end_stray(
+        &self,
+        id: ChildId,
+        session: SessionId,
+        reply: RpcReplyPort<Result<(), EndRefused>>,
+    ) {
+        let world = Arc::clone(&self.world);
+        let grace = world.city.daemon.shutdown_timeout;
+        tokio::spawn(async move {
+            let stopped = effects::stop_any(&world, &session, grace).await;
+            let result = stopped.map(|_| ());
+            let _gave_up = reply.send(result.map_err(|e| EndRefused {
+                id,
+                why: e.to_string(),
+            }));
+        });
+    }
+
     /// Ends whatever session a child without an actor may still have.
-    fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         slot.epoch += 1;
+        slot.become_state(ChildState::Ending, self.world.clock.now());
         let (world, me) = (Arc::clone(&self.world), me.clone());
         let (id, epoch, grace) = (id.clone(), slot.epoch, slot.spec.grace);
         let session = slot.spec.session.clone();
@@ -98,20 +108,19 @@ impl Root {
         });
     }
 
-    pub(super) fn swept(&mut self, id: &ChildId, epoch: u64, result: Result<(), String>) {
+    pub(super) fn swept(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        epoch: u64,
+        result: Result<(), String>,
+    ) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.epoch == epoch) else {
             return;
         };
         match (result, &slot.desired) {
-            (Err(why), _) => {
-                let refused = EndRefused {
-                    id: id.clone(),
-                    why,
-                };
-                answer(&mut slot.for_end, &Err(refused));
-                slot.become_state(ChildState::Stopped, now);
-            }
+            (Err(why), _) => self.undead(id, why),
             (Ok(()), Desired::Ended(cause)) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -120,6 +129,26 @@ impl Root {
                 slot.become_state(ChildState::Stopped, now);
                 answer(&mut slot.for_end, &Ok(()));
             }
+        }
+        self.stopped_one(me);
+    }
+
+    /// A session would not end; whoever asked is told. A child that should be gone is forgotten all
+    /// the same: the next look finds what still runs and whether it is wanted.
+    pub(super) fn undead(&mut self, id: &ChildId, why: String) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let refused = EndRefused {
+            id: id.clone(),
+            why,
+        };
+        answer(&mut slot.for_up, &Err(refused.to_string()));
+        answer(&mut slot.for_end, &Err(refused));
+        slot.become_state(ChildState::Stopped, now);
+        if matches!(slot.desired, Desired::Ended(_)) {
+            self.slots.remove(id);
         }
     }
 
@@ -153,10 +182,14 @@ impl Root {
         }
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(&id) else {
-            let _gave_up = reply.send(Ok(()));
-            return;
+            let session = id.session_id(&self.world.city.name);
+            return self.end_stray(id, session, reply);
         };
         slot.for_end.push(reply);
+        if matches!(slot.desired, Desired::Ended(_)) {
+            // It is being ended for good: that is rest enough.
+            return;
+        }
         slot.desired = Desired::Resting;
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
@@ -171,12 +204,15 @@ impl Root {
         cause: Cause,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
-        if let ChildId::Agent(agent) = &id {
-            self.resting.remove(agent);
-        }
         let result = match self.slots.get_mut(&id) {
-            None => Err(format!("{id} is not known")),
-            Some(slot) if matches!(slot.desired, Desired::Ended(_)) || self.stopping.is_some() => {
+            None => match self.configured(&id) {
+                Some(spec) if self.stopping.is_none() => {
+                    self.want(me, spec, cause, None).await;
+                    Ok(())
+                }
+                Some(_) | None => Err(format!("{id} is not known")),
+            },
+            Some(slot) if slot.is_ending() || self.stopping.is_some() => {
                 Err(format!("{id} is being ended"))
             }
             Some(slot) if slot.actor.is_some() => Ok(()),
@@ -191,7 +227,20 @@ impl Root {
                 Ok(())
             }
         };
+        if let (Ok(()), ChildId::Agent(agent)) = (&result, &id) {
+            self.resting.remove(agent);
+        }
         let _gave_up = reply.send(result);
+    }
+
+    /// The spec of an agent that was never started.
+    fn configured(&self, id: &ChildId) -> Option<ChildSpec> {
+        let ChildId::Agent(name) = id else {
+            return None;
+        };
+        let city = &self.world.city;
+        let agent = city.agents.iter().find(|agent| &agent.name == name)?;
+        Some(agent_spec(city, agent))
     }
 
     pub(super) fn views(&mut self) -> Vec<ChildView> {

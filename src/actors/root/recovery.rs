@@ -2,7 +2,7 @@
 //! hooks that ask for one, plans (`domain::reconcile`), and applies. The same code serves both, so
 //! a crash and a restart are one more patrol.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
-use super::{ChildSpec, Root, RootMsg, Work};
+use super::{ChildSpec, ChildState, Root, RootMsg, Work};
 use crate::domain::cause::Cause;
 use crate::domain::city::{Agent, City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::reconcile::{Decision, Seen, Wanted, plan};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
-use crate::ports::sessions::SessionHandle;
+use crate::ports::sessions::{SessionEvent, SessionHandle};
 
 /// The child of a hook.
 #[must_use]
@@ -55,16 +56,30 @@ pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
     }
 }
 
-/// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
-async fn look(
-    world: &World,
+/// What the root knew when it set out to look.
+struct Known {
     tended: BTreeSet<ChildId>,
     resting: BTreeSet<AgentName>,
-) -> Vec<(Decision, Option<Box<ChildSpec>>)> {
-    let city = Arc::clone(&world.city);
-    let Ok(any) = SessionId::new("any") else {
-        return Vec::new();
-    };
+    /// Sessions that were up, and which of that name.
+    up: BTreeMap<SessionId, String>,
+}
+
+/// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
+#[derive(Default)]
+pub struct Look {
+    decisions: Vec<(Decision, Option<Box<ChildSpec>>)>,
+    /// Ends of sessions that were thought to be up. Events are hints; here is where a lost one is
+    /// made up for.
+    ended: Vec<SessionEvent>,
+    /// Raiders that hold a slot; none when that is not known.
+    hooked: Option<BTreeSet<RaiderId>>,
+}
+
+type Stored = (Vec<(Hook, bool)>, Vec<Saga>);
+
+/// Sessions, hooks (and whether their work was closed elsewhere) and open sagas.
+async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
+    let any = SessionId::new("any").ok()?;
     let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
     let stored = world
         .store
@@ -78,42 +93,69 @@ async fn look(
             Ok((hooks, txn.sagas(None)?))
         })
         .await;
-    let (sessions, (hooks, sagas)) = match (sessions, stored) {
-        (Ok(sessions), Ok(stored)) => (sessions, stored),
+    match (sessions, stored) {
+        (Ok(sessions), Ok(stored)) => Some((sessions, stored)),
         (Err(error), _) => {
             tracing::warn!(%error, "the sessions cannot be seen; nothing is concluded from that");
-            return Vec::new();
+            None
         }
         (_, Err(error)) => {
             tracing::warn!(%error, "the store cannot be read; nothing is concluded from that");
-            return Vec::new();
+            None
         }
+    }
+}
+
+async fn look(world: &World, known: Known) -> Look {
+    let city = Arc::clone(&world.city);
+    let Some((sessions, (hooks, sagas))) = see(world).await else {
+        return Look::default();
     };
+    let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
     let (mut specs, busy) = raiders(&city, hooks, &sagas);
     let agents = city
         .agents
         .iter()
-        .filter(|agent| !resting.contains(&agent.name));
+        .filter(|agent| !known.resting.contains(&agent.name));
     specs.extend(agents.map(|agent| agent_spec(&city, agent)));
-    let wanted = specs.iter().map(wanted).collect();
+    let ended = ended(&sessions, known.up);
     let decisions = plan(&Seen {
         sessions,
-        wanted,
+        wanted: specs.iter().map(wanted).collect(),
         busy,
-        tended,
+        tended: known.tended,
     });
     let spec_of = |decision: &Decision| match decision {
-        Decision::Adopt(id) | Decision::Start(id) => specs
-            .iter()
-            .find(|spec| &spec.id == id)
-            .cloned()
-            .map(Box::new),
+        Decision::Adopt(id) | Decision::Start(id) => {
+            let spec = specs.iter().find(|spec| &spec.id == id);
+            spec.cloned().map(Box::new)
+        }
         Decision::StopOrphan { .. } => None,
     };
-    decisions
-        .into_iter()
-        .map(|decision| (decision.clone(), spec_of(&decision)))
-        .collect()
+    let decisions = decisions.into_iter();
+    Look {
+        decisions: decisions.map(|d| (d.clone(), spec_of(&d))).collect(),
+        ended,
+        hooked: Some(hooked),
+    }
+}
+
+/// Sessions that were up when the look began and are not any more.
+fn ended(sessions: &[SessionFacts], up: BTreeMap<SessionId, String>) -> Vec<SessionEvent> {
+    let ended = up.into_iter().filter_map(|(id, token)| {
+        let facts = sessions.iter().find(|facts| facts.id == id);
+        let handle = SessionHandle { id, token };
+        match facts {
+            Some(facts) if facts.token == handle.token => match &facts.state {
+                RunState::Exited(exit) => Some(SessionEvent::Exited(handle, exit.clone())),
+                RunState::Lost { why } => Some(SessionEvent::Lost(handle, why.clone())),
+                RunState::Running | RunState::Unknown { .. } => None,
+            },
+            Some(_) => Some(SessionEvent::Lost(handle, "another took its name".into())),
+            None => Some(SessionEvent::Lost(handle, "no trace is left of it".into())),
+        }
+    });
+    ended.collect()
 }
 
 /// The raiders that ask for a session, and the sessions that somebody else is busy with. The hooks
@@ -160,13 +202,13 @@ fn wanted(spec: &ChildSpec) -> Wanted {
 }
 
 impl Root {
-    /// Starts the tree: infrastructure in order, then what the world asks for.
+    /// Starts the tree: infrastructure in order, then what the world asks for. Answered when that
+    /// is known; meanwhile the root hears, for it may have to restart what the look waits for.
     pub(super) async fn boot(&mut self, me: &ActorRef<RootMsg>, reply: RpcReplyPort<()>) {
         self.start_infra(me).await;
-        let plan = look(&self.world, BTreeSet::new(), BTreeSet::new()).await;
-        self.apply(me, plan).await;
+        self.booting.push(reply);
         self.arm_patrol(me);
-        let _gave_up = reply.send(());
+        self.set_out(me);
     }
 
     fn arm_patrol(&mut self, me: &ActorRef<RootMsg>) {
@@ -192,43 +234,92 @@ impl Root {
                 .tell_witness(&rig.name, WitnessMsg::Patrol);
             self.world.directory.tell_forge(&rig.name, ForgeMsg::Look);
         }
+        self.set_out(me);
+    }
+
+    fn set_out(&mut self, me: &ActorRef<RootMsg>) {
         if self.looking {
             return;
         }
         self.looking = true;
         let world = Arc::clone(&self.world);
-        let tended = self.slots.keys().cloned().collect();
-        let resting = self.resting.clone();
+        let up = self.slots.values().filter_map(|slot| {
+            let session = slot.session.as_ref()?;
+            Some((session.handle.id.clone(), session.handle.token.clone()))
+        });
+        let known = Known {
+            tended: self.slots.keys().cloned().collect(),
+            resting: self.resting.clone(),
+            up: up.collect(),
+        };
         let me = me.clone();
         tokio::spawn(async move {
-            let plan = look(&world, tended, resting).await;
+            // In a task of its own: a look that panics must not be the last one.
+            let look = tokio::spawn(async move { look(&world, known).await });
+            let look = look.await.unwrap_or_default();
             // The root only goes with the process.
-            let _gone = me.cast(RootMsg::Planned(plan));
+            let _gone = me.cast(RootMsg::Planned(Box::new(look)));
         });
     }
 
-    pub(super) async fn apply(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        plan: Vec<(Decision, Option<Box<ChildSpec>>)>,
-    ) {
+    pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, look: Look) {
         self.looking = false;
-        for (decision, spec) in plan {
-            match (decision, spec) {
-                (Decision::Adopt(id), Some(spec)) if !self.slots.contains_key(&id) => {
-                    self.want(me, *spec, Cause::Adopted, None).await;
-                }
-                (Decision::Start(id), Some(spec)) if !self.slots.contains_key(&id) => {
-                    let cause = match id {
-                        ChildId::Raider(_) => Cause::Recovered,
-                        ChildId::Agent(_) => Cause::Config,
-                    };
-                    self.want(me, *spec, cause, None).await;
-                }
-                (Decision::StopOrphan { session, token }, _) => self.stop_orphan(session, token),
-                (Decision::Adopt(_) | Decision::Start(_), _) => {}
+        if self.stopping.is_none() {
+            for event in look.ended {
+                self.session_event(event);
+            }
+            for (decision, spec) in look.decisions {
+                self.decided(me, decision, spec).await;
+            }
+            if let Some(hooked) = look.hooked {
+                self.forget_finished(&hooked);
             }
         }
+        for reply in self.booting.drain(..) {
+            let _gave_up = reply.send(());
+        }
+    }
+
+    async fn decided(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        decision: Decision,
+        spec: Option<Box<ChildSpec>>,
+    ) {
+        match (decision, spec) {
+            (Decision::Adopt(id), Some(spec)) if self.is_free(&id) => {
+                self.want(me, *spec, Cause::Adopted, None).await;
+            }
+            (Decision::Start(id), Some(spec)) if self.is_free(&id) => {
+                let cause = match id {
+                    ChildId::Raider(_) => Cause::Recovered,
+                    ChildId::Agent(_) => Cause::Config,
+                };
+                self.want(me, *spec, cause, None).await;
+            }
+            (Decision::StopOrphan { session, token }, _) => self.stop_orphan(session, token),
+            (Decision::Adopt(_) | Decision::Start(_), _) => {}
+        }
+    }
+
+    /// Whether nobody took care of the child, or laid it to rest, since the look began.
+    fn is_free(&self, id: &ChildId) -> bool {
+        let rests = match id {
+            ChildId::Raider(_) => false,
+            ChildId::Agent(agent) => self.resting.contains(agent),
+        };
+        !rests && !self.slots.contains_key(id)
+    }
+
+    /// A finished raider whose slot was freed meanwhile is nobody any more.
+    fn forget_finished(&mut self, hooked: &BTreeSet<RaiderId>) {
+        self.slots.retain(|id, slot| match id {
+            ChildId::Raider(raider) => {
+                let finished = slot.state == ChildState::Finished && !slot.has_actor();
+                !finished || hooked.contains(raider)
+            }
+            ChildId::Agent(_) => true,
+        });
     }
 
     fn stop_orphan(&self, session: SessionId, token: String) {

@@ -78,7 +78,8 @@ pub(super) struct Slot {
     pub(super) epoch: u64,
     pub(super) generation: Generation,
     pub(super) session: Option<SessionView>,
-    pub(super) up_at: Mono,
+    /// Since when its session is up.
+    pub(super) up_at: Option<Mono>,
     pub(super) since: Timestamp,
     pub(super) cause: Cause,
     pub(super) for_up: Waiting<(), String>,
@@ -97,7 +98,7 @@ impl Slot {
             epoch: 0,
             generation: Generation(1),
             session: None,
-            up_at: Mono::ZERO,
+            up_at: None,
             since: now,
             cause,
             for_up: Vec::new(),
@@ -109,6 +110,12 @@ impl Slot {
         self.actor
             .as_ref()
             .is_some_and(|child| child.get_id() == actor)
+    }
+
+    /// Whether its session is being ended for good or for a rest.
+    pub(super) fn is_ending(&self) -> bool {
+        let resting = matches!(self.desired, Desired::Resting);
+        matches!(self.desired, Desired::Ended(_)) || resting && self.state == ChildState::Ending
     }
 
     pub(super) fn has_actor(&self) -> bool {

@@ -10,7 +10,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge::ChargeRequest;
 use super::super::sagas::{charge, done, nuke};
 use super::super::world::Claim;
-use super::super::{ask, effects};
+use super::super::{ask, effects, shaman};
 use super::{WitnessArgs, WitnessMsg, merged, nuke_now, resume, rework, validate};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -234,24 +234,28 @@ async fn is_released(args: &WitnessArgs, hook: &Hook) -> Result<bool, Refusal> {
     Ok(released.await?)
 }
 
-/// Sends an escalation about a raider to the shaman, who keeps one per subject and problem.
+/// Sends an escalation about a raider to the shaman, who keeps one per subject and problem. Every
+/// patrol may see the same problem: it is told once, until a person has settled it.
 pub async fn escalate(
     args: &WitnessArgs,
     hook: &Hook,
     problem: &str,
     evidence: String,
 ) -> Result<(), Refusal> {
+    let (agent, problem) = (hook.raider.to_string(), problem.to_owned());
     let body = Body::RecoveryNeeded(Escalation {
-        agent: hook.raider.to_string(),
+        agent: agent.clone(),
         relic: Some(hook.relic.clone()),
-        problem: problem.to_owned(),
+        problem: problem.clone(),
         severity: Severity::High,
         evidence,
     });
     let from = message::witness(&args.rig);
     let sent = args.world.store.run(move |txn| {
         let same = |message: &Message| message.body == body;
-        if !txn.inbox(message::SHAMAN)?.iter().any(same) {
+        let told = txn.inbox(message::SHAMAN)?.iter().any(same)
+            || shaman::is_raised(txn, &agent, &problem)?;
+        if !told {
             txn.send(&from, message::SHAMAN, body.clone())?;
         }
         Ok(())

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, SessionView, raider_spec};
@@ -23,16 +24,25 @@ use crate::domain::restart::Mono;
 use crate::ports::sessions::Input;
 
 /// Between two attempts to be the one who looks.
-const TURN: std::time::Duration = std::time::Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(50);
 
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
 
-/// How often and when one was told last.
+/// How often one was told, and about which writing of its outcome file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
     count: u32,
     at: Mono,
+    written: Option<SystemTime>,
+}
+
+impl Told {
+    /// Whether it was told about this writing already, and has had no time yet to do as it was told:
+    /// one writing may be many events.
+    fn knows(&self, written: Option<SystemTime>, now: Mono, pause: Duration) -> bool {
+        self.count > 0 && self.written == written && now.saturating_sub(self.at) < pause
+    }
 }
 
 /// Whose outcome file to read.
@@ -79,49 +89,54 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
     Ok(())
 }
 
-/// The file's watcher, a patrol and the session's end may all see the same outcome at once: one
-/// looks, one more waits, because what was written during a look is not in it.
+/// The file's watcher, a patrol and the session's end may all see the same outcome at once. Whoever
+/// has the claim looks again when it lets go, so that no writing is missed; the end of the session is
+/// no writing and waits for its turn, because nothing else would start the raider again.
 async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
-    let claims = &args.world.claims;
-    let key = format!("outcome/{}", hook.raider);
-    if let Some(claim) = claims.claim(key.clone()) {
-        return Some(claim);
-    }
-    let _only_one_waits = claims.claim(format!("{key}/next/{ended}"))?;
     loop {
-        tokio::time::sleep(TURN).await;
-        if let Some(claim) = claims.claim(key.clone()) {
-            return Some(claim);
+        let key = format!("outcome/{}", hook.raider);
+        let claim = args.world.claims.claim(key);
+        if claim.is_some() || !ended {
+            return claim;
         }
+        tokio::time::sleep(TURN).await;
     }
 }
 
+/// Acts on a raider's outcome file until it says nothing new.
 async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
-    let Some(_turn) = turn(args, &hook, ended).await else {
-        return Ok(());
-    };
-    let outcome = match endings::outcome(&args.world, &hook).await {
-        OutcomeFile::Said(outcome) => outcome,
-        OutcomeFile::Empty => return Ok(()),
-        OutcomeFile::Unclear(why) => {
-            tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
+    loop {
+        let (said, written) = endings::outcome(&args.world, &hook).await;
+        let outcome = match said {
+            OutcomeFile::Said(outcome) => outcome,
+            OutcomeFile::Empty => return Ok(()),
+            OutcomeFile::Unclear(why) => {
+                tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
+                return Ok(());
+            }
+        };
+        let Some(claim) = turn(args, &hook, ended).await else {
             return Ok(());
+        };
+        match declare(args, request(&hook, outcome)).await {
+            Ok(()) => return Ok(()),
+            Err(refused)
+                if matches!(
+                    refused.kind,
+                    RefusalKind::WorkAtRisk | RefusalKind::BadRequest
+                ) =>
+            {
+                remind(args, &hook, ended, written, &refused, nudges).await?;
+            }
+            Err(error) => {
+                let raider = &hook.raider;
+                tracing::warn!(%raider, %error, "an outcome could not be accepted yet");
+                return Ok(());
+            }
         }
-    };
-    let done = declare(args, request(&hook, outcome)).await;
-    match done {
-        Ok(_) => Ok(()),
-        Err(refused)
-            if matches!(
-                refused.kind,
-                RefusalKind::WorkAtRisk | RefusalKind::BadRequest
-            ) =>
-        {
-            remind(args, hook, ended, &refused, nudges).await
-        }
-        Err(error) => {
-            tracing::warn!(raider = %hook.raider, %error, "an outcome could not be accepted yet");
-            Ok(())
+        drop(claim);
+        if ended || endings::outcome(&args.world, &hook).await.1 == written {
+            return Ok(());
         }
     }
 }
@@ -156,8 +171,9 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
 /// when that did not help.
 async fn remind(
     args: &WitnessArgs,
-    hook: Hook,
+    hook: &Hook,
     ended: bool,
+    written: Option<SystemTime>,
     refused: &Refusal,
     nudges: &Nudges,
 ) -> Result<(), Refusal> {
@@ -166,14 +182,14 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let Some(told) = count(world, &hook, ended, nudges) else {
+    let Some(told) = count(world, hook, ended, written, nudges) else {
         return Ok(());
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
         return escalate(
             args,
-            &hook,
+            hook,
             "an outcome was declared that cannot be accepted",
             evidence,
         )
@@ -192,10 +208,10 @@ async fn remind(
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
-            if !tell(args, &hook, &problem, session).await? {
+            if !tell(args, hook, &problem, session).await? {
                 // It ended meanwhile, and its end is looked at for itself.
                 let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(told) = nudges.get_mut(&(hook.raider, hook.incarnation)) {
+                if let Some(told) = nudges.get_mut(&(hook.raider.clone(), hook.incarnation)) {
                     told.count = told.count.saturating_sub(1);
                 }
             }
@@ -203,7 +219,7 @@ async fn remind(
         _ => {
             let resting = view.is_none_or(|view| view.state == ChildState::Finished);
             if resting {
-                let spec = raider_spec(&world.city, hook, Some(problem));
+                let spec = raider_spec(&world.city, hook.clone(), Some(problem));
                 ask::want(world, spec, Cause::OutcomeFile).await?;
             }
         }
@@ -211,20 +227,24 @@ async fn remind(
     Ok(())
 }
 
-/// Counts a telling; none when the last one was only just now.
-fn count(world: &World, hook: &Hook, ended: bool, nudges: &Nudges) -> Option<u32> {
-    let now = world.clock.mono();
+/// Counts a telling; none when the last one was about the same writing, and only just now.
+fn count(
+    world: &World,
+    hook: &Hook,
+    ended: bool,
+    written: Option<SystemTime>,
+    nudges: &Nudges,
+) -> Option<u32> {
     let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
     let told = nudges
         .entry((hook.raider.clone(), hook.incarnation))
         .or_default();
-    // One write of the file may be many events, and an agent needs time to do as it is told.
-    let pause = world.city.daemon.patrol_interval / 2;
-    if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
+    let now = world.clock.mono();
+    if !ended && told.knows(written, now, world.city.daemon.patrol_interval / 2) {
         return None;
     }
     told.count += 1;
-    told.at = now;
+    (told.at, told.written) = (now, written);
     Some(told.count)
 }
 

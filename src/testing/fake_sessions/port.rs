@@ -22,6 +22,10 @@ impl Sessions for FakeSessions {
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
         let started = {
             let mut inner = self.inner();
+            while inner.stuck_starts.contains(&spec.id) {
+                let waited = self.world.released.wait(inner);
+                inner = waited.unwrap_or_else(PoisonError::into_inner);
+            }
             inner.admit(spec)?;
             let fake = self.make(&mut inner, spec);
             let started = started(&fake);
@@ -81,6 +85,13 @@ impl Sessions for FakeSessions {
             let waited = self.world.released.wait(inner);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
         }
+        while !grace.is_zero()
+            && inner.stubborn.contains(&handle.id)
+            && inner.living(handle).is_ok()
+        {
+            let waited = self.world.released.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         let Some(fake) = inner.sessions.get(&handle.id) else {
             return Ok(Stopped::Already);
         };
@@ -97,6 +108,7 @@ impl Sessions for FakeSessions {
         drop(inner);
         if deaf || grace.is_zero() {
             self.crash(&handle.id, 9);
+            self.world.released.notify_all();
             return Ok(Stopped::Killed);
         }
         self.crash(&handle.id, 15);
@@ -244,6 +256,7 @@ impl Inner {
     /// Whether this may be started now.
     fn admit(&mut self, spec: &SessionSpec) -> Result<(), StartError> {
         if self.sessions.get(&spec.id).is_some_and(Fake::runs) {
+            self.doubles += 1;
             return Err(StartError::Exists(spec.id.clone()));
         }
         let refusal = self.refusals.get_mut(&spec.id);

@@ -11,6 +11,7 @@ mod landing;
 mod names;
 mod nuke;
 mod outcome;
+mod review;
 mod rights;
 mod stop;
 mod survive;

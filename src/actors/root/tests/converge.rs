@@ -1,0 +1,171 @@
+//! Whatever happens, afterwards everything that is wanted runs, once.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::ChildState;
+use crate::actors::child::ChildMsg;
+use crate::actors::forge::ForgeMsg;
+use crate::actors::witness::WitnessMsg;
+use crate::domain::city::RestartType;
+use crate::domain::ids::ChildId;
+use crate::ports::sessions::{Sessions, StartError};
+use crate::testing::world::{Scenario, Town, agent, raider};
+
+#[derive(Debug, Clone)]
+enum Blow {
+    Crash(usize),
+    Lose(usize),
+    Unheard(usize),
+    RefuseStart(usize),
+    Hide(usize),
+    Show,
+    Blind,
+    KillChildren,
+    KillWitness,
+    KillForge,
+    Rest(usize),
+    Wake(usize),
+    Nuke(usize, bool),
+    Charge,
+    Pass(u64),
+    Restart,
+}
+
+fn blow() -> impl Strategy<Value = Blow> {
+    prop_oneof![
+        4 => (0usize..4).prop_map(Blow::Crash),
+        2 => (0usize..4).prop_map(Blow::Lose),
+        1 => (0usize..4).prop_map(Blow::Unheard),
+        2 => (0usize..4).prop_map(Blow::RefuseStart),
+        1 => (0usize..4).prop_map(Blow::Hide),
+        2 => Just(Blow::Show),
+        1 => Just(Blow::Blind),
+        2 => Just(Blow::KillChildren),
+        1 => Just(Blow::KillWitness),
+        1 => Just(Blow::KillForge),
+        1 => (0usize..2).prop_map(Blow::Rest),
+        2 => (0usize..2).prop_map(Blow::Wake),
+        1 => ((2usize..4), any::<bool>()).prop_map(|(who, salvage)| Blow::Nuke(who, salvage)),
+        2 => Just(Blow::Charge),
+        4 => (0u64..90).prop_map(Blow::Pass),
+        1 => Just(Blow::Restart),
+    ]
+}
+
+fn scenario() -> Scenario {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.agent("clerk", RestartType::Permanent);
+    town.rig(|rig| rig.raiders.max = 2)
+}
+
+fn children() -> [ChildId; 4] {
+    let toast = ChildId::Raider(raider("Toast"));
+    let shadow = ChildId::Raider(raider("Shadow"));
+    [agent("mayor"), agent("clerk"), toast, shadow]
+}
+
+fn show(town: &Town) {
+    town.parts.sessions.blind(None);
+    for id in children() {
+        town.parts.sessions.hide(&town.session(&id), None);
+    }
+}
+
+async fn strike(town: Town, blow: &Blow) -> Town {
+    let children = children();
+    let session = |who: usize| town.session(&children[who]);
+    let sessions = &town.parts.sessions;
+    match *blow {
+        Blow::Crash(who) => sessions.crash(&session(who), 9),
+        Blow::Lose(who) => sessions.lose(&session(who), "gone"),
+        Blow::Unheard(who) => sessions.exit_unheard(&session(who), 1),
+        Blow::RefuseStart(who) => {
+            let error = StartError::Provider("no memory".into());
+            sessions.refuse_start(&session(who), error);
+        }
+        Blow::Hide(who) => sessions.hide(&session(who), Some("fog")),
+        Blow::Show => show(&town),
+        Blow::Blind => sessions.blind(Some("night")),
+        Blow::KillChildren => drop(town.kill_actors::<ChildMsg>()),
+        Blow::KillWitness => drop(town.kill_actors::<WitnessMsg>()),
+        Blow::KillForge => drop(town.kill_actors::<ForgeMsg>()),
+        Blow::Rest(who) => drop(town.rest(&children[who]).await),
+        Blow::Wake(who) => drop(town.wake(&children[who]).await),
+        Blow::Nuke(who, salvage) => {
+            if let ChildId::Raider(raider) = &children[who]
+                && town.hook(raider).await.is_some()
+            {
+                drop(town.nuke(raider, salvage).await);
+            }
+        }
+        Blow::Charge => {
+            let relic = town.relic("more").await;
+            drop(town.charge(&relic).await);
+        }
+        Blow::Pass(seconds) => town.pass(Duration::from_secs(seconds)).await,
+        Blow::Restart => {
+            let clock = town.world.clock.clone();
+            let parts = town.crash().await;
+            return scenario().start_on(parts, clock).await;
+        }
+    }
+    town
+}
+
+async fn survive(blows: Vec<Blow>) {
+    let mut town = scenario().start().await;
+    for blow in &blows {
+        town = strike(town, blow).await;
+    }
+    show(&town);
+    for id in [agent("mayor"), agent("clerk")] {
+        town.wake(&id).await.ok();
+    }
+    // Longer than any quarantine.
+    town.pass(Duration::from_secs(2 * 3600)).await;
+    assert_eq!(town.sagas().await, 0, "every saga came to an end");
+    let mut wanted = vec![town.session(&agent("mayor")), town.session(&agent("clerk"))];
+    for id in children() {
+        if let ChildId::Raider(raider) = &id
+            && town.hook(raider).await.is_some()
+        {
+            wanted.push(town.session(&id));
+        }
+    }
+    wanted.sort();
+    let facts = town.parts.sessions.list().unwrap();
+    let mut running = town.parts.sessions.running();
+    running.sort();
+    assert_eq!(running, wanted, "{facts:?}");
+    for id in children() {
+        if wanted.contains(&town.session(&id)) {
+            assert_eq!(town.state(&id).await, Some(ChildState::Running), "{id}");
+        }
+    }
+    assert_eq!(
+        town.parts.repo.names().len(),
+        wanted.len() - 2,
+        "a sandbox per hook"
+    );
+    town.root.kill();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn afterwards_everything_wanted_runs_once(blows in proptest::collection::vec(blow(), 1..25)) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(survive(blows));
+    }
+}

@@ -1,0 +1,200 @@
+//! Looking at the world: after a crash of the daemon, at every patrol, after a crash of an actor.
+
+use std::time::Duration;
+
+use super::super::{ChildState, RootMsg};
+use crate::actors::ask;
+use crate::actors::child::ChildMsg;
+use crate::actors::dispatcher::DispatcherMsg;
+use crate::actors::forge::ForgeMsg;
+use crate::actors::shaman::ShamanMsg;
+use crate::actors::store::StoreHandle;
+use crate::actors::witness::WitnessMsg;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::domain::ids::{ChildId, Generation, Incarnation, SessionId};
+use crate::domain::relic::RelicStatus;
+use crate::ports::sessions::{SessionSpec, Sessions};
+use crate::testing::world::{Scenario, agent, raider};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+fn stray(id: &str) -> SessionSpec {
+    SessionSpec {
+        id: SessionId::new(id).unwrap(),
+        generation: Generation(1),
+        incarnation: Incarnation(1),
+        argv: vec!["script".into()],
+        env: Default::default(),
+        cwd: "/city".into(),
+        first_input: None,
+        output_limit: 1,
+        meta: Default::default(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_daemon_adopts_what_runs_and_restarts_what_does_not() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.start().await;
+    let (a, b) = (town.worker("a").await, town.worker("b").await);
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.exit_unheard(&b.session, 1);
+    let again = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = again.start_on(parts, clock).await;
+    assert_eq!((town.starts(&a.session), town.starts(&b.session)), (1, 2));
+    assert_eq!(town.events(EventType::AgentAdopted).await.len(), 2);
+    for id in [a.raider, b.raider] {
+        let view = town.view(&ChildId::Raider(id)).await.unwrap();
+        assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+    }
+    // What was adopted is heard of, too.
+    town.parts.sessions.crash(&a.session, 9);
+    town.settle().await;
+    assert_eq!(town.starts(&a.session), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
+    let town = Scenario::new().start().await;
+    let orphan = stray("gt-horde-Nobody");
+    town.parts.sessions.start(&orphan).unwrap();
+    town.pass(PATROL).await;
+    assert!(!town.runs(&orphan.id));
+    assert_eq!(town.events(EventType::AgentOrphanStopped).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_an_earlier_incarnation_is_replaced() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.exit_unheard(&charged.session, 0);
+    let mut old = stray(charged.session.as_str());
+    old.incarnation = Incarnation(77);
+    parts.sessions.start(&old).unwrap();
+    let town = Scenario::new().start_on(parts, clock).await;
+    assert!(town.runs(&charged.session));
+    let last = town.parts.sessions.starts().pop().unwrap();
+    assert_eq!(last.incarnation, charged.incarnation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_seen_is_never_acted_on() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.hide(&charged.session, Some("fog"));
+    let orphan = stray("gt-horde-Nobody");
+    parts.sessions.start(&orphan).unwrap();
+    parts.sessions.hide(&orphan.id, Some("fog"));
+    let town = Scenario::new().start_on(parts, clock).await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(town.parts.sessions.stops().is_empty());
+    town.parts.sessions.blind(Some("all of it"));
+    town.parts.sessions.hide(&charged.session, None);
+    town.pass(PATROL * 3).await;
+    assert!(town.parts.sessions.stops().is_empty());
+    town.parts.sessions.blind(None);
+    town.pass(PATROL).await;
+    let id = ChildId::Raider(charged.raider);
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.starts(&charged.session), 1);
+}
+
+/// `1-product.md`: the patrol is the safety net. An exit that nobody announced is found.
+#[tokio::test(start_paused = true)]
+async fn an_exit_that_nobody_announced_is_found_by_the_patrol() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.sessions.exit_unheard(&charged.session, 1);
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&charged.session), 2);
+    assert!(town.runs(&charged.session));
+    town.parts.sessions.exit_unheard(&charged.session, 1);
+    town.parts.sessions.forget(&charged.session).unwrap();
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session), "no trace is left of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patrol_on_a_quiet_town_does_nothing() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.start().await;
+    town.worker("a").await;
+    let before = town.store(|txn| txn.last_seq()).await;
+    town.pass(PATROL * 20).await;
+    assert_eq!(town.store(|txn| txn.last_seq()).await, before);
+    assert_eq!(town.parts.sessions.starts().len(), 2);
+    assert!(town.parts.sessions.stops().is_empty());
+}
+
+/// While the first look waits for the store, the root hears and answers: it may have to restart
+/// that very store.
+#[tokio::test(start_paused = true)]
+async fn the_root_is_not_deaf_while_it_boots() {
+    let town = Scenario::new().start().await;
+    let clock = town.world.clock.clone();
+    let mut parts = town.crash().await;
+    parts.store = StoreHandle::new();
+    let town = Scenario::new().begin_on(parts, clock).await;
+    let (reply, _ready) = ractor::concurrency::oneshot();
+    town.root.cast(RootMsg::Boot(reply.into())).unwrap();
+    let (reply, views) = ractor::concurrency::oneshot();
+    town.root.cast(RootMsg::Views(reply.into())).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let mut views = views;
+    while views.try_recv().is_err() {
+        assert!(std::time::Instant::now() < deadline, "the root is deaf");
+        tokio::task::yield_now().await;
+    }
+    town.root.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_infrastructure_actor_that_ends_is_replaced_and_work_goes_on() {
+    let town = Scenario::new().start().await;
+    for round in 0..3 {
+        assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
+        assert_eq!(town.kill_actors::<ForgeMsg>(), 1);
+        assert_eq!(town.kill_actors::<ShamanMsg>(), 1);
+        assert_eq!(town.kill_actors::<DispatcherMsg>(), 1);
+        town.pass(Duration::from_secs(1)).await;
+        let charged = town.worker(&format!("work {round}")).await;
+        town.completed(&charged.raider).await.unwrap();
+        town.settle().await;
+        let relic = town.relic_now(&charged.relic).await;
+        assert_eq!(relic.status, RelicStatus::Closed, "round {round}");
+    }
+    assert_eq!(town.kill_actors::<ChildMsg>(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_was_freed_behind_the_roots_back_is_forgotten() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let (name, incarnation) = (charged.raider.clone(), charged.incarnation);
+    town.store(move |txn| txn.drop_hook(&name, incarnation))
+        .await;
+    town.parts.sessions.crash(&charged.session, 9);
+    town.settle().await;
+    assert!(!town.runs(&charged.session), "nobody wants it");
+    town.pass(PATROL).await;
+    assert!(town.view(&id).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resting_agent_is_not_taken_for_one_that_is_wanted() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.start().await;
+    town.rest(&agent("mayor")).await.unwrap();
+    town.end(&agent("mayor")).await.unwrap();
+    town.pass(PATROL * 2).await;
+    assert!(ask::views(&town.world).await.unwrap().is_empty());
+    assert!(town.view(&ChildId::Raider(raider("Toast"))).await.is_none());
+}

@@ -1,0 +1,267 @@
+//! Deaths: restart, back-off, quarantine; cycles, which are none.
+
+use std::time::Duration;
+
+use super::super::{ChildState, RootMsg};
+use crate::actors::ask;
+use crate::actors::child::ChildMsg;
+use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::domain::facts::SessionExit;
+use crate::domain::ids::ChildId;
+use crate::ports::sessions::{SessionEvent, SessionHandle, StartError};
+use crate::testing::world::{MOMENT, Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn mayor(restart: RestartType) -> (Town, ChildId) {
+    let town = Scenario::new().agent("mayor", restart).start().await;
+    (town, agent("mayor"))
+}
+
+async fn cycle(town: &Town, id: &ChildId) {
+    ask::cycle(&town.world, id.clone(), Cause::Handoff)
+        .await
+        .unwrap();
+    town.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raider_that_dies_is_restarted_on_its_sandbox_with_the_respawn_prompt() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.parts.sessions.crash(&charged.session, 9);
+    town.settle().await;
+    assert_eq!(town.starts(&charged.session), 2);
+    assert!(town.runs(&charged.session));
+    let starts = town.parts.sessions.starts();
+    assert_eq!(starts[0].cwd, starts[1].cwd);
+    assert_eq!(starts[1].generation.0, 2);
+    let prompts = town.parts.tasks.prompts();
+    assert!(
+        prompts[1].contains("ended before it was finished"),
+        "{}",
+        prompts[1]
+    );
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    assert_eq!(town.events(EventType::RaiderRespawned).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn back_off_grows_as_configured_and_the_death_after_the_last_quarantines() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let session = town.session(&id);
+    let first_death = town.world.clock.mono();
+    for (death, delay) in [0, 1, 2, 4, 8].into_iter().enumerate() {
+        town.parts.sessions.crash(&session, 9);
+        if delay > 0 {
+            town.pass(SECOND * delay - MOMENT).await;
+            assert_eq!(town.starts(&session), death + 1, "death {death}: too early");
+            assert_eq!(town.state(&id).await, Some(ChildState::Backoff));
+        }
+        town.pass(MOMENT * 2).await;
+        assert_eq!(town.starts(&session), death + 2, "death {death}: too late");
+    }
+    town.parts.sessions.crash(&session, 9);
+    town.settle().await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!(view.state, ChildState::Quarantined);
+    assert_eq!(view.restarts, 6);
+    assert!(view.quarantined_until.is_some());
+    assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
+    let until = first_death + Duration::from_secs(3600);
+    town.pass(until - town.world.clock.mono() - MOMENT * 2)
+        .await;
+    assert_eq!(town.starts(&session), 6, "released too early");
+    town.pass(MOMENT * 4).await;
+    assert_eq!(town.starts(&session), 7, "the window has passed");
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.events(EventType::AgentUnquarantined).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_releases_a_quarantined_child_and_its_history() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let session = town.session(&id);
+    for _ in 0..6 {
+        town.parts.sessions.crash(&session, 9);
+        town.pass(SECOND * 9).await;
+    }
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.wake(&id).await.unwrap();
+    town.settle().await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+    let starts = town.starts(&session);
+    town.pass(SECOND * 7200).await;
+    assert_eq!(town.starts(&session), starts, "the old timer is void");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_healthy_for_long_enough_clears_its_history() {
+    let stable = |city: &mut crate::domain::city::City| {
+        city.daemon.restart.stable_after = Some(SECOND * 60);
+    };
+    let town = Scenario::new().with(stable);
+    let town = town.agent("mayor", RestartType::Permanent).start().await;
+    let session = town.session(&agent("mayor"));
+    for _ in 0..20 {
+        town.pass(SECOND * 61).await;
+        town.parts.sessions.crash(&session, 9);
+        town.settle().await;
+        assert!(town.runs(&session));
+    }
+    let view = town.view(&agent("mayor")).await.unwrap();
+    assert_eq!(view.restarts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restart_types_mean_what_they_mean_in_otp() {
+    type End = fn(&Town, &ChildId);
+    let exit0: End = |town, id| town.parts.sessions.exit(&town.session(id), 0);
+    let exit1: End = |town, id| town.parts.sessions.exit(&town.session(id), 1);
+    let signal: End = |town, id| town.parts.sessions.crash(&town.session(id), 15);
+    let lost: End = |town, id| town.parts.sessions.lose(&town.session(id), "gone");
+    for (restart, end, again) in [
+        (RestartType::Permanent, exit0, true),
+        (RestartType::Permanent, lost, true),
+        (RestartType::Transient, exit0, false),
+        (RestartType::Transient, exit1, true),
+        (RestartType::Transient, signal, true),
+        (RestartType::Transient, lost, true),
+        (RestartType::Temporary, exit0, false),
+        (RestartType::Temporary, signal, false),
+    ] {
+        let (town, id) = mayor(restart).await;
+        end(&town, &id);
+        town.pass(SECOND * 100).await;
+        assert_eq!(town.runs(&town.session(&id)), again, "{restart:?}");
+        let state = if again {
+            ChildState::Running
+        } else {
+            ChildState::Stopped
+        };
+        assert_eq!(town.state(&id).await, Some(state), "{restart:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    for _ in 0..10 {
+        cycle(&town, &id).await;
+    }
+    assert_eq!(town.starts(&town.session(&id)), 11);
+    assert_eq!(town.view(&id).await.unwrap().restarts, 0);
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+    cycle(&town, &id).await;
+    assert_eq!(town.view(&id).await.unwrap().restarts, 1);
+    let crashed = town.events(EventType::AgentCrashed).await;
+    assert_eq!(crashed.len(), 1);
+    assert_eq!(crashed[0].cause, "handoff", "it says what cycled too often");
+    town.pass(SECOND * 600).await;
+    cycle(&town, &id).await;
+    assert_eq!(town.view(&id).await.unwrap().restarts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_child_actor_leaves_its_session_to_the_next_which_adopts_it() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    for _ in 0..3 {
+        assert_eq!(town.kill_actors::<ChildMsg>(), 1);
+        town.pass(SECOND * 5).await;
+        assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    }
+    assert_eq!(town.starts(&town.session(&id)), 1);
+    assert_eq!(town.events(EventType::AgentAdopted).await.len(), 3);
+    assert_eq!(town.parts.sessions.doubles(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_killed_while_its_session_starts_finds_that_session() {
+    let town = Scenario::new()
+        .agent("mayor", RestartType::Permanent)
+        .start()
+        .await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&session);
+    town.wake(&id).await.unwrap();
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    town.kill_actors::<ChildMsg>();
+    town.until("the successor", || {
+        town.world.starts.available_permits() < 15
+    })
+    .await;
+    town.parts.sessions.release_start(&session);
+    town.settle().await;
+    assert!(town.runs(&session));
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.view(&id).await.unwrap().restarts, 1, "the kill only");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_ended_session_still_says_is_ignored() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let old = town.view(&id).await.unwrap().session.unwrap().handle;
+    town.parts.sessions.crash(&old.id, 9);
+    town.settle().await;
+    let (code, signal, at) = (Some(0), None, town.world.clock.now());
+    let exit = SessionExit { code, signal, at };
+    let foreign = SessionHandle {
+        id: old.id.clone(),
+        token: "nobody's".into(),
+    };
+    for event in [
+        SessionEvent::Exited(old.clone(), exit),
+        SessionEvent::Lost(old.clone(), "late".into()),
+        SessionEvent::Lost(foreign, "strange".into()),
+    ] {
+        town.root.cast(RootMsg::Session(event)).unwrap();
+    }
+    town.pass(SECOND * 100).await;
+    assert_eq!(town.starts(&old.id), 2);
+    assert_eq!(town.view(&id).await.unwrap().restarts, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_start_that_fails_is_answered_and_leaves_nothing() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let session = crate::testing::world::raider("Toast").session_id();
+    let program = "script".into();
+    let why = "no such file".into();
+    let refused = StartError::NoProgram { program, why };
+    town.parts.sessions.refuse_start(&session, refused);
+    let error = town.charge(&relic).await.unwrap_err();
+    assert!(error.message.contains("no such file"), "{error}");
+    assert!(ask::views(&town.world).await.unwrap().is_empty());
+    assert!(town.parts.repo.names().is_empty());
+    town.charge(&relic).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&session);
+    town.wake(&id).await.unwrap();
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    tokio::time::advance(SECOND * 61).await;
+    town.until("the second attempt", || {
+        town.world.starts.available_permits() < 15
+    })
+    .await;
+    town.parts.sessions.release_start(&session);
+    town.pass(SECOND * 60).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert!(town.runs(&session));
+    let crashed = town.events(EventType::AgentCrashed).await;
+    assert_eq!(crashed[0].cause, "start_failed");
+}

@@ -1,0 +1,161 @@
+//! Stopping: two passes, in order, and never for longer than it must.
+
+use std::time::Duration;
+
+use super::super::{ChildState, RootMsg, StopMode};
+use crate::actors::ask;
+use crate::actors::child::ChildMsg;
+use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn two() -> Town {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.agent("clerk", RestartType::Permanent);
+    town.start().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_graceful_stop_ends_every_session_and_restarts_none() {
+    let town = two().await;
+    let charged = town.worker("a").await;
+    let (parts, started) = (town.parts.clone(), town.world.clock.mono());
+    let clock = town.world.clock.clone();
+    town.stop(StopMode::Graceful).await;
+    assert!(parts.sessions.running().is_empty());
+    assert_eq!(parts.sessions.starts().len(), 3);
+    assert_eq!(parts.sessions.interrupts(&charged.session), 1);
+    assert!(clock.mono() - started < SECOND, "nothing to wait for");
+    let graces: Vec<_> = parts.sessions.stops().into_iter().map(|s| s.1).collect();
+    assert_eq!(graces, [SECOND * 5; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stop_skips_the_grace() {
+    let town = two().await;
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.outlive_grace(&session);
+    let stop = |mode| RootMsg::Stop { mode, reply: None };
+    town.root.cast(stop(StopMode::Graceful)).unwrap();
+    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+        .await;
+    let parts = town.parts.clone();
+    town.stop(StopMode::Now).await;
+    assert!(parts.sessions.running().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeping_sessions_leaves_them_running_and_nothing_is_said_to_have_stopped() {
+    let town = two().await;
+    let charged = town.worker("a").await;
+    let (parts, store) = (town.parts.clone(), town.parts.store.clone());
+    town.stop(StopMode::KeepSessions).await;
+    assert_eq!(parts.sessions.running().len(), 3);
+    assert!(parts.sessions.stops().is_empty());
+    assert!(parts.sessions.running().contains(&charged.session));
+    let filter = crate::ports::relics::EventFilter {
+        kind: Some(EventType::AgentStopped.as_str().into()),
+        ..Default::default()
+    };
+    let stopped = store.run(move |txn| txn.events(&filter)).await.unwrap();
+    assert!(stopped.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_back_off_and_quarantine_waits_for_nobody() {
+    for deaths in [2, 6] {
+        let town = two().await;
+        let id = agent("mayor");
+        for _ in 0..deaths {
+            town.parts.sessions.crash(&town.session(&id), 9);
+            town.pass(SECOND * 9).await;
+        }
+        town.parts.sessions.crash(&town.session(&id), 9);
+        town.settle().await;
+        assert!(!town.runs(&town.session(&id)));
+        let (clock, begun) = (town.world.clock.clone(), town.world.clock.mono());
+        let parts = town.parts.clone();
+        town.stop(StopMode::Graceful).await;
+        assert!(clock.mono() - begun < SECOND);
+        assert!(parts.sessions.running().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_a_session_starts_ends_it() {
+    let town = two().await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&session);
+    town.wake(&id).await.unwrap();
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    let mode = StopMode::Graceful;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    ask::views(&town.world).await.unwrap();
+    town.parts.sessions.release_start(&session);
+    let parts = town.parts.clone();
+    town.task.await.unwrap();
+    assert!(parts.sessions.running().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_ended() {
+    let town = two().await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    // The second death waits for its restart, and its session runs on without an actor.
+    town.parts.sessions.crash(&session, 9);
+    town.settle().await;
+    town.kill_actors::<ChildMsg>();
+    town.settle().await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Backoff));
+    assert!(town.runs(&session));
+    town.parts.sessions.hold_stop(&session);
+    let (world, other) = (town.world.clone(), session.clone());
+    let ended = tokio::spawn(async move { ask::end(&world, id, other, Cause::Done).await });
+    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+        .await;
+    let begun = town.world.clock.mono();
+    let mode = StopMode::Graceful;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    ask::views(&town.world).await.unwrap();
+    town.parts.sessions.release_stop(&session);
+    let clock = town.world.clock.clone();
+    town.task.await.unwrap();
+    assert!(clock.mono() - begun < SECOND, "{:?}", clock.mono() - begun);
+    ended.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
+    let town = two().await;
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.hold_stop(&session);
+    let mode = StopMode::Graceful;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+        .await;
+    tokio::time::advance(SECOND * 16).await;
+    town.task.await.unwrap();
+    town.parts.sessions.release_stop(&session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_wanted_any_more_while_stopping() {
+    let town = two().await;
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.hold_stop(&session);
+    let mode = StopMode::Graceful;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    let relic = town.relic("late").await;
+    town.charge(&relic).await.unwrap_err();
+    town.parts.sessions.release_stop(&session);
+    let parts = town.parts.clone();
+    town.task.await.unwrap();
+    assert!(parts.sessions.running().is_empty());
+}

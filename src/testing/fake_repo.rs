@@ -1,0 +1,259 @@
+//! One rig's git in memory: sandboxes, a remote, a target and a merge queue's tools, for tests of
+//! what sits on top of them. Everything works until the test says otherwise; what was asked of it is
+//! on record.
+//!
+//! Operations are named as the methods of the port (`"push_branch"`).
+
+mod port;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::{Oid, RaiderId, RelicId, SlotName};
+use crate::domain::merge::MergeOutcome;
+use crate::ports::repo::{GateRun, RepoError, SalvageRecord, SandboxSpec};
+
+type Interlude = Arc<dyn Fn() + Send + Sync>;
+
+/// A pretended repository with its remote.
+#[derive(Default)]
+pub struct FakeRepo {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    sandboxes: BTreeMap<SlotName, Sandbox>,
+    remote: BTreeMap<String, Oid>,
+    /// The target's first-parent history, the tip last.
+    target: Vec<Oid>,
+    /// Heads whose work is on the target.
+    landed: BTreeSet<Oid>,
+    /// Which head a made commit carries.
+    made: HashMap<Oid, Oid>,
+    merges: HashMap<(Oid, Oid), Oid>,
+    pins: BTreeMap<RelicId, Oid>,
+    salvages: Vec<SalvageRecord>,
+    salvaged: BTreeSet<Oid>,
+    discarded: Vec<RaiderId>,
+    failures: HashMap<&'static str, VecDeque<RepoError>>,
+    broken: HashMap<&'static str, RepoError>,
+    outcomes: VecDeque<MergeOutcome>,
+    gates: HashMap<String, VecDeque<GateRun>>,
+    interludes: HashMap<&'static str, Interlude>,
+    calls: Vec<(&'static str, String)>,
+    serial: u64,
+}
+
+struct Sandbox {
+    spec: SandboxSpec,
+    facts: GitFacts,
+}
+
+/// How a gate ended.
+#[must_use]
+pub fn gate_run(code: Option<i32>) -> GateRun {
+    GateRun {
+        code,
+        signal: None,
+        timed_out: code.is_none(),
+        spawn_error: None,
+        took: Duration::from_millis(5),
+        tail: format!("exit {code:?}"),
+        log: Default::default(),
+        changed: Vec::new(),
+    }
+}
+
+/// What a test does to the repository.
+impl FakeRepo {
+    /// A repository whose target has one commit.
+    #[must_use]
+    pub fn new() -> Self {
+        let repo = Self::default();
+        repo.inner().advance();
+        repo
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A test that failed elsewhere may still look.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agent commits.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn commit(&self, slot: &SlotName) -> Oid {
+        let mut inner = self.inner();
+        let head = inner.oid();
+        let sandbox = inner.sandboxes.get_mut(slot).expect("a sandbox");
+        sandbox.facts.head = head.clone();
+        sandbox.facts.ahead += 1;
+        head
+    }
+
+    /// Makes the sandbox look so.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn change(&self, slot: &SlotName, change: impl FnOnce(&mut GitFacts)) {
+        let mut inner = self.inner();
+        change(&mut inner.sandboxes.get_mut(slot).expect("a sandbox").facts);
+    }
+
+    /// The agent leaves a file that no commit holds.
+    pub fn dirty(&self, slot: &SlotName, path: &str) {
+        self.change(slot, |facts| facts.dirty.push(path.to_owned()));
+    }
+
+    /// Somebody else pushes to the target.
+    pub fn advance_target(&self) -> Oid {
+        self.inner().advance()
+    }
+
+    /// The next call of this operation fails so; several queue up.
+    pub fn fail(&self, op: &'static str, error: RepoError) {
+        self.inner()
+            .failures
+            .entry(op)
+            .or_default()
+            .push_back(error);
+    }
+
+    /// Every call of this operation fails so, until it is mended.
+    pub fn break_op(&self, op: &'static str, error: RepoError) {
+        self.inner().broken.insert(op, error);
+    }
+
+    /// The operation works again.
+    pub fn mend(&self, op: &'static str) {
+        self.inner().broken.remove(op);
+    }
+
+    /// What the next merge comes to.
+    pub fn script_merge(&self, outcome: MergeOutcome) {
+        self.inner().outcomes.push_back(outcome);
+    }
+
+    /// How the next run of this gate ends; unscripted runs pass.
+    pub fn script_gate(&self, gate: &str, run: GateRun) {
+        self.inner()
+            .gates
+            .entry(gate.to_owned())
+            .or_default()
+            .push_back(run);
+    }
+
+    /// Does this in the middle of every call of the operation, before it takes effect.
+    pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
+        self.inner().interludes.insert(op, Arc::new(act));
+    }
+}
+
+/// What a test finds out.
+impl FakeRepo {
+    /// The names of the sandboxes.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let names = self.inner();
+        names.sandboxes.keys().map(ToString::to_string).collect()
+    }
+
+    /// Where the remote has the branch.
+    #[must_use]
+    pub fn remote(&self, branch: &str) -> Option<Oid> {
+        self.inner().remote.get(branch).cloned()
+    }
+
+    /// Every branch of the remote but the target.
+    #[must_use]
+    pub fn remote_branches(&self) -> Vec<String> {
+        self.inner().remote.keys().cloned().collect()
+    }
+
+    /// The target's tip.
+    #[must_use]
+    pub fn tip(&self) -> Oid {
+        self.inner().tip()
+    }
+
+    /// How many commits the target got since the repository was made.
+    #[must_use]
+    pub fn landings(&self) -> usize {
+        self.inner().landed.len()
+    }
+
+    /// Whether the work of this head is on the target.
+    #[must_use]
+    pub fn has_landed(&self, head: &Oid) -> bool {
+        self.inner().landed.contains(head)
+    }
+
+    /// Pins that are held.
+    #[must_use]
+    pub fn pins(&self) -> Vec<RelicId> {
+        self.inner().pins.keys().cloned().collect()
+    }
+
+    /// How often the operation was asked for.
+    #[must_use]
+    pub fn count(&self, op: &str) -> usize {
+        let inner = self.inner();
+        inner.calls.iter().filter(|(name, _)| *name == op).count()
+    }
+
+    /// Everything that was asked for, with its main argument.
+    #[must_use]
+    pub fn calls(&self) -> Vec<(&'static str, String)> {
+        self.inner().calls.clone()
+    }
+
+    /// What was written to salvage.
+    #[must_use]
+    pub fn salvages(&self) -> Vec<SalvageRecord> {
+        self.inner().salvages.clone()
+    }
+
+    /// Whose sandboxes went, in order.
+    #[must_use]
+    pub fn discarded(&self) -> Vec<RaiderId> {
+        self.inner().discarded.clone()
+    }
+}
+
+impl Inner {
+    fn oid(&mut self) -> Oid {
+        self.serial += 1;
+        Oid::new(format!("{:040x}", self.serial)).expect("40 hex digits")
+    }
+
+    fn advance(&mut self) -> Oid {
+        let tip = self.oid();
+        self.target.push(tip.clone());
+        tip
+    }
+
+    fn tip(&self) -> Oid {
+        self.target.last().expect("a target has a tip").clone()
+    }
+
+    fn reaches(&self, oid: &Oid) -> bool {
+        let on_remote = self.remote.values().any(|head| head == oid);
+        let pinned = self.pins.values().any(|head| head == oid);
+        on_remote || pinned || self.target.contains(oid) || self.landed.contains(oid)
+    }
+
+    fn measured(&self, slot: &SlotName) -> Option<GitFacts> {
+        let sandbox = self.sandboxes.get(slot)?;
+        let mut facts = sandbox.facts.clone();
+        facts.head_reachable = self.reaches(&facts.head);
+        facts.fingerprint = format!(
+            "{} {:?} {:?} {:?} {:?}",
+            facts.head, facts.dirty, facts.untracked, facts.stashes, facts.special
+        );
+        Some(facts)
+    }
+}

@@ -1,0 +1,267 @@
+//! The port, method by method.
+
+use std::path::{Path, PathBuf};
+use std::sync::MutexGuard;
+
+use super::{FakeRepo, Inner, Sandbox, gate_run};
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::merge::MergeOutcome;
+use crate::domain::nuke::NukePermit;
+use crate::ports::repo::{
+    GateRun, GateSpec, LandRequest, Repo, RepoError, SalvageRecord, SandboxSpec, TargetState,
+};
+
+impl FakeRepo {
+    /// Records the call, lets the test's interlude happen, and fails when told to.
+    fn enter(&self, op: &'static str, what: &str) -> Result<MutexGuard<'_, Inner>, RepoError> {
+        let interlude = {
+            let mut inner = self.inner();
+            inner.calls.push((op, what.to_owned()));
+            inner.interludes.get(op).cloned()
+        };
+        if let Some(interlude) = interlude {
+            interlude();
+        }
+        let mut inner = self.inner();
+        if let Some(error) = inner.broken.get(op) {
+            return Err(error.clone());
+        }
+        if let Some(error) = inner.failures.get_mut(op).and_then(|due| due.pop_front()) {
+            return Err(error);
+        }
+        Ok(inner)
+    }
+}
+
+fn slot_of(path: &Path) -> Option<SlotName> {
+    SlotName::new(path.file_name()?.to_str()?).ok()
+}
+
+fn no_sandbox(path: &Path) -> RepoError {
+    RepoError::NotFound(format!("sandbox {}", path.display()))
+}
+
+impl Repo for FakeRepo {
+    fn prepare(&self) -> Result<(), RepoError> {
+        self.enter("prepare", "").map(drop)
+    }
+
+    fn default_branch(&self) -> Result<String, RepoError> {
+        let main = |_| "main".to_owned();
+        self.enter("default_branch", "").map(main)
+    }
+
+    fn user_email(&self) -> Option<String> {
+        None
+    }
+
+    fn fetch_target(&self, branch: &str) -> Result<TargetState, RepoError> {
+        let inner = self.enter("fetch_target", branch)?;
+        Ok(TargetState {
+            tip: inner.tip(),
+            tree: inner.tip(),
+        })
+    }
+
+    fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
+        let inner = self.enter("fetch_branch", branch)?;
+        Ok(inner.remote.get(branch).cloned())
+    }
+
+    fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
+        let mut inner = self.enter("make_sandbox", &spec.branch)?;
+        if let Some(there) = inner.sandboxes.get(&spec.raider.name) {
+            return if there.spec == *spec {
+                Ok(())
+            } else {
+                Err(RepoError::Failed("another sandbox is there".into()))
+            };
+        }
+        let facts = GitFacts {
+            head: spec.base.clone(),
+            branch: Some(spec.branch.clone()),
+            merge_base: Some(spec.base.clone()),
+            ahead: 0,
+            dirty: Vec::new(),
+            untracked: Vec::new(),
+            stashes: Vec::new(),
+            head_reachable: true,
+            special: Vec::new(),
+            fingerprint: String::new(),
+        };
+        let (name, spec) = (spec.raider.name.clone(), spec.clone());
+        inner.sandboxes.insert(name, Sandbox { spec, facts });
+        Ok(())
+    }
+
+    fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
+        let inner = self.enter("sandboxes", "")?;
+        let all = inner.sandboxes.iter();
+        Ok(all.map(|(n, s)| (n.clone(), s.spec.path.clone())).collect())
+    }
+
+    fn facts(&self, sandbox: &Path, _target: &str) -> Result<GitFacts, RepoError> {
+        let inner = self.enter("facts", &sandbox.display().to_string())?;
+        let facts = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
+        facts.ok_or_else(|| no_sandbox(sandbox))
+    }
+
+    fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
+        let facts = self.facts(sandbox, target)?;
+        Ok((
+            facts.ahead,
+            facts.dirty.len() as u64,
+            facts.untracked.len() as u64,
+        ))
+    }
+
+    fn push_branch(
+        &self,
+        branch: &str,
+        head: &Oid,
+        expected: Option<&Oid>,
+    ) -> Result<(), RepoError> {
+        let mut inner = self.enter("push_branch", branch)?;
+        let found = inner.remote.get(branch).cloned();
+        if expected.is_some() && found.as_ref() != expected {
+            return Err(moved(branch, expected, found.as_ref()));
+        }
+        inner.remote.insert(branch.to_owned(), head.clone());
+        Ok(())
+    }
+
+    fn remote_head(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
+        let inner = self.enter("remote_head", branch)?;
+        Ok(inner.remote.get(branch).cloned())
+    }
+
+    fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError> {
+        let mut inner = self.enter("delete_branch", branch)?;
+        match inner.remote.get(branch).cloned() {
+            None => Ok(()),
+            Some(found) if &found == head => {
+                inner.remote.remove(branch);
+                Ok(())
+            }
+            Some(found) => Err(moved(branch, Some(head), Some(&found))),
+        }
+    }
+
+    fn salvage(
+        &self,
+        sandbox: &Path,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<SalvageRecord, RepoError> {
+        let mut inner = self.enter("salvage", &raider.to_string())?;
+        let facts = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
+        let facts = facts.ok_or_else(|| no_sandbox(sandbox))?;
+        inner.salvaged.insert(facts.head);
+        let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
+        let record = SalvageRecord {
+            refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/head")],
+            id,
+            bytes: 1,
+            ignored: Vec::new(),
+        };
+        inner.salvages.push(record.clone());
+        Ok(record)
+    }
+
+    fn restore(&self, record: &SalvageRecord, _to: &Path) -> Result<(), RepoError> {
+        self.enter("restore", &record.id).map(drop)
+    }
+
+    fn discard_sandbox(&self, permit: &NukePermit, _trash: &Path) -> Result<(), RepoError> {
+        let raider = permit.raider().clone();
+        let mut inner = self.enter("discard_sandbox", &raider.to_string())?;
+        let Some(now) = inner.measured(&raider.name) else {
+            return Ok(());
+        };
+        if now != *permit.git() {
+            return Err(RepoError::PermitStale("it is not as it was".into()));
+        }
+        inner.sandboxes.remove(&raider.name);
+        inner.discarded.push(raider);
+        Ok(())
+    }
+
+    fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
+        self.enter("repair_sandbox", &spec.branch).map(drop)
+    }
+
+    fn pin(&self, mr: &RelicId, head: &Oid) -> Result<(), RepoError> {
+        let mut inner = self.enter("pin", mr.as_str())?;
+        inner.pins.insert(mr.clone(), head.clone());
+        Ok(())
+    }
+
+    fn unpin(&self, mr: &RelicId) -> Result<(), RepoError> {
+        self.enter("unpin", mr.as_str())?.pins.remove(mr);
+        Ok(())
+    }
+
+    fn merge(&self, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
+        let mut inner = self.enter("merge", request.head.as_str())?;
+        if let Some(outcome) = inner.outcomes.pop_front() {
+            return Ok(outcome);
+        }
+        let head = request.head.clone();
+        if inner.landed.contains(&head) || inner.target.contains(&head) {
+            return Ok(MergeOutcome::Nothing);
+        }
+        let key = (head.clone(), request.onto.clone());
+        let tip = match inner.merges.get(&key).cloned() {
+            Some(tip) => tip,
+            None => inner.oid(),
+        };
+        inner.merges.insert(key, tip.clone());
+        inner.made.insert(tip.clone(), head);
+        let tree = tip.clone();
+        Ok(MergeOutcome::Clean { tip, tree })
+    }
+
+    fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {
+        let what = format!("{} {commit}", gate.name);
+        let mut inner = self.enter("run_gate", &what)?;
+        let scripted = inner.gates.get_mut(&gate.name);
+        let run = scripted.and_then(std::collections::VecDeque::pop_front);
+        Ok(run.unwrap_or_else(|| gate_run(Some(0))))
+    }
+
+    fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
+        let mut inner = self.enter("land", new.as_str())?;
+        if inner.target.contains(new) {
+            return Ok(());
+        }
+        let tip = inner.tip();
+        if tip != *old {
+            return Err(moved(target, Some(old), Some(&tip)));
+        }
+        inner.target.push(new.clone());
+        if let Some(head) = inner.made.get(new).cloned() {
+            inner.landed.insert(head);
+        }
+        Ok(())
+    }
+
+    fn landed(&self, _target: &str, commit: &Oid) -> Result<bool, RepoError> {
+        let inner = self.enter("landed", commit.as_str())?;
+        Ok(inner.target.contains(commit))
+    }
+
+    fn on_main(&self, head: &Oid, _target: &str) -> Result<bool, RepoError> {
+        let inner = self.enter("on_main", head.as_str())?;
+        Ok(inner.landed.contains(head) || inner.target.contains(head))
+    }
+}
+
+fn moved(name: &str, expected: Option<&Oid>, found: Option<&Oid>) -> RepoError {
+    let text = |oid: Option<&Oid>| oid.map_or_else(|| "absent".to_owned(), ToString::to_string);
+    RepoError::Moved {
+        name: name.to_owned(),
+        expected: text(expected),
+        found: text(found),
+    }
+}

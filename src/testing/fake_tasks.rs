@@ -1,0 +1,198 @@
+//! Task files and outbox in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::ports::tasks::{Intent, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
+
+/// Pretended task files.
+#[derive(Default)]
+pub struct FakeTasks {
+    inner: Arc<Mutex<Inner>>,
+    ear: OnceLock<TaskListener>,
+}
+
+#[derive(Default)]
+struct Inner {
+    tasks: BTreeMap<PathBuf, String>,
+    outcomes: BTreeMap<PathBuf, String>,
+    prompts: Vec<(PathBuf, String)>,
+    watched: BTreeSet<PathBuf>,
+    outbox: BTreeMap<PathBuf, Intent>,
+    set_ups: Vec<PathBuf>,
+    broken: Option<String>,
+    set_up_fails: Option<String>,
+    serial: u64,
+}
+
+/// What a test does, and what it finds out.
+impl FakeTasks {
+    /// Nothing is there yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same files as a new daemon finds them: nobody listens yet.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            ear: OnceLock::new(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A test that failed elsewhere may still look.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: TaskEvent) {
+        if let Some(listener) = self.ear.get() {
+            listener(event);
+        }
+    }
+
+    /// The agent writes its outcome file, and it is noticed.
+    pub fn say(&self, dir: &Path, text: &str) {
+        self.say_unheard(dir, text);
+        self.tell(TaskEvent::Outcome(dir.to_owned()));
+    }
+
+    /// The agent writes its outcome file while nobody watches.
+    pub fn say_unheard(&self, dir: &Path, text: &str) {
+        self.inner()
+            .outcomes
+            .insert(dir.to_owned(), text.to_owned());
+    }
+
+    /// `hd` leaves an intent.
+    pub fn leave(&self, intent: Intent) {
+        {
+            let mut inner = self.inner();
+            inner.serial += 1;
+            let file = PathBuf::from(format!("/outbox/{}", inner.serial));
+            inner.outbox.insert(file, intent);
+        }
+        self.tell(TaskEvent::Outbox);
+    }
+
+    /// No task file can be written (`Some(why)`), or they can again.
+    pub fn break_files(&self, why: Option<&str>) {
+        self.inner().broken = why.map(ToOwned::to_owned);
+    }
+
+    /// Set-up commands fail (`Some(why)`), or work again.
+    pub fn break_set_up(&self, why: Option<&str>) {
+        self.inner().set_up_fails = why.map(ToOwned::to_owned);
+    }
+
+    /// Prompts that were written, in order.
+    #[must_use]
+    pub fn prompts(&self) -> Vec<String> {
+        let inner = self.inner();
+        inner.prompts.iter().map(|(_, text)| text.clone()).collect()
+    }
+
+    /// How many intents are left.
+    #[must_use]
+    pub fn intents(&self) -> usize {
+        self.inner().outbox.len()
+    }
+
+    /// Whether the directory is watched.
+    #[must_use]
+    pub fn is_watched(&self, dir: &Path) -> bool {
+        self.inner().watched.contains(dir)
+    }
+}
+
+impl Inner {
+    fn check(&self, path: &Path) -> Result<(), TaskError> {
+        match &self.broken {
+            None => Ok(()),
+            Some(why) => Err(TaskError {
+                path: path.to_owned(),
+                why: why.clone(),
+            }),
+        }
+    }
+}
+
+impl TaskFiles for FakeTasks {
+    fn listen(&self, listener: TaskListener) {
+        assert!(self.ear.set(listener).is_ok(), "called once");
+    }
+
+    fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
+        let mut inner = self.inner();
+        inner.check(dir)?;
+        inner.tasks.insert(dir.to_owned(), text.to_owned());
+        inner.outcomes.insert(dir.to_owned(), String::new());
+        inner.watched.insert(dir.to_owned());
+        Ok(())
+    }
+
+    fn task_file(&self, _sandbox: &Path) -> &'static str {
+        "TASK.md"
+    }
+
+    fn watch(&self, dir: &Path) -> Result<(), TaskError> {
+        let mut inner = self.inner();
+        inner.check(dir)?;
+        inner.watched.insert(dir.to_owned());
+        Ok(())
+    }
+
+    fn unwatch(&self, dir: &Path) {
+        self.inner().watched.remove(dir);
+    }
+
+    fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError> {
+        let mut inner = self.inner();
+        inner.check(dir)?;
+        inner.prompts.push((dir.to_owned(), text.to_owned()));
+        Ok(dir.join("prompt.md"))
+    }
+
+    fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<OutcomeText, TaskError> {
+        let text = self.inner().outcomes.get(dir).cloned().unwrap_or_default();
+        Ok(OutcomeText {
+            text,
+            written: None,
+        })
+    }
+
+    fn set_up(
+        &self,
+        sandbox: &Path,
+        _commands: &[String],
+        _env: &BTreeMap<String, String>,
+    ) -> Result<(), TaskError> {
+        let mut inner = self.inner();
+        inner.set_ups.push(sandbox.to_owned());
+        match &inner.set_up_fails {
+            None => Ok(()),
+            Some(why) => Err(TaskError {
+                path: sandbox.to_owned(),
+                why: why.clone(),
+            }),
+        }
+    }
+
+    fn outbox(&self) -> Result<Vec<(PathBuf, Result<Intent, TaskError>)>, TaskError> {
+        let inner = self.inner();
+        let all = inner.outbox.iter();
+        Ok(all.map(|(f, i)| (f.clone(), Ok(i.clone()))).collect())
+    }
+
+    fn settle(&self, file: &Path) -> Result<(), TaskError> {
+        self.inner().outbox.remove(file);
+        Ok(())
+    }
+
+    fn empty_trash(&self) -> Result<(), TaskError> {
+        Ok(())
+    }
+}

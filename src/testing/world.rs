@@ -1,0 +1,628 @@
+//! A whole town on fakes, for tests of the actors under Tokio's paused clock. Time stands still
+//! while anything is being done and jumps when nothing is: letting a millisecond pass is waiting
+//! until everything that can happen now has happened.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell, ActorRef, SpawnErr};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::actors::ask;
+use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
+use crate::actors::forge::{ForgeActor, ForgeArgs};
+use crate::actors::refusal::Refusal;
+use crate::actors::root::{
+    ChildState, ChildView, InfraSpec, RootActor, RootArgs, RootMsg, Spawn, StopMode,
+};
+use crate::actors::sagas::charge::{ChargeRequest, Charged};
+use crate::actors::sagas::done::{Accepted, DoneRequest};
+use crate::actors::sagas::nuke::{Nuked, Target};
+use crate::actors::shaman::ShamanActor;
+use crate::actors::store::StoreHandle;
+use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
+use crate::actors::world::{Claims, Directory, FaultHook, World};
+use crate::adapters::clock::PausedClock;
+use crate::domain::cause::Cause;
+use crate::domain::city::{
+    Agent, City, DaemonPolicy, ForgePolicy, Gate, Harness, OnTerm, PromptMode, Provider,
+    RaiderPolicy, RestartType, Rig, RigSource, SessionPolicy, WitnessPolicy,
+};
+use crate::domain::event::{Event, EventType};
+use crate::domain::ids::{
+    AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
+};
+use crate::domain::merge::{LandStyle, MergeRequest};
+use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
+use crate::domain::restart::{Backoff, RestartPolicy};
+use crate::ports::clock::Clock;
+use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
+use crate::ports::repo::Repo;
+use crate::ports::tasks::TaskEvent;
+
+use super::fake_repo::FakeRepo;
+use super::fake_sessions::FakeSessions;
+use super::fake_tasks::FakeTasks;
+
+/// A moment: everything that can happen now has happened after it.
+pub const MOMENT: Duration = Duration::from_millis(1);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What a town is made from. Everything has a sensible value.
+pub struct Scenario {
+    /// The configuration.
+    pub city: City,
+    /// Called at every fault point.
+    pub fault: FaultHook,
+}
+
+/// The one rig of a scenario.
+#[must_use]
+pub fn rig() -> RigName {
+    RigName::new("horde").unwrap()
+}
+
+/// The raider of this name.
+#[must_use]
+pub fn raider(name: &str) -> RaiderId {
+    RaiderId::new(rig(), SlotName::new(name).unwrap())
+}
+
+/// The child of this agent.
+#[must_use]
+pub fn agent(name: &str) -> ChildId {
+    ChildId::Agent(AgentName::new(name).unwrap())
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scenario {
+    /// One rig with four slots, a harness that just runs, no agents, no gates.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            city: city(),
+            fault: Arc::new(|_| {}),
+        }
+    }
+
+    /// With other values in the rig.
+    #[must_use]
+    pub fn rig(mut self, change: impl FnOnce(&mut Rig)) -> Self {
+        change(&mut self.city.rigs[0]);
+        self
+    }
+
+    /// With other values in the configuration.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut City)) -> Self {
+        change(&mut self.city);
+        self
+    }
+
+    /// With a standing agent.
+    #[must_use]
+    pub fn agent(mut self, name: &str, restart: RestartType) -> Self {
+        self.city.agents.push(Agent {
+            name: AgentName::new(name).unwrap(),
+            command: vec!["agent".into()],
+            first_input: None,
+            dir: PathBuf::from("/city"),
+            env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            restart,
+            shutdown_timeout: Duration::from_secs(5),
+            fingerprint: String::new(),
+        });
+        self
+    }
+
+    /// With a gate.
+    #[must_use]
+    pub fn gate(self, name: &str) -> Self {
+        self.rig(|rig| {
+            rig.forge.gates.push(Gate {
+                name: name.to_owned(),
+                run: "true".into(),
+                timeout: Duration::from_secs(60),
+                retries: 0,
+            });
+        })
+    }
+
+    /// With a hook at every fault point.
+    #[must_use]
+    pub fn fault(mut self, fault: FaultHook) -> Self {
+        self.fault = fault;
+        self
+    }
+
+    /// Starts everything and waits until it is quiet.
+    pub async fn start(self) -> Town {
+        let start = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(PausedClock::starting_at(start));
+        let parts = Parts {
+            sessions: Arc::new(FakeSessions::new()),
+            repo: Arc::new(FakeRepo::new()),
+            tasks: Arc::new(FakeTasks::new()),
+            store: StoreHandle::in_memory(Arc::clone(&clock)),
+        };
+        self.start_on(parts, clock).await
+    }
+
+    /// Starts on a world that is there already, and waits until it is quiet.
+    pub async fn start_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
+        let town = self.begin_on(parts, clock).await;
+        town.boot().await;
+        town
+    }
+
+    /// A town whose root waits to be booted.
+    pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
+        let repo: Arc<dyn Repo> = Arc::clone(&parts.repo) as _;
+        let concurrency = self.city.daemon.start_concurrency;
+        let world = Arc::new(World {
+            city: Arc::new(self.city),
+            clock,
+            sessions: Arc::clone(&parts.sessions) as _,
+            repos: BTreeMap::from([(rig(), repo)]),
+            tasks: Arc::clone(&parts.tasks) as _,
+            store: parts.store.clone(),
+            starts: Arc::new(Semaphore::new(concurrency)),
+            env: BTreeMap::from([("PATH".into(), "/bin".into())]),
+            bin_dir: "/bin".into(),
+            socket: "/city/.horde/control.sock".into(),
+            random: Arc::new(|| 0.0),
+            fault: self.fault,
+            directory: Directory::default(),
+            claims: Claims::default(),
+            stopping: Default::default(),
+        });
+        connect(&world);
+        let args = RootArgs {
+            world: Arc::clone(&world),
+            infra: infrastructure(&world),
+        };
+        let (root, task) = RootActor::spawn(None, RootActor, args).await.unwrap();
+        world.directory.set_root(root.clone());
+        Town {
+            world,
+            root,
+            task,
+            parts,
+        }
+    }
+}
+
+/// What outlives a daemon.
+#[derive(Clone)]
+pub struct Parts {
+    /// Sessions.
+    pub sessions: Arc<FakeSessions>,
+    /// git.
+    pub repo: Arc<FakeRepo>,
+    /// Task files.
+    pub tasks: Arc<FakeTasks>,
+    /// The store.
+    pub store: StoreHandle,
+}
+
+impl Parts {
+    /// The same, as a new daemon finds it: nobody listens yet.
+    #[must_use]
+    pub fn rewired(&self) -> Self {
+        Self {
+            sessions: Arc::new(self.sessions.successor()),
+            tasks: Arc::new(self.tasks.successor()),
+            ..self.clone()
+        }
+    }
+}
+
+/// A running town.
+pub struct Town {
+    /// What the actors see.
+    pub world: Arc<World>,
+    /// The root.
+    pub root: ActorRef<RootMsg>,
+    /// Ends with the root.
+    pub task: JoinHandle<()>,
+    /// The fakes.
+    pub parts: Parts,
+}
+
+fn connect(world: &Arc<World>) {
+    let told = Arc::downgrade(world);
+    world.sessions.listen(Box::new(move |event| {
+        if let Some(world) = told.upgrade() {
+            world.directory.tell_root(RootMsg::Session(event));
+        }
+    }));
+    let told = Arc::downgrade(world);
+    world.tasks.listen(Box::new(move |event| {
+        let Some(world) = told.upgrade() else { return };
+        match event {
+            TaskEvent::Outbox => world.directory.tell_dispatcher(DispatcherMsg::Outbox),
+            TaskEvent::Outcome(dir) => {
+                let outcome = WitnessMsg::Outcome(dir);
+                world.directory.tell_witness(&rig(), outcome);
+            }
+        }
+    }));
+}
+
+type Spawned<M> = Result<(ActorRef<M>, JoinHandle<()>), SpawnErr>;
+
+fn cell<M>(spawned: Spawned<M>) -> Result<ActorCell, SpawnErr> {
+    spawned.map(|(actor, _task)| actor.get_cell())
+}
+
+fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
+    let own = Arc::clone(world);
+    let shaman: Spawn = Arc::new(move |root| {
+        let world = Arc::clone(&own);
+        Box::pin(
+            async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) },
+        )
+    });
+    let own = Arc::clone(world);
+    let forge: Spawn = Arc::new(move |root| {
+        let (world, rig) = (Arc::clone(&own), rig());
+        let args = ForgeArgs { world, rig };
+        Box::pin(async move { cell(ForgeActor::spawn_linked(None, ForgeActor, args, root).await) })
+    });
+    let own = Arc::clone(world);
+    let witness: Spawn = Arc::new(move |root| {
+        let (world, rig) = (Arc::clone(&own), rig());
+        let args = WitnessArgs { world, rig };
+        Box::pin(
+            async move { cell(WitnessActor::spawn_linked(None, WitnessActor, args, root).await) },
+        )
+    });
+    let own = Arc::clone(world);
+    let dispatcher: Spawn = Arc::new(move |root| {
+        let world = Arc::clone(&own);
+        Box::pin(async move {
+            cell(DispatcherActor::spawn_linked(None, DispatcherActor, world, root).await)
+        })
+    });
+    [
+        ("shaman", shaman),
+        ("horde/forge", forge),
+        ("horde/witness", witness),
+        ("dispatcher", dispatcher),
+    ]
+    .into_iter()
+    .map(|(name, spawn)| InfraSpec {
+        name: name.to_owned(),
+        spawn,
+    })
+    .collect()
+}
+
+/// Time and orders.
+impl Town {
+    /// Starts the tree.
+    pub async fn boot(&self) {
+        let ready = self.root.call(RootMsg::Boot, None).await.unwrap();
+        assert!(ready.is_success());
+        self.pass(MOMENT).await;
+    }
+
+    /// Waits for something that happens without any time passing, while a blocking call of a fake
+    /// is held and time therefore stands still.
+    pub async fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let deadline = std::time::Instant::now() + super::PATIENCE;
+        while !condition() {
+            let now = std::time::Instant::now();
+            assert!(now < deadline, "waited in vain for: {what}");
+            let breath = || std::thread::park_timeout(MOMENT);
+            tokio::task::spawn_blocking(breath).await.unwrap();
+        }
+    }
+
+    /// Lets virtual time pass.
+    pub async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// Waits until everything that can happen now has happened.
+    pub async fn settle(&self) {
+        self.pass(MOMENT).await;
+    }
+
+    /// An open task.
+    pub async fn relic(&self, title: &str) -> RelicId {
+        let new = NewRelic {
+            prefix: "gt".into(),
+            kind: RelicKind::Task,
+            title: title.to_owned(),
+            body: String::new(),
+            priority: 0,
+            labels: Vec::new(),
+            parent: None,
+            deps: Vec::new(),
+        };
+        self.store(move |txn| txn.create_relic(&new)).await.id
+    }
+
+    /// Charges it, as `hd charge` does.
+    pub async fn charge(&self, relic: &RelicId) -> Result<Charged, Refusal> {
+        let request = ChargeRequest {
+            relic: relic.clone(),
+            harness: None,
+            name: None,
+            target: None,
+            cause: Cause::Operator,
+        };
+        let witness = self.world.directory.witness(&rig());
+        ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?
+    }
+
+    /// A charged raider with one commit, ready to say `done`.
+    pub async fn worker(&self, title: &str) -> Charged {
+        let relic = self.relic(title).await;
+        let charged = self.charge(&relic).await.unwrap();
+        self.parts.repo.commit(&charged.raider.name);
+        charged
+    }
+
+    /// Declares work done, as `hd done` does.
+    pub async fn done(&self, request: DoneRequest) -> Result<Accepted, Refusal> {
+        let witness = self.world.directory.witness(&request.raider.rig);
+        ask::ask(witness, |reply| WitnessMsg::Done(request, reply), HOUR).await?
+    }
+
+    /// Declares work completed.
+    pub async fn completed(&self, raider: &RaiderId) -> Result<Accepted, Refusal> {
+        self.done(completion(raider)).await
+    }
+
+    /// Nukes the raider, as `hd raider nuke` does.
+    pub async fn nuke(&self, raider: &RaiderId, salvage: bool) -> Result<Nuked, Refusal> {
+        let hook = self.hook(raider).await.unwrap();
+        let target = Box::new(Target {
+            raider: raider.clone(),
+            incarnation: hook.incarnation,
+            target: hook.target,
+            cause: Cause::Operator,
+            relic: Some(hook.relic),
+        });
+        let message = |reply| WitnessMsg::Nuke {
+            target,
+            salvage,
+            reply,
+        };
+        ask::ask(self.world.directory.witness(&rig()), message, HOUR).await?
+    }
+
+    /// Has the root end a child.
+    pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
+        ask::end(&self.world, id.clone(), self.session(id), Cause::Operator).await
+    }
+
+    /// Has an operator stop a child.
+    pub async fn rest(&self, id: &ChildId) -> Result<(), String> {
+        let id = id.clone();
+        let rest = |reply| RootMsg::Rest { id, reply };
+        let answer = ask::ask(Some(self.root.clone()), rest, HOUR).await.unwrap();
+        answer.map_err(|refused| refused.to_string())
+    }
+
+    /// Has an operator start a child.
+    pub async fn wake(&self, id: &ChildId) -> Result<(), String> {
+        let (id, cause) = (id.clone(), Cause::Operator);
+        let wake = |reply| RootMsg::Wake { id, cause, reply };
+        ask::ask(Some(self.root.clone()), wake, HOUR).await.unwrap()
+    }
+
+    /// Kills the actors that take such messages, as a bug would; says how many.
+    pub fn kill_actors<M: ractor::Message>(&self) -> usize {
+        let children = self.root.get_cell().get_children();
+        let hit = children
+            .iter()
+            .filter(|cell| cell.is_message_type_of::<M>() == Some(true));
+        hit.map(|cell| cell.kill()).count()
+    }
+
+    /// Stops everything; returns when the root is gone.
+    pub async fn stop(self, mode: StopMode) {
+        let reply = None;
+        self.root.cast(RootMsg::Stop { mode, reply }).unwrap();
+        self.task.await.unwrap();
+    }
+
+    /// Ends the daemon as `kill -9` does: no actor runs on, sessions do.
+    pub async fn crash(self) -> Parts {
+        self.root.kill();
+        self.task.await.unwrap();
+        self.parts.rewired()
+    }
+}
+
+/// `done` with nothing special about it.
+#[must_use]
+pub fn completion(raider: &RaiderId) -> DoneRequest {
+    DoneRequest {
+        raider: raider.clone(),
+        incarnation: None,
+        exit: Exit::Completed,
+        cleanup_status: None,
+        no_change: false,
+        wants_review: false,
+        until: None,
+        reason: None,
+        cause: Cause::Done,
+    }
+}
+
+/// What there is.
+impl Town {
+    /// Runs a transaction that cannot fail.
+    pub async fn store<T, F>(&self, job: F) -> T
+    where
+        T: Send + 'static,
+        F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.world.store.run(job).await.unwrap()
+    }
+
+    /// The relic as it is.
+    pub async fn relic_now(&self, id: &RelicId) -> Relic {
+        let id = id.clone();
+        self.store(move |txn| txn.relic(&id)).await
+    }
+
+    /// The raider's hook.
+    pub async fn hook(&self, raider: &RaiderId) -> Option<Hook> {
+        let raider = raider.clone();
+        self.store(move |txn| txn.hook(&raider)).await
+    }
+
+    /// The merge request of a relic, the newest.
+    pub async fn mr(&self, relic: &RelicId) -> Option<MergeRequest> {
+        let all = self.store(|txn| txn.mrs(None, false)).await;
+        all.into_iter().rfind(|mr| &mr.relic == relic)
+    }
+
+    /// How many sagas are open.
+    pub async fn sagas(&self) -> usize {
+        self.store(|txn| Ok(txn.sagas(None)?.len())).await
+    }
+
+    /// Open escalations.
+    pub async fn escalations(&self) -> Vec<Relic> {
+        let filter = RelicFilter {
+            kind: Some(RelicKind::Escalation),
+            ..RelicFilter::default()
+        };
+        self.store(move |txn| txn.relics(&filter)).await
+    }
+
+    /// Events of this type, in order.
+    pub async fn events(&self, kind: EventType) -> Vec<Event> {
+        let filter = EventFilter {
+            kind: Some(kind.as_str().to_owned()),
+            ..EventFilter::default()
+        };
+        self.store(move |txn| txn.events(&filter)).await
+    }
+
+    /// The child as the root sees it.
+    pub async fn view(&self, id: &ChildId) -> Option<ChildView> {
+        let views = ask::views(&self.world).await.unwrap();
+        views.into_iter().find(|view| &view.spec.id == id)
+    }
+
+    /// What the child does.
+    pub async fn state(&self, id: &ChildId) -> Option<ChildState> {
+        self.view(id).await.map(|view| view.state)
+    }
+
+    /// How many sessions of this id were started.
+    #[must_use]
+    pub fn starts(&self, id: &SessionId) -> usize {
+        let starts = self.parts.sessions.starts();
+        starts.iter().filter(|spec| &spec.id == id).count()
+    }
+
+    /// Whether a session of this id runs.
+    #[must_use]
+    pub fn runs(&self, id: &SessionId) -> bool {
+        self.parts.sessions.running().contains(id)
+    }
+
+    /// The session's id of a child.
+    #[must_use]
+    pub fn session(&self, id: &ChildId) -> SessionId {
+        id.session_id(&self.world.city.name)
+    }
+}
+
+fn city() -> City {
+    let harness = HarnessName::new("script").unwrap();
+    City {
+        root: "/city".into(),
+        name: "town".into(),
+        revision: "sha256:0".into(),
+        daemon: DaemonPolicy {
+            patrol_interval: Duration::from_secs(30),
+            restart: RestartPolicy {
+                max_restarts: 5,
+                window: Duration::from_secs(3600),
+                backoff: Backoff {
+                    first: Duration::ZERO,
+                    initial: Duration::from_secs(1),
+                    max: Duration::from_secs(30),
+                    multiplier: 2.0,
+                    jitter: 0.1,
+                },
+                stable_after: None,
+            },
+            shutdown_timeout: Duration::from_secs(5),
+            start_concurrency: 16,
+            on_term: OnTerm::Stop,
+            socket: PathBuf::new(),
+        },
+        session: SessionPolicy {
+            provider: Provider::Holder,
+            startup_timeout: Duration::from_secs(60),
+            output_limit: 1 << 20,
+        },
+        harnesses: BTreeMap::from([(
+            harness.clone(),
+            Harness {
+                name: harness.clone(),
+                command: vec!["script".into()],
+                prompt: PromptMode::Arg,
+                reduced: Vec::new(),
+                review: "/review".into(),
+                env: BTreeMap::new(),
+                env_pass: Vec::new(),
+            },
+        )]),
+        rigs: vec![the_rig(harness)],
+        agents: Vec::new(),
+    }
+}
+
+fn the_rig(harness: HarnessName) -> Rig {
+    let names = ["Toast", "Shadow", "Copper", "Ash"];
+    Rig {
+        name: rig(),
+        source: RigSource::Path("/repo".into()),
+        prefix: "gt".into(),
+        default_branch: Some("main".into()),
+        raiders: RaiderPolicy {
+            harness,
+            names: names.map(|name| SlotName::new(name).unwrap()).to_vec(),
+            max: 4,
+            auto_charge: false,
+            respawn_reduced: true,
+            nudges: 2,
+            max_reviews: 2,
+            setup: Vec::new(),
+            copy: Vec::new(),
+        },
+        witness: WitnessPolicy {
+            done_intent_timeout: Duration::from_secs(60),
+        },
+        forge: ForgePolicy {
+            target: None,
+            style: LandStyle::Rebase,
+            gates: Vec::new(),
+            push: true,
+            rework_attempts: 3,
+            gate_env_pass: Vec::new(),
+            review_human: false,
+        },
+    }
+}
