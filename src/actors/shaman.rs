@@ -87,16 +87,28 @@ async fn read_inbox(world: &World) -> Result<(), Refusal> {
     Ok(raised.await?)
 }
 
-/// One open escalation per subject and problem.
-fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
-    let about = format!("about:{}", body.agent);
+/// The label of escalations about this subject.
+fn about(body: &Escalation) -> String {
+    format!("about:{}", body.agent)
+}
+
+/// Whether an escalation about this subject and problem is open.
+///
+/// # Errors
+/// The store's.
+pub fn open(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
     let open = txn.relics(&RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),
         prefix: None,
-        label: Some(about.clone()),
+        label: Some(about(body)),
     })?;
-    if open.iter().any(|relic| relic.title == body.problem) {
+    Ok(open.iter().any(|relic| relic.title == body.problem))
+}
+
+/// One open escalation per subject and problem.
+fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
+    if open(txn, body)? {
         return Ok(());
     }
     let relic = txn.create_relic(&NewRelic {
@@ -105,7 +117,7 @@ fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
         title: body.problem.clone(),
         body: body.evidence.clone(),
         priority: body.severity as i64,
-        labels: vec![about],
+        labels: vec![about(body)],
         parent: None,
         deps: Vec::new(),
     })?;
