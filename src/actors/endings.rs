@@ -1,6 +1,8 @@
 //! Why did the session end? Ground truth decides: a hook that is done, or an outcome on file, makes
 //! an end a completion; everything else is a death.
 
+use std::time::SystemTime;
+
 use super::child::ChildExit;
 use super::effects;
 use super::root::{ChildSpec, Work};
@@ -43,17 +45,17 @@ pub async fn is_finished(world: &World, hook: &Hook) -> bool {
         Ok(_) => return true,
         Err(_) => return false,
     }
-    matches!(outcome(world, hook).await, OutcomeFile::Said(_))
+    matches!(outcome(world, hook).await.0, OutcomeFile::Said(_))
 }
 
-/// What the incarnation's outcome file says; unreadable is empty.
-pub async fn outcome(world: &World, hook: &Hook) -> OutcomeFile {
+/// What the incarnation's outcome file says, and when it was written.
+pub async fn outcome(world: &World, hook: &Hook) -> (OutcomeFile, Option<SystemTime>) {
     let dir = world
         .city
         .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
     let sandbox = world.city.sandbox(&hook.raider);
     match effects::tasks(world, move |tasks| tasks.outcome(&dir, &sandbox)).await {
-        Ok(text) => outcome::parse(&text, &hook.relic),
-        Err(error) => OutcomeFile::Unclear(error.to_string()),
+        Ok(file) => (outcome::parse(&file.text, &hook.relic), file.written),
+        Err(error) => (OutcomeFile::Unclear(error.to_string()), None),
     }
 }

@@ -197,11 +197,10 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
     let to = message::forge(&args.rig);
     for message in world.store.run(move |txn| txn.inbox(&to)).await? {
         match message.body.clone() {
+            // One that cannot be taken now holds up no other; the patrol looks again.
             Body::MergeReady(ready) => {
-                // One that cannot be taken holds up no other; it is tried again at the next look.
                 if let Err(error) = accept(args, &message, ready).await {
-                    let id = message.id;
-                    tracing::warn!(rig = %args.rig, id, %error, "MERGE_READY cannot be taken yet");
+                    tracing::warn!(rig = %args.rig, id = message.id, %error, "not queued yet");
                 }
             }
             _ => {
@@ -266,14 +265,17 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         restore(world, stranded).await?;
         return Ok(Landing::Tried(Attempt::Again));
     }
-    let parked = queue.iter().filter(|mr| mr.state == MrState::Queued);
     match merge::next(&queue, world.clock.now()) {
         Some(mr) => {
             let attempt = land::attempt(world, rig, mr.id.clone()).await;
             attempt.map(Landing::Tried)
         }
         None => Ok(Landing::Idle {
-            due: parked.filter_map(|mr| mr.not_before).min(),
+            due: queue
+                .iter()
+                .filter(|mr| mr.state == MrState::Queued)
+                .filter_map(|mr| mr.not_before)
+                .min(),
         }),
     }
 }

@@ -159,9 +159,8 @@ async fn start_session(
         output_limit: world.city.session.output_limit,
         meta: BTreeMap::new(),
     };
-    let limit: Duration = world.city.session.startup_timeout;
     let incarnation = start.incarnation;
-    let started = match effects::start(world, session, limit).await {
+    let started = match start_patiently(world, session).await {
         Ok(started) => started,
         // The start of a predecessor that was killed came through.
         Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
@@ -183,6 +182,24 @@ async fn start_session(
         since: world.clock.now(),
         how: start.how,
     })
+}
+
+/// Starts a session. One that an earlier daemon had half started when it was killed may take a
+/// moment to be gone: that is no failure of this start.
+async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Started, StartError> {
+    const PAUSE: Duration = Duration::from_millis(200);
+    const TRIES: u32 = 5;
+    let limit: Duration = world.city.session.startup_timeout;
+    for left in (0..TRIES).rev() {
+        match effects::start(world, session.clone(), limit).await {
+            Err(StartError::Stragglers(id)) if left > 0 => {
+                tracing::warn!(session = %id, left, "an earlier session is not gone yet");
+                tokio::time::sleep(PAUSE).await;
+            }
+            result => return result,
+        }
+    }
+    Err(StartError::Stragglers(session.id))
 }
 
 async fn raider(

@@ -87,28 +87,27 @@ async fn read_inbox(world: &World) -> Result<(), Refusal> {
     Ok(raised.await?)
 }
 
-/// The label of escalations about this subject.
-fn about(body: &Escalation) -> String {
-    format!("about:{}", body.agent)
-}
-
-/// Whether an escalation about this subject and problem is open.
+/// Whether a person has been called about this and has not said that it is settled.
 ///
 /// # Errors
 /// The store's.
-pub fn open(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
+pub fn is_raised(txn: &mut dyn Txn, agent: &str, problem: &str) -> Result<bool, StoreError> {
     let open = txn.relics(&RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),
         prefix: None,
-        label: Some(about(body)),
+        label: Some(about(agent)),
     })?;
-    Ok(open.iter().any(|relic| relic.title == body.problem))
+    Ok(open.iter().any(|relic| relic.title == problem))
+}
+
+fn about(agent: &str) -> String {
+    format!("about:{agent}")
 }
 
 /// One open escalation per subject and problem.
 fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
-    if open(txn, body)? {
+    if is_raised(txn, &body.agent, &body.problem)? {
         return Ok(());
     }
     let relic = txn.create_relic(&NewRelic {
@@ -117,7 +116,7 @@ fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
         title: body.problem.clone(),
         body: body.evidence.clone(),
         priority: body.severity as i64,
-        labels: vec![about(body)],
+        labels: vec![about(&body.agent)],
         parent: None,
         deps: Vec::new(),
     })?;

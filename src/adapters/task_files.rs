@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::ports::tasks::{OutboxFile, TaskError, TaskEvent, TaskFiles, TaskListener};
+use crate::ports::tasks::{OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
@@ -102,12 +102,13 @@ fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     write().map_err(at(path))
 }
 
-fn read_some(path: &Path) -> io::Result<String> {
+fn read_some(path: &Path) -> io::Result<OutcomeText> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(FILE_MAX)
-        .read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let file = fs::File::open(path)?;
+    let written = file.metadata()?.modified().ok();
+    file.take(FILE_MAX).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(OutcomeText { text, written })
 }
 
 impl TaskFiles for DiskTaskFiles {
@@ -156,7 +157,7 @@ impl TaskFiles for DiskTaskFiles {
         Ok(path)
     }
 
-    fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<String, TaskError> {
+    fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
         for name in [".horde-outcome", ".orange-outcome"] {
             let own = sandbox.join(name);
             let replaced = own.symlink_metadata().is_ok_and(|meta| meta.is_file());
@@ -167,7 +168,7 @@ impl TaskFiles for DiskTaskFiles {
         let path = dir.join("outcome");
         match read_some(&path) {
             Ok(text) => Ok(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OutcomeText::default()),
             Err(error) => Err(at(&path)(error)),
         }
     }
@@ -217,8 +218,8 @@ impl TaskFiles for DiskTaskFiles {
         }
         files.sort();
         let read = |(_, path): (_, PathBuf)| {
-            let intent = read_some(&path).map_err(at(&path)).and_then(|text| {
-                serde_json::from_str(&text).map_err(|error| TaskError {
+            let intent = read_some(&path).map_err(at(&path)).and_then(|file| {
+                serde_json::from_str(&file.text).map_err(|error| TaskError {
                     path: path.clone(),
                     why: error.to_string(),
                 })
@@ -303,15 +304,18 @@ mod tests {
         let sandbox = city.path().join("sandbox");
         fs::create_dir(&sandbox).unwrap();
         std::os::unix::fs::symlink(dir.join("outcome"), sandbox.join(".horde-outcome")).unwrap();
-        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap(), "");
+        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
         fs::write(sandbox.join(".horde-outcome"), "through the link").unwrap();
         let event = told.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(event, TaskEvent::Outcome(dir.clone()));
-        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap(), "through the link");
+        assert_eq!(
+            tasks.outcome(&dir, &sandbox).unwrap().text,
+            "through the link"
+        );
         fs::remove_file(sandbox.join(".horde-outcome")).unwrap();
         fs::write(sandbox.join(".horde-outcome"), "instead of the link").unwrap();
         assert_eq!(
-            tasks.outcome(&dir, &sandbox).unwrap(),
+            tasks.outcome(&dir, &sandbox).unwrap().text,
             "instead of the link"
         );
     }
@@ -324,7 +328,7 @@ mod tests {
         tasks.write_task(&dir, "do it").unwrap();
         fs::write(dir.join("outcome"), "passed").unwrap();
         tasks.write_task(&dir, "do it").unwrap();
-        assert_eq!(tasks.outcome(&dir, city.path()).unwrap(), "");
+        assert_eq!(tasks.outcome(&dir, city.path()).unwrap().text, "");
     }
 
     #[test]

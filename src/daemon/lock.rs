@@ -5,8 +5,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{DaemonError, failed};
+
+/// How long a lock may outlive a supervisor that was killed.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// Held for the life of the supervisor; the kernel lets go of it however the process ends.
 pub(super) struct CityLock {
@@ -25,7 +30,7 @@ impl CityLock {
             .mode(0o600)
             .open(&path)
             .map_err(failed("the lock file cannot be opened"))?;
-        match file.try_lock() {
+        match try_for_a_moment(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
@@ -49,9 +54,34 @@ impl CityLock {
     }
 }
 
+/// A supervisor that was killed while it started a process leaves the lock to that process until
+/// its `exec` closes it: a successor that comes at this moment must not be turned away.
+fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_is_about_to_go_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = CityLock::take(dir.path()).unwrap();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| CityLock::take(dir.path()).is_ok());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+    }
 
     #[test]
     fn a_second_holder_is_refused_and_the_first_left_alone() {

@@ -1,6 +1,7 @@
 //! The files between an agent and the supervisor: `TASK.md`, the outcome file, prompts, the outbox.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +43,15 @@ pub struct Intent {
     pub incarnation: Option<u64>,
 }
 
+/// An outcome file as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutcomeText {
+    /// What it says.
+    pub text: String,
+    /// When it was written last; tells one writing from the next even when both say the same.
+    pub written: Option<SystemTime>,
+}
+
 /// Receives [`TaskEvent`]s; called from any thread, must not block.
 pub type TaskListener = Box<dyn Fn(TaskEvent) + Send + Sync>;
 
@@ -76,12 +86,12 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError>;
 
-    /// The outcome file's text; empty when there is none. An agent that replaced the link in its
-    /// sandbox by a file of its own is heard too.
+    /// The outcome file; empty when there is none. An agent that replaced the link in its sandbox by
+    /// a file of its own is heard too.
     ///
     /// # Errors
     /// [`TaskError`].
-    fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<String, TaskError>;
+    fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError>;
 
     /// Runs the rig's set-up commands in a fresh sandbox, one after the other.
     ///

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::ports::tasks::{Intent, TaskError, TaskEvent, TaskFiles, TaskListener};
+use crate::ports::tasks::{Intent, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// Pretended task files.
 #[derive(Default)]
@@ -156,8 +156,12 @@ impl TaskFiles for FakeTasks {
         Ok(dir.join("prompt.md"))
     }
 
-    fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<String, TaskError> {
-        Ok(self.inner().outcomes.get(dir).cloned().unwrap_or_default())
+    fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<OutcomeText, TaskError> {
+        let text = self.inner().outcomes.get(dir).cloned().unwrap_or_default();
+        Ok(OutcomeText {
+            text,
+            written: None,
+        })
     }
 
     fn set_up(

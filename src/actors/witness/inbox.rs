@@ -238,7 +238,8 @@ async fn is_released(args: &WitnessArgs, hook: &Hook) -> Result<bool, Refusal> {
     Ok(released.await?)
 }
 
-/// Sends an escalation about a raider to the shaman, who keeps one per subject and problem.
+/// Sends an escalation about a raider to the shaman, who keeps one per subject and problem. Every
+/// patrol may see the same problem: it is told once, until a person has settled it.
 pub async fn escalate(
     args: &WitnessArgs,
     hook: &Hook,
@@ -275,7 +276,7 @@ fn is_known(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
         matches!(message.body, Body::RecoveryNeeded(told)
             if told.agent == body.agent && told.problem == body.problem)
     });
-    Ok(told || shaman::open(txn, body)?)
+    Ok(told || shaman::is_raised(txn, &body.agent, &body.problem)?)
 }
 
 /// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held
@@ -297,6 +298,7 @@ async fn charge_waiting(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result
     if waiting.is_empty() {
         return Ok(false);
     }
+    // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
     let mut free = charge::free_slots(world, rig).await?;
     for relic in waiting {
         if free == 0 {

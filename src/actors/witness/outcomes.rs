@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::{ChildState, raider_spec};
+use super::super::root::{ChildState, SessionView, raider_spec};
 use super::super::sagas::done::DoneRequest;
+use super::super::world::{Claim, World};
 use super::super::{ask, effects, endings, launch};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
@@ -21,14 +23,18 @@ use crate::domain::relic::{Exit, Hook};
 use crate::domain::restart::Mono;
 use crate::ports::sessions::Input;
 
+/// Between two attempts to be the one who looks.
+const TURN: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
 
-/// How often and when one was told last.
+/// How often one was told, when last, and about which writing of its outcome file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
     count: u32,
     at: Mono,
+    written: Option<SystemTime>,
 }
 
 /// Whose outcome file to read.
@@ -75,19 +81,35 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
     Ok(())
 }
 
+/// The file's watcher, a patrol and the session's end may all see the same outcome at once: one
+/// looks, one more waits, because what was written during a look is not in it.
+async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
+    let claims = &args.world.claims;
+    let key = format!("outcome/{}", hook.raider);
+    if let Some(claim) = claims.claim(key.clone()) {
+        return Some(claim);
+    }
+    let _only_one_waits = claims.claim(format!("{key}/next/{ended}"))?;
+    loop {
+        tokio::time::sleep(TURN).await;
+        if let Some(claim) = claims.claim(key.clone()) {
+            return Some(claim);
+        }
+    }
+}
+
 async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
-    let outcome = match endings::outcome(&args.world, &hook).await {
+    let Some(_turn) = turn(args, &hook, ended).await else {
+        return Ok(());
+    };
+    let (said, written) = endings::outcome(&args.world, &hook).await;
+    let outcome = match said {
         OutcomeFile::Said(outcome) => outcome,
         OutcomeFile::Empty => return Ok(()),
         OutcomeFile::Unclear(why) => {
             tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
             return Ok(());
         }
-    };
-    // The file's watcher, a patrol and the session's end may all see the same outcome at once.
-    let key = format!("outcome/{}", hook.raider);
-    let Some(_claim) = args.world.claims.claim(key) else {
-        return Ok(());
     };
     let done = declare(args, request(&hook, outcome)).await;
     match done {
@@ -98,7 +120,7 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Re
                 RefusalKind::WorkAtRisk | RefusalKind::BadRequest
             ) =>
         {
-            remind(args, hook, ended, &refused, nudges).await
+            remind(args, hook, (ended, written), &refused, nudges).await
         }
         Err(error) => {
             tracing::warn!(raider = %hook.raider, %error, "an outcome could not be accepted yet");
@@ -138,7 +160,7 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
 async fn remind(
     args: &WitnessArgs,
     hook: Hook,
-    ended: bool,
+    (ended, written): (bool, Option<SystemTime>),
     refused: &Refusal,
     nudges: &Nudges,
 ) -> Result<(), Refusal> {
@@ -147,20 +169,8 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let now = world.clock.mono();
-    let told = {
-        let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = nudges
-            .entry((hook.raider.clone(), hook.incarnation))
-            .or_default();
-        // One write of the file may be many events, and an agent needs time to do as it is told.
-        let pause = world.city.daemon.patrol_interval / 2;
-        if !ended && told.count > 0 && now.saturating_sub(told.at) < pause {
-            return Ok(());
-        }
-        told.count += 1;
-        told.at = now;
-        told.count
+    let Some(told) = count(world, &hook, (ended, written), nudges) else {
+        return Ok(());
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
@@ -185,15 +195,12 @@ async fn remind(
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
-            let Some(rig) = world.city.rig(&args.rig) else {
-                return Ok(());
-            };
-            let text = launch::nudge_text(world, rig, &hook, &problem).await?;
-            let (handle, input) = (session.handle, Input::Submit(text));
-            let session = handle.id.clone();
-            let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
-            if let Err(error) = sent {
-                tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
+            if !tell(args, &hook, &problem, session).await? {
+                // It ended meanwhile, and its end is looked at for itself.
+                let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(told) = nudges.get_mut(&(hook.raider, hook.incarnation)) {
+                    told.count = told.count.saturating_sub(1);
+                }
             }
         }
         _ => {
@@ -205,4 +212,48 @@ async fn remind(
         }
     }
     Ok(())
+}
+
+/// Counts a telling; none when the last one was about this very writing, and only just now.
+fn count(
+    world: &World,
+    hook: &Hook,
+    (ended, written): (bool, Option<SystemTime>),
+    nudges: &Nudges,
+) -> Option<u32> {
+    let now = world.clock.mono();
+    let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = nudges
+        .entry((hook.raider.clone(), hook.incarnation))
+        .or_default();
+    // One write of the file may be many events, and an agent needs time to do as it is told.
+    let pause = world.city.daemon.patrol_interval / 2;
+    let known = told.count > 0 && told.written == written;
+    if !ended && known && now.saturating_sub(told.at) < pause {
+        return None;
+    }
+    told.count += 1;
+    (told.at, told.written) = (now, written);
+    Some(told.count)
+}
+
+/// Types it into the session; false when that could not be done.
+async fn tell(
+    args: &WitnessArgs,
+    hook: &Hook,
+    problem: &Problem,
+    session: SessionView,
+) -> Result<bool, Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig) else {
+        return Ok(false);
+    };
+    let text = launch::nudge_text(world, rig, hook, problem).await?;
+    let (handle, input) = (session.handle, Input::Submit(text));
+    let session = handle.id.clone();
+    let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
+    if let Err(error) = &sent {
+        tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
+    }
+    Ok(sent.is_ok())
 }

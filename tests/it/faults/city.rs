@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::super::support::git::{commit_all, git, write};
 
 /// How long a condition may take. Generous: CI machines are slow, and nothing waits for it in vain.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs the lines of its task that begin with `run: `, as a shell would.
 const AGENT: &str = r#"set -eu

@@ -4,4 +4,5 @@ mod charge;
 pub mod city;
 mod end;
 mod kills;
+mod late;
 mod sweep;

@@ -89,7 +89,7 @@ impl City {
         }
         write(&root, "agent.sh", include_str!("agent.sh"));
         for (rig, _) in plan.rigs() {
-            repository(&root, rig);
+            repository(&root, rig, plan.is_local());
         }
         write(&root, "city.toml", plan.toml());
         Self {
@@ -439,10 +439,8 @@ pub fn body(steps: &[&str]) -> String {
     steps.iter().map(|step| format!("$ {step}\n")).collect()
 }
 
-/// A checkout of a rig with some history on `main`, and its bare origin.
-fn repository(root: &Path, rig: &str) {
-    let origin = format!("{rig}-origin.git");
-    git(root, &["init", "--quiet", "--bare", "-b", "main", &origin]);
+/// A checkout of a rig with some history on `main`, and its bare origin unless it is local only.
+fn repository(root: &Path, rig: &str, local: bool) {
     let checkout = root.join(format!("{rig}-checkout"));
     fs::create_dir(&checkout).unwrap();
     git(&checkout, &["init", "--quiet", "-b", "main"]);
@@ -450,6 +448,11 @@ fn repository(root: &Path, rig: &str) {
     write(&checkout, "README", "hello\n");
     write(&checkout, ".gitignore", "*.ignored\n");
     commit_all(&checkout, "first");
+    if local {
+        return;
+    }
+    let origin = format!("{rig}-origin.git");
+    git(root, &["init", "--quiet", "--bare", "-b", "main", &origin]);
     git(
         &checkout,
         &["remote", "add", "origin", &format!("../{origin}")],

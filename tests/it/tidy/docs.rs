@@ -55,6 +55,20 @@ fn the_golden_files_of_the_protocol_are_there() {
 }
 
 #[test]
+fn what_lands_is_tested_as_the_readme_says() {
+    const COMMAND: &str = "cargo test";
+    for name in ["README.md", ".ci/run"] {
+        let text = std::fs::read_to_string(root().join(name)).unwrap();
+        let says = |line: &str| {
+            line.split(" #")
+                .next()
+                .is_some_and(|said| said.trim() == COMMAND)
+        };
+        assert!(text.lines().any(says), "{name} has no line `{COMMAND}`");
+    }
+}
+
+#[test]
 fn a_path_that_is_not_there_is_caught() {
     let count = |text: &str| missing("x", text, root()).len();
     assert_eq!(count("see `src/lib.rs` and tests/it/tidy.rs."), 0);

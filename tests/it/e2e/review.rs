@@ -1,0 +1,78 @@
+//! A person's word: `review = "human"`, outcome `reviewing`, `hd mq approve` and `reject`
+//! (`agent-lifecycle.md`, section 6; `1-product.md`, human review).
+
+use serde_json::Value;
+
+use crate::support::live::{City, until};
+use crate::support::plan::Plan;
+
+/// The relic's newest merge request.
+fn mr(city: &City, relic: &str) -> Option<Value> {
+    let all = city.hd(&["mq", "list"]).json();
+    let mut all = all.as_array().unwrap().iter().rev();
+    all.find(|mr| mr["relic"] == relic && mr["state"] != "rejected")
+        .cloned()
+}
+
+fn waits_for_a_person(city: &City, relic: &str) -> String {
+    until("it waits for a person", || {
+        mr(city, relic).is_some_and(|mr| mr["note"].as_str().unwrap_or("").contains("approve"))
+    });
+    mr(city, relic).unwrap()["id"].as_str().unwrap().to_owned()
+}
+
+/// Nothing lands before a person approves; sandbox and slot stay until then.
+#[test]
+fn what_wants_review_lands_when_it_is_approved() {
+    let city = City::new();
+    let relic = city.work(
+        "look at it",
+        &["commit a.txt", "outcome reviewing", "forever"],
+    );
+    let id = waits_for_a_person(&city, &relic);
+    assert_eq!(mr(&city, &relic).unwrap()["state"], "reviewing");
+    assert!(!city.landed().contains(&"a.txt".to_owned()));
+    assert!(city.sandbox("Toast").join("a.txt").exists());
+    assert_eq!(city.hd(&["mq", "approve", &id]).code, 0);
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"a.txt".to_owned()));
+    city.wait_no_raiders();
+    assert_eq!(
+        city.hd(&["mq", "approve", &id]).code,
+        0,
+        "approving twice is approving once"
+    );
+    assert_eq!(city.happened("mr.approved", &id).len(), 1);
+}
+
+/// A no goes to a fresh raider with what was said, and is not counted as a rework.
+#[test]
+fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
+    let plan =
+        Plan::new()
+            .set("forge", "review", r#""human""#)
+            .set("forge", "rework_attempts", "0");
+    let mut city = City::made(&plan);
+    city.start();
+    let relic = city.work(
+        "mind the style",
+        &[
+            "commit $([ $n = 1 ] && echo bad.txt || echo good.txt)",
+            "hd done",
+        ],
+    );
+    let first = waits_for_a_person(&city, &relic);
+    let asked = city.hd(&["mq", "reject", &first, "--note", "wrong name"]);
+    assert_eq!(asked.code, 2, "it needs consent");
+    let said = city.hd(&["--yes", "mq", "reject", &first, "--note", "wrong name"]);
+    assert_eq!(said.code, 0);
+    until("a fresh raider is at it", || city.sessions_of(&relic) == 2);
+    let second = waits_for_a_person(&city, &relic);
+    assert_ne!(first, second);
+    let told = city.wait_prompt(&relic, 2);
+    assert!(told.contains("wrong name"), "{told}");
+    assert_eq!(city.hd(&["mq", "approve", &second]).code, 0);
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"good.txt".to_owned()));
+    assert!(!city.landed().contains(&"bad.txt".to_owned()));
+}
