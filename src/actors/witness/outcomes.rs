@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, SessionView, raider_spec};
@@ -24,25 +24,17 @@ use crate::domain::restart::Mono;
 use crate::ports::sessions::Input;
 
 /// Between two attempts to be the one who looks.
-const TURN: Duration = Duration::from_millis(50);
+const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
 
-/// How often one was told, and about which writing of its outcome file.
+/// How often one was told, when last, and about which writing of its outcome file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
     count: u32,
     at: Mono,
     written: Option<SystemTime>,
-}
-
-impl Told {
-    /// Whether it was told about this writing already, and has had no time yet to do as it was told:
-    /// one writing may be many events.
-    fn knows(&self, written: Option<SystemTime>, now: Mono, pause: Duration) -> bool {
-        self.count > 0 && self.written == written && now.saturating_sub(self.at) < pause
-    }
 }
 
 /// Whose outcome file to read.
@@ -89,54 +81,50 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
     Ok(())
 }
 
-/// The file's watcher, a patrol and the session's end may all see the same outcome at once. Whoever
-/// has the claim looks again when it lets go, so that no writing is missed; the end of the session is
-/// no writing and waits for its turn, because nothing else would start the raider again.
+/// The file's watcher, a patrol and the session's end may all see the same outcome at once: one
+/// looks, one more waits, because what was written during a look is not in it.
 async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
+    let claims = &args.world.claims;
+    let key = format!("outcome/{}", hook.raider);
+    if let Some(claim) = claims.claim(key.clone()) {
+        return Some(claim);
+    }
+    let _only_one_waits = claims.claim(format!("{key}/next/{ended}"))?;
     loop {
-        let key = format!("outcome/{}", hook.raider);
-        let claim = args.world.claims.claim(key);
-        if claim.is_some() || !ended {
-            return claim;
-        }
         tokio::time::sleep(TURN).await;
+        if let Some(claim) = claims.claim(key.clone()) {
+            return Some(claim);
+        }
     }
 }
 
-/// Acts on a raider's outcome file until it says nothing new.
 async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
-    loop {
-        let (said, written) = endings::outcome(&args.world, &hook).await;
-        let outcome = match said {
-            OutcomeFile::Said(outcome) => outcome,
-            OutcomeFile::Empty => return Ok(()),
-            OutcomeFile::Unclear(why) => {
-                tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
-                return Ok(());
-            }
-        };
-        let Some(claim) = turn(args, &hook, ended).await else {
+    let Some(_turn) = turn(args, &hook, ended).await else {
+        return Ok(());
+    };
+    let (said, written) = endings::outcome(&args.world, &hook).await;
+    let outcome = match said {
+        OutcomeFile::Said(outcome) => outcome,
+        OutcomeFile::Empty => return Ok(()),
+        OutcomeFile::Unclear(why) => {
+            tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
             return Ok(());
-        };
-        match declare(args, request(&hook, outcome)).await {
-            Ok(()) => return Ok(()),
-            Err(refused)
-                if matches!(
-                    refused.kind,
-                    RefusalKind::WorkAtRisk | RefusalKind::BadRequest
-                ) =>
-            {
-                remind(args, &hook, ended, written, &refused, nudges).await?;
-            }
-            Err(error) => {
-                let raider = &hook.raider;
-                tracing::warn!(%raider, %error, "an outcome could not be accepted yet");
-                return Ok(());
-            }
         }
-        drop(claim);
-        if ended || endings::outcome(&args.world, &hook).await.1 == written {
-            return Ok(());
+    };
+    let done = declare(args, request(&hook, outcome)).await;
+    match done {
+        Ok(_) => Ok(()),
+        Err(refused)
+            if matches!(
+                refused.kind,
+                RefusalKind::WorkAtRisk | RefusalKind::BadRequest
+            ) =>
+        {
+            remind(args, hook, (ended, written), &refused, nudges).await
+        }
+        Err(error) => {
+            tracing::warn!(raider = %hook.raider, %error, "an outcome could not be accepted yet");
+            Ok(())
         }
     }
 }
@@ -171,9 +159,8 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
 /// when that did not help.
 async fn remind(
     args: &WitnessArgs,
-    hook: &Hook,
-    ended: bool,
-    written: Option<SystemTime>,
+    hook: Hook,
+    (ended, written): (bool, Option<SystemTime>),
     refused: &Refusal,
     nudges: &Nudges,
 ) -> Result<(), Refusal> {
@@ -182,14 +169,14 @@ async fn remind(
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let Some(told) = count(world, hook, ended, written, nudges) else {
+    let Some(told) = count(world, &hook, (ended, written), nudges) else {
         return Ok(());
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
         return escalate(
             args,
-            hook,
+            &hook,
             "an outcome was declared that cannot be accepted",
             evidence,
         )
@@ -208,10 +195,10 @@ async fn remind(
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
-            if !tell(args, hook, &problem, session).await? {
+            if !tell(args, &hook, &problem, session).await? {
                 // It ended meanwhile, and its end is looked at for itself.
                 let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(told) = nudges.get_mut(&(hook.raider.clone(), hook.incarnation)) {
+                if let Some(told) = nudges.get_mut(&(hook.raider, hook.incarnation)) {
                     told.count = told.count.saturating_sub(1);
                 }
             }
@@ -219,7 +206,7 @@ async fn remind(
         _ => {
             let resting = view.is_none_or(|view| view.state == ChildState::Finished);
             if resting {
-                let spec = raider_spec(&world.city, hook.clone(), Some(problem));
+                let spec = raider_spec(&world.city, hook, Some(problem));
                 ask::want(world, spec, Cause::OutcomeFile).await?;
             }
         }
@@ -227,20 +214,22 @@ async fn remind(
     Ok(())
 }
 
-/// Counts a telling; none when the last one was about the same writing, and only just now.
+/// Counts a telling; none when the last one was about this very writing, and only just now.
 fn count(
     world: &World,
     hook: &Hook,
-    ended: bool,
-    written: Option<SystemTime>,
+    (ended, written): (bool, Option<SystemTime>),
     nudges: &Nudges,
 ) -> Option<u32> {
+    let now = world.clock.mono();
     let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
     let told = nudges
         .entry((hook.raider.clone(), hook.incarnation))
         .or_default();
-    let now = world.clock.mono();
-    if !ended && told.knows(written, now, world.city.daemon.patrol_interval / 2) {
+    // One write of the file may be many events, and an agent needs time to do as it is told.
+    let pause = world.city.daemon.patrol_interval / 2;
+    let known = told.count > 0 && told.written == written;
+    if !ended && known && now.saturating_sub(told.at) < pause {
         return None;
     }
     told.count += 1;
