@@ -98,7 +98,14 @@ async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
     };
     match settled {
         Ok(()) => {}
-        Err(error) if error.is_passing() => return,
+        // It may be accepted later: a tree that is not clean can be cleaned, a probe can succeed.
+        Err(error)
+            if error.is_passing()
+                || matches!(error.kind, RefusalKind::Internal | RefusalKind::WorkAtRisk) =>
+        {
+            tracing::warn!(file = %file.display(), %error, "an intent waits in the outbox");
+            return;
+        }
         Err(error) => {
             let raider = intent.raider.as_deref().unwrap_or("nobody");
             tracing::warn!(raider, %error, "an intent from the outbox was refused");

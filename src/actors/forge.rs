@@ -238,6 +238,8 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
         })
         .await?;
     world.at(FaultPoint::LandPinAfter);
+    // The work is the queue's now: the sandbox may go, and its slot be free.
+    world.nudge(&message::witness(&args.rig));
     Ok(())
 }
 

@@ -91,23 +91,27 @@ async fn read_inbox(world: &World) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The store's.
-pub fn is_raised(txn: &mut dyn Txn, agent: &str, problem: &str) -> Result<bool, StoreError> {
+pub fn is_raised(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
     let open = txn.relics(&RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),
         prefix: None,
-        label: Some(about(agent)),
+        label: Some(about(body)),
     })?;
-    Ok(open.iter().any(|relic| relic.title == problem))
+    Ok(open.iter().any(|relic| relic.title == body.problem))
 }
 
-fn about(agent: &str) -> String {
-    format!("about:{agent}")
+/// Slots are given out again: the same name with other work is another matter.
+fn about(body: &Escalation) -> String {
+    match &body.relic {
+        Some(relic) => format!("about:{}:{relic}", body.agent),
+        None => format!("about:{}", body.agent),
+    }
 }
 
-/// One open escalation per subject and problem.
+/// One open escalation per subject, work and problem.
 fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
-    if is_raised(txn, &body.agent, &body.problem)? {
+    if is_raised(txn, body)? {
         return Ok(());
     }
     let relic = txn.create_relic(&NewRelic {
@@ -116,7 +120,7 @@ fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
         title: body.problem.clone(),
         body: body.evidence.clone(),
         priority: body.severity as i64,
-        labels: vec![about(&body.agent)],
+        labels: vec![about(body)],
         parent: None,
         deps: Vec::new(),
     })?;

@@ -106,6 +106,15 @@ impl World {
 pub struct Claims(Arc<Mutex<BTreeSet<String>>>);
 
 impl Claims {
+    /// Whether somebody is at it.
+    #[must_use]
+    pub fn is_claimed(&self, key: &str) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(key)
+    }
+
     /// Claims a piece of work; none when somebody is at it.
     #[must_use]
     pub fn claim(&self, key: impl Into<String>) -> Option<Claim> {

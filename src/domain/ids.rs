@@ -156,6 +156,12 @@ impl RelicId {
         Ok(Self(text))
     }
 
+    /// What stands before the number: the rig's prefix.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        self.0.rsplit_once('-').map_or("", |(prefix, _)| prefix)
+    }
+
     /// The id with this prefix and number.
     #[must_use]
     pub fn numbered(prefix: &str, number: u64) -> Self {

@@ -187,6 +187,8 @@ impl Root {
         };
         let (cause, how, data) = describe(exit, slot.generation, planned);
         slot.cause = cause;
+        // A cycle that counts as a death is over: what follows is the restart of a wanted child.
+        slot.desired = Desired::Up;
         self.world.store.note(vec![
             NewEvent::new(EventType::AgentCrashed, id, cause).with(data),
         ]);

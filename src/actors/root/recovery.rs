@@ -12,6 +12,7 @@ use super::super::config::ConfigMsg;
 use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
 use super::super::forge::ForgeMsg;
+use super::super::sagas::repair;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
@@ -112,6 +113,11 @@ async fn look(world: &World, known: Known) -> Look {
         return Look::default();
     };
     let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
+    let rested = |(hook, over): (Hook, bool)| {
+        let mended = world.claims.is_claimed(&repair::mending(&hook.raider));
+        (hook, over || mended)
+    };
+    let hooks = hooks.into_iter().map(rested).collect();
     let (mut specs, busy) = raiders(&city, hooks, &sagas);
     let agents = city
         .agents

@@ -127,6 +127,11 @@ pub async fn begin(
     }
     let id = request.relic.clone();
     let relic = world.store.run(move |txn| check_relic(txn, &id)).await?;
+    if relic.id.prefix() != rig.prefix {
+        let message = format!("{} is not a relic of rig {}", relic.id, rig.name);
+        let hint = format!("its relics begin with {}-", rig.prefix);
+        return Err(Refusal::conflict(message).hint(hint));
+    }
     let target = match request.target.clone() {
         Some(target) => target,
         None => launch::target(world, rig).await?,
@@ -231,6 +236,9 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Relic, StoreError> {
     };
     if let Some(saga) = txn.sagas(None)?.iter().find(|saga| held(saga)) {
         return conflict(format!("{id} is being charged to {}", saga.subject));
+    }
+    if let Some(hook) = txn.hook_of_relic(id)? {
+        return conflict(format!("{id} is on the hook of {}", hook.raider));
     }
     for dep in &relic.deps {
         if txn.relic(dep)?.status != RelicStatus::Closed {

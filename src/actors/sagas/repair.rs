@@ -9,6 +9,7 @@ use super::super::root::raider_spec;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::sandbox_spec;
+use super::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
@@ -24,6 +25,12 @@ pub struct Repaired {
     pub was: Option<String>,
 }
 
+/// The claim that is held while a raider's sandbox is being rebuilt: no session is started in it.
+#[must_use]
+pub fn mending(raider: &RaiderId) -> String {
+    format!("repair/{raider}")
+}
+
 /// Ends the session, makes the sandbox whole, starts the session again.
 ///
 /// # Errors
@@ -36,6 +43,17 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
         .city
         .rig(&raider.rig)
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
+    let about = nuke::Target {
+        raider: raider.clone(),
+        incarnation: hook.incarnation,
+        target: hook.target.clone(),
+        cause: Cause::Repair,
+        relic: Some(hook.relic.clone()),
+    };
+    // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
+    // the one, the mark holds off the other.
+    let _alone = nuke::fence(world, &about).await?;
+    let marked = world.claims.claim(mending(&raider));
     ask::end(
         world,
         ChildId::Raider(raider.clone()),
@@ -57,6 +75,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     let data = serde_json::json!({ "relic": hook.relic, "was": was });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
     world.store.note(vec![event.with(data)]);
+    drop(marked);
     if hook.done.is_none() {
         ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await?;
     }

@@ -274,9 +274,9 @@ pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> 
 fn is_known(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
     let told = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
         matches!(message.body, Body::RecoveryNeeded(told)
-            if told.agent == body.agent && told.problem == body.problem)
+            if told.agent == body.agent && told.problem == body.problem && told.relic == body.relic)
     });
-    Ok(told || shaman::is_raised(txn, &body.agent, &body.problem)?)
+    Ok(told || shaman::is_raised(txn, body)?)
 }
 
 /// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held

@@ -86,6 +86,10 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
             Err(RepoError::Moved { found, .. }) => {
                 tracing::warn!(branch, found, "a landed branch has moved on and is kept");
             }
+            // Their remote, their rules: what landed has landed all the same.
+            Err(RepoError::Rejected(why)) => {
+                tracing::warn!(branch, why, "the remote does not let a landed branch go");
+            }
             Err(error) => return Err(error),
         }
         repo.unpin(&id)

@@ -61,7 +61,9 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     txn.append_cv(&failed.raider.to_string(), "merge_failed", &data)?;
     let mut relic = txn.relic(&failed.relic)?;
     let theirs = relic.assignee.as_deref() == Some(failed.raider.to_string().as_str());
-    if relic.status != RelicStatus::Hooked || !theirs {
+    let hook = txn.hook_of_relic(&failed.relic)?;
+    let later = hook.is_some_and(|hook| hook.incarnation != failed.incarnation);
+    if relic.status != RelicStatus::Hooked || !theirs || later {
         // Closed, or taken up by somebody else meanwhile.
         return Ok(());
     }

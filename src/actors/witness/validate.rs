@@ -64,7 +64,15 @@ pub async fn polecat_done(
         return Ok(Handled::AtPatrol);
     }
     if facts.ahead > 0 && !no_change {
-        ensure_pushed(args, &hook, &facts.head).await?;
+        match ensure_pushed(args, &hook, &done.head, &facts.head).await {
+            Ok(()) => {}
+            Err(error) if error.is_passing() => return Err(error),
+            Err(error) => {
+                let problem = "the finished branch cannot be pushed as it is";
+                escalate(args, &hook, problem, error.to_string()).await?;
+                return Ok(Handled::AtPatrol);
+            }
+        }
     }
     world.at(FaultPoint::WitnessReadyBefore);
     let head = facts.head;
@@ -80,14 +88,21 @@ pub async fn polecat_done(
 }
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
-/// again first (`4-rules.md`, done).
-async fn ensure_pushed(args: &WitnessArgs, hook: &Hook, head: &Oid) -> Result<(), Refusal> {
-    let (branch, head) = (hook.branch.clone(), head.clone());
+/// again first (`4-rules.md`, done). What was pushed at `done` is ours to replace, by lease: the agent
+/// may have amended it since.
+async fn ensure_pushed(
+    args: &WitnessArgs,
+    hook: &Hook,
+    pushed: &Oid,
+    head: &Oid,
+) -> Result<(), Refusal> {
+    let (branch, pushed, head) = (hook.branch.clone(), pushed.clone(), head.clone());
     effects::repo(&args.world, &args.rig, move |repo| {
-        if repo.remote_head(&branch)?.as_ref() == Some(&head) {
-            return Ok(());
+        match repo.remote_head(&branch)? {
+            Some(there) if there == head => Ok(()),
+            Some(there) if there == pushed => repo.push_branch(&branch, &head, Some(&pushed)),
+            _ => repo.push_branch(&branch, &head, None),
         }
-        repo.push_branch(&branch, &head, None)
     })
     .await?;
     Ok(())

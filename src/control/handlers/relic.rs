@@ -100,14 +100,19 @@ pub(super) async fn reopen(world: &World, id: &str) -> Result<Value, ControlErro
                 }
                 RelicStatus::Blocked | RelicStatus::Deferred | RelicStatus::Closed => {}
             }
-            relic.status = RelicStatus::Open;
+            // A raider that was not let go of goes on with it.
+            let hook = txn.hook_of_relic(&id)?.filter(|hook| hook.done.is_none());
+            relic.status = match hook {
+                Some(_) => RelicStatus::Hooked,
+                None => RelicStatus::Open,
+            };
+            relic.assignee = hook.map(|hook| hook.raider.to_string());
             relic.closed = None;
             relic.until = None;
-            relic.assignee = None;
             // A person looked: rework may be tried as often as before.
             relic.reworks = 0;
             txn.put_relic(&relic)?;
-            let data = json!({ "status": "open" });
+            let data = json!({ "status": relic.status, "raider": relic.assignee });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
             txn.record(&event.with(data))?;
             Ok(relic)

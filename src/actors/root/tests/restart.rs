@@ -161,9 +161,17 @@ async fn ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one() {
     let crashed = town.events(EventType::AgentCrashed).await;
     assert_eq!(crashed.len(), 1);
     assert_eq!(crashed[0].cause, "handoff", "it says what cycled too often");
+    cycle(&town, &id).await;
+    town.pass(SECOND * 60).await;
+    assert_eq!(
+        town.state(&id).await,
+        Some(ChildState::Running),
+        "it backs off, not rests"
+    );
+    assert_eq!(town.view(&id).await.unwrap().restarts, 2);
     town.pass(SECOND * 600).await;
     cycle(&town, &id).await;
-    assert_eq!(town.view(&id).await.unwrap().restarts, 1);
+    assert_eq!(town.view(&id).await.unwrap().restarts, 2);
 }
 
 #[tokio::test(start_paused = true)]
