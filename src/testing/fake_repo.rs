@@ -40,6 +40,7 @@ struct Inner {
     discarded: Vec<RaiderId>,
     failures: HashMap<&'static str, VecDeque<RepoError>>,
     broken: HashMap<&'static str, RepoError>,
+    broken_for: HashMap<(&'static str, String), RepoError>,
     outcomes: VecDeque<MergeOutcome>,
     gates: HashMap<String, VecDeque<GateRun>>,
     interludes: HashMap<&'static str, Interlude>,
@@ -121,6 +122,16 @@ impl FakeRepo {
             .entry(op)
             .or_default()
             .push_back(error);
+    }
+
+    /// Calls of this operation with this main argument fail so, always.
+    pub fn fail_for(&self, op: &'static str, what: &str, error: RepoError) {
+        self.inner().broken_for.insert((op, what.to_owned()), error);
+    }
+
+    /// Failures of this operation that are still due are called off.
+    pub fn forget_failures(&self, op: &'static str) {
+        self.inner().failures.remove(op);
     }
 
     /// Every call of this operation fails so, until it is mended.

@@ -24,6 +24,9 @@ impl FakeRepo {
             interlude();
         }
         let mut inner = self.inner();
+        if let Some(error) = inner.broken_for.get(&(op, what.to_owned())) {
+            return Err(error.clone());
+        }
         if let Some(error) = inner.broken.get(op) {
             return Err(error.clone());
         }

@@ -13,6 +13,8 @@ use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Sessions, StartError};
 use crate::testing::world::{Scenario, Town, agent, raider};
 
+const WINDOW: Duration = Duration::from_secs(600);
+
 #[derive(Debug, Clone)]
 enum Blow {
     Crash(usize),
@@ -57,6 +59,7 @@ fn blow() -> impl Strategy<Value = Blow> {
 fn scenario() -> Scenario {
     let town = Scenario::new().agent("mayor", RestartType::Permanent);
     let town = town.agent("clerk", RestartType::Permanent);
+    let town = town.with(|city| city.daemon.restart.window = WINDOW);
     town.rig(|rig| rig.raiders.max = 2)
 }
 
@@ -124,7 +127,7 @@ async fn survive(blows: Vec<Blow>) {
         town.wake(&id).await.ok();
     }
     // Longer than any quarantine.
-    town.pass(Duration::from_secs(2 * 3600)).await;
+    town.pass(WINDOW * 2).await;
     assert_eq!(town.sagas().await, 0, "every saga came to an end");
     let mut wanted = vec![town.session(&agent("mayor")), town.session(&agent("clerk"))];
     for id in children() {
@@ -154,7 +157,7 @@ async fn survive(blows: Vec<Blow>) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 48,
+        cases: 24,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
