@@ -108,6 +108,8 @@ where
     F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, txn: &mut dyn Txn) -> Result<(), StoreError> {
+        // What an earlier run made is undone; a claim in it must be free for this one.
+        self.value = None;
         // The job's captures may be left in any state; nobody looks at them again.
         match catch_unwind(AssertUnwindSafe(|| (self.job)(txn))) {
             Ok(result) => {
@@ -142,4 +144,45 @@ pub(super) fn said(payload: &(dyn Any + Send)) -> String {
         .map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::adapters::clock::SystemClock;
+    use crate::adapters::relics_sqlite::SqliteRelics;
+    use crate::ports::relics::{Durability, Job, Relics};
+
+    struct Held(Arc<AtomicBool>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// A saga is claimed by the job that opens it; the job may have to be run again.
+    #[test]
+    fn what_a_job_made_is_dropped_before_it_is_run_again() {
+        let held = Arc::new(AtomicBool::new(false));
+        let job = move |_: &mut dyn Txn| match held.swap(true, Ordering::SeqCst) {
+            false => Ok(Held(Arc::clone(&held))),
+            true => Err(StoreError::Failed("claimed already".into())),
+        };
+        let mut call = Call {
+            job,
+            value: None,
+            panicked: None,
+            reply: oneshot::channel().0,
+        };
+        let mut store = SqliteRelics::in_memory(Arc::new(SystemClock::new())).unwrap();
+        for _ in 0..2 {
+            let mut run = |txn: &mut dyn Txn| call.run(txn);
+            let mut jobs = [&mut run as Job<'_>];
+            let (results, _) = store.commit(&mut jobs, Durability::Full).unwrap();
+            assert_eq!(results, [Ok(())]);
+        }
+    }
 }
