@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::effects;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land::{self, Attempt};
 use super::world::World;
 use crate::domain::cause::Cause;
@@ -125,8 +125,15 @@ impl Forge {
         self.looking = true;
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            if let Err(error) = read_inbox(&args).await {
-                tracing::warn!(rig = %args.rig, %error, "a forge could not read its inbox");
+            let own = args.clone();
+            // In a task of its own: a look that panics must not be the last one.
+            let read = tokio::spawn(async move { read_inbox(&own).await });
+            match read.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(rig = %args.rig, %error, "a forge could not read its inbox");
+                }
+                Err(panic) => tracing::error!(rig = %args.rig, %panic, "a forge's look panicked"),
             }
             // A successor looks for itself.
             let _restarted = me.cast(ForgeMsg::Looked);
@@ -150,7 +157,9 @@ impl Forge {
         self.landing = true;
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            let result = land_one(&args).await;
+            let landing = tokio::spawn(async move { land_one(&args).await });
+            let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
+            let result = landing.await.unwrap_or_else(panicked);
             drop(claim);
             // A successor looks for itself.
             let _restarted = me.cast(ForgeMsg::Landed(result));
@@ -283,3 +292,6 @@ async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<(), Refusal> {
     });
     Ok(restored.await?)
 }
+
+#[cfg(test)]
+mod tests;

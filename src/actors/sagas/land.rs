@@ -221,7 +221,7 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
         }
         Err(RepoError::Moved { .. }) => {
             // Somebody else pushed. Nobody's fault: what was tested is not what would land.
-            requeue(world, close, mr, None, None).await?;
+            put_back(world, saga.id, mr.id).await?;
             Ok(Attempt::Again)
         }
         Err(RepoError::Rejected(why)) => {
@@ -343,24 +343,36 @@ async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, R
         .checked_add(wait)
         .unwrap_or(Timestamp::MAX);
     tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");
-    requeue(world, None, mr, Some(at), Some(why)).await?;
+    requeue(world, mr, at, why).await?;
     Ok(Attempt::Parked)
+}
+
+/// Back into the queue as if it had not been tried.
+async fn put_back(world: &World, saga: u64, id: RelicId) -> Result<(), Refusal> {
+    let put_back = world.store.run(move |txn| {
+        txn.close_saga(saga)?;
+        let mut mr = txn.mr(&id)?;
+        if mr.state == MrState::Merging {
+            mr.state = MrState::Queued;
+            mr.attempts = mr.attempts.saturating_sub(1);
+            mr.not_before = None;
+            txn.put_mr(&mr)?;
+        }
+        Ok(())
+    });
+    Ok(put_back.await?)
 }
 
 async fn requeue(
     world: &World,
-    saga: Option<u64>,
     mr: MergeRequest,
-    not_before: Option<Timestamp>,
-    note: Option<String>,
+    not_before: Timestamp,
+    note: String,
 ) -> Result<(), Refusal> {
     world
         .store
         .run(move |txn| {
             let mut mr = txn.mr(&mr.id)?;
-            if let Some(id) = saga {
-                txn.close_saga(id)?;
-            }
             if !matches!(
                 mr.state,
                 MrState::Testing | MrState::Merging | MrState::Queued
@@ -368,13 +380,10 @@ async fn requeue(
                 return Ok(());
             }
             mr.state = MrState::Queued;
-            mr.not_before = not_before;
-            mr.note.clone_from(&note);
+            mr.not_before = Some(not_before);
+            mr.note = Some(note.clone());
             txn.put_mr(&mr)?;
-            if note.is_some() {
-                record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
-            }
-            Ok(())
+            record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)
         })
         .await?;
     Ok(())

@@ -1,0 +1,153 @@
+//! The merge queue on fakes, under the paused clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::domain::event::EventType;
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::FaultPoint;
+use crate::ports::repo::RepoError;
+use crate::testing::fake_repo::gate_run;
+use crate::testing::world::{MOMENT, Scenario, Town};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One raider is done; its merge request is being landed.
+async fn submitted(town: &Town) -> crate::domain::ids::RelicId {
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    charged.relic
+}
+
+async fn lands(town: &Town, relic: &crate::domain::ids::RelicId) {
+    let now = town.relic_now(relic).await;
+    assert_eq!(now.status, RelicStatus::Closed);
+    assert_eq!(now.reworks, 0, "nobody was blamed");
+    assert_eq!(town.parts.repo.landings(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_cannot_run_parks_with_doubling_delays_and_blames_nobody() {
+    let town = Scenario::new().gate("test").start().await;
+    // It cannot run, is confirmed, and cannot run on the target either: four runs an attempt.
+    for _ in 0..4 * 3 {
+        town.parts.repo.script_gate("test", gate_run(Some(127)));
+    }
+    let relic = submitted(&town).await;
+    for (attempts, wait) in [(1, 10), (2, 20), (3, 40)] {
+        let mr = town.mr(&relic).await.unwrap();
+        assert_eq!((mr.state, mr.attempts), (MrState::Queued, attempts));
+        town.pass(SECOND * wait - MOMENT * 200).await;
+        assert_eq!(town.mr(&relic).await.unwrap().attempts, attempts, "early");
+        town.pass(MOMENT * 260).await;
+    }
+    lands(&town, &relic).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_red_gate_is_the_branchs_fault_unless_the_target_is_red_too() {
+    let town = Scenario::new().gate("test").start().await;
+    town.parts.repo.script_gate("test", gate_run(Some(1)));
+    let relic = submitted(&town).await;
+    assert_eq!(town.relic_now(&relic).await.reworks, 1);
+    let town = Scenario::new().gate("test").start().await;
+    for _ in 0..2 {
+        town.parts.repo.script_gate("test", gate_run(Some(1)));
+    }
+    let relic = submitted(&town).await;
+    assert_eq!(town.events(EventType::ForgeRed).await.len(), 1);
+    assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Queued);
+    town.pass(SECOND * 11).await;
+    lands(&town, &relic).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
+    let town = Scenario::new().start().await;
+    let (repo, moves) = (town.parts.repo.clone(), AtomicUsize::new(0));
+    town.parts.repo.interlude("land", move || {
+        if moves.fetch_add(1, Ordering::SeqCst) < 3 {
+            repo.advance_target();
+        }
+    });
+    let relic = submitted(&town).await;
+    lands(&town, &relic).await;
+    assert_eq!(town.parts.repo.count("land"), 4);
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.attempts, 1, "what is nobody's fault is not counted");
+    assert!(town.events(EventType::MrHeld).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_is_refused_goes_back_one_that_fails_is_parked() {
+    let town = Scenario::new().start().await;
+    let refused = RepoError::Rejected("protected branch".into());
+    town.parts.repo.fail("land", refused);
+    let relic = submitted(&town).await;
+    assert_eq!(town.relic_now(&relic).await.reworks, 1);
+    let town = Scenario::new().start().await;
+    town.parts
+        .repo
+        .fail("land", RepoError::Remote("away".into()));
+    let relic = submitted(&town).await;
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Queued);
+    assert!(mr.note.unwrap().contains("away"));
+    town.pass(SECOND * 11).await;
+    lands(&town, &relic).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_landing_is_finished_and_not_repeated() {
+    for point in [
+        FaultPoint::LandIntentBefore,
+        FaultPoint::LandIntentAfter,
+        FaultPoint::LandPushBefore,
+        FaultPoint::LandPushAfter,
+    ] {
+        let once = AtomicUsize::new(0);
+        let town = Scenario::new().fault(Arc::new(move |at| {
+            if at == point && once.fetch_add(1, Ordering::SeqCst) == 0 {
+                panic!("at {at:?}");
+            }
+        }));
+        let town = town.start().await;
+        let relic = submitted(&town).await;
+        town.pass(SECOND * 31).await;
+        lands(&town, &relic).await;
+        assert_eq!(town.sagas().await, 0, "{point:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_held_past_its_time_wakes_nobody() {
+    let town = Scenario::new().start().await;
+    town.parts
+        .repo
+        .fail("fetch_target", RepoError::Remote("away".into()));
+    // The first fetch is the charge's.
+    let relic = town.relic("a").await;
+    town.charge(&relic).await.unwrap_err();
+    let charged = town.worker("b").await;
+    let error = RepoError::Remote("away".into());
+    town.parts.repo.break_op("fetch_target", error);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let id = town.mr(&charged.relic).await.unwrap().id;
+    town.store(move |txn| {
+        let mut mr = txn.mr(&id)?;
+        assert!(mr.not_before.is_some());
+        mr.state = MrState::Held;
+        txn.put_mr(&mr)
+    })
+    .await;
+    let begun = std::time::Instant::now();
+    let looks = town.parts.repo.count("fetch_target");
+    town.pass(SECOND * 3600).await;
+    assert_eq!(town.parts.repo.count("fetch_target"), looks);
+    // Waking every 10 ms of an hour would take minutes.
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
