@@ -274,10 +274,14 @@ async fn assignment(
             .inbox(&address)?
             .into_iter()
             .filter_map(|message| match message.body {
-                Body::Handoff(note) => Some((message.id, note)),
+                // A slot's next incarnation works on something else.
+                Body::Handoff(note) if note.relic.as_ref() == Some(&relic) => {
+                    Some((message.id, note))
+                }
                 _ => None,
             });
-        Ok((txn.relic(&relic)?, notes.collect::<Vec<_>>()))
+        let notes = notes.collect::<Vec<_>>();
+        Ok((txn.relic(&relic)?, notes))
     });
     read.await
         .map_err(|error| OpenFailure::Failed(error.to_string()))

@@ -189,15 +189,26 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     world.at(FaultPoint::DoneIntentBefore);
     let accepted = accepted(&hook, git.head, request.exit, false);
     let claims = world.claims.clone();
-    let (saga, claim) = world
-        .store
-        .run(move |txn| {
-            let saga = declare(txn, &request, &plan)?;
-            claimed(&claims, saga)
-        })
-        .await?;
-    world.at(FaultPoint::DoneIntentAfter);
-    Ok(Begun::New(accepted, Box::new(saga), claim))
+    let declared = world.store.run(move |txn| {
+        if let Some(intent) = said(txn, &plan)? {
+            return Ok(Err(intent));
+        }
+        let saga = declare(txn, &request, &plan)?;
+        claimed(&claims, saga).map(Ok)
+    });
+    match declared.await? {
+        Ok((saga, claim)) => {
+            world.at(FaultPoint::DoneIntentAfter);
+            Ok(Begun::New(accepted, Box::new(saga), claim))
+        }
+        // Somebody was faster, by another way: the file, the outbox, the same call again.
+        Err(intent) => Ok(Begun::Already(self::accepted(
+            &hook,
+            intent.head,
+            intent.exit,
+            true,
+        ))),
+    }
 }
 
 fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
@@ -268,6 +279,13 @@ fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
         );
         world.store.note(vec![event.with(data)]);
     }
+}
+
+/// The intent of this incarnation, where it declared one meanwhile.
+fn said(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
+    let hook = txn.hook(&plan.raider)?;
+    let own = hook.filter(|hook| hook.incarnation == plan.incarnation);
+    Ok(own.and_then(|hook| hook.done))
 }
 
 fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga, StoreError> {

@@ -71,12 +71,22 @@ pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
     let (hook, saga) = world
         .store
         .run(move |txn| {
-            let saga = txn.saga_of(SagaKind::Nuke, &raider.to_string())?;
-            Ok((txn.hook(&raider)?, saga))
+            let subject = raider.to_string();
+            let mut open = None;
+            for kind in [SagaKind::Charge, SagaKind::Done, SagaKind::Nuke] {
+                open = open.or(txn.saga_of(kind, &subject)?);
+            }
+            Ok((txn.hook(&raider)?, open))
         })
         .await?;
-    if saga.is_some() {
-        return Err(busy());
+    match saga {
+        Some(saga) if saga.kind == SagaKind::Nuke => return Err(busy()),
+        Some(saga) => {
+            let (raider, kind) = (&target.raider, saga.kind.as_str());
+            let message = format!("{raider} is busy: {kind} is under way");
+            return Err(Refusal::conflict(message));
+        }
+        None => {}
     }
     if hook.is_none_or(|hook| hook.incarnation != incarnation) {
         let message = format!("incarnation {incarnation} of {} is gone", target.raider);

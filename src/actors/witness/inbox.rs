@@ -195,7 +195,11 @@ async fn release_closed(
             ChildId::Raider(hook.raider.clone()),
             hook.raider.session_id(),
         );
-        ask::end(&args.world, child, session, Cause::RelicClosed).await?;
+        if let Err(error) = ask::end(&args.world, child, session, Cause::RelicClosed).await {
+            // One that cannot be ended holds up no other.
+            tracing::warn!(raider = subject, %error, "a raider without work runs on");
+            continue;
+        }
         let data = serde_json::json!({ "class": "bead_closed", "relic": hook.relic });
         match nuke_now(args, nuke_target(hook, Cause::RelicClosed), false).await {
             Ok(_) => {
@@ -242,27 +246,37 @@ pub async fn escalate(
     problem: &str,
     evidence: String,
 ) -> Result<(), Refusal> {
-    let (agent, problem) = (hook.raider.to_string(), problem.to_owned());
-    let body = Body::RecoveryNeeded(Escalation {
-        agent: agent.clone(),
+    let body = Escalation {
+        agent: hook.raider.to_string(),
         relic: Some(hook.relic.clone()),
-        problem: problem.clone(),
+        problem: problem.to_owned(),
         severity: Severity::High,
         evidence,
-    });
+    };
+    raise(args, body).await
+}
+
+/// Sends an escalation, unless the shaman has it: every look sees the same trouble again.
+pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> {
     let from = message::witness(&args.rig);
     let sent = args.world.store.run(move |txn| {
-        let same = |message: &Message| message.body == body;
-        let told = txn.inbox(message::SHAMAN)?.iter().any(same)
-            || shaman::is_raised(txn, &agent, &problem)?;
-        if !told {
-            txn.send(&from, message::SHAMAN, body.clone())?;
+        if !is_known(txn, &body)? {
+            txn.send(&from, message::SHAMAN, Body::RecoveryNeeded(body.clone()))?;
         }
         Ok(())
     });
     sent.await?;
     args.world.nudge(message::SHAMAN);
     Ok(())
+}
+
+/// Whether the shaman was told of this problem, or keeps an open escalation about it.
+fn is_known(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
+    let told = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
+        matches!(message.body, Body::RecoveryNeeded(told)
+            if told.agent == body.agent && told.problem == body.problem)
+    });
+    Ok(told || shaman::is_raised(txn, &body.agent, &body.problem)?)
 }
 
 /// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held

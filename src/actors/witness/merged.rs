@@ -4,12 +4,12 @@
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::inbox::{Handled, nuke_target};
+use super::inbox::{Handled, nuke_target, raise};
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
-use crate::domain::message::Merged;
+use crate::domain::message::{Escalation, Merged, Severity};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{StoreError, Txn};
@@ -25,8 +25,15 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     let landed = effects::repo(world, &args.rig, move |repo| repo.landed(&target, &commit)).await?;
     if !landed {
         let (commit, target) = (&merged.merge_commit, &merged.target);
-        tracing::error!(%commit, target, "MERGED names a commit that is not on the target");
-        return Ok(Handled::Soon);
+        let body = Escalation {
+            agent: merged.raider.to_string(),
+            relic: Some(merged.relic.clone()),
+            problem: "its merge was announced and is not on the target".to_owned(),
+            severity: Severity::High,
+            evidence: format!("{} says {commit}, which is not on {target}", merged.mr),
+        };
+        raise(args, body).await?;
+        return Ok(Handled::AtPatrol);
     }
     world.at(FaultPoint::MergedCloseBefore);
     let body = merged.clone();

@@ -38,6 +38,8 @@ use crate::domain::saga::{Saga, SagaKind};
 pub enum WitnessMsg {
     /// Something may have changed: look at inbox, open sagas and waiting work.
     Look,
+    /// The time to look at what could not go on has come.
+    Again,
     /// Look, and at every outcome file too.
     Patrol,
     /// A raider's session ended after it said that it is finished.
@@ -85,7 +87,12 @@ pub struct Witness {
     again: bool,
     /// How often a session was told that its tree is not clean; only a courtesy count.
     nudges: outcomes::Nudges,
+    /// How often in a row something could not go on.
     retries: u32,
+    /// One timer at a time: many troubles are looked at in one look.
+    waiting: bool,
+    /// Something could not go on since the last patrol.
+    trouble: bool,
 }
 
 /// The actor.
@@ -112,6 +119,8 @@ impl Actor for WitnessActor {
             again: false,
             nudges,
             retries: 0,
+            waiting: false,
+            trouble: false,
         })
     }
 
@@ -124,7 +133,14 @@ impl Actor for WitnessActor {
         match msg {
             WitnessMsg::Look if witness.looking => witness.again = true,
             WitnessMsg::Look => witness.look(&me),
+            WitnessMsg::Again => {
+                witness.waiting = false;
+                me.cast(WitnessMsg::Look)?;
+            }
             WitnessMsg::Patrol => {
+                if !std::mem::take(&mut witness.trouble) {
+                    witness.retries = 0;
+                }
                 witness.read_outcomes(outcomes::Which::All);
                 me.cast(WitnessMsg::Look)?;
             }
@@ -163,23 +179,31 @@ impl Actor for WitnessActor {
 impl Witness {
     /// Looks again later when something could not go on, with back-off; the patrol looks anyway.
     fn after(&mut self, me: &ActorRef<WitnessMsg>, retry: bool) {
-        if !retry {
-            self.retries = 0;
+        self.trouble |= retry;
+        if !retry || self.waiting {
             return;
         }
+        self.waiting = true;
         self.retries = (self.retries + 1).min(6);
         let wait = Duration::from_millis(250) * 2_u32.pow(self.retries);
-        let _timer = me.send_after(wait, || WitnessMsg::Look);
+        let _timer = me.send_after(wait, || WitnessMsg::Again);
     }
 
     fn look(&mut self, me: &ActorRef<WitnessMsg>) {
         self.looking = true;
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            let retry = match inbox::look(&args, &me).await {
-                Ok(waiting) => waiting,
-                Err(error) => {
+            let (own, witness) = (args.clone(), me.clone());
+            // In a task of its own: a look that panics must not be the last one.
+            let look = tokio::spawn(async move { inbox::look(&own, &witness).await });
+            let retry = match look.await {
+                Ok(Ok(waiting)) => waiting,
+                Ok(Err(error)) => {
                     tracing::warn!(rig = %args.rig, %error, "a witness could not finish its look");
+                    true
+                }
+                Err(panic) => {
+                    tracing::error!(rig = %args.rig, %panic, "a witness's look panicked");
                     true
                 }
             };
@@ -357,3 +381,6 @@ fn run_saga(args: WitnessArgs, me: ActorRef<WitnessMsg>, saga: Saga, claim: Clai
         let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,7 +60,8 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     txn.record(&event.with(data.clone()))?;
     txn.append_cv(&failed.raider.to_string(), "merge_failed", &data)?;
     let mut relic = txn.relic(&failed.relic)?;
-    if relic.status != RelicStatus::Hooked {
+    let theirs = relic.assignee.as_deref() == Some(failed.raider.to_string().as_str());
+    if relic.status != RelicStatus::Hooked || !theirs {
         // Closed, or taken up by somebody else meanwhile.
         return Ok(());
     }

@@ -55,6 +55,14 @@ pub async fn polecat_done(
         return Ok(Handled::AtPatrol);
     }
     let no_change = hook.done.as_ref().is_some_and(|intent| intent.no_change);
+    let lands = done.exit == Exit::Completed && !no_change;
+    if lands && facts.ahead == 0 && facts.head != done.head {
+        // Nothing would land, and the relic would be closed for it.
+        let evidence = format!("done said {}, now it is at {}", done.head, facts.head);
+        let problem = "the branch lost its commits after done";
+        escalate(args, &hook, problem, evidence).await?;
+        return Ok(Handled::AtPatrol);
+    }
     if facts.ahead > 0 && !no_change {
         ensure_pushed(args, &hook, &facts.head).await?;
     }

@@ -1,0 +1,231 @@
+//! Done: pushed and verified, once; POLECAT_DONE is never taken at its word.
+
+use std::time::Duration;
+
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::done;
+use crate::domain::event::EventType;
+use crate::domain::ids::{ChildId, Incarnation};
+use crate::domain::merge::MrState;
+use crate::domain::message::{self, Body, PolecatDone};
+use crate::domain::relic::{Exit, RelicStatus};
+use crate::ports::repo::RepoError;
+use crate::testing::world::{MOMENT, Scenario, Town, completion, rig};
+
+const SECOND: Duration = Duration::from_secs(1);
+const PATROL: Duration = Duration::from_secs(31);
+
+async fn closed(town: &Town, relic: &crate::domain::ids::RelicId) -> bool {
+    town.relic_now(relic).await.status == RelicStatus::Closed
+}
+
+#[tokio::test(start_paused = true)]
+async fn done_work_lands_and_nothing_of_the_raider_is_left() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let accepted = town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    assert!(closed(&town, &charged.relic).await);
+    assert!(town.parts.repo.has_landed(&accepted.head));
+    assert!(town.parts.repo.names().is_empty());
+    assert!(town.parts.repo.remote_branches().is_empty());
+    assert!(town.parts.repo.pins().is_empty());
+    assert!(town.parts.sessions.running().is_empty());
+    assert!(town.parts.repo.salvages().is_empty());
+    let id = ChildId::Raider(charged.raider);
+    assert!(town.view(&id).await.is_none());
+    assert_eq!(town.sagas().await, 0);
+    assert!(town.escalations().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_fails_is_tried_again_with_back_off_and_told_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let error = RepoError::Remote("no route".into());
+    town.parts.repo.break_op("push_branch", error);
+    town.completed(&charged.raider).await.unwrap();
+    for (tries, wait) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
+        town.settle().await;
+        assert_eq!(town.parts.repo.count("push_branch"), tries);
+        town.pass(SECOND * wait - MOMENT * 2).await;
+        assert_eq!(town.parts.repo.count("push_branch"), tries, "too early");
+        town.pass(MOMENT).await;
+    }
+    let sagas = town.store(|txn| txn.sagas(None)).await;
+    let blocked = done::blocked(&sagas[0]).unwrap();
+    assert!(blocked.contains("no route"), "{blocked}");
+    assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
+    // A blocked push is no zombie: the session runs on.
+    town.pass(PATROL * 5).await;
+    assert!(town.runs(&charged.session));
+    assert!(town.mr(&charged.relic).await.is_none());
+    town.parts.repo.mend("push_branch");
+    town.pass(SECOND * 600).await;
+    assert!(closed(&town, &charged.relic).await);
+    assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn done_twice_is_done_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (first, second) = tokio::join!(
+        town.completed(&charged.raider),
+        town.completed(&charged.raider)
+    );
+    let already = [first.unwrap().already, second.unwrap().already];
+    assert_eq!(already.iter().filter(|again| **again).count(), 1);
+    town.settle().await;
+    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
+    assert_eq!(town.events(EventType::MrQueued).await.len(), 1);
+    assert!(closed(&town, &charged.relic).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnation() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let none = town.completed(&charged.raider).await.unwrap_err();
+    assert_eq!(none.kind, RefusalKind::BadRequest);
+    town.parts.repo.commit(&charged.raider.name);
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let dirty = town.completed(&charged.raider).await.unwrap_err();
+    assert_eq!(dirty.kind, RefusalKind::WorkAtRisk);
+    let named = dirty.losses.iter().any(|line| line.contains("wip.txt"));
+    assert!(named, "{:?}", dirty.losses);
+    let mut stale = completion(&charged.raider);
+    stale.incarnation = Some(Incarnation(charged.incarnation.0 + 1));
+    let stale = town.done(stale).await.unwrap_err();
+    assert_eq!(stale.kind, RefusalKind::Conflict);
+    assert_eq!(town.sagas().await, 0);
+    assert!(town.hook(&charged.raider).await.unwrap().done.is_none());
+}
+
+fn polecat_done(charged: &crate::actors::sagas::charge::Charged) -> PolecatDone {
+    PolecatDone {
+        raider: charged.raider.clone(),
+        incarnation: charged.incarnation,
+        rig: rig(),
+        relic: charged.relic.clone(),
+        branch: charged.branch.clone(),
+        head: crate::domain::ids::Oid::new("a".repeat(40)).unwrap(),
+        exit: Exit::Completed,
+        cleanup_status: None,
+        gate: None,
+    }
+}
+
+async fn send(town: &Town, to: String, body: Body) {
+    town.store(move |txn| txn.send("test", &to, body.clone()))
+        .await;
+    town.pass(PATROL).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn polecat_done_of_another_incarnation_is_void() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let mut old = polecat_done(&charged);
+    old.incarnation = Incarnation(charged.incarnation.0 + 7);
+    send(&town, message::witness(&rig()), Body::PolecatDone(old)).await;
+    assert!(town.runs(&charged.session));
+    assert!(town.mr(&charged.relic).await.is_none());
+    let inbox = |txn: &mut dyn crate::ports::relics::Txn| txn.inbox("horde/witness");
+    assert!(town.store(inbox).await.is_empty(), "it is dealt with");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    town.parts.repo.interlude("push_branch", move || {
+        repo.dirty(&name, "late.txt");
+    });
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 10).await;
+    assert_eq!(town.escalations().await.len(), 1);
+    let sent = town.events(EventType::MessageSent).await;
+    let types: Vec<_> = sent
+        .iter()
+        .map(|event| event.data["type"].clone())
+        .collect();
+    assert_eq!(types, ["POLECAT_DONE", "RECOVERY_NEEDED"], "said once");
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    let mr = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Reviewing);
+    // Somebody puts it in order.
+    town.parts
+        .repo
+        .change(&charged.raider.name, |facts| facts.dirty.clear());
+    town.pass(PATROL).await;
+    assert!(closed(&town, &charged.relic).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_moved_after_done_is_pushed_again_and_lands() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    let moved = std::sync::Mutex::new(None);
+    let moved = std::sync::Arc::new(moved);
+    let seen = moved.clone();
+    town.parts.repo.interlude("push_branch", move || {
+        seen.lock()
+            .unwrap()
+            .get_or_insert_with(|| repo.commit(&name));
+    });
+    let accepted = town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let later = moved.lock().unwrap().clone().unwrap();
+    assert_ne!(accepted.head, later);
+    assert!(town.parts.repo.has_landed(&later));
+    assert!(closed(&town, &charged.relic).await);
+    assert_eq!(town.mr(&charged.relic).await.unwrap().head, later);
+}
+
+/// The branch was taken back to where it began: its relic is not finished by landing nothing.
+#[tokio::test(start_paused = true)]
+async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let base = town.hook(&charged.raider).await.unwrap().base;
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    town.parts.repo.interlude("push_branch", move || {
+        let base = base.clone();
+        repo.change(&name, |facts| {
+            facts.head = base;
+            facts.ahead = 0;
+        });
+    });
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 3).await;
+    assert!(!closed(&town, &charged.relic).await);
+    assert_eq!(town.escalations().await.len(), 1);
+    assert_eq!(town.parts.repo.landings(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stuck_and_deferred_work_is_pushed_and_waits() {
+    for (exit, status) in [
+        (Exit::Escalated, RelicStatus::Blocked),
+        (Exit::Deferred, RelicStatus::Deferred),
+    ] {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let mut request = completion(&charged.raider);
+        request.exit = exit;
+        request.reason = Some("no key".into());
+        town.done(request).await.unwrap();
+        town.settle().await;
+        let relic = town.relic_now(&charged.relic).await;
+        assert_eq!(relic.status, status);
+        assert_eq!(relic.branch.as_ref(), Some(&charged.branch));
+        assert!(town.parts.repo.remote(&charged.branch).is_some());
+        assert!(town.parts.repo.names().is_empty(), "pushed and clean");
+        let called = usize::from(exit == Exit::Escalated);
+        assert_eq!(town.escalations().await.len(), called);
+    }
+}

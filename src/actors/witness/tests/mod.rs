@@ -1,0 +1,9 @@
+//! A rig's work from charge to landing, on fakes, under the paused clock.
+
+mod charge;
+mod done;
+mod merged;
+mod nuke;
+mod outcomes;
+mod retry;
+mod sweep;

@@ -1,0 +1,106 @@
+//! Nuke: never what is not saved, and never half.
+
+use std::time::Duration;
+
+use crate::actors::refusal::RefusalKind;
+use crate::actors::root::ChildState;
+use crate::domain::ids::ChildId;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::world::Scenario;
+
+const PATROL: Duration = Duration::from_secs(31);
+
+#[tokio::test(start_paused = true)]
+async fn unsaved_work_is_refused_and_the_session_runs_on() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(error.kind, RefusalKind::WorkAtRisk);
+    assert!(town.runs(&charged.session));
+    assert!(
+        town.parts.sessions.stops().is_empty(),
+        "nothing was touched"
+    );
+    assert_eq!(town.sagas().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn salvage_saves_it_and_frees_slot_and_relic() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert_eq!(town.parts.repo.salvages().len(), 1);
+    assert!(town.parts.repo.names().is_empty());
+    assert!(!town.runs(&charged.session));
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Open);
+    town.charge(&charged.relic).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_changes_at_the_last_moment_is_kept_and_worked_on() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    town.parts
+        .repo
+        .interlude("discard_sandbox", move || repo.dirty(&name, "late.txt"));
+    town.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(town.sagas().await, 0);
+    town.settle().await;
+    let id = ChildId::Raider(charged.raider);
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_measured_is_kept() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let broken = RepoError::Failed("index is damaged".into());
+    town.parts.repo.break_op("facts", broken);
+    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(error.kind, RefusalKind::WorkAtRisk);
+    town.parts
+        .repo
+        .break_op("salvage", RepoError::Failed("too".into()));
+    town.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raider_whose_push_is_blocked_is_not_touched_by_a_nuke() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let error = RepoError::Remote("no route".into());
+    town.parts.repo.break_op("push_branch", error);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert!(town.runs(&charged.session), "refused is without any effect");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
+    let town = Scenario::new().start().await;
+    let (stuck, other) = (town.worker("a").await, town.worker("b").await);
+    let closed = stuck.relic.clone();
+    town.store(move |txn| {
+        let mut relic = txn.relic(&closed)?;
+        relic.status = RelicStatus::Closed;
+        txn.put_relic(&relic)
+    })
+    .await;
+    town.parts.sessions.hide(&stuck.session, Some("deaf"));
+    town.pass(PATROL * 2).await;
+    town.completed(&other.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let relic = town.relic_now(&other.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    let free = town.parts.repo.names();
+    assert_eq!(free, ["Toast"], "the other's sandbox is gone");
+}

@@ -1,0 +1,121 @@
+//! Outcome files and the outbox: completion by any harness.
+
+use std::time::Duration;
+
+use crate::actors::root::ChildState;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::message::{Body, Handoff};
+use crate::domain::relic::RelicStatus;
+use crate::ports::tasks::Intent;
+use crate::testing::world::{Scenario, Town, rig};
+
+const PATROL: Duration = Duration::from_secs(31);
+const PASSED: &str = r#"{"outcome":"passed"}"#;
+
+fn dir(town: &Town, charged: &crate::actors::sagas::charge::Charged) -> std::path::PathBuf {
+    let city = &town.world.city;
+    city.task_dir(&rig(), &charged.relic, charged.incarnation)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_file_completes_like_done_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let dir = dir(&town, &charged);
+    for _ in 0..3 {
+        town.parts.tasks.say(&dir, PASSED);
+    }
+    drop(town.completed(&charged.raider).await);
+    town.settle().await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
+    assert_eq!(town.parts.repo.landings(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts.sessions.exit(&charged.session, 0);
+    town.settle().await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_on_a_dirty_tree_is_told_then_escalated_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.pass(PATROL * 20).await;
+    assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
+    assert_eq!(town.escalations().await.len(), 1);
+    let sent = town.events(EventType::MessageSent).await;
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(town.runs(&charged.session), "nothing was thrown away");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts.sessions.exit(&charged.session, 0);
+    town.settle().await;
+    assert_eq!(town.starts(&charged.session), 2);
+    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    assert!(prompt.contains("wip.txt"), "{prompt}");
+    let id = ChildId::Raider(charged.raider.clone());
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    town.parts
+        .repo
+        .change(&charged.raider.name, |facts| facts.dirty.clear());
+    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    town.settle().await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hd_left_in_the_outbox_is_done() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.tasks.leave(Intent {
+        op: "done".into(),
+        args: serde_json::json!({}),
+        raider: Some(charged.raider.to_string()),
+        rig: None,
+        incarnation: Some(charged.incarnation.0),
+    });
+    town.settle().await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// A note is for the successor on the same work, not for whoever gets the slot next.
+#[tokio::test(start_paused = true)]
+async fn a_handoff_note_never_reaches_the_next_incarnation() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let address = charged.raider.to_string();
+    let note = Body::Handoff(Handoff {
+        note: Some("mind the gap".into()),
+        relic: Some(charged.relic.clone()),
+        totem_step: None,
+    });
+    town.store(move |txn| txn.send(&address, &address, note.clone()))
+        .await;
+    town.nuke(&charged.raider, true).await.unwrap();
+    let next = town.worker("b").await;
+    assert_eq!(next.raider, charged.raider);
+    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    assert!(!prompt.contains("mind the gap"), "{prompt}");
+}

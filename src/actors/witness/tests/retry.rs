@@ -1,0 +1,81 @@
+//! What cannot go on is tried again, with back-off, and without growing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::FaultPoint;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, completion};
+
+/// Three raiders whose sessions will not end: the attempts stay few, however long it takes.
+#[tokio::test(start_paused = true)]
+async fn sagas_that_cannot_go_on_are_not_hammered() {
+    let town = Scenario::new().start().await;
+    let mut workers = Vec::new();
+    for title in ["a", "b", "c"] {
+        let charged = town.worker(title).await;
+        town.parts.sessions.hide(&charged.session, Some("deaf"));
+        town.done(completion(&charged.raider)).await.unwrap();
+        workers.push(charged);
+    }
+    town.pass(Duration::from_secs(600)).await;
+    let before = town.parts.sessions.stops().len();
+    town.pass(Duration::from_secs(600)).await;
+    let attempts = town.parts.sessions.stops().len() - before;
+    // Ten minutes: at most every 16 s, and every patrol, each of the three.
+    assert!(attempts <= 3 * (600 / 16 + 600 / 30 + 2), "{attempts}");
+    for charged in &workers {
+        town.parts.sessions.hide(&charged.session, None);
+    }
+    town.pass(Duration::from_secs(31)).await;
+    for charged in &workers {
+        let relic = town.relic_now(&charged.relic).await;
+        assert_eq!(relic.status, RelicStatus::Closed);
+    }
+}
+
+/// A panic in the task of a look must not be the witness's last look.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_panics_is_not_the_last_one() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&panics);
+    let fault = move |point| {
+        if point == FaultPoint::NukeIntentBefore && seen.fetch_add(1, Ordering::SeqCst) < 2 {
+            panic!("at {point:?}");
+        }
+    };
+    let town = Scenario::new().fault(Arc::new(fault)).start().await;
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(Duration::from_secs(95)).await;
+    assert!(panics.load(Ordering::SeqCst) >= 2);
+    assert!(town.parts.repo.names().is_empty(), "it was tried again");
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_cannot_be_handled_holds_up_no_other() {
+    let town = Scenario::new().start().await;
+    let (first, second) = (town.worker("a").await, town.worker("b").await);
+    // The first one's head can never be pinned.
+    let error = RepoError::Failed("bad object".into());
+    for _ in 0..100 {
+        town.parts.repo.fail("pin", error.clone());
+    }
+    town.completed(&first.raider).await.unwrap();
+    town.settle().await;
+    let tried = town.parts.repo.count("pin");
+    assert!(tried >= 1);
+    let blocked = town.mr(&first.relic).await.unwrap().id;
+    town.parts.repo.forget_failures("pin");
+    town.parts.repo.fail_for("pin", blocked.as_str(), error);
+    town.completed(&second.raider).await.unwrap();
+    town.pass(Duration::from_secs(31)).await;
+    let relic = town.relic_now(&second.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    let relic = town.relic_now(&first.relic).await;
+    assert_eq!(relic.status, RelicStatus::Hooked);
+}

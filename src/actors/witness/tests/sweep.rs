@@ -1,0 +1,73 @@
+//! A panic at every journalled step comes to the same end as none, in the same daemon. (The sweep
+//! over real crashes of the real daemon is an integration test.)
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::domain::event::EventType;
+use crate::domain::merge::MergeOutcome;
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::FaultPoint;
+use crate::testing::world::{Scenario, Town, raider};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+/// Charge, work, done, a conflict, a rework, landed; a person tries again what was refused.
+async fn story(town: &Town) -> crate::domain::ids::RelicId {
+    let relic = town.relic("a").await;
+    if town.charge(&relic).await.is_err() {
+        town.pass(PATROL).await;
+        if town.relic_now(&relic).await.status == RelicStatus::Open {
+            town.charge(&relic).await.unwrap();
+        }
+    }
+    let files = vec!["a.rs".to_owned()];
+    town.parts.repo.script_merge(MergeOutcome::Conflict(files));
+    for _ in 0..2 {
+        let hooks = town.store(|txn| txn.hooks(None)).await;
+        let worker = hooks.into_iter().next().unwrap();
+        let raider = worker.raider;
+        town.parts.repo.commit(&raider.name);
+        if town.completed(&raider).await.is_err() {
+            town.pass(PATROL).await;
+            let hook = town.hook(&raider).await;
+            let own = hook.filter(|hook| hook.incarnation == worker.incarnation);
+            if own.is_some_and(|hook| hook.done.is_none()) {
+                town.completed(&raider).await.unwrap();
+            }
+        }
+        town.pass(PATROL * 6).await;
+    }
+    relic
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_at_any_step_changes_nothing_in_the_end() {
+    for &at in FaultPoint::ALL {
+        let armed = Arc::new(AtomicBool::new(true));
+        let fault = Arc::clone(&armed);
+        let town = Scenario::new().fault(Arc::new(move |point| {
+            if point == at && fault.swap(false, Ordering::SeqCst) {
+                panic!("at {}", at.as_str());
+            }
+        }));
+        let town = town.start().await;
+        let relic = story(&town).await;
+        let what = at.as_str();
+        let now = town.relic_now(&relic).await;
+        assert_eq!(now.status, RelicStatus::Closed, "{what}");
+        assert_eq!(now.reworks, 1, "{what}");
+        assert_eq!(town.parts.repo.landings(), 1, "{what}");
+        assert_eq!(town.sagas().await, 0, "{what}");
+        assert!(town.parts.repo.names().is_empty(), "{what}");
+        assert!(town.parts.repo.remote_branches().is_empty(), "{what}");
+        assert!(town.parts.repo.pins().is_empty(), "{what}");
+        assert!(town.parts.sessions.running().is_empty(), "{what}");
+        assert!(town.hook(&raider("Toast")).await.is_none(), "{what}");
+        assert!(town.escalations().await.is_empty(), "{what}");
+        let merged = town.events(EventType::RaiderMerged).await;
+        assert_eq!(merged.len(), 1, "{what}");
+        town.root.kill();
+    }
+}
