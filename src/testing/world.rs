@@ -331,7 +331,8 @@ impl Town {
 
     /// Lets virtual time pass.
     pub async fn pass(&self, time: Duration) {
-        tokio::time::sleep(time).await;
+        let until = tokio::time::Instant::now() + time;
+        tokio::time::sleep_until(until).await;
     }
 
     /// Waits until everything that can happen now has happened.
