@@ -1,7 +1,7 @@
 //! Why did the session end? Ground truth decides: a hook that is done, or an outcome on file, makes
 //! an end a completion; everything else is a death.
 
-use std::time::SystemTime;
+use jiff::Timestamp;
 
 use super::child::ChildExit;
 use super::effects;
@@ -49,7 +49,7 @@ pub async fn is_finished(world: &World, hook: &Hook) -> bool {
 }
 
 /// What the incarnation's outcome file says, and when it was written.
-pub async fn outcome(world: &World, hook: &Hook) -> (OutcomeFile, Option<SystemTime>) {
+pub async fn outcome(world: &World, hook: &Hook) -> (OutcomeFile, Option<Timestamp>) {
     let dir = world
         .city
         .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);

@@ -106,6 +106,7 @@ fn read_some(path: &Path) -> io::Result<OutcomeText> {
     let mut bytes = Vec::new();
     let file = fs::File::open(path)?;
     let written = file.metadata()?.modified().ok();
+    let written = written.and_then(|at| jiff::Timestamp::try_from(at).ok());
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(OutcomeText { text, written })

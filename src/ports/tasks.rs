@@ -1,8 +1,8 @@
 //! The files between an agent and the supervisor: `TASK.md`, the outcome file, prompts, the outbox.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ pub struct OutcomeText {
     /// What it says.
     pub text: String,
     /// When it was written last; tells one writing from the next even when both say the same.
-    pub written: Option<SystemTime>,
+    pub written: Option<Timestamp>,
 }
 
 /// Receives [`TaskEvent`]s; called from any thread, must not block.

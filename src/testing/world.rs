@@ -2,6 +2,9 @@
 //! while anything is being done and jumps when nothing is: letting a millisecond pass is waiting
 //! until everything that can happen now has happened.
 
+mod city;
+mod looks;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,7 +92,7 @@ impl Scenario {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            city: city(),
+            city: city::city(),
             fault: Arc::new(|_| {}),
         }
     }
@@ -331,8 +334,9 @@ impl Town {
 
     /// Lets virtual time pass.
     pub async fn pass(&self, time: Duration) {
-        let until = tokio::time::Instant::now() + time;
-        tokio::time::sleep_until(until).await;
+        // Nothing ever happens here but time.
+        let nothing = std::future::pending::<()>();
+        let _always_over = tokio::time::timeout(time, nothing).await;
     }
 
     /// Waits until everything that can happen now has happened.
@@ -462,168 +466,5 @@ pub fn completion(raider: &RaiderId) -> DoneRequest {
         until: None,
         reason: None,
         cause: Cause::Done,
-    }
-}
-
-/// What there is.
-impl Town {
-    /// Runs a transaction that cannot fail.
-    pub async fn store<T, F>(&self, job: F) -> T
-    where
-        T: Send + 'static,
-        F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.world.store.run(job).await.unwrap()
-    }
-
-    /// The relic as it is.
-    pub async fn relic_now(&self, id: &RelicId) -> Relic {
-        let id = id.clone();
-        self.store(move |txn| txn.relic(&id)).await
-    }
-
-    /// The raider's hook.
-    pub async fn hook(&self, raider: &RaiderId) -> Option<Hook> {
-        let raider = raider.clone();
-        self.store(move |txn| txn.hook(&raider)).await
-    }
-
-    /// The merge request of a relic, the newest.
-    pub async fn mr(&self, relic: &RelicId) -> Option<MergeRequest> {
-        let all = self.store(|txn| txn.mrs(None, false)).await;
-        all.into_iter().rfind(|mr| &mr.relic == relic)
-    }
-
-    /// How many sagas are open.
-    pub async fn sagas(&self) -> usize {
-        self.store(|txn| Ok(txn.sagas(None)?.len())).await
-    }
-
-    /// Open escalations.
-    pub async fn escalations(&self) -> Vec<Relic> {
-        let filter = RelicFilter {
-            kind: Some(RelicKind::Escalation),
-            ..RelicFilter::default()
-        };
-        self.store(move |txn| txn.relics(&filter)).await
-    }
-
-    /// Events of this type, in order.
-    pub async fn events(&self, kind: EventType) -> Vec<Event> {
-        let filter = EventFilter {
-            kind: Some(kind.as_str().to_owned()),
-            ..EventFilter::default()
-        };
-        self.store(move |txn| txn.events(&filter)).await
-    }
-
-    /// The child as the root sees it.
-    pub async fn view(&self, id: &ChildId) -> Option<ChildView> {
-        let views = ask::views(&self.world).await.unwrap();
-        views.into_iter().find(|view| &view.spec.id == id)
-    }
-
-    /// What the child does.
-    pub async fn state(&self, id: &ChildId) -> Option<ChildState> {
-        self.view(id).await.map(|view| view.state)
-    }
-
-    /// How many sessions of this id were started.
-    #[must_use]
-    pub fn starts(&self, id: &SessionId) -> usize {
-        let starts = self.parts.sessions.starts();
-        starts.iter().filter(|spec| &spec.id == id).count()
-    }
-
-    /// Whether a session of this id runs.
-    #[must_use]
-    pub fn runs(&self, id: &SessionId) -> bool {
-        self.parts.sessions.running().contains(id)
-    }
-
-    /// The session's id of a child.
-    #[must_use]
-    pub fn session(&self, id: &ChildId) -> SessionId {
-        id.session_id(&self.world.city.name)
-    }
-}
-
-fn city() -> City {
-    let harness = HarnessName::new("script").unwrap();
-    City {
-        root: "/city".into(),
-        name: "town".into(),
-        revision: "sha256:0".into(),
-        daemon: DaemonPolicy {
-            patrol_interval: Duration::from_secs(30),
-            restart: RestartPolicy {
-                max_restarts: 5,
-                window: Duration::from_secs(3600),
-                backoff: Backoff {
-                    first: Duration::ZERO,
-                    initial: Duration::from_secs(1),
-                    max: Duration::from_secs(30),
-                    multiplier: 2.0,
-                    jitter: 0.1,
-                },
-                stable_after: None,
-            },
-            shutdown_timeout: Duration::from_secs(5),
-            start_concurrency: 16,
-            on_term: OnTerm::Stop,
-            socket: PathBuf::new(),
-        },
-        session: SessionPolicy {
-            provider: Provider::Holder,
-            startup_timeout: Duration::from_secs(60),
-            output_limit: 1 << 20,
-        },
-        harnesses: BTreeMap::from([(
-            harness.clone(),
-            Harness {
-                name: harness.clone(),
-                command: vec!["script".into()],
-                prompt: PromptMode::Arg,
-                reduced: Vec::new(),
-                review: "/review".into(),
-                env: BTreeMap::new(),
-                env_pass: Vec::new(),
-            },
-        )]),
-        rigs: vec![the_rig(harness)],
-        agents: Vec::new(),
-    }
-}
-
-fn the_rig(harness: HarnessName) -> Rig {
-    let names = ["Toast", "Shadow", "Copper", "Ash"];
-    Rig {
-        name: rig(),
-        source: RigSource::Path("/repo".into()),
-        prefix: "gt".into(),
-        default_branch: Some("main".into()),
-        raiders: RaiderPolicy {
-            harness,
-            names: names.map(|name| SlotName::new(name).unwrap()).to_vec(),
-            max: 4,
-            auto_charge: false,
-            respawn_reduced: true,
-            nudges: 2,
-            max_reviews: 2,
-            setup: Vec::new(),
-            copy: Vec::new(),
-        },
-        witness: WitnessPolicy {
-            done_intent_timeout: Duration::from_secs(60),
-        },
-        forge: ForgePolicy {
-            target: None,
-            style: LandStyle::Rebase,
-            gates: Vec::new(),
-            push: true,
-            rework_attempts: 3,
-            gate_env_pass: Vec::new(),
-            review_human: false,
-        },
     }
 }

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+
+use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, SessionView, raider_spec};
@@ -34,7 +35,7 @@ pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
 pub struct Told {
     count: u32,
     at: Mono,
-    written: Option<SystemTime>,
+    written: Option<Timestamp>,
 }
 
 /// Whose outcome file to read.
@@ -160,7 +161,7 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
 async fn remind(
     args: &WitnessArgs,
     hook: Hook,
-    (ended, written): (bool, Option<SystemTime>),
+    (ended, written): (bool, Option<Timestamp>),
     refused: &Refusal,
     nudges: &Nudges,
 ) -> Result<(), Refusal> {
@@ -218,7 +219,7 @@ async fn remind(
 fn count(
     world: &World,
     hook: &Hook,
-    (ended, written): (bool, Option<SystemTime>),
+    (ended, written): (bool, Option<Timestamp>),
     nudges: &Nudges,
 ) -> Option<u32> {
     let now = world.clock.mono();

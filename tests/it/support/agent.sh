@@ -12,6 +12,9 @@ seen=$HD_CITY/seen/$HD_RELIC.$n
 cp "$prompt" "$seen/prompt.new"
 mv "$seen/prompt.new" "$seen/prompt"
 
+# The daemon may not know its own session yet in the first milliseconds, and would refuse it then.
+until hd --json hook >"$seen/hook" 2>&1; do sleep 0.05; done
+
 # Tells the test something, and waits for something from it.
 sign() { : >"$signs/$1"; }
 await() { while [ ! -e "$signs/$1" ]; do sleep 0.05; done; }

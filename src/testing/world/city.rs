@@ -1,0 +1,83 @@
+//! The city that scenarios start from.
+
+use super::*;
+
+pub(super) fn city() -> City {
+    let harness = HarnessName::new("script").unwrap();
+    City {
+        root: "/city".into(),
+        name: "town".into(),
+        revision: "sha256:0".into(),
+        daemon: DaemonPolicy {
+            patrol_interval: Duration::from_secs(30),
+            restart: RestartPolicy {
+                max_restarts: 5,
+                window: Duration::from_secs(3600),
+                backoff: Backoff {
+                    first: Duration::ZERO,
+                    initial: Duration::from_secs(1),
+                    max: Duration::from_secs(30),
+                    multiplier: 2.0,
+                    jitter: 0.1,
+                },
+                stable_after: None,
+            },
+            shutdown_timeout: Duration::from_secs(5),
+            start_concurrency: 16,
+            on_term: OnTerm::Stop,
+            socket: PathBuf::new(),
+        },
+        session: SessionPolicy {
+            provider: Provider::Holder,
+            startup_timeout: Duration::from_secs(60),
+            output_limit: 1 << 20,
+        },
+        harnesses: BTreeMap::from([(
+            harness.clone(),
+            Harness {
+                name: harness.clone(),
+                command: vec!["script".into()],
+                prompt: PromptMode::Arg,
+                reduced: Vec::new(),
+                review: "/review".into(),
+                env: BTreeMap::new(),
+                env_pass: Vec::new(),
+            },
+        )]),
+        rigs: vec![the_rig(harness)],
+        agents: Vec::new(),
+    }
+}
+
+fn the_rig(harness: HarnessName) -> Rig {
+    let names = ["Toast", "Shadow", "Copper", "Ash"];
+    Rig {
+        name: rig(),
+        source: RigSource::Path("/repo".into()),
+        prefix: "gt".into(),
+        default_branch: Some("main".into()),
+        raiders: RaiderPolicy {
+            harness,
+            names: names.map(|name| SlotName::new(name).unwrap()).to_vec(),
+            max: 4,
+            auto_charge: false,
+            respawn_reduced: true,
+            nudges: 2,
+            max_reviews: 2,
+            setup: Vec::new(),
+            copy: Vec::new(),
+        },
+        witness: WitnessPolicy {
+            done_intent_timeout: Duration::from_secs(60),
+        },
+        forge: ForgePolicy {
+            target: None,
+            style: LandStyle::Rebase,
+            gates: Vec::new(),
+            push: true,
+            rework_attempts: 3,
+            gate_env_pass: Vec::new(),
+            review_human: false,
+        },
+    }
+}

@@ -1,0 +1,86 @@
+//! What there is in a town.
+
+use super::*;
+
+/// What there is.
+impl Town {
+    /// Runs a transaction that cannot fail.
+    pub async fn store<T, F>(&self, job: F) -> T
+    where
+        T: Send + 'static,
+        F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.world.store.run(job).await.unwrap()
+    }
+
+    /// The relic as it is.
+    pub async fn relic_now(&self, id: &RelicId) -> Relic {
+        let id = id.clone();
+        self.store(move |txn| txn.relic(&id)).await
+    }
+
+    /// The raider's hook.
+    pub async fn hook(&self, raider: &RaiderId) -> Option<Hook> {
+        let raider = raider.clone();
+        self.store(move |txn| txn.hook(&raider)).await
+    }
+
+    /// The merge request of a relic, the newest.
+    pub async fn mr(&self, relic: &RelicId) -> Option<MergeRequest> {
+        let all = self.store(|txn| txn.mrs(None, false)).await;
+        all.into_iter().rfind(|mr| &mr.relic == relic)
+    }
+
+    /// How many sagas are open.
+    pub async fn sagas(&self) -> usize {
+        self.store(|txn| Ok(txn.sagas(None)?.len())).await
+    }
+
+    /// Open escalations.
+    pub async fn escalations(&self) -> Vec<Relic> {
+        let filter = RelicFilter {
+            kind: Some(RelicKind::Escalation),
+            ..RelicFilter::default()
+        };
+        self.store(move |txn| txn.relics(&filter)).await
+    }
+
+    /// Events of this type, in order.
+    pub async fn events(&self, kind: EventType) -> Vec<Event> {
+        let filter = EventFilter {
+            kind: Some(kind.as_str().to_owned()),
+            ..EventFilter::default()
+        };
+        self.store(move |txn| txn.events(&filter)).await
+    }
+
+    /// The child as the root sees it.
+    pub async fn view(&self, id: &ChildId) -> Option<ChildView> {
+        let views = ask::views(&self.world).await.unwrap();
+        views.into_iter().find(|view| &view.spec.id == id)
+    }
+
+    /// What the child does.
+    pub async fn state(&self, id: &ChildId) -> Option<ChildState> {
+        self.view(id).await.map(|view| view.state)
+    }
+
+    /// How many sessions of this id were started.
+    #[must_use]
+    pub fn starts(&self, id: &SessionId) -> usize {
+        let starts = self.parts.sessions.starts();
+        starts.iter().filter(|spec| &spec.id == id).count()
+    }
+
+    /// Whether a session of this id runs.
+    #[must_use]
+    pub fn runs(&self, id: &SessionId) -> bool {
+        self.parts.sessions.running().contains(id)
+    }
+
+    /// The session's id of a child.
+    #[must_use]
+    pub fn session(&self, id: &ChildId) -> SessionId {
+        id.session_id(&self.world.city.name)
+    }
+}
