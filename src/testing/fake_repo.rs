@@ -1,6 +1,6 @@
 //! One rig's git in memory: sandboxes, a remote, a target and a merge queue's tools, for tests of
-//! what sits on top of them. Everything works until the test says otherwise; what was asked of it is
-//! on record.
+//! what sits on top of them. Everything works until the test says otherwise; what was asked of it
+//! is on record.
 //!
 //! Operations are named as the methods of the port (`"push_branch"`).
 

@@ -44,6 +44,7 @@ struct Inner {
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     doubles: usize,
+    looks: HashMap<SessionId, usize>,
     starts: Vec<SessionSpec>,
     stops: Vec<(SessionHandle, Duration)>,
     sent: Vec<(SessionHandle, Input)>,
@@ -304,6 +305,12 @@ impl FakeSessions {
         let inner = self.inner();
         let of = inner.interrupts.iter().filter(|handle| handle.id == *id);
         of.count()
+    }
+
+    /// How often sessions of this id were looked at one by one.
+    #[must_use]
+    pub fn looks(&self, id: &SessionId) -> usize {
+        self.inner().looks.get(id).copied().unwrap_or(0)
     }
 
     /// How often a session was to be started beside a running one of its id.

@@ -61,7 +61,8 @@ impl Sessions for FakeSessions {
     }
 
     fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
-        let inner = self.inner();
+        let mut inner = self.inner();
+        *inner.looks.entry(id.clone()).or_default() += 1;
         if let Some(why) = &inner.blind {
             return Err(failed(id, why));
         }
