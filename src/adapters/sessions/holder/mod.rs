@@ -174,6 +174,8 @@ impl HolderSessions {
             cols: COLS,
             open_files: self.open_files,
         };
+        // Before the agent can act: whoever it is then taken for, it is not the operator.
+        self.members.starting(&launch.token, &spec.id);
         let reply = launch::launch(&self.exe, dir, &launch).or_else(|error| {
             // It may be stuck half-way, and its agent with it. Nothing else can hold this session's
             // lock or token now, so whatever does is of this start.
@@ -181,8 +183,14 @@ impl HolderSessions {
             tracing::warn!(session = %spec.id, killed = left.killed, "a broken start was ended");
             Err(error)
         });
+        if !matches!(reply, Ok(Reply::Ready(_))) {
+            self.members.not_started(&launch.token);
+        }
         match reply.map_err(provider)? {
-            Reply::Ready(state) => Ok(*state),
+            Reply::Ready(state) => {
+                self.members.add(&state);
+                Ok(*state)
+            }
             Reply::Locked => Err(StartError::Stragglers(spec.id.clone())),
             Reply::NoCwd => Err(StartError::NoCwd(spec.cwd.clone())),
             Reply::NoProgram(why) => Err(StartError::NoProgram {

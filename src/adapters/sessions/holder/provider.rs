@@ -27,7 +27,6 @@ impl Sessions for HolderSessions {
         files::make_dir(&dir).map_err(|error| StartError::Provider(error.to_string()))?;
         self.clear(&spec.id, &dir)?;
         let state = self.launch(spec, &dir)?;
-        self.members.add(&state);
         match self.monitor.watch(dir, state.clone()) {
             Ok(true) => {}
             // Its life was shorter than this call: the end is on disk, and the event is ours to
