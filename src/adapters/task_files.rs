@@ -1,11 +1,12 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
+mod set_up;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -14,8 +15,6 @@ use crate::ports::tasks::{OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFil
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
-/// How much of a failed set-up command's output is shown.
-const TAIL: usize = 2_000;
 
 /// Task files of one city.
 pub struct DiskTaskFiles {
@@ -181,28 +180,10 @@ impl TaskFiles for DiskTaskFiles {
         env: &BTreeMap<String, String>,
     ) -> Result<(), TaskError> {
         for command in commands {
-            let output = Command::new("sh")
-                .args(["-c", command])
-                .current_dir(sandbox)
-                .env_clear()
-                .envs(env)
-                .stdin(Stdio::null())
-                .output()
-                .map_err(at(sandbox))?;
-            if !output.status.success() {
-                let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-                text.push_str(&String::from_utf8_lossy(&output.stderr));
-                let skip = text
-                    .char_indices()
-                    .rev()
-                    .nth(TAIL)
-                    .map_or(0, |(index, _)| index);
-                let why = format!("set-up {command:?}: {}\n{}", output.status, &text[skip..]);
-                return Err(TaskError {
-                    path: sandbox.to_owned(),
-                    why,
-                });
-            }
+            set_up::run(sandbox, command, env).map_err(|why| TaskError {
+                path: sandbox.to_owned(),
+                why: format!("set-up {command:?}: {why}"),
+            })?;
         }
         Ok(())
     }

@@ -72,6 +72,12 @@ pub struct Relic {
     pub reworks: u32,
     /// What the next raider must know (why the last attempt failed).
     pub context: Option<String>,
+    /// The branch it lands on, where its charge named one; later charges keep to it.
+    #[serde(default)]
+    pub target: Option<String>,
+    /// The harness that works on it, where its charge named one; later charges keep to it.
+    #[serde(default)]
+    pub harness: Option<HarnessName>,
 }
 
 /// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions;

@@ -61,6 +61,13 @@ pub struct Charged {
     pub session: SessionId,
 }
 
+/// What a charge was told beyond the rig's own settings; kept with the relic.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Asked {
+    target: Option<String>,
+    harness: Option<HarnessName>,
+}
+
 /// Everything that the steps need; journalled with each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Plan {
@@ -72,6 +79,8 @@ struct Plan {
     target: String,
     harness: HarnessName,
     cause: Cause,
+    #[serde(default)]
+    asked: Asked,
 }
 
 impl Plan {
@@ -101,6 +110,23 @@ impl Plan {
     }
 }
 
+/// The harness of a charge: the one asked for, else the rig's.
+fn known_harness(
+    world: &World,
+    rig: &Rig,
+    asked: Option<&HarnessName>,
+) -> Result<HarnessName, Refusal> {
+    let harness = asked.unwrap_or(&rig.raiders.harness);
+    let harnesses = &world.city.harnesses;
+    if harnesses.contains_key(harness) {
+        return Ok(harness.clone());
+    }
+    let known: Vec<_> = harnesses.keys().map(HarnessName::as_str).collect();
+    let message = format!("no harness named {harness}");
+    let hint = format!("harnesses: {}", known.join(", "));
+    Err(Refusal::new(RefusalKind::NotFound, message).hint(hint))
+}
+
 /// Chooses and holds a slot. Nothing has changed when this fails.
 ///
 /// # Errors
@@ -110,21 +136,6 @@ pub async fn begin(
     rig: &Rig,
     request: ChargeRequest,
 ) -> Result<(Saga, Claim), Refusal> {
-    let harness = request
-        .harness
-        .clone()
-        .unwrap_or_else(|| rig.raiders.harness.clone());
-    if !world.city.harnesses.contains_key(&harness) {
-        let known: Vec<_> = world
-            .city
-            .harnesses
-            .keys()
-            .map(HarnessName::as_str)
-            .collect();
-        let message = format!("no harness named {harness}");
-        let hint = format!("harnesses: {}", known.join(", "));
-        return Err(Refusal::new(RefusalKind::NotFound, message).hint(hint));
-    }
     let id = request.relic.clone();
     let relic = world.store.run(move |txn| check_relic(txn, &id)).await?;
     if relic.id.prefix() != rig.prefix {
@@ -132,7 +143,13 @@ pub async fn begin(
         let hint = format!("its relics begin with {}-", rig.prefix);
         return Err(Refusal::conflict(message).hint(hint));
     }
-    let target = match request.target.clone() {
+    // What an earlier charge of the relic was told holds for its reworks too.
+    let asked = Asked {
+        target: request.target.clone().or(relic.target.clone()),
+        harness: request.harness.clone().or(relic.harness.clone()),
+    };
+    let harness = known_harness(world, rig, asked.harness.as_ref())?;
+    let target = match asked.target.clone() {
         Some(target) => target,
         None => launch::target(world, rig).await?,
     };
@@ -160,6 +177,7 @@ pub async fn begin(
                 target: target.clone(),
                 harness: harness.clone(),
                 cause: request.cause,
+                asked: asked.clone(),
                 raider: raider.clone(),
             };
             let (subject, data) = (raider.to_string(), pack(&plan));
@@ -374,6 +392,7 @@ pub fn sandbox_spec(
 /// closed while the sandbox was made.
 async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     let (id, hook, data) = (saga.id, plan.hook(world), pack(plan));
+    let asked = plan.asked.clone();
     let stored = data.clone();
     world
         .store
@@ -386,6 +405,8 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             relic.status = RelicStatus::Hooked;
             relic.assignee = Some(hook.raider.to_string());
             relic.raider = Some(hook.raider.clone());
+            relic.target.clone_from(&asked.target);
+            relic.harness.clone_from(&asked.harness);
             txn.put_relic(&relic)?;
             txn.put_hook(&hook)?;
             let data = serde_json::json!({ "status": "hooked", "raider": hook.raider });

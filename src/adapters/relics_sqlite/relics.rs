@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
 
-use crate::domain::ids::RelicId;
+use crate::domain::ids::{HarnessName, RelicId};
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
 
@@ -35,6 +35,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
         branch: row.get("branch")?,
         reworks: row.get("reworks")?,
         context: row.get("context")?,
+        target: row.get("target")?,
+        harness: row.get::<_, Option<Word<_>>>("harness")?.map(|word| word.0),
     })
 }
 
@@ -76,6 +78,8 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
         branch: None,
         reworks: 0,
         context: None,
+        target: None,
+        harness: None,
     };
     let (prefix, number, step) = parts(&relic.id);
     txn.conn
@@ -140,7 +144,8 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
             "UPDATE relics SET kind = :kind, title = :title, body = :body, status = :status,
                     priority = :priority, assignee = :assignee, parent = :parent,
                     created = :created, closed = :closed, raider = :raider, until = :until,
-                    branch = :branch, reworks = :reworks, context = :context
+                    branch = :branch, reworks = :reworks, context = :context,
+                    target = :target, harness = :harness
              WHERE id = :id",
         )?
         .execute(named_params! {
@@ -159,6 +164,8 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
             ":branch": relic.branch,
             ":reworks": relic.reworks,
             ":context": relic.context,
+            ":target": relic.target,
+            ":harness": relic.harness.as_ref().map(HarnessName::as_str),
         })?;
     if changed == 0 {
         return Err(missing(&relic.id));

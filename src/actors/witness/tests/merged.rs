@@ -112,6 +112,31 @@ async fn a_conflict_goes_to_fresh_raiders_and_then_to_a_person() {
     assert!(prompts[1].contains("src/a.rs"), "the next one is told why");
 }
 
+/// What a charge was told, its reworks keep to: work for a release branch never lands on main.
+#[tokio::test(start_paused = true)]
+async fn a_rework_lands_where_its_charge_said() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let mut asked = town.relic_now(&relic).await;
+    asked.target = Some("release".into());
+    town.store(move |txn| txn.put_relic(&asked)).await;
+    town.charge(&relic).await.unwrap();
+    let first = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    assert_eq!(first.target, "release");
+    town.parts.repo.commit(&first.raider.name);
+    let files = vec!["src/a.rs".to_owned()];
+    town.parts.repo.script_merge(MergeOutcome::Conflict(files));
+    town.completed(&first.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let second = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    assert_eq!(second.incarnation.0, first.incarnation.0 + 1);
+    assert_eq!(second.target, "release");
+    assert_eq!(
+        town.relic_now(&relic).await.target.as_deref(),
+        Some("release")
+    );
+}
+
 /// The relic was taken up by another raider meanwhile: an old failure is none of its business.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {

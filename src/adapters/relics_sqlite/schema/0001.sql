@@ -19,7 +19,9 @@ CREATE TABLE relics (
     until     INTEGER,
     branch    TEXT,
     reworks   INTEGER NOT NULL,
-    context   TEXT
+    context   TEXT,
+    target    TEXT,
+    harness   TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX relics_by_status ON relics (status, kind, prefix);
 CREATE INDEX relics_by_parent ON relics (parent) WHERE parent IS NOT NULL;

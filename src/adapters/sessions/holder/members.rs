@@ -132,6 +132,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::testing::eventually;
 
     /// An agent's first act may come before the daemon knows its holder: it must not pass for the
     /// operator then, and a token of no session that is being started must stay worthless.
@@ -144,6 +145,10 @@ mod tests {
             .unwrap();
         let members = Members::default();
         let id = SessionId::new("gt-horde-Toast").unwrap();
+        // A parent goes on a moment before its child's environment can be read.
+        eventually("its environment can be read", || {
+            proc::environment_value(early.id(), TOKEN_VARIABLE).is_some()
+        });
         assert_eq!(members.session_of(early.id()), None);
         members.starting("soon", &id);
         assert_eq!(members.session_of(early.id()), Some(id));
