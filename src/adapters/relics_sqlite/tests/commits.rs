@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::ports::relics::EventFilter;
+use crate::testing::eventually;
 
 fn event(n: usize) -> NewEvent {
     NewEvent::new(EventType::RelicCreated, format!("gt-{n}"), Cause::Operator)
@@ -195,9 +196,14 @@ fn a_really_full_disk_refuses_and_recovers_when_there_is_room_again() {
 fn a_disk_that_turns_read_only_refuses_and_recovers() {
     use nix::mount::{MsFlags, mount};
     on_a_small_disk(|disk| {
+        // A process that another test spawns at this moment holds a copy of every open file until it
+        // runs its program.
         let remount = |flags| {
             let none = None::<&str>;
-            mount(none, disk, none, MsFlags::MS_REMOUNT | flags, none)
+            eventually("nobody else has a file open", || {
+                let done = mount(none, disk, none, MsFlags::MS_REMOUNT | flags, none);
+                (done != Err(nix::errno::Errno::EBUSY)).then_some(done)
+            })
         };
         let path = disk.join("relics.db");
         let store = SqliteRelics::open(&path, Arc::new(SystemClock::new())).unwrap();

@@ -147,7 +147,7 @@ mod tests {
         let id = SessionId::new("gt-horde-Toast").unwrap();
         // A parent goes on a moment before its child's environment can be read.
         eventually("its environment can be read", || {
-            proc::environment_value(early.id(), TOKEN_VARIABLE).is_some()
+            proc::environment_value(early.id(), TOKEN_VARIABLE)
         });
         assert_eq!(members.session_of(early.id()), None);
         members.starting("soon", &id);
