@@ -5,9 +5,9 @@
 pub const LATER: &[(&str, &[&str])] = &[
     (
         "",
-        &["groups", "automations", "notify", "retention", "patches"],
+        &["automations", "notify", "retention"],
     ),
-    ("workspace", &["suspended", "budget"]),
+    ("workspace", &["budget"]),
     ("daemon", &["wisp_gc_interval", "wisp_ttl"]),
     ("session", &["tmux_socket"]),
     (
@@ -19,11 +19,8 @@ pub const LATER: &[(&str, &[&str])] = &[
             "needs_input_patterns",
         ],
     ),
-    ("rigs", &["suspended", "trust_automations"]),
-    (
-        "rigs.raiders",
-        &["stall_after", "max_session", "idle_timeout"],
-    ),
+    ("rigs", &["trust_automations"]),
+    ("rigs.raiders", &["stall_after", "max_session"]),
     (
         "rigs.witness",
         &["spawn_grace", "keep_dirty", "review_hold"],
@@ -39,10 +36,7 @@ pub const LATER: &[(&str, &[&str])] = &[
             "pr",
         ],
     ),
-    (
-        "agents",
-        &["idle_timeout", "rights", "depends_on", "suspended", "pool"],
-    ),
+    ("agents", &["rights"]),
 ];
 
 /// The keys of a section that come later.

@@ -17,6 +17,7 @@ mod freeze;
 mod include;
 mod init;
 mod later;
+mod patches;
 mod reader;
 mod show;
 mod sources;
@@ -89,6 +90,7 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
         // What could not be read is missing from the document: more errors would mislead.
         return Err(Diagnostics::new(merged.sources, report.into_items()));
     }
+    patches::apply(&mut merged.root, &report);
     templates::fill(&mut merged.root, &merged.templates, &report);
     let context = freeze::Context { root, env };
     let frozen = freeze::freeze(&merged.root, &context, &report);

@@ -80,6 +80,20 @@ impl<'a> Reader<'a> {
         Reader::open(section, node, self.report)
     }
 
+    /// Opens a table that may be left out, where an empty string stands for none. The outer
+    /// `None` is a complaint.
+    pub fn optional_section(
+        &mut self,
+        key: &'static str,
+        section: &'static str,
+    ) -> Option<Option<Reader<'a>>> {
+        let node = self.node(key)?;
+        match &node.value {
+            Value::Text(text) if text.is_empty() => Some(None),
+            _ => Reader::open(section, node, self.report).map(Some),
+        }
+    }
+
     /// Opens each table of an array of tables.
     pub fn sections(&mut self, key: &'static str, section: &'static str) -> Vec<Reader<'a>> {
         let Some(node) = self.node(key) else {

@@ -4,7 +4,7 @@
 //!   default.toml ◄── city.toml ◄── first fragment ◄── ... ◄── last fragment
 //! ```
 //!
-//! Later files win; `rigs` and `agents` concatenate.
+//! Later files win; `rigs`, `agents`, `groups` and `patches.agents` concatenate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::diagnostics::Diagnostic;
 use super::document::{self, Entry, Node, Source, Table, Value};
 use super::reader::Report;
-use super::{include, values};
+use super::{include, patches, values};
 
 /// All files together, before defaults are filled in per rig and agent.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ fn empty() -> Node {
     }
 }
 
-fn take(document: &mut Node, key: &str) -> Option<Entry> {
+pub(super) fn take(document: &mut Node, key: &str) -> Option<Entry> {
     document.table_mut().and_then(|table| table.remove(key))
 }
 
@@ -168,7 +168,7 @@ fn one_name_for_agents(document: &mut Node) {
 }
 
 fn lay(merged: &mut Node, mut document: Node) {
-    for key in ["rigs", "agents"] {
+    for key in ["rigs", "agents", "groups"] {
         let Some(above) = take(&mut document, key) else {
             continue;
         };
@@ -182,11 +182,20 @@ fn lay(merged: &mut Node, mut document: Node) {
             }
         }
     }
+    let patches = take(&mut document, "patches");
     document::overlay(merged, document);
+    if let (Some(patches), Some(table)) = (patches, merged.table_mut()) {
+        match table.get_mut("patches") {
+            Some(below) => patches::join(&mut below.node, patches.node),
+            None => {
+                table.insert("patches".to_owned(), patches);
+            }
+        }
+    }
 }
 
 /// Appends. What is not an array stays, or replaces, so that reading it complains.
-fn concatenate(below: &mut Node, above: Node) {
+pub(super) fn concatenate(below: &mut Node, above: Node) {
     match (&mut below.value, above.value) {
         (Value::Array(items), Value::Array(more)) => items.extend(more),
         (Value::Array(_), value) => {

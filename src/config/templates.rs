@@ -21,6 +21,13 @@ pub fn fill(root: &mut Node, templates: &Table, report: &Report) {
     }
     for agent in items(table, "agents") {
         lay_over(templates.get("agents"), agent);
+        let pool = agent.table_mut().and_then(|agent| agent.get_mut("pool"));
+        if let Some(pool) = pool {
+            lay_over(templates.get("pool"), &mut pool.node);
+        }
+    }
+    for group in items(table, "groups") {
+        lay_over(templates.get("groups"), group);
     }
     let harnesses = table.get_mut("harness");
     let harnesses = harnesses.and_then(|entry| entry.node.table_mut());

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+pub use super::agents::{Agent, Group, Pool, RestartType, Strategy};
 use super::ids::Incarnation;
-use super::ids::{AgentName, HarnessName, RaiderId, RelicId, RigName, SlotName};
+use super::ids::{HarnessName, RaiderId, RelicId, RigName, SlotName};
 use super::merge::LandStyle;
 use super::restart::RestartPolicy;
 
@@ -31,6 +32,10 @@ pub struct City {
     pub rigs: Vec<Rig>,
     /// `[[agents]]`, in the order of the file.
     pub agents: Vec<Agent>,
+    /// `[[groups]]`.
+    pub groups: Vec<Group>,
+    /// Nothing of it has a session for now, and nothing lands.
+    pub suspended: bool,
 }
 
 impl City {
@@ -213,6 +218,10 @@ pub struct Rig {
     pub prefix: String,
     /// The default branch, when not discovered.
     pub default_branch: Option<String>,
+    /// Its raiders have no session for now, and nothing lands.
+    pub suspended: bool,
+    /// It is not configured any more: no new work, until what it holds is done.
+    pub draining: bool,
     /// `[rigs.raiders]`.
     pub raiders: RaiderPolicy,
     /// `[rigs.witness]`.
@@ -262,6 +271,8 @@ pub struct RaiderPolicy {
     pub setup: Vec<String>,
     /// Untracked files copied from the rig's checkout.
     pub copy: Vec<String>,
+    /// No terminal input or output for this long: the session is stopped and started again.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// `[rigs.witness]`.
@@ -301,40 +312,6 @@ pub struct Gate {
     pub timeout: Duration,
     /// Runs again after a failure, at most so often.
     pub retries: u32,
-}
-
-/// `[[agents]]`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Agent {
-    /// Its name.
-    pub name: AgentName,
-    /// Program and arguments (from `command`, or from a harness with its prompt).
-    pub command: Vec<String>,
-    /// Text typed in at the start, for harnesses that want it so.
-    pub first_input: Option<String>,
-    /// Working directory.
-    pub dir: PathBuf,
-    /// Configured environment, the harness's included.
-    pub env: BTreeMap<String, String>,
-    /// Names taken from the supervisor's environment.
-    pub env_pass: Vec<String>,
-    /// When it is started again.
-    pub restart: RestartType,
-    /// Its own grace.
-    pub shutdown_timeout: Duration,
-    /// SHA-256 over what needs a restart when it changes.
-    pub fingerprint: String,
-}
-
-/// OTP's restart types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartType {
-    /// Always.
-    Permanent,
-    /// After an abnormal end.
-    Transient,
-    /// Never.
-    Temporary,
 }
 
 #[cfg(test)]

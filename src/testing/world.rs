@@ -123,6 +123,10 @@ impl Scenario {
             env_pass: Vec::new(),
             restart,
             shutdown_timeout: Duration::from_secs(5),
+            idle_timeout: None,
+            depends_on: Vec::new(),
+            suspended: false,
+            pool: None,
             fingerprint: String::new(),
         });
         self

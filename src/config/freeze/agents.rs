@@ -12,9 +12,13 @@ use crate::config::document::{Node, Place};
 use crate::config::fingerprint;
 use crate::config::reader::Reader;
 use crate::config::values::{
-    Parsed, choice, command, complain, duration, environment, name, optional, text,
+    Parsed, choice, command, complain, duration, environment, filled, flag, integer, list, name,
+    optional, some_duration, text,
 };
-use crate::domain::city::{Agent, DaemonPolicy, Harness, PromptMode, RestartType, RigSource};
+use crate::config::values;
+use crate::domain::city::{
+    Agent, DaemonPolicy, Harness, Pool, PromptMode, RestartType, RigSource,
+};
 use crate::domain::harness::launch;
 use crate::domain::ids::{AgentName, HarnessName};
 
@@ -25,6 +29,10 @@ pub struct ReadAgent {
     pub name: Option<AgentName>,
     /// Where the name stands.
     pub name_at: Place,
+    /// What it depends on, with places.
+    pub depends_on: Vec<(AgentName, Place)>,
+    /// Whether it is a pool.
+    pub is_pool: bool,
     /// The file that its prompt comes from, with its text.
     pub prompt_file: Option<(PathBuf, String)>,
     /// The whole, when all of it is right.
@@ -76,7 +84,14 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
         ),
     );
     let shutdown_timeout = reader.get("shutdown_timeout", optional(duration));
+    let idle_timeout = reader.get("idle_timeout", optional(some_duration));
+    let depends_on = reader.get("depends_on", list(values::name::<AgentName>));
+    let needs = depends_on.iter().flatten().cloned();
+    let needs = needs.zip(reader.element_places("depends_on")).collect();
+    let suspended = reader.get("suspended", flag);
+    let pool = pool(&mut reader);
     reader.finish();
+    let is_pool = matches!(pool, None | Some(Some(_)));
     let frozen = || {
         let runs = runs?;
         let mut env = runs.env;
@@ -90,6 +105,10 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
             env_pass: runs.env_pass,
             restart: restart?,
             shutdown_timeout: shutdown_timeout?.or(known.shutdown_timeout)?,
+            idle_timeout: idle_timeout?,
+            depends_on: depends_on?,
+            suspended: suspended?,
+            pool: pool?,
             fingerprint: String::new(),
         };
         agent.fingerprint = fingerprint::agent(&agent, &runs.prompt);
@@ -99,8 +118,45 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
         agent: frozen(),
         name,
         name_at,
+        depends_on: needs,
+        is_pool,
         prompt_file,
     }
+}
+
+/// `pool = { ... }`; an empty string, the default, is no pool.
+fn pool(reader: &mut Reader<'_>) -> Option<Option<Pool>> {
+    let mut pool = reader.optional_section("pool", "agents.pool")?;
+    let Some(reader) = &mut pool else {
+        return Some(None);
+    };
+    let min = reader.get("min", integer(0));
+    let max = reader.get("max", integer(1));
+    let check = reader.get("check", optional(filled));
+    let check_interval = reader.get("check_interval", some_duration);
+    let drain_timeout = reader.get("drain_timeout", duration);
+    if let (Some(min), Some(max)) = (min, max)
+        && min > max
+    {
+        let error = Diagnostic::error("`min` is more than `max`")
+            .at(&reader.place("min"))
+            .related(&reader.place("max"), "the most");
+        reader.report.add(error);
+    }
+    let frozen = || {
+        Some(Pool {
+            min: min?,
+            max: max?,
+            check: check?,
+            check_interval: check_interval?,
+            drain_timeout: drain_timeout?,
+        })
+    };
+    let frozen = frozen();
+    if let Some(reader) = pool {
+        reader.finish();
+    }
+    frozen.map(Some)
 }
 
 /// What an agent runs and what its harness adds.

@@ -5,6 +5,7 @@ mod across;
 mod agents;
 mod daemon;
 mod forge;
+mod groups;
 mod harness;
 mod rigs;
 
@@ -61,26 +62,31 @@ pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Fro
     let harnesses = harness::all(&mut reader);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let agents = agents::all(&mut reader, context, &harnesses, &rigs, daemon.as_ref());
+    let groups = groups::all(&mut reader, &agents);
     reader.finish();
-    across::check(workspace.as_deref(), &rigs, &agents, report);
+    groups::check_agents(&agents, report);
+    across::check(workspace.as_ref().map(|(name, _)| name.as_str()), &rigs, &agents, report);
     let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
     let prompt_files = prompt_files.collect();
+    let (name, suspended) = workspace?;
     Some(Frozen {
         city: City {
             root: context.root.to_owned(),
-            name: workspace?,
+            name,
             revision: String::new(),
             daemon: daemon?,
             session: session?,
             harnesses: harnesses.into_frozen(),
             rigs: rigs.into_iter().filter_map(|rig| rig.rig).collect(),
             agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),
+            groups,
+            suspended,
         },
         prompt_files,
     })
 }
 
-fn workspace(reader: &mut Reader<'_>) -> Option<String> {
+fn workspace(reader: &mut Reader<'_>) -> Option<(String, bool)> {
     let mut reader = reader.section("workspace", "workspace")?;
     let name = reader.get("name", |node| {
         let name = values::filled(node)?;
@@ -88,6 +94,7 @@ fn workspace(reader: &mut Reader<'_>) -> Option<String> {
             .or_else(|error| values::complain(node, error.to_string()))?;
         Ok(name)
     });
+    let suspended = reader.get("suspended", values::flag);
     reader.finish();
-    name
+    Some((name?, suspended?))
 }

@@ -47,6 +47,7 @@ fn one(mut reader: Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> 
     let source = source(&mut reader, context);
     let prefix = prefix(&mut reader, name.as_ref());
     let default_branch = reader.get("default_branch", optional(branch));
+    let suspended = reader.get("suspended", flag);
     let mut names = Vec::new();
     let raiders = reader
         .section("raiders", "rigs.raiders")
@@ -65,6 +66,8 @@ fn one(mut reader: Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> 
             source: source.clone()?,
             prefix: prefix.as_ref().map(|(prefix, _)| prefix.clone())?,
             default_branch: default_branch?,
+            suspended: suspended?,
+            draining: false,
             raiders: raiders?,
             witness: witness?,
             forge: forge?,
@@ -215,6 +218,7 @@ fn raider_policy(
     let max_reviews = reader.get("max_reviews", integer(1));
     let setup = reader.get("setup", list(filled));
     let copy = reader.get("copy", list(inner_path));
+    let idle_timeout = reader.get("idle_timeout", optional(some_duration));
     reader.finish();
     Some(RaiderPolicy {
         harness: harness?,
@@ -226,6 +230,7 @@ fn raider_policy(
         max_reviews: max_reviews?,
         setup: setup?,
         copy: copy?,
+        idle_timeout: idle_timeout?,
     })
 }
 

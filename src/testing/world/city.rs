@@ -46,6 +46,8 @@ pub(super) fn city() -> City {
         )]),
         rigs: vec![the_rig(harness)],
         agents: Vec::new(),
+        groups: Vec::new(),
+        suspended: false,
     }
 }
 
@@ -56,6 +58,8 @@ fn the_rig(harness: HarnessName) -> Rig {
         source: RigSource::Path("/repo".into()),
         prefix: "gt".into(),
         default_branch: Some("main".into()),
+        suspended: false,
+        draining: false,
         raiders: RaiderPolicy {
             harness,
             names: names.map(|name| SlotName::new(name).unwrap()).to_vec(),
@@ -66,6 +70,7 @@ fn the_rig(harness: HarnessName) -> Rig {
             max_reviews: 2,
             setup: Vec::new(),
             copy: Vec::new(),
+            idle_timeout: None,
         },
         witness: WitnessPolicy {
             done_intent_timeout: Duration::from_secs(60),
