@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use jiff::Timestamp;
 use ractor::ActorRef;
@@ -26,10 +26,15 @@ use crate::ports::tasks::TaskFiles;
 /// Aborts the process at a fault point when told to (feature `fault-points`).
 pub type FaultHook = Arc<dyn Fn(FaultPoint) + Send + Sync>;
 
-/// The world as actors see it. Cheap to clone through its `Arc`.
+/// The world as actors see it: the ports, and one configuration. A reload makes a new world on the
+/// same ports; what is under way keeps the one it began with, and everybody takes the newest
+/// ([`World::newest`]) before the next piece of work.
+#[derive(Clone)]
 pub struct World {
     /// The configuration in force.
     pub city: Arc<City>,
+    /// It in full, as `hd config show` prints it.
+    pub shown: Arc<serde_json::Value>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where agents run.
@@ -53,14 +58,20 @@ pub struct World {
     /// Crash sweeps.
     pub fault: FaultHook,
     /// The supervisor is stopping: what fails now is not unwound but resumed by the next start.
-    pub stopping: AtomicBool,
+    pub stopping: Arc<AtomicBool>,
     /// Who is where.
-    pub directory: Directory,
+    pub directory: Arc<Directory>,
     /// What is being worked on.
     pub claims: Claims,
 }
 
 impl World {
+    /// The world with the newest configuration: this one, unless a reload has made another.
+    #[must_use]
+    pub fn newest(self: &Arc<Self>) -> Arc<Self> {
+        self.directory.newest().unwrap_or_else(|| Arc::clone(self))
+    }
+
     /// The rig's repository; every configured rig has one.
     #[must_use]
     pub fn repo(&self, rig: &RigName) -> Option<Arc<dyn Repo>> {
@@ -156,6 +167,8 @@ pub struct Directory {
     config: RwLock<Option<ActorRef<ConfigMsg>>>,
     looks: RwLock<BTreeMap<RigName, Timestamp>>,
     reload_error: RwLock<Option<String>>,
+    /// Weak, because the world holds its directory; the root keeps it alive.
+    newest: RwLock<Weak<World>>,
 }
 
 impl Directory {
@@ -163,6 +176,26 @@ impl Directory {
     pub fn set_root(&self, root: ActorRef<RootMsg>) {
         // A second root cannot be: the daemon makes exactly one.
         let _first_wins = self.root.set(root);
+    }
+
+    /// Enters the world with the newest configuration.
+    pub fn set_newest(&self, world: &Arc<World>) {
+        *self.newest.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(world);
+    }
+
+    fn newest(&self) -> Option<Arc<World>> {
+        self.newest
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .upgrade()
+    }
+
+    /// Takes a rig's actors out: it is not configured any more.
+    pub fn remove_rig(&self, rig: &RigName) {
+        let locks = (&self.witnesses, &self.forges, &self.looks);
+        locks.0.write().unwrap_or_else(PoisonError::into_inner).remove(rig);
+        locks.1.write().unwrap_or_else(PoisonError::into_inner).remove(rig);
+        locks.2.write().unwrap_or_else(PoisonError::into_inner).remove(rig);
     }
 
     /// The root.

@@ -100,6 +100,18 @@ causes! {
     Patrol => "patrol",
     /// A sandbox was rebuilt.
     Repair => "repair",
+    /// Its configuration asks for a fresh session.
+    Drift => "drift",
+    /// No terminal input or output for `idle_timeout`.
+    Idle => "idle",
+    /// City, rig, agent or raider is suspended.
+    Suspended => "suspended",
+    /// It is not suspended any more.
+    Unsuspended => "unsuspended",
+    /// The pool needs fewer.
+    Drained => "drained",
+    /// A member of its group died.
+    Group => "group",
 }
 
 impl fmt::Display for Cause {

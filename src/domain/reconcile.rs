@@ -1,23 +1,50 @@
-//! What must run, against what runs: the decision that start-up and every patrol make alike.
+//! What must run, against what runs: the decision that start-up and every patrol make alike
+//! (`health-patrol.md`, reconciliation state machine).
 //!
 //! ```text
-//!   wanted   session    decision
-//!   ──────   ───────    ─────────────────────────────────────────
-//!   yes      running    Adopt     (nothing, when the child is up)
-//!   yes      not        Start     (nothing, while it backs off)
-//!   no       running    StopOrphan
-//!   busy     any        nothing: a saga owns it
-//!   any      unknown    nothing: never acted on
+//!   wanted      child            session      decision
+//!   ─────────   ──────────────   ──────────   ──────────────────────────────────────
+//!   run         none             running      Adopt
+//!   run         none             not          Start
+//!   run         rests suspended  -            Resume
+//!   run         draining         -            KeepOn
+//!   run         up               idle         Cycle, unless attached
+//!   run         up               drifted      Cycle, unless attached; raiders wait
+//!   run         up               else         nothing: healthy
+//!   run         tended           -            nothing: it starts, backs off, is quarantined ...
+//!   suspended   up or tended     -            Suspend
+//!   drain       none             running      Adopt, then Drain
+//!   drain       up               -            Drain
+//!   drain       tended           -            Remove
+//!   no          an agent's       -            Remove
+//!   no          none             running      StopOrphan
+//!   any         busy             -            nothing: a saga owns it
+//!   any         none             unknown      nothing: never acted on
 //! ```
 //!
 //! Idempotent: applied to its own result it decides nothing (`health-patrol.md`, invariants).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use jiff::Timestamp;
+
+use super::cause::Cause;
 use super::facts::{RunState, SessionFacts};
 use super::ids::{ChildId, Incarnation, SessionId};
 
-/// A child that should have a session.
+/// What is wanted of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// That it has a session.
+    Run,
+    /// That it has none, for now.
+    Suspended,
+    /// That it comes to an end in its own time: a pool has more members than it needs.
+    Drain,
+}
+
+/// A child that should be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// Which child.
@@ -26,6 +53,33 @@ pub struct Wanted {
     pub session: SessionId,
     /// The incarnation that should run (0 for agents).
     pub incarnation: Incarnation,
+    /// What is wanted of it.
+    pub mode: Mode,
+    /// What a fresh session would be started from; none where a change waits for the next session
+    /// anyway (`4-rules.md`, drift hash: raiders).
+    pub fingerprint: Option<String>,
+    /// No terminal input or output for this long asks for a fresh session.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// A child that the root has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tended {
+    /// Its session is up.
+    Up {
+        /// What its session was started from, where that is on record.
+        fingerprint: Option<String>,
+        /// It is to come to an end in its own time.
+        draining: bool,
+    },
+    /// It starts, backs off, is quarantined, waits for others, or finished.
+    Waiting,
+    /// It rests because it was suspended.
+    Suspended,
+    /// It rests: a person said so, or its restart type.
+    Resting,
+    /// It is being ended.
+    Ending,
 }
 
 /// What was seen.
@@ -33,12 +87,14 @@ pub struct Wanted {
 pub struct Seen {
     /// Every session that the provider knows.
     pub sessions: Vec<SessionFacts>,
-    /// Who should run.
+    /// Who should be there.
     pub wanted: Vec<Wanted>,
     /// Sessions that an open saga takes care of.
     pub busy: BTreeSet<SessionId>,
-    /// Children whose actor lives, backs off, is quarantined or was stopped by a person.
-    pub tended: BTreeSet<ChildId>,
+    /// Who is.
+    pub tended: BTreeMap<ChildId, Tended>,
+    /// When.
+    pub now: Timestamp,
 }
 
 /// One thing to do.
@@ -48,12 +104,26 @@ pub enum Decision {
     Adopt(ChildId),
     /// Start a session.
     Start(ChildId),
+    /// Start it again after a suspension.
+    Resume(ChildId),
+    /// End its session until it is resumed.
+    Suspend(ChildId),
+    /// A fresh session.
+    Cycle(ChildId, Cause),
+    /// Let it come to an end.
+    Drain(ChildId),
+    /// It is needed after all.
+    KeepOn(ChildId),
+    /// End it for good.
+    Remove(ChildId),
     /// End a session that nothing asks for. Carries the token, so that a successor is safe.
     StopOrphan {
         /// The session.
         session: SessionId,
         /// Which one of that name.
         token: String,
+        /// It is somebody's who is suspended.
+        suspended: bool,
     },
 }
 
@@ -66,128 +136,125 @@ pub fn plan(seen: &Seen) -> Vec<Decision> {
         .map(|facts| (&facts.id, facts))
         .collect();
     let mut decisions = Vec::new();
-    for wanted in &seen.wanted {
-        if seen.tended.contains(&wanted.id) || seen.busy.contains(&wanted.session) {
-            continue;
-        }
-        match facts
-            .get(&wanted.session)
-            .map(|facts| (&facts.state, facts.incarnation))
-        {
-            Some((RunState::Unknown { .. }, _)) => {}
-            Some((RunState::Running, incarnation)) if incarnation == wanted.incarnation => {
-                decisions.push(Decision::Adopt(wanted.id.clone()));
-            }
-            // A session of another incarnation is ended by the start itself.
-            Some(_) | None => decisions.push(Decision::Start(wanted.id.clone())),
+    let free = seen
+        .wanted
+        .iter()
+        .filter(|wanted| !seen.busy.contains(&wanted.session));
+    for wanted in free {
+        let facts = facts.get(&wanted.session).copied();
+        match seen.tended.get(&wanted.id) {
+            Some(tended) => decisions.extend(adjust(wanted, tended, facts, seen.now)),
+            None => decisions.extend(begin(wanted, facts)),
         }
     }
-    let wanted: BTreeSet<_> = seen.wanted.iter().map(|wanted| &wanted.session).collect();
-    for (id, facts) in facts {
-        let runs = facts.state == RunState::Running;
-        if runs && !wanted.contains(id) && !seen.busy.contains(id) {
-            let token = facts.token.clone();
-            decisions.push(Decision::StopOrphan {
-                session: id.clone(),
-                token,
-            });
+    let wanted: BTreeSet<_> = seen.wanted.iter().map(|wanted| &wanted.id).collect();
+    for (id, tended) in &seen.tended {
+        let agent = matches!(id, ChildId::Agent(_));
+        if agent && !wanted.contains(id) && *tended != Tended::Ending {
+            decisions.push(Decision::Remove(id.clone()));
         }
     }
+    decisions.extend(orphans(seen, &facts));
     decisions
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::ids::{AgentName, Generation};
-
-    fn agent(name: &str) -> ChildId {
-        ChildId::Agent(AgentName::new(name).unwrap())
-    }
-
-    fn wanted(name: &str) -> Wanted {
-        let id = agent(name);
-        let session = id.session_id("city");
-        Wanted {
-            id,
-            session,
-            incarnation: Incarnation(0),
+/// For a child that nobody tends.
+fn begin(wanted: &Wanted, facts: Option<&SessionFacts>) -> Vec<Decision> {
+    let id = wanted.id.clone();
+    let state = facts.map(|facts| (&facts.state, facts.incarnation));
+    match (wanted.mode, state) {
+        // Its session, if one runs, is looked at with those that nobody wants.
+        (_, Some((RunState::Unknown { .. }, _))) | (Mode::Suspended, _) => Vec::new(),
+        (mode, Some((RunState::Running, incarnation))) if incarnation == wanted.incarnation => {
+            let drain = (mode == Mode::Drain).then(|| Decision::Drain(id.clone()));
+            std::iter::once(Decision::Adopt(id)).chain(drain).collect()
         }
-    }
-
-    fn session(name: &str, state: RunState) -> SessionFacts {
-        SessionFacts {
-            id: agent(name).session_id("city"),
-            token: format!("token-{name}"),
-            generation: Generation(1),
-            incarnation: Incarnation(0),
-            state,
-            agent: None,
-            holder: None,
-            started_at: jiff::Timestamp::UNIX_EPOCH,
-            last_activity: None,
-            attached: false,
-        }
-    }
-
-    fn lost() -> RunState {
-        RunState::Lost { why: "x".into() }
-    }
-
-    /// `health-patrol.md`, reconciliation state machine.
-    #[test]
-    fn each_row_of_the_table_is_decided() {
-        let seen = Seen {
-            sessions: vec![
-                session("adopted", RunState::Running),
-                session("lost", lost()),
-                session("unknown", RunState::Unknown { why: "x".into() }),
-                session("orphan", RunState::Running),
-                session("ended", lost()),
-                session("charging", RunState::Running),
-            ],
-            wanted: ["absent", "adopted", "lost", "tended", "unknown"]
-                .map(wanted)
-                .to_vec(),
-            busy: [agent("charging").session_id("city")].into(),
-            tended: [agent("tended")].into(),
-        };
-        let orphan = agent("orphan").session_id("city");
-        assert_eq!(
-            plan(&seen),
-            [
-                Decision::Start(agent("absent")),
-                Decision::Adopt(agent("adopted")),
-                Decision::Start(agent("lost")),
-                Decision::StopOrphan {
-                    session: orphan,
-                    token: "token-orphan".into()
-                },
-            ]
-        );
-    }
-
-    /// `health-patrol.md`, invariant: reconciliation is idempotent.
-    #[test]
-    fn a_second_look_at_a_converged_city_decides_nothing() {
-        let seen = Seen {
-            sessions: vec![session("a", RunState::Running)],
-            wanted: vec![wanted("a")],
-            busy: BTreeSet::new(),
-            tended: [agent("a")].into(),
-        };
-        assert_eq!(plan(&seen), []);
-    }
-
-    #[test]
-    fn a_session_of_an_earlier_incarnation_is_replaced() {
-        let mut now = wanted("a");
-        now.incarnation = Incarnation(2);
-        let seen = Seen {
-            sessions: vec![session("a", RunState::Running)],
-            wanted: vec![now],
-            ..Seen::default()
-        };
-        assert_eq!(plan(&seen), [Decision::Start(agent("a"))]);
+        // A session of another incarnation is ended by the start itself.
+        (Mode::Run, _) => vec![Decision::Start(id)],
+        (Mode::Drain, _) => Vec::new(),
     }
 }
+
+/// For a child that somebody tends.
+fn adjust(
+    wanted: &Wanted,
+    tended: &Tended,
+    facts: Option<&SessionFacts>,
+    now: Timestamp,
+) -> Option<Decision> {
+    let id = wanted.id.clone();
+    match (wanted.mode, tended) {
+        (_, Tended::Ending) | (Mode::Run | Mode::Suspended, Tended::Resting) => None,
+        (Mode::Suspended, Tended::Suspended) => None,
+        (Mode::Suspended, Tended::Up { .. } | Tended::Waiting) => Some(Decision::Suspend(id)),
+        (Mode::Drain, Tended::Up { draining, .. }) => (!draining).then_some(Decision::Drain(id)),
+        (Mode::Drain, Tended::Waiting | Tended::Suspended | Tended::Resting) => {
+            Some(Decision::Remove(id))
+        }
+        (Mode::Run, Tended::Suspended) => Some(Decision::Resume(id)),
+        (Mode::Run, Tended::Waiting) => None,
+        (Mode::Run, Tended::Up { draining: true, .. }) => Some(Decision::KeepOn(id)),
+        (Mode::Run, Tended::Up { fingerprint, .. }) => {
+            let facts = facts.filter(|facts| facts.state == RunState::Running)?;
+            // Whoever is attached would lose what they do; a later look decides again.
+            if facts.attached {
+                return None;
+            }
+            // In the order of the seed: idle, then drift.
+            if is_idle(wanted, facts, now) {
+                return Some(Decision::Cycle(id, Cause::Idle));
+            }
+            has_drifted(wanted, fingerprint.as_ref()).then_some(Decision::Cycle(id, Cause::Drift))
+        }
+    }
+}
+
+/// Unknown activity is no activity that one could miss: no kill (`health-patrol.md`, limitations).
+fn is_idle(wanted: &Wanted, facts: &SessionFacts, now: Timestamp) -> bool {
+    let due = idle_at(wanted, facts);
+    due.is_some_and(|due| due <= now)
+}
+
+/// When a session has been idle for as long as it may, if nothing happens until then.
+#[must_use]
+pub fn idle_at(wanted: &Wanted, facts: &SessionFacts) -> Option<Timestamp> {
+    let timeout = wanted.idle_timeout?;
+    let last = facts.last_activity?.max(facts.started_at);
+    last.checked_add(timeout).ok()
+}
+
+/// What is not on record is not known to differ: an upgrade of the supervisor restarts nobody.
+fn has_drifted(wanted: &Wanted, fingerprint: Option<&String>) -> bool {
+    match (&wanted.fingerprint, fingerprint) {
+        (Some(wanted), Some(from)) => wanted != from,
+        _ => false,
+    }
+}
+
+fn orphans(seen: &Seen, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Vec<Decision> {
+    let wanted: BTreeMap<_, _> = seen
+        .wanted
+        .iter()
+        .map(|wanted| (&wanted.session, wanted))
+        .collect();
+    let untended = |wanted: &&&Wanted| {
+        wanted.mode == Mode::Suspended && !seen.tended.contains_key(&wanted.id)
+    };
+    let running = facts
+        .values()
+        .filter(|facts| facts.state == RunState::Running && !seen.busy.contains(&facts.id));
+    running
+        .filter_map(|facts| {
+            let owner = wanted.get(&facts.id);
+            let suspended = owner.filter(untended).is_some();
+            (owner.is_none() || suspended).then(|| Decision::StopOrphan {
+                session: facts.id.clone(),
+                token: facts.token.clone(),
+                suspended,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,10 @@ impl Infra {
             .is_some_and(|cell| cell.get_id() == actor)
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
     pub(super) fn take(&mut self) -> Option<ActorCell> {
         self.actor.take()
     }
@@ -118,18 +122,36 @@ impl Root {
             ?delay,
             "an infrastructure actor ended"
         );
-        let epoch = infra.epoch;
-        let _timer = me.send_after(delay, move || RootMsg::Reinfra { index, epoch });
+        let (name, epoch) = (infra.spec.name.clone(), infra.epoch);
+        let _timer = me.send_after(delay, move || RootMsg::Reinfra { name, epoch });
     }
 
     /// Starts one again.
-    pub(super) async fn reinfra(&mut self, me: &ActorRef<RootMsg>, index: usize, epoch: u64) {
-        let current = self
-            .infra
-            .get(index)
-            .is_some_and(|i| i.epoch == epoch && i.actor.is_none());
-        if current && self.stopping.is_none() {
+    pub(super) async fn reinfra(&mut self, me: &ActorRef<RootMsg>, name: &str, epoch: u64) {
+        let due = |infra: &Infra| {
+            infra.spec.name == name && infra.epoch == epoch && infra.actor.is_none()
+        };
+        if let (Some(index), None) = (self.infra.iter().position(due), &self.stopping) {
             self.spawn_infra(me, index).await;
         }
+    }
+
+    /// Starts those of a rig that was added.
+    pub(super) async fn add_infra(&mut self, me: &ActorRef<RootMsg>, specs: Vec<InfraSpec>) {
+        for spec in specs {
+            self.infra.push(Infra::new(spec));
+            self.spawn_infra(me, self.infra.len() - 1).await;
+        }
+    }
+
+    /// Stops those of a rig that is gone.
+    pub(super) fn remove_infra(&mut self, of: &dyn Fn(&str) -> bool) {
+        self.infra.retain_mut(|infra| {
+            let gone = of(infra.name());
+            if let (true, Some(cell)) = (gone, infra.take()) {
+                cell.stop(None);
+            }
+            !gone
+        });
     }
 }

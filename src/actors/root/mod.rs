@@ -9,18 +9,29 @@
 //!        └── restarted, rebuilt            └── restart, back-off, quarantine, or rest
 //!
 //!  orders.rs    what others ask: want, end, rest, wake, cycle
-//!  recovery.rs  start-up and patrol: look at the world, plan, apply
-//!  shutdown.rs  two passes, reverse order
+//!  wanted.rs, look.rs ─► recovery.rs ─► planned.rs
+//!               who should be there, what is, what follows: at start-up, at every patrol, and
+//!               after a reload (reload.rs)
+//!  depends.rs   start after, stop before      groups.rs  one_for_all, rest_for_one
+//!  pools.rs     how many members              shutdown.rs  two passes, reverse order
 //! ```
 //!
 //! Only the root starts and stops children. Everybody else asks.
 
 mod children;
+mod depends;
+mod groups;
 mod infra;
+mod look;
 mod orders;
+mod planned;
+mod pools;
 mod recovery;
+mod reload;
 mod shutdown;
 mod slot;
+pub mod standing;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,12 +41,15 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
-pub use self::recovery::{agent_spec, raider_spec};
+pub use self::reload::{RigInfra, Reload};
+pub use self::wanted::{agent_spec, raider_spec};
 pub use self::shutdown::StopMode;
 pub use self::slot::{ChildState, ChildView, EndRefused};
 
 use self::infra::Infra;
-use self::recovery::Look;
+use self::groups::Together;
+use self::look::Look;
+use self::pools::Pools;
 use self::slot::Slot;
 use super::launch::How;
 use super::world::World;
@@ -90,6 +104,29 @@ pub struct SessionView {
     pub generation: Generation,
     /// Since when.
     pub since: Timestamp,
+    /// What it was started from, where that is on record.
+    pub fingerprint: Option<String>,
+}
+
+impl ChildSpec {
+    /// Whether nothing of it differs.
+    fn is_same(&self, other: &Self) -> bool {
+        let same_work = match (&self.work, &other.work) {
+            (Work::Agent(own), Work::Agent(other)) => own == other,
+            (Work::Raider { hook, .. }, Work::Raider { hook: other, .. }) => hook == other,
+            (Work::Agent(_), Work::Raider { .. }) | (Work::Raider { .. }, Work::Agent(_)) => false,
+        };
+        same_work && self.restart == other.restart && self.grace == other.grace
+    }
+
+    /// Whether the session was started from something else than this.
+    fn is_drifted(&self, session: Option<&SessionView>) -> bool {
+        let Work::Agent(agent) = &self.work else {
+            return false;
+        };
+        let from = session.and_then(|session| session.fingerprint.as_ref());
+        from.is_some_and(|from| *from != agent.fingerprint)
+    }
 }
 
 /// Messages to the root.
@@ -176,13 +213,49 @@ pub enum RootMsg {
     Boot(RpcReplyPort<()>),
     /// Restart one infrastructure actor.
     Reinfra {
-        /// Which, by position.
-        index: usize,
+        /// Which.
+        name: String,
         /// A timer of an earlier epoch is void.
         epoch: u64,
     },
     /// Time to look at everything.
     Patrol(u64),
+    /// Something that a look would see has changed.
+    Look,
+    /// A session may have been idle for as long as it may.
+    IdleDue(u64),
+    /// A draining child's time is up, or it said that it is finished.
+    DrainDue {
+        /// Who.
+        id: ChildId,
+        /// A timer of an earlier epoch is void; none when the child itself says so.
+        epoch: Option<u64>,
+    },
+    /// The restart of a group may go on.
+    GroupDue {
+        /// Which.
+        group: String,
+        /// A timer of an earlier epoch is void.
+        epoch: u64,
+    },
+    /// Time to ask how many members a pool needs.
+    PoolDue {
+        /// Which.
+        agent: AgentName,
+        /// A timer of an earlier epoch is void.
+        epoch: u64,
+    },
+    /// How many members a pool needs.
+    PoolSized {
+        /// Which.
+        agent: AgentName,
+        /// An answer to an earlier epoch's question is void.
+        epoch: u64,
+        /// As its check says.
+        size: Result<u32, String>,
+    },
+    /// A new configuration is in force.
+    Reload(Box<Reload>),
     /// What a look at everything came to; nothing where it could not be seen.
     Planned(Box<Look>),
     /// End everything, or leave the sessions running.
@@ -202,18 +275,26 @@ pub struct RootArgs {
     pub world: Arc<World>,
     /// The infrastructure, in the order of its start.
     pub infra: Vec<InfraSpec>,
+    /// What a rig needs of it.
+    pub rig_infra: RigInfra,
 }
 
 /// The root's state.
 pub struct Root {
     world: Arc<World>,
     infra: Vec<Infra>,
+    rig_infra: RigInfra,
     slots: BTreeMap<ChildId, Slot>,
     /// Agents that an operator stopped: they rest until started again.
     resting: BTreeSet<AgentName>,
     patrol_epoch: u64,
-    /// One look at a time.
+    idle_epoch: u64,
+    /// One look at a time; a wish to look meanwhile is another look.
     looking: bool,
+    look_again: bool,
+    /// Groups that are being restarted.
+    together: BTreeMap<String, Together>,
+    pools: Pools,
     /// Who waits for the first look to be acted on.
     booting: Vec<RpcReplyPort<()>>,
     stopping: Option<shutdown::Stopping>,
@@ -232,13 +313,19 @@ impl Actor for RootActor {
         _me: ActorRef<RootMsg>,
         args: RootArgs,
     ) -> Result<Root, ActorProcessingErr> {
+        args.world.directory.set_newest(&args.world);
         Ok(Root {
             world: args.world,
             infra: args.infra.into_iter().map(Infra::new).collect(),
+            rig_infra: args.rig_infra,
             slots: BTreeMap::new(),
             resting: Default::default(),
             patrol_epoch: 0,
+            idle_epoch: 0,
             looking: false,
+            look_again: false,
+            together: BTreeMap::new(),
+            pools: Pools::default(),
             booting: Vec::new(),
             stopping: None,
         })
@@ -257,7 +344,7 @@ impl Actor for RootActor {
                 actor,
                 session,
                 how,
-            } => root.up(&id, actor, session, how),
+            } => root.up(&me, &id, actor, session, how).await,
             RootMsg::End {
                 id,
                 session,
@@ -275,8 +362,18 @@ impl Actor for RootActor {
                 let _late = reply.send(root.views());
             }
             RootMsg::Boot(reply) => root.boot(&me, reply).await,
-            RootMsg::Reinfra { index, epoch } => root.reinfra(&me, index, epoch).await,
+            RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
+            RootMsg::Look => root.set_out(&me),
+            RootMsg::IdleDue(epoch) if epoch == root.idle_epoch => root.set_out(&me),
+            RootMsg::IdleDue(_) => {}
+            RootMsg::DrainDue { id, epoch } => root.drain_due(&me, &id, epoch),
+            RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
+            RootMsg::PoolDue { agent, epoch } => root.pool_due(&me, agent, epoch),
+            RootMsg::PoolSized { agent, epoch, size } => {
+                root.pool_sized(&me, &agent, epoch, size);
+            }
+            RootMsg::Reload(reload) => root.reload(&me, *reload).await,
             RootMsg::Planned(look) => root.apply(&me, *look).await,
             RootMsg::Stop { mode, reply } => root.stop(&me, mode, reply),
             RootMsg::StopDeadline => root.stop_deadline(&me),

@@ -1,211 +1,27 @@
-//! Looking at the world: at start-up, and at every patrol. Finds the sessions that run and the
-//! hooks that ask for one, plans (`domain::reconcile`), and applies. The same code serves both, so
-//! a crash and a restart are one more patrol.
+//! Start-up and patrol: look at the world (look.rs), and apply what that came to. The same code
+//! serves both, so a crash and a restart are one more patrol.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::config::ConfigMsg;
 use super::super::dispatcher::DispatcherMsg;
 use super::super::effects;
 use super::super::forge::ForgeMsg;
-use super::super::sagas::repair;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
-use super::super::world::World;
-use super::{ChildSpec, ChildState, Root, RootMsg, Work};
+use super::look::{self, Known, Look};
+use super::slot::{Desired, Slot};
+use super::{ChildSpec, ChildState, Root, RootMsg};
 use crate::domain::cause::Cause;
-use crate::domain::city::{Agent, City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
-use crate::domain::prompt::Problem;
-use crate::domain::reconcile::{Decision, Seen, Wanted, plan};
-use crate::domain::relic::{Hook, RelicStatus};
-use crate::domain::saga::{Saga, SagaKind};
-use crate::ports::sessions::{SessionEvent, SessionHandle};
-
-/// The child of a hook.
-#[must_use]
-pub fn raider_spec(city: &City, hook: Hook, problem: Option<Problem>) -> ChildSpec {
-    let id = ChildId::Raider(hook.raider.clone());
-    ChildSpec {
-        session: id.session_id(&city.name),
-        id,
-        work: Work::Raider {
-            hook: Arc::new(hook),
-            problem,
-        },
-        restart: RestartType::Permanent,
-        grace: city.daemon.shutdown_timeout,
-    }
-}
-
-/// The child of a standing agent.
-#[must_use]
-pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
-    let id = ChildId::Agent(agent.name.clone());
-    ChildSpec {
-        session: id.session_id(&city.name),
-        id,
-        work: Work::Agent(Arc::new(agent.clone())),
-        restart: agent.restart,
-        grace: agent.shutdown_timeout,
-    }
-}
-
-/// What the root knew when it set out to look.
-struct Known {
-    tended: BTreeSet<ChildId>,
-    resting: BTreeSet<AgentName>,
-    /// Sessions that were up, and which of that name.
-    up: BTreeMap<SessionId, String>,
-}
-
-/// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
-#[derive(Default)]
-pub struct Look {
-    decisions: Vec<(Decision, Option<Box<ChildSpec>>)>,
-    /// Ends of sessions that were thought to be up. Events are hints; here is where a lost one is
-    /// made up for.
-    ended: Vec<SessionEvent>,
-    /// Raiders that hold a slot; none when that is not known.
-    hooked: Option<BTreeSet<RaiderId>>,
-}
-
-type Stored = (Vec<(Hook, bool)>, Vec<Saga>);
-
-/// Sessions, hooks (and whether their work was closed elsewhere) and open sagas.
-async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
-    let any = SessionId::new("any").ok()?;
-    let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
-    let stored = world
-        .store
-        .run(|txn| {
-            let mut hooks = Vec::new();
-            for hook in txn.hooks(None)? {
-                // Work that was closed elsewhere asks for no session any more.
-                let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
-                hooks.push((hook, over));
-            }
-            Ok((hooks, txn.sagas(None)?))
-        })
-        .await;
-    match (sessions, stored) {
-        (Ok(sessions), Ok(stored)) => Some((sessions, stored)),
-        (Err(error), _) => {
-            tracing::warn!(%error, "the sessions cannot be seen; nothing is concluded from that");
-            None
-        }
-        (_, Err(error)) => {
-            tracing::warn!(%error, "the store cannot be read; nothing is concluded from that");
-            None
-        }
-    }
-}
-
-async fn look(world: &World, known: Known) -> Look {
-    let city = Arc::clone(&world.city);
-    let Some((sessions, (hooks, sagas))) = see(world).await else {
-        return Look::default();
-    };
-    let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
-    let rested = |(hook, over): (Hook, bool)| {
-        let mended = world.claims.is_claimed(&repair::mending(&hook.raider));
-        (hook, over || mended)
-    };
-    let hooks = hooks.into_iter().map(rested).collect();
-    let (mut specs, busy) = raiders(&city, hooks, &sagas);
-    let agents = city
-        .agents
-        .iter()
-        .filter(|agent| !known.resting.contains(&agent.name));
-    specs.extend(agents.map(|agent| agent_spec(&city, agent)));
-    let ended = ended(&sessions, known.up);
-    let decisions = plan(&Seen {
-        sessions,
-        wanted: specs.iter().map(wanted).collect(),
-        busy,
-        tended: known.tended,
-    });
-    let spec_of = |decision: &Decision| match decision {
-        Decision::Adopt(id) | Decision::Start(id) => {
-            let spec = specs.iter().find(|spec| &spec.id == id);
-            spec.cloned().map(Box::new)
-        }
-        Decision::StopOrphan { .. } => None,
-    };
-    let decisions = decisions.into_iter();
-    Look {
-        decisions: decisions.map(|d| (d.clone(), spec_of(&d))).collect(),
-        ended,
-        hooked: Some(hooked),
-    }
-}
-
-/// Sessions that were up when the look began and are not any more.
-fn ended(sessions: &[SessionFacts], up: BTreeMap<SessionId, String>) -> Vec<SessionEvent> {
-    let ended = up.into_iter().filter_map(|(id, token)| {
-        let facts = sessions.iter().find(|facts| facts.id == id);
-        let handle = SessionHandle { id, token };
-        match facts {
-            Some(facts) if facts.token == handle.token => match &facts.state {
-                RunState::Exited(exit) => Some(SessionEvent::Exited(handle, exit.clone())),
-                RunState::Lost { why } => Some(SessionEvent::Lost(handle, why.clone())),
-                RunState::Running | RunState::Unknown { .. } => None,
-            },
-            Some(_) => Some(SessionEvent::Lost(handle, "another took its name".into())),
-            None => Some(SessionEvent::Lost(handle, "no trace is left of it".into())),
-        }
-    });
-    ended.collect()
-}
-
-/// The raiders that ask for a session, and the sessions that somebody else is busy with. The hooks
-/// come with whether their work is over.
-fn raiders(
-    city: &City,
-    hooks: Vec<(Hook, bool)>,
-    sagas: &[Saga],
-) -> (Vec<ChildSpec>, BTreeSet<SessionId>) {
-    let in_saga = |kind: SagaKind, subject: &str| {
-        sagas
-            .iter()
-            .any(|saga| saga.kind == kind && saga.subject == subject)
-    };
-    let mut busy: BTreeSet<_> = sagas
-        .iter()
-        .filter(|saga| saga.kind != SagaKind::Land)
-        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
-        .map(|raider| raider.session_id())
-        .collect();
-    let mut specs = Vec::new();
-    for (hook, over) in hooks {
-        let subject = hook.raider.to_string();
-        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
-        if hook.done.is_some() || over || saga {
-            busy.insert(hook.raider.session_id());
-        } else if city.rig(&hook.raider.rig).is_some() {
-            specs.push(raider_spec(city, hook, None));
-        }
-    }
-    (specs, busy)
-}
-
-fn wanted(spec: &ChildSpec) -> Wanted {
-    let incarnation = match &spec.work {
-        Work::Raider { hook, .. } => hook.incarnation,
-        Work::Agent(_) => Default::default(),
-    };
-    Wanted {
-        id: spec.id.clone(),
-        session: spec.session.clone(),
-        incarnation,
-    }
-}
+use crate::domain::ids::{ChildId, RaiderId, SessionId};
+use crate::domain::reconcile::{Decision, Tended};
+use crate::ports::sessions::SessionHandle;
 
 impl Root {
     /// Starts the tree: infrastructure in order, then what the world asks for. Answered when that
@@ -232,19 +48,26 @@ impl Root {
         }
         self.arm_patrol(me);
         self.world.directory.tell_config(ConfigMsg::Check);
-        self.world.directory.tell_shaman(ShamanMsg::Look);
-        self.world.directory.tell_dispatcher(DispatcherMsg::Patrol);
-        for rig in &self.world.city.rigs {
-            self.world
-                .directory
-                .tell_witness(&rig.name, WitnessMsg::Patrol);
-            self.world.directory.tell_forge(&rig.name, ForgeMsg::Look);
-        }
+        self.rouse();
         self.set_out(me);
     }
 
-    fn set_out(&mut self, me: &ActorRef<RootMsg>) {
+    /// Has everybody look at what may be due.
+    pub(super) fn rouse(&self) {
+        let directory = &self.world.directory;
+        directory.tell_shaman(ShamanMsg::Look);
+        directory.tell_dispatcher(DispatcherMsg::Patrol);
+        for rig in &self.world.city.rigs {
+            directory.tell_witness(&rig.name, WitnessMsg::Patrol);
+            directory.tell_forge(&rig.name, ForgeMsg::Look);
+        }
+    }
+
+    /// Looks at everything. A wish to look that comes during a look is another look after it: what
+    /// changed meanwhile may not be in it.
+    pub(super) fn set_out(&mut self, me: &ActorRef<RootMsg>) {
         if self.looking {
+            self.look_again = true;
             return;
         }
         self.looking = true;
@@ -254,14 +77,15 @@ impl Root {
             Some((session.handle.id.clone(), session.handle.token.clone()))
         });
         let known = Known {
-            tended: self.slots.keys().cloned().collect(),
+            tended: self.slots.iter().map(|(id, slot)| (id.clone(), tended(slot))).collect(),
+            sizes: self.sizes(),
             resting: self.resting.clone(),
             up: up.collect(),
         };
         let me = me.clone();
         tokio::spawn(async move {
             // In a task of its own: a look that panics must not be the last one.
-            let look = tokio::spawn(async move { look(&world, known).await });
+            let look = tokio::spawn(async move { look::look(&world, known).await });
             let look = look.await.unwrap_or_default();
             // The root only goes with the process.
             let _gone = me.cast(RootMsg::Planned(Box::new(look)));
@@ -270,15 +94,23 @@ impl Root {
 
     pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, look: Look) {
         self.looking = false;
+        // What was decided for a configuration that is not in force any more is not done.
+        let stale = std::mem::take(&mut self.look_again);
         if self.stopping.is_none() {
-            for event in look.ended {
-                self.session_event(event);
+            for event in &look.ended {
+                self.session_event(event.clone());
             }
-            for (decision, spec) in look.decisions {
-                self.decided(me, decision, spec).await;
+            if let (true, Some(said)) = (self.infra_only(), &look.standing) {
+                self.resting.extend(said.resting.clone());
             }
-            if let Some(hooked) = look.hooked {
-                self.forget_finished(&hooked);
+            if !stale {
+                self.converge(me, &look).await;
+            }
+            if let Some(hooked) = &look.hooked {
+                self.forget_finished(hooked);
+            }
+            if stale {
+                return self.set_out(me);
             }
         }
         for reply in self.booting.drain(..) {
@@ -286,25 +118,81 @@ impl Root {
         }
     }
 
-    async fn decided(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        decision: Decision,
-        spec: Option<Box<ChildSpec>>,
-    ) {
-        match (decision, spec) {
-            (Decision::Adopt(id), Some(spec)) if self.is_free(&id) => {
-                self.want(me, *spec, Cause::Adopted, None).await;
+    /// Whether no child was ever there: the first look.
+    fn infra_only(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
+        for (id, spec) in &look.specs {
+            if matches!(id, ChildId::Agent(_)) {
+                self.respec(me, spec).await;
             }
-            (Decision::Start(id), Some(spec)) if self.is_free(&id) => {
+        }
+        for decision in &look.decisions {
+            self.decided(me, decision, look).await;
+        }
+        self.arm_idle(me, look.idle_at);
+    }
+
+    /// Takes over what of a changed spec needs no restart; a child whose spec changed is released
+    /// from its quarantine (`3-architecture.md`, 3.1).
+    async fn respec(&mut self, me: &ActorRef<RootMsg>, spec: &ChildSpec) {
+        let Some(slot) = self.slots.get_mut(&spec.id) else {
+            return;
+        };
+        if slot.spec.is_same(spec) {
+            return;
+        }
+        slot.spec = spec.clone();
+        slot.deaths.clear();
+        if matches!(slot.state, ChildState::Quarantined | ChildState::Backoff) && !slot.together {
+            if slot.state == ChildState::Quarantined {
+                let event = NewEvent::new(EventType::AgentUnquarantined, &spec.id, Cause::Config);
+                self.world.store.note(vec![event]);
+            }
+            slot.cause = Cause::Config;
+            self.spawn_child(me, &spec.id).await;
+        }
+    }
+
+    async fn decided(&mut self, me: &ActorRef<RootMsg>, decision: &Decision, look: &Look) {
+        match decision {
+            Decision::Adopt(id) => self.bring_up(me, id, look, Cause::Adopted).await,
+            Decision::Start(id) => {
                 let cause = match id {
                     ChildId::Raider(_) => Cause::Recovered,
                     ChildId::Agent(_) => Cause::Config,
                 };
-                self.want(me, *spec, cause, None).await;
+                self.bring_up(me, id, look, cause).await;
             }
-            (Decision::StopOrphan { session, token }, _) => self.stop_orphan(session, token),
-            (Decision::Adopt(_) | Decision::Start(_), _) => {}
+            Decision::Resume(id) => self.resume(me, id).await,
+            Decision::Suspend(id) => self.suspend(me, id),
+            Decision::Cycle(id, cause) => {
+                if self.is_as_seen(id, look) {
+                    self.refresh(id, *cause);
+                }
+            }
+            Decision::Drain(id) => self.drain(me, id),
+            Decision::KeepOn(id) => self.keep_on(id),
+            Decision::Remove(id) => self.remove(me, id),
+            Decision::StopOrphan {
+                session,
+                token,
+                suspended,
+            } => {
+                // Somebody may have taken it over, or started it, since the look began.
+                let own = |slot: &Slot| slot.spec.session == *session;
+                if !self.slots.values().any(own) {
+                    self.stop_orphan(session.clone(), token.clone(), *suspended);
+                }
+            }
+        }
+    }
+
+    async fn bring_up(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, look: &Look, cause: Cause) {
+        if let Some(spec) = look.specs.get(id).filter(|_| self.is_free(id)) {
+            self.want(me, spec.clone(), cause, None).await;
         }
     }
 
@@ -315,6 +203,14 @@ impl Root {
             ChildId::Agent(agent) => self.resting.contains(agent),
         };
         !rests && !self.slots.contains_key(id)
+    }
+
+    /// Whether the child's session is the one that the look saw.
+    fn is_as_seen(&self, id: &ChildId, look: &Look) -> bool {
+        let session = self.slots.get(id).and_then(|slot| slot.session.as_ref());
+        session.is_some_and(|session| {
+            look.up.get(&session.handle.id) == Some(&session.handle.token)
+        })
     }
 
     /// A finished raider whose slot was freed meanwhile is nobody any more.
@@ -328,21 +224,55 @@ impl Root {
         });
     }
 
-    fn stop_orphan(&self, session: SessionId, token: String) {
+    /// Looks again when the first session will have been idle for as long as it may.
+    fn arm_idle(&mut self, me: &ActorRef<RootMsg>, at: Option<Timestamp>) {
+        self.idle_epoch += 1;
+        let Some(at) = at else { return };
+        let wait = Duration::try_from(at - self.world.clock.now()).unwrap_or_default();
+        let epoch = self.idle_epoch;
+        let wait = wait + Duration::from_millis(1);
+        let _timer = me.send_after(wait, move || RootMsg::IdleDue(epoch));
+    }
+
+    fn stop_orphan(&self, session: SessionId, token: String, suspended: bool) {
         let world = Arc::clone(&self.world);
         let grace: Duration = world.city.daemon.shutdown_timeout;
+        let (kind, cause) = match suspended {
+            true => (EventType::AgentSuspended, Cause::Suspended),
+            false => (EventType::AgentOrphanStopped, Cause::Removed),
+        };
         tokio::spawn(async move {
             let subject = session.to_string();
             let handle = SessionHandle { id: session, token };
             match effects::stop(&world, handle, grace).await {
                 Ok(how) => {
                     let data = serde_json::json!({ "how": format!("{how:?}") });
-                    let event =
-                        NewEvent::new(EventType::AgentOrphanStopped, subject, Cause::Removed);
-                    world.store.note(vec![event.with(data)]);
+                    world.store.note(vec![NewEvent::new(kind, subject, cause).with(data)]);
                 }
                 Err(error) => tracing::warn!(%error, "an orphan session could not be ended"),
             }
         });
+    }
+}
+
+/// A slot as the plan sees it.
+fn tended(slot: &Slot) -> Tended {
+    match (&slot.desired, slot.state) {
+        (Desired::Ended(_), _) | (_, ChildState::Ending) => Tended::Ending,
+        (Desired::Resting(Cause::Suspended), ChildState::Stopped) => Tended::Suspended,
+        (_, ChildState::Stopped) => Tended::Resting,
+        (Desired::Up, ChildState::Running) => Tended::Up {
+            fingerprint: slot.session.as_ref().and_then(|session| session.fingerprint.clone()),
+            draining: slot.draining,
+        },
+        (
+            _,
+            ChildState::Running
+            | ChildState::Starting
+            | ChildState::Blocked
+            | ChildState::Backoff
+            | ChildState::Quarantined
+            | ChildState::Finished,
+        ) => Tended::Waiting,
     }
 }

@@ -28,6 +28,8 @@ pub enum ChildState {
     Starting,
     /// Its session is up.
     Running,
+    /// An agent that it depends on is not up.
+    Blocked,
     /// It died and waits for its restart.
     Backoff,
     /// It died too often.
@@ -36,7 +38,7 @@ pub enum ChildState {
     Ending,
     /// Its session ended after the agent said that it is finished.
     Finished,
-    /// An operator stopped it, or its restart type says that it rests.
+    /// It was stopped or suspended, or its restart type says that it rests.
     Stopped,
 }
 
@@ -55,13 +57,21 @@ pub struct ChildView {
     pub quarantined_until: Option<Timestamp>,
     /// Since when it is in this state.
     pub since: Timestamp,
+    /// It is to come to an end in its own time.
+    pub draining: bool,
+    /// It rests because it is suspended.
+    pub suspended: bool,
+    /// Its session was started from an older configuration.
+    pub drifted: bool,
 }
 
 pub(super) enum Desired {
     Up,
     Cycle(Cause),
     Ended(Cause),
-    Resting,
+    Resting(Cause),
+    /// Its group is restarted: it ends, and starts again in its turn.
+    Together,
 }
 
 pub(super) type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
@@ -82,6 +92,10 @@ pub(super) struct Slot {
     pub(super) up_at: Option<Mono>,
     pub(super) since: Timestamp,
     pub(super) cause: Cause,
+    /// It is to come to an end in its own time; nobody starts it again.
+    pub(super) draining: bool,
+    /// It waits for its turn in the restart of its group.
+    pub(super) together: bool,
     pub(super) for_up: Waiting<(), String>,
     pub(super) for_end: Waiting<(), EndRefused>,
 }
@@ -101,6 +115,8 @@ impl Slot {
             up_at: None,
             since: now,
             cause,
+            draining: false,
+            together: false,
             for_up: Vec::new(),
             for_end: Vec::new(),
         }
@@ -114,7 +130,7 @@ impl Slot {
 
     /// Whether its session is being ended for good or for a rest.
     pub(super) fn is_ending(&self) -> bool {
-        let resting = matches!(self.desired, Desired::Resting);
+        let resting = matches!(self.desired, Desired::Resting(_));
         matches!(self.desired, Desired::Ended(_)) || resting && self.state == ChildState::Ending
     }
 
@@ -152,6 +168,9 @@ impl Slot {
                 .filter(|_| self.state == ChildState::Quarantined)
                 .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
             since: self.since,
+            draining: self.draining,
+            suspended: matches!(self.desired, Desired::Resting(Cause::Suspended)),
+            drifted: self.spec.is_drifted(self.session.as_ref()),
         }
     }
 

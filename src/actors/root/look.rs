@@ -1,0 +1,165 @@
+//! One look at the world, in a task of its own: sessions, hooks and sagas, planned by
+//! `domain::reconcile`. The root applies what comes of it (recovery.rs).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::super::effects;
+use super::super::sagas::repair;
+use super::super::world::World;
+use super::wanted::{Standing, raiders};
+use super::{ChildSpec, standing};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
+use crate::domain::reconcile::{Decision, Seen, Tended, Wanted, idle_at, plan};
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::saga::Saga;
+use crate::ports::sessions::{SessionEvent, SessionHandle};
+
+/// What the root knew when it set out to look.
+pub(super) struct Known {
+    pub(super) tended: BTreeMap<ChildId, Tended>,
+    pub(super) sizes: BTreeMap<AgentName, u32>,
+    /// Agents that a person stopped; the store may not say so yet.
+    pub(super) resting: BTreeSet<AgentName>,
+    /// Sessions that were up, and which of that name.
+    pub(super) up: BTreeMap<SessionId, String>,
+}
+
+/// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
+#[derive(Default)]
+pub struct Look {
+    pub(super) decisions: Vec<Decision>,
+    /// What every wanted child is made from now.
+    pub(super) specs: BTreeMap<ChildId, ChildSpec>,
+    /// Sessions that were up when it began, and which of that name.
+    pub(super) up: BTreeMap<SessionId, String>,
+    /// Ends of sessions that were thought to be up. Events are hints; here is where a lost one is
+    /// made up for.
+    pub(super) ended: Vec<SessionEvent>,
+    /// Raiders that hold a slot; none when that is not known.
+    pub(super) hooked: Option<BTreeSet<RaiderId>>,
+    /// What persons said; none when that is not known.
+    pub(super) standing: Option<standing::Said>,
+    /// When the next session will have been idle for as long as it may.
+    pub(super) idle_at: Option<Timestamp>,
+}
+
+struct Stored {
+    /// Hooks, and whether their work was closed elsewhere.
+    hooks: Vec<(Hook, bool)>,
+    sagas: Vec<Saga>,
+    said: standing::Said,
+}
+
+async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
+    let any = SessionId::new("any").ok()?;
+    let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
+    let stored = world
+        .store
+        .run(|txn| {
+            let mut hooks = Vec::new();
+            for hook in txn.hooks(None)? {
+                // Work that was closed elsewhere asks for no session any more.
+                let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
+                hooks.push((hook, over));
+            }
+            Ok(Stored {
+                hooks,
+                sagas: txn.sagas(None)?,
+                said: standing::read(txn)?,
+            })
+        })
+        .await;
+    match (sessions, stored) {
+        (Ok(sessions), Ok(stored)) => Some((sessions, stored)),
+        (Err(error), _) => {
+            tracing::warn!(%error, "the sessions cannot be seen; nothing is concluded from that");
+            None
+        }
+        (_, Err(error)) => {
+            tracing::warn!(%error, "the store cannot be read; nothing is concluded from that");
+            None
+        }
+    }
+}
+
+/// Looks.
+pub(super) async fn look(world: &World, known: Known) -> Look {
+    let city = Arc::clone(&world.city);
+    let Some((sessions, stored)) = see(world).await else {
+        return Look::default();
+    };
+    let Stored {
+        hooks,
+        sagas,
+        mut said,
+    } = stored;
+    said.resting.extend(known.resting);
+    let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
+    let rested = |(hook, over): (Hook, bool)| {
+        let mended = world.claims.is_claimed(&repair::mending(&hook.raider));
+        (hook, over || mended)
+    };
+    let hooks = hooks.into_iter().map(rested).collect();
+    let (mut wants, busy) = raiders(&city, hooks, &sagas, &said.suspended);
+    let agents = Standing {
+        sessions: &sessions,
+        tended: &known.tended,
+        resting: &said.resting,
+        suspended: &said.suspended,
+        sizes: &known.sizes,
+    };
+    wants.extend(agents.agents(&city));
+    let ended = ended(&sessions, &known.up);
+    let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
+    let idle_at = next_idle(&wanted, &sessions, world.clock.now());
+    let decisions = plan(&Seen {
+        sessions,
+        wanted,
+        busy,
+        tended: known.tended,
+        now: world.clock.now(),
+    });
+    Look {
+        decisions,
+        specs: specs.into_iter().map(|spec| (spec.id.clone(), spec)).collect(),
+        up: known.up,
+        ended,
+        hooked: Some(hooked),
+        standing: Some(said),
+        idle_at,
+    }
+}
+
+/// When the first of the sessions that are not idle yet will be.
+fn next_idle(wanted: &[Wanted], sessions: &[SessionFacts], now: Timestamp) -> Option<Timestamp> {
+    let due = wanted.iter().filter_map(|wanted| {
+        let facts = sessions.iter().find(|facts| facts.id == wanted.session)?;
+        idle_at(wanted, facts).filter(|due| *due > now && facts.state == RunState::Running)
+    });
+    due.min()
+}
+
+/// Sessions that were up when the look began and are not any more.
+fn ended(sessions: &[SessionFacts], up: &BTreeMap<SessionId, String>) -> Vec<SessionEvent> {
+    let ended = up.iter().filter_map(|(id, token)| {
+        let facts = sessions.iter().find(|facts| facts.id == *id);
+        let handle = SessionHandle {
+            id: id.clone(),
+            token: token.clone(),
+        };
+        match facts {
+            Some(facts) if facts.token == handle.token => match &facts.state {
+                RunState::Exited(exit) => Some(SessionEvent::Exited(handle, exit.clone())),
+                RunState::Lost { why } => Some(SessionEvent::Lost(handle, why.clone())),
+                RunState::Running | RunState::Unknown { .. } => None,
+            },
+            Some(_) => Some(SessionEvent::Lost(handle, "another took its name".into())),
+            None => Some(SessionEvent::Lost(handle, "no trace is left of it".into())),
+        }
+    });
+    ended.collect()
+}

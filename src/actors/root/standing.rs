@@ -1,0 +1,88 @@
+//! What persons said of children and what outlives the supervisor: who was stopped, and who is
+//! suspended. Sets in the store, under one key each.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{AgentName, ChildId, RaiderId};
+use crate::ports::relics::{StoreError, Txn};
+
+/// What persons said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Agents that rest until somebody starts them.
+    pub resting: BTreeSet<AgentName>,
+    /// Children without a session until somebody resumes them.
+    pub suspended: BTreeSet<ChildId>,
+}
+
+const RESTING: &str = "agents.resting";
+const SUSPENDED: &str = "children.suspended";
+
+/// As a child stands in the store.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Child {
+    Raider(RaiderId),
+    Agent(AgentName),
+}
+
+/// Reads what persons said.
+///
+/// # Errors
+/// The store's.
+pub fn read(txn: &mut dyn Txn) -> Result<Said, StoreError> {
+    let suspended: Vec<Child> = set(txn, SUSPENDED)?;
+    Ok(Said {
+        resting: set(txn, RESTING)?.into_iter().collect(),
+        suspended: suspended.into_iter().map(from).collect(),
+    })
+}
+
+/// Changes what persons said of one child.
+///
+/// # Errors
+/// The store's.
+pub fn say(
+    txn: &mut dyn Txn,
+    change: impl FnOnce(&mut Said),
+) -> Result<(), StoreError> {
+    let before = read(txn)?;
+    let mut said = before.clone();
+    change(&mut said);
+    if said.resting != before.resting {
+        put(txn, RESTING, &said.resting)?;
+    }
+    if said.suspended != before.suspended {
+        let suspended: Vec<_> = said.suspended.into_iter().map(to).collect();
+        put(txn, SUSPENDED, &suspended)?;
+    }
+    Ok(())
+}
+
+fn set<T: for<'de> Deserialize<'de>>(txn: &mut dyn Txn, key: &str) -> Result<Vec<T>, StoreError> {
+    let Some(text) = txn.get(key)? else {
+        return Ok(Vec::new());
+    };
+    serde_json::from_str(&text).map_err(|error| StoreError::Failed(format!("{key}: {error}")))
+}
+
+fn put(txn: &mut dyn Txn, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
+    let text = serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))?;
+    txn.set(key, Some(&text))
+}
+
+fn from(child: Child) -> ChildId {
+    match child {
+        Child::Raider(raider) => ChildId::Raider(raider),
+        Child::Agent(agent) => ChildId::Agent(agent),
+    }
+}
+
+fn to(child: ChildId) -> Child {
+    match child {
+        ChildId::Raider(raider) => Child::Raider(raider),
+        ChildId::Agent(agent) => Child::Agent(agent),
+    }
+}

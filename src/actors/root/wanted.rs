@@ -1,0 +1,195 @@
+//! Who should be there: raiders by their hooks, agents by the configuration, members of pools by
+//! the size that is wanted of them. From these, `domain::reconcile` decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{ChildSpec, Work};
+use crate::domain::city::{Agent, City, RestartType};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
+use crate::domain::pools::{self, Member};
+use crate::domain::prompt::Problem;
+use crate::domain::reconcile::{Mode, Tended, Wanted};
+use crate::domain::relic::Hook;
+use crate::domain::saga::{Saga, SagaKind};
+
+/// The child of a hook.
+#[must_use]
+pub fn raider_spec(city: &City, hook: Hook, problem: Option<Problem>) -> ChildSpec {
+    let id = ChildId::Raider(hook.raider.clone());
+    ChildSpec {
+        session: id.session_id(&city.name),
+        id,
+        work: Work::Raider {
+            hook: Arc::new(hook),
+            problem,
+        },
+        restart: RestartType::Permanent,
+        grace: city.daemon.shutdown_timeout,
+    }
+}
+
+/// The child of a standing agent.
+#[must_use]
+pub fn agent_spec(city: &City, agent: &Agent) -> ChildSpec {
+    let id = ChildId::Agent(agent.name.clone());
+    ChildSpec {
+        session: id.session_id(&city.name),
+        id,
+        work: Work::Agent(Arc::new(agent.clone())),
+        restart: agent.restart,
+        grace: agent.shutdown_timeout,
+    }
+}
+
+/// A child that should be there, and what it is made from.
+pub(super) type Want = (Wanted, ChildSpec);
+
+/// What the wanted set is made from, besides the configuration.
+pub(super) struct Standing<'a> {
+    pub(super) sessions: &'a [SessionFacts],
+    pub(super) tended: &'a BTreeMap<ChildId, Tended>,
+    /// Agents that a person stopped.
+    pub(super) resting: &'a BTreeSet<AgentName>,
+    /// Children that a person suspended.
+    pub(super) suspended: &'a BTreeSet<ChildId>,
+    /// How many members each pool should have, where that is known.
+    pub(super) sizes: &'a BTreeMap<AgentName, u32>,
+}
+
+impl Standing<'_> {
+    /// The agents that should be there.
+    pub(super) fn agents(&self, city: &City) -> Vec<Want> {
+        let mut wants = Vec::new();
+        for agent in &city.agents {
+            let id = ChildId::Agent(agent.name.clone());
+            let off = city.suspended || agent.suspended || self.suspended.contains(&id);
+            if agent.pool.is_some() {
+                wants.extend(self.pool(city, agent, off));
+            } else {
+                wants.extend(self.one(city, agent, if off { Mode::Suspended } else { Mode::Run }));
+            }
+        }
+        wants
+    }
+
+    /// Nothing for one that rests and that nobody tends: it is to stay as it is.
+    fn one(&self, city: &City, agent: &Agent, mode: Mode) -> Option<Want> {
+        let spec = agent_spec(city, agent);
+        let mode = match mode {
+            Mode::Run if self.suspended.contains(&spec.id) => Mode::Suspended,
+            mode => mode,
+        };
+        if self.resting.contains(&agent.name) && !self.tended.contains_key(&spec.id) {
+            return None;
+        }
+        let wanted = Wanted {
+            id: spec.id.clone(),
+            session: spec.session.clone(),
+            incarnation: Default::default(),
+            mode,
+            fingerprint: Some(agent.fingerprint.clone()),
+            idle_timeout: agent.idle_timeout,
+        };
+        Some((wanted, spec))
+    }
+
+    fn pool(&self, city: &City, agent: &Agent, off: bool) -> Vec<Want> {
+        let Some(pool) = &agent.pool else {
+            return Vec::new();
+        };
+        let present = self.members(city, agent);
+        let kept = u32::try_from(present.len()).unwrap_or(u32::MAX);
+        // Until the first check has come back, those who are there are wanted.
+        let size = self.sizes.get(&agent.name).copied().unwrap_or(kept);
+        let chosen = match off {
+            true => pools::choose(kept, &present),
+            false => pools::choose(pool.bounded(size), &present),
+        };
+        let run = if off { Mode::Suspended } else { Mode::Run };
+        let run = chosen.run.into_iter().map(|number| (number, run));
+        let drain = chosen.drain.into_iter().map(|n| (n, Mode::Drain));
+        run.chain(drain)
+            .filter_map(|(number, mode)| self.one(city, &agent.member(number).ok()?, mode))
+            .collect()
+    }
+
+    /// The members of a pool that the root has or that run.
+    fn members(&self, city: &City, agent: &Agent) -> Vec<Member> {
+        let mut numbers: BTreeMap<u32, bool> = BTreeMap::new();
+        for facts in self.sessions {
+            let runs = facts.state == RunState::Running;
+            let name = agent_of(city, &facts.id).filter(|_| runs);
+            if let Some(number) = name.and_then(|name| agent.member_number(&name)) {
+                numbers.insert(number, false);
+            }
+        }
+        for (id, tended) in self.tended {
+            if let ChildId::Agent(name) = id
+                && let Some(number) = agent.member_number(name)
+            {
+                numbers.insert(number, matches!(tended, Tended::Up { draining: true, .. }));
+            }
+        }
+        let member = |(number, draining)| {
+            let id = ChildId::Agent(agent.member(number).ok()?.name).session_id(&city.name);
+            let facts = self.sessions.iter().find(|facts| facts.id == id);
+            Some(Member {
+                number,
+                draining,
+                last_activity: facts.and_then(|facts| facts.last_activity),
+            })
+        };
+        numbers.into_iter().filter_map(member).collect()
+    }
+}
+
+/// Whose session has this id, if it is an agent's: `<workspace>-<agent>`.
+fn agent_of(city: &City, session: &SessionId) -> Option<AgentName> {
+    let name = session.as_str().strip_prefix(city.name.as_str())?;
+    AgentName::new(name.strip_prefix('-')?).ok()
+}
+
+/// The raiders that ask for a session, and the sessions that somebody else is busy with. The hooks
+/// come with whether their work is over.
+pub(super) fn raiders(
+    city: &City,
+    hooks: Vec<(Hook, bool)>,
+    sagas: &[Saga],
+    suspended: &BTreeSet<ChildId>,
+) -> (Vec<Want>, BTreeSet<SessionId>) {
+    let in_saga = |kind: SagaKind, subject: &str| {
+        sagas
+            .iter()
+            .any(|saga| saga.kind == kind && saga.subject == subject)
+    };
+    let mut busy: BTreeSet<_> = sagas
+        .iter()
+        .filter(|saga| saga.kind != SagaKind::Land)
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
+        .map(|raider| raider.session_id())
+        .collect();
+    let mut wants = Vec::new();
+    for (hook, over) in hooks {
+        let subject = hook.raider.to_string();
+        let saga = in_saga(SagaKind::Charge, &subject) || in_saga(SagaKind::Nuke, &subject);
+        if hook.done.is_some() || over || saga {
+            busy.insert(hook.raider.session_id());
+        } else if let Some(rig) = city.rig(&hook.raider.rig) {
+            let (incarnation, spec) = (hook.incarnation, raider_spec(city, hook, None));
+            let off = city.suspended || rig.suspended || suspended.contains(&spec.id);
+            let wanted = Wanted {
+                id: spec.id.clone(),
+                session: spec.session.clone(),
+                incarnation,
+                mode: if off { Mode::Suspended } else { Mode::Run },
+                // For raiders drift always waits for the next session (`4-rules.md`, drift hash).
+                fingerprint: None,
+                idle_timeout: rig.raiders.idle_timeout,
+            };
+            wants.push((wanted, spec));
+        }
+    }
+    (wants, busy)
+}

@@ -1,0 +1,126 @@
+//! Which members of a pool are there, and which come to an end (`health-patrol.md`, orphan cleanup:
+//! pool excess members are drained gracefully).
+//!
+//! ```text
+//!  too few:  those that drain are kept on, the last to be active first; then the lowest free numbers
+//!  too many: the least busy drain, then the highest numbers
+//! ```
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::agents::Pool;
+
+/// A member that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub number: u32,
+    /// It is coming to an end already.
+    pub draining: bool,
+    /// When its terminal was last used, where that is known.
+    pub last_activity: Option<Timestamp>,
+}
+
+/// Who is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members {
+    /// These.
+    pub run: BTreeSet<u32>,
+    /// These no longer.
+    pub drain: BTreeSet<u32>,
+}
+
+impl Pool {
+    /// What a check's answer comes to.
+    #[must_use]
+    pub fn bounded(&self, wanted: u32) -> u32 {
+        wanted.clamp(self.min, self.max)
+    }
+}
+
+/// Chooses, given how many are wanted.
+#[must_use]
+pub fn choose(wanted: u32, present: &[Member]) -> Members {
+    let wanted = wanted as usize;
+    let mut present: Vec<_> = present.iter().collect();
+    // Who stays rather: those who do not drain, who were active last, of the lowest number.
+    present.sort_by_key(|member| {
+        let active = std::cmp::Reverse(member.last_activity);
+        (member.draining, active, member.number)
+    });
+    let (run, drain) = present.split_at(wanted.min(present.len()));
+    let mut run: BTreeSet<u32> = run.iter().map(|member| member.number).collect();
+    let drain: BTreeSet<u32> = drain.iter().map(|member| member.number).collect();
+    let free = (1..).filter(|number| present.iter().all(|member| member.number != *number));
+    run.extend(free.take(wanted.saturating_sub(present.len())));
+    Members { run, drain }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn member(number: u32, draining: bool, active: Option<i64>) -> Member {
+        let last_activity = active.map(|second| Timestamp::from_second(second).unwrap());
+        Member {
+            number,
+            draining,
+            last_activity,
+        }
+    }
+
+    fn set(numbers: &[u32]) -> BTreeSet<u32> {
+        numbers.iter().copied().collect()
+    }
+
+    #[test]
+    fn each_case() {
+        let three = [
+            member(1, false, Some(5)),
+            member(2, false, Some(9)),
+            member(4, false, Some(1)),
+        ];
+        let table: [(&str, u32, &[Member], &[u32], &[u32]); 6] = [
+            ("from nothing", 2, &[], &[1, 2], &[]),
+            ("as it is", 3, &three, &[1, 2, 4], &[]),
+            ("one more, the lowest free number", 4, &three, &[1, 2, 3, 4], &[]),
+            ("the least busy go first", 1, &three, &[2], &[1, 4]),
+            ("all go", 0, &three, &[], &[1, 2, 4]),
+            (
+                "who drains is kept on before anybody is started",
+                2,
+                &[member(1, false, None), member(2, true, Some(1)), member(3, true, Some(2))],
+                &[1, 3],
+                &[2],
+            ),
+        ];
+        for (case, wanted, present, run, drain) in table {
+            let chosen = choose(wanted, present);
+            assert_eq!(chosen, Members { run: set(run), drain: set(drain) }, "{case}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_as_wanted_and_a_second_choice_changes_nothing(
+            wanted in 0u32..8,
+            present in proptest::collection::btree_map(1u32..10, (any::<bool>(), proptest::option::of(0i64..100)), 0..8),
+        ) {
+            let present: Vec<_> = present.into_iter().map(|(n, (d, a))| member(n, d, a)).collect();
+            let chosen = choose(wanted, &present);
+            prop_assert_eq!(chosen.run.len(), wanted as usize);
+            prop_assert!(chosen.run.is_disjoint(&chosen.drain));
+            let after: Vec<_> = chosen.run.iter().map(|n| (n, false)).chain(chosen.drain.iter().map(|n| (n, true)))
+                .map(|(n, draining)| {
+                    let active = present.iter().find(|m| m.number == *n).and_then(|m| m.last_activity);
+                    Member { number: *n, draining, last_activity: active }
+                })
+                .collect();
+            prop_assert_eq!(choose(wanted, &after), chosen);
+        }
+    }
+}

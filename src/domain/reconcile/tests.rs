@@ -1,0 +1,212 @@
+//! Every row of the table, and idempotence.
+
+use super::*;
+use crate::domain::ids::{AgentName, Generation};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn agent(name: &str) -> ChildId {
+    ChildId::Agent(AgentName::new(name).unwrap())
+}
+
+fn raider() -> ChildId {
+    ChildId::Raider("horde/raiders/Toast".parse().unwrap())
+}
+
+fn wanted(id: ChildId, mode: Mode) -> Wanted {
+    let session = id.session_id("city");
+    Wanted {
+        id,
+        session,
+        incarnation: Incarnation(0),
+        mode,
+        fingerprint: Some("new".into()),
+        idle_timeout: Some(Duration::from_secs(60)),
+    }
+}
+
+fn session(id: &ChildId, state: RunState) -> SessionFacts {
+    SessionFacts {
+        id: id.session_id("city"),
+        token: format!("token-{id}"),
+        generation: Generation(1),
+        incarnation: Incarnation(0),
+        state,
+        agent: None,
+        holder: None,
+        started_at: NOW,
+        last_activity: Some(NOW),
+        attached: false,
+    }
+}
+
+fn lost() -> RunState {
+    RunState::Lost { why: "x".into() }
+}
+
+fn unknown() -> RunState {
+    RunState::Unknown { why: "x".into() }
+}
+
+fn up(fingerprint: &str, draining: bool) -> Tended {
+    Tended::Up {
+        fingerprint: Some(fingerprint.into()),
+        draining,
+    }
+}
+
+fn orphan(id: &ChildId, suspended: bool) -> Decision {
+    Decision::StopOrphan {
+        session: id.session_id("city"),
+        token: format!("token-{id}"),
+        suspended,
+    }
+}
+
+fn decide(
+    mode: Option<Mode>,
+    tended: Option<Tended>,
+    state: Option<RunState>,
+    change: impl FnOnce(&mut SessionFacts),
+) -> Vec<Decision> {
+    let id = agent("a");
+    let mut sessions: Vec<_> = state.map(|state| session(&id, state)).into_iter().collect();
+    sessions.iter_mut().for_each(|facts| facts.last_activity = Some(NOW));
+    if let Some(facts) = sessions.first_mut() {
+        change(facts);
+    }
+    plan(&Seen {
+        sessions,
+        wanted: mode.map(|mode| wanted(id.clone(), mode)).into_iter().collect(),
+        busy: BTreeSet::new(),
+        tended: tended.map(|tended| (id, tended)).into_iter().collect(),
+        now: NOW,
+    })
+}
+
+/// `health-patrol.md`, reconciliation state machine: not running, healthy, orphan, drifted.
+#[test]
+fn each_row_of_the_table_is_decided() {
+    use Mode::{Drain, Run, Suspended};
+    use RunState::Running;
+    let id = || agent("a");
+    let drift = Decision::Cycle(id(), Cause::Drift);
+    let rows = [
+        (Some(Run), None, None, vec![Decision::Start(id())]),
+        (Some(Run), None, Some(lost()), vec![Decision::Start(id())]),
+        (Some(Run), None, Some(Running), vec![Decision::Adopt(id())]),
+        (Some(Run), None, Some(unknown()), vec![]),
+        (Some(Run), Some(Tended::Suspended), None, vec![Decision::Resume(id())]),
+        (Some(Run), Some(up("new", true)), Some(Running), vec![Decision::KeepOn(id())]),
+        (Some(Run), Some(up("old", false)), Some(Running), vec![drift]),
+        (Some(Run), Some(up("new", false)), Some(Running), vec![]),
+        (Some(Run), Some(up("old", false)), Some(unknown()), vec![]),
+        (Some(Run), Some(Tended::Waiting), None, vec![]),
+        (Some(Run), Some(Tended::Resting), None, vec![]),
+        (Some(Suspended), Some(up("new", false)), Some(Running), vec![Decision::Suspend(id())]),
+        (Some(Suspended), Some(Tended::Waiting), None, vec![Decision::Suspend(id())]),
+        (Some(Suspended), Some(Tended::Suspended), None, vec![]),
+        (Some(Suspended), None, None, vec![]),
+        (Some(Suspended), None, Some(Running), vec![orphan(&id(), true)]),
+        (Some(Drain), None, Some(Running), vec![Decision::Adopt(id()), Decision::Drain(id())]),
+        (Some(Drain), None, None, vec![]),
+        (Some(Drain), Some(up("old", false)), Some(Running), vec![Decision::Drain(id())]),
+        (Some(Drain), Some(up("old", true)), Some(Running), vec![]),
+        (Some(Drain), Some(Tended::Waiting), None, vec![Decision::Remove(id())]),
+        (None, Some(up("new", false)), None, vec![Decision::Remove(id())]),
+        (None, Some(Tended::Waiting), None, vec![Decision::Remove(id())]),
+        (None, Some(Tended::Resting), None, vec![Decision::Remove(id())]),
+        (None, Some(Tended::Ending), None, vec![]),
+        (Some(Run), Some(Tended::Ending), None, vec![]),
+        (Some(Drain), Some(Tended::Resting), None, vec![Decision::Remove(id())]),
+        (None, None, Some(Running), vec![orphan(&id(), false)]),
+        (None, None, Some(unknown()), vec![]),
+        (None, None, Some(lost()), vec![]),
+    ];
+    for (mode, tended, state, decisions) in rows {
+        let row = format!("{mode:?} {tended:?} {state:?}");
+        assert_eq!(decide(mode, tended, state, |_| {}), decisions, "{row}");
+    }
+}
+
+/// Idle is asked before drift; attached is never disturbed; unknown activity is no idleness.
+#[test]
+fn sub_states_of_a_running_session_are_asked_in_order() {
+    let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();
+    let ask = |fingerprint, change: &dyn Fn(&mut SessionFacts)| {
+        let running = Some(RunState::Running);
+        decide(Some(Mode::Run), Some(up(fingerprint, false)), running, |facts| {
+            facts.started_at = late;
+            facts.last_activity = Some(late);
+            change(facts);
+        })
+    };
+    let idle = vec![Decision::Cycle(agent("a"), Cause::Idle)];
+    let drift = vec![Decision::Cycle(agent("a"), Cause::Drift)];
+    assert_eq!(ask("old", &|_| {}), idle);
+    assert_eq!(ask("old", &|facts| facts.attached = true), []);
+    assert_eq!(ask("new", &|facts| facts.last_activity = None), []);
+    assert_eq!(ask("old", &|facts| facts.last_activity = None), drift);
+    assert_eq!(ask("new", &|facts| facts.last_activity = Some(NOW)), []);
+    assert_eq!(ask("new", &|facts| facts.started_at = NOW), []);
+}
+
+/// `4-rules.md`, drift hash: for raiders drift waits for the next session cycle.
+#[test]
+fn raiders_are_not_restarted_for_drift_and_are_never_removed_here() {
+    let mut own = wanted(raider(), Mode::Run);
+    own.fingerprint = None;
+    let seen = Seen {
+        sessions: vec![session(&raider(), RunState::Running)],
+        wanted: vec![own],
+        tended: [(raider(), up("old", false))].into(),
+        ..Seen::default()
+    };
+    assert_eq!(plan(&seen), []);
+    let unhooked = Seen {
+        wanted: Vec::new(),
+        sessions: Vec::new(),
+        ..seen
+    };
+    assert_eq!(plan(&unhooked), []);
+}
+
+#[test]
+fn what_a_saga_works_on_is_left_alone() {
+    let id = raider();
+    let seen = Seen {
+        sessions: vec![session(&id, RunState::Running)],
+        wanted: vec![wanted(id.clone(), Mode::Suspended)],
+        busy: [id.session_id("city")].into(),
+        ..Seen::default()
+    };
+    assert_eq!(plan(&seen), []);
+}
+
+/// `health-patrol.md`, invariant: reconciliation is idempotent.
+#[test]
+fn a_second_look_at_a_converged_city_decides_nothing() {
+    let ids = [agent("a"), agent("b"), agent("c")];
+    let modes = [Mode::Run, Mode::Suspended, Mode::Drain];
+    let tended = [up("new", false), Tended::Suspended, up("new", true)];
+    let seen = Seen {
+        sessions: [0, 2].map(|at: usize| session(&ids[at], RunState::Running)).to_vec(),
+        wanted: ids.iter().cloned().zip(modes).map(|(id, mode)| wanted(id, mode)).collect(),
+        busy: BTreeSet::new(),
+        tended: ids.iter().cloned().zip(tended).collect(),
+        now: NOW,
+    };
+    assert_eq!(plan(&seen), []);
+}
+
+#[test]
+fn a_session_of_an_earlier_incarnation_is_replaced() {
+    let mut now = wanted(agent("a"), Mode::Run);
+    now.incarnation = Incarnation(2);
+    let seen = Seen {
+        sessions: vec![session(&agent("a"), RunState::Running)],
+        wanted: vec![now],
+        ..Seen::default()
+    };
+    assert_eq!(plan(&seen), [Decision::Start(agent("a"))]);
+}

@@ -1,0 +1,177 @@
+//! What a changed configuration asks for, agent by agent, and what of it must wait
+//! (`health-patrol.md`, config drift and reload; `4-rules.md`, reload).
+//!
+//! ```text
+//!  old + new ──► refused: a renamed workspace          nothing is applied
+//!            └─► in_force: new, but for what only a    pending says what
+//!                restart can change, and with rigs
+//!                that are gone until they are empty
+//!            └─► changes: one word per agent
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::city::{Agent, City};
+use super::ids::AgentName;
+
+/// What becomes of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Nothing of it changed.
+    None,
+    /// It changed, and its session goes on.
+    Live,
+    /// A person is attached: it is restarted once they have left.
+    Deferred,
+    /// It gets a fresh session.
+    Restart,
+    /// It gets a session.
+    Start,
+    /// Its session ends.
+    Drain,
+}
+
+/// One line of a reload's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentChange {
+    /// Who.
+    pub agent: AgentName,
+    /// What becomes of it.
+    pub action: Change,
+}
+
+/// A session of an agent that is up, or on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    /// Whose: an agent, or a member of its pool.
+    pub name: AgentName,
+    /// What its session was started from; none when that is not on record.
+    pub fingerprint: Option<String>,
+    /// Whether a person is attached.
+    pub attached: bool,
+}
+
+/// Why a configuration cannot be applied at all.
+#[must_use]
+pub fn refused(old: &City, new: &City) -> Option<String> {
+    (old.name != new.name).then(|| {
+        format!(
+            "[workspace] name: \"{}\" cannot become \"{}\" while the supervisor runs: sessions \
+             are named after it; stop the supervisor and start it again",
+            old.name, new.name
+        )
+    })
+}
+
+/// The new configuration as it can be in force now, and the keys that take effect at the next
+/// start only. `holds_work` says of a rig that is not configured any more whether anything of it is
+/// left: it stays until nothing is, without new work.
+#[must_use]
+pub fn in_force(
+    old: &City,
+    mut new: City,
+    holds_work: &dyn Fn(&super::ids::RigName) -> bool,
+) -> (City, Vec<String>) {
+    let mut pending = Vec::new();
+    if new.daemon.socket != old.daemon.socket {
+        new.daemon.socket.clone_from(&old.daemon.socket);
+        pending.push("[daemon] socket".to_owned());
+    }
+    for rig in &mut new.rigs {
+        let Some(before) = old.rig(&rig.name) else {
+            continue;
+        };
+        if rig.source != before.source {
+            rig.source = before.source.clone();
+            pending.push(format!("rig {}: path or remote", rig.name));
+        }
+        if rig.forge.push != before.forge.push {
+            rig.forge.push = before.forge.push;
+            pending.push(format!("rig {}: push", rig.name));
+        }
+    }
+    for rig in &old.rigs {
+        if new.rig(&rig.name).is_none() && holds_work(&rig.name) {
+            let mut rig = rig.clone();
+            rig.draining = true;
+            new.rigs.push(rig);
+        }
+    }
+    (new, pending)
+}
+
+/// What becomes of every agent of either configuration, in the order of the new one.
+#[must_use]
+pub fn changes(
+    old: &City,
+    new: &City,
+    running: &[Running],
+    resting: &BTreeSet<AgentName>,
+) -> Vec<AgentChange> {
+    let row = |agent: &Agent, action| AgentChange {
+        agent: agent.name.clone(),
+        action,
+    };
+    let kept = new.agents.iter().map(|agent| {
+        let before = old.agents.iter().find(|old| old.name == agent.name);
+        let off = new.suspended || agent.suspended;
+        row(agent, change(before, agent, off, running, resting))
+    });
+    let gone = old
+        .agents
+        .iter()
+        .filter(|agent| new.agents.iter().all(|new| new.name != agent.name));
+    kept.chain(gone.map(|agent| row(agent, Change::Drain)))
+        .collect()
+}
+
+fn change(
+    before: Option<&Agent>,
+    agent: &Agent,
+    suspended: bool,
+    running: &[Running],
+    resting: &BTreeSet<AgentName>,
+) -> Change {
+    let is_own = |name: &AgentName| *name == agent.name || agent.member_number(name).is_some();
+    // A pool that was a single agent, or the other way round, has sessions under the other name.
+    let was_own = |name: &AgentName| before.is_some_and(|b| b.member_number(name).is_some());
+    let own: Vec<_> = running
+        .iter()
+        .filter(|session| is_own(&session.name) || was_own(&session.name))
+        .collect();
+    let changed = before != Some(agent);
+    if suspended {
+        return match own.is_empty() {
+            true if changed => Change::Live,
+            true => Change::None,
+            false => Change::Drain,
+        };
+    }
+    if own.is_empty() {
+        let rests = resting.contains(&agent.name);
+        let empty_pool = agent.pool.as_ref().is_some_and(|pool| pool.min == 0);
+        return match (rests || empty_pool, changed) {
+            (true, true) => Change::Live,
+            (true, false) => Change::None,
+            (false, _) => Change::Start,
+        };
+    }
+    // What is not on record is not known to differ: an upgrade of the supervisor restarts nobody.
+    let drifted = |session: &&&Running| {
+        let from = session.fingerprint.as_ref();
+        from.is_some_and(|from| *from != agent.fingerprint)
+    };
+    let drifted: Vec<_> = own.iter().filter(drifted).collect();
+    match (drifted.is_empty(), changed) {
+        (true, true) => Change::Live,
+        (true, false) => Change::None,
+        (false, _) if drifted.iter().all(|session| session.attached) => Change::Deferred,
+        (false, _) => Change::Restart,
+    }
+}
+
+#[cfg(test)]
+mod tests;
