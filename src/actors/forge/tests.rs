@@ -81,13 +81,29 @@ async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
     assert!(town.events(EventType::MrHeld).await.is_empty());
 }
 
+/// No other work could make a protected branch move: a person is called, and nobody is mustered.
 #[tokio::test(start_paused = true)]
-async fn a_push_that_is_refused_goes_back_one_that_fails_is_parked() {
+async fn a_push_that_is_refused_blocks_the_relic_and_calls_a_person() {
     let town = Scenario::new().start().await;
     let refused = RepoError::Rejected("protected branch".into());
     town.parts.repo.fail("land", refused);
     let relic = submitted(&town).await;
-    assert_eq!(town.relic_now(&relic).await.reworks, 1);
+    town.pass(SECOND * 31).await;
+    let now = town.relic_now(&relic).await;
+    assert_eq!((now.status, now.reworks), (RelicStatus::Blocked, 0));
+    assert_eq!(town.events(EventType::RaiderCharged).await.len(), 1);
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].body.contains("protected branch"));
+    // The work is where it was.
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Failed);
+    assert_eq!(town.parts.repo.pins(), [mr.id.clone()]);
+    assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_fails_is_parked() {
     let town = Scenario::new().start().await;
     town.parts
         .repo

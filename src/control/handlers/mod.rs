@@ -176,3 +176,6 @@ impl From<StoreError> for ControlError {
 fn to_json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
     serde_json::to_value(value).map_err(|error| ControlError::internal(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

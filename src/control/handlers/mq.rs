@@ -40,7 +40,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     }))
 }
 
-/// A parked merge request is tried at once.
+/// A parked merge request is tried at once; so is a failed one that blocked its relic.
 pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world
@@ -50,6 +50,7 @@ pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError
             match mr.state {
                 MrState::Queued | MrState::Held => {}
                 MrState::Testing | MrState::Merging => return Ok(mr),
+                MrState::Failed | MrState::Conflict if rework::revive(txn, &mr)? => {}
                 state => {
                     let state = serde_json::to_value(state).unwrap_or_default();
                     let why = format!("{id} is {}: there is nothing to retry", state);

@@ -9,8 +9,8 @@ use super::super::support::git::git;
 use super::{assert_nobody_blamed, failures, landed, program};
 
 #[test]
-fn a_remote_that_refuses_the_target_is_a_failed_push() {
-    let city = City::running(&Plan::forge("rework_attempts = 0"));
+fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
+    let city = City::running(&Plan::default());
     program(
         &city.origin().join("hooks/pre-receive"),
         "while read -r old new ref; do\n\
@@ -25,6 +25,7 @@ fn a_remote_that_refuses_the_target_is_a_failed_push() {
     assert!(error.contains("policy says no"), "{error}");
     city.wait_event("escalation.raised");
     assert_eq!(landed(&city), Vec::<String>::new());
+    assert_eq!(city.events("raider.charged").len(), 1, "{}", city.story());
     // The work itself is safe on its branch.
     let head = failed[0]["head"].as_str().expect("a commit");
     let contains = ["for-each-ref", "--contains", head, "refs/heads/raider"];
