@@ -439,12 +439,8 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
     };
     let id = txn.create_relic(&new)?.id;
     // A rework keeps the place in the queue that its first attempt had.
-    let first = txn.mrs(Some(&plan.raider.rig), false)?;
-    let first = first
-        .into_iter()
-        .filter(|mr| mr.relic == plan.relic)
-        .map(|mr| mr.queued_at)
-        .min();
+    let first = txn.mrs_of(&plan.relic)?;
+    let first = first.into_iter().map(|mr| mr.queued_at).min();
     let queued_at = first.unwrap_or_else(|| txn.now());
     txn.put_mr(&MergeRequest {
         id,

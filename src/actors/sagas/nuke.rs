@@ -252,7 +252,11 @@ async fn write_salvage(world: &World, target: &Target) -> Result<(GitFacts, Stri
     Ok((facts, id))
 }
 
-fn record_salvage(
+/// Notes a salvage, and journals it.
+///
+/// # Errors
+/// The store's.
+pub fn record_salvage(
     txn: &mut dyn Txn,
     target: &Target,
     record: &SalvageRecord,

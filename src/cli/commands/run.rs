@@ -68,7 +68,7 @@ struct Follow<'a> {
     asking: Client,
     stream: Client,
     ends: BTreeMap<String, Option<End>>,
-    /// Relics whose last word was that rework is exhausted.
+    /// Relics that the merge queue gave up on.
     exhausted: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Follow<'a> {
                 return Ok(Flow::Continue);
             };
             context.print(&item, event::event)?;
-            if item.get("cause").and_then(Value::as_str) == Some("rework_exhausted") {
+            if is_given_up(&item) {
                 exhausted.push(relic.clone());
             }
             let asked = Op::RelicShow(RelicRef {
@@ -125,6 +125,16 @@ fn about(event: &Value, ends: &BTreeMap<String, Option<End>>) -> Option<String> 
     named
         .find(|name| ends.contains_key(*name))
         .map(str::to_owned)
+}
+
+/// Whether an event says that no more raiders are mustered for a relic that could not land.
+fn is_given_up(event: &Value) -> bool {
+    let word = |at| event.pointer(at).and_then(Value::as_str);
+    match word("/cause") {
+        Some("rework_exhausted") => true,
+        Some("merge_failed") => word("/data/status") == Some("blocked"),
+        _ => false,
+    }
 }
 
 fn end(relic: &Value, exhausted: bool) -> Option<End> {
@@ -193,10 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_relic_is_a_failed_merge_only_when_rework_is_exhausted() {
+    fn a_blocked_relic_is_a_failed_merge_only_when_the_queue_gave_it_up() {
         let blocked = json!({"status": "blocked"});
         assert_eq!(end(&blocked, true), Some(End::NotMerged));
         assert_eq!(end(&blocked, false), Some(End::Blocked));
         assert_eq!(end(&json!({"status": "hooked"}), false), None);
+        let said = |cause: &str, status: &str| {
+            is_given_up(&json!({"cause": cause, "data": {"status": status}}))
+        };
+        assert!(said("rework_exhausted", "blocked"));
+        assert!(said("merge_failed", "blocked"), "the remote refused it");
+        assert!(!said("merge_failed", "open"), "it is reworked");
+        assert!(!said("stuck", "blocked"));
     }
 }
