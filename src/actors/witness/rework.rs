@@ -151,13 +151,6 @@ pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> 
 /// # Errors
 /// The store's.
 pub fn reject(txn: &mut dyn Txn, mr: &MergeRequest, note: Option<&str>) -> Result<(), StoreError> {
-    for message in txn.inbox(&message::witness(&mr.rig))? {
-        let about = matches!(&message.body, Body::PolecatDone(done)
-            if done.raider == mr.raider && done.incarnation == mr.incarnation);
-        if about {
-            txn.handled(message.id)?;
-        }
-    }
     let mut relic = txn.relic(&mr.relic)?;
     if relic.status != RelicStatus::Hooked {
         return Ok(());

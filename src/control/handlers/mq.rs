@@ -99,10 +99,7 @@ pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, Contr
         .run(move |txn| {
             let mut mr = txn.mr(&id)?;
             waits(&mr)?;
-            mr.state = MrState::Rejected;
-            mr.note.clone_from(&note);
-            txn.put_mr(&mr)?;
-            land::record_mr(txn, EventType::MrRejected, &mr, Cause::Operator)?;
+            land::withdraw(txn, &mut mr, note.as_deref(), Cause::Operator)?;
             rework::reject(txn, &mr, note.as_deref())?;
             Ok(mr)
         })

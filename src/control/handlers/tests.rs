@@ -26,9 +26,7 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
     };
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();
-    let answer = dispatch(&town.world, caller, op).await;
-    town.pass(PATROL).await;
-    answer
+    dispatch(&town.world, caller, op).await
 }
 
 /// One raider is done with a relic; its merge request goes its way.
@@ -52,10 +50,42 @@ async fn a_failed_merge_request_that_blocked_its_relic_can_be_retried() {
     ask(&town, "mq.retry", json!({ "mr": mr.id }))
         .await
         .unwrap();
+    town.pass(PATROL).await;
     assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Merged);
     assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
     assert_eq!(town.parts.repo.landings(), 1);
     assert_eq!(town.events(EventType::RaiderCharged).await.len(), 1);
     let again = ask(&town, "mq.retry", json!({ "mr": mr.id })).await;
     assert!(again.is_err(), "it has landed");
+}
+
+/// `relic close` ends the work, also where it is in the queue already.
+#[tokio::test(start_paused = true)]
+async fn closing_a_relic_takes_it_out_of_the_queue() {
+    let town = Scenario::new().gate("test").start().await;
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    town.parts.repo.interlude("run_gate", move || {
+        // Over as well when the test is.
+        let _told = wait.lock().unwrap().recv();
+    });
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    let runs = || town.parts.repo.count("run_gate") == 1;
+    town.until("the gate runs", runs).await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    ask(&town, "relic.close", close).await.unwrap();
+    go.send(()).unwrap();
+    town.pass(PATROL).await;
+    let mr = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Rejected);
+    assert_eq!(town.parts.repo.landings(), 0);
+    assert_eq!(town.events(EventType::MrRejected).await.len(), 1);
+    // Nothing of it is lost, and whoever reopens the relic goes on from there.
+    assert_eq!(town.parts.repo.pins(), [mr.id]);
+    assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
+    assert!(town.parts.repo.names().is_empty(), "the slot is free");
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(relic.branch, Some(mr.branch));
 }

@@ -265,6 +265,12 @@ impl Repo for FakeRepo {
         if let Some(head) = inner.made.get(new).cloned() {
             inner.landed.insert(head);
         }
+        if std::mem::take(&mut inner.answer_lost) {
+            return Err(RepoError::Timeout {
+                what: "the push".to_owned(),
+                limit: std::time::Duration::from_secs(120),
+            });
+        }
         Ok(())
     }
 
