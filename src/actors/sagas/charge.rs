@@ -111,7 +111,10 @@ impl Plan {
 }
 
 /// The harness of a charge: the one asked for, else the rig's.
-fn known_harness(
+///
+/// # Errors
+/// [`RefusalKind::NotFound`] when there is none of that name.
+pub fn known_harness(
     world: &World,
     rig: &Rig,
     asked: Option<&HarnessName>,

@@ -12,7 +12,7 @@ use crate::cli::output;
 use crate::cli::render::{event, show};
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Events, Nothing, RelicRef};
-use crate::control::protocol::{Exit, Op};
+use crate::control::protocol::{ControlError, Exit, Op};
 
 pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     let follow = context.on_terminal() && !args.detach;
@@ -23,10 +23,35 @@ pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     };
     let result = context.ask(&Op::Run(args.run))?;
     context.print(&result, show::charged)?;
+    uncharged(&result)?;
     match since {
         Some(since) => Follow::new(context, relics(&result))?.finish(since),
         None => Ok(()),
     }
+}
+
+/// The relics were made whether they could be charged or not: what went wrong is the end of it, and
+/// saying `run` again would make them twice.
+fn uncharged(result: &Value) -> Result<(), CliError> {
+    let relics = result.get("relics").and_then(Value::as_array);
+    let failed = relics.into_iter().flatten().find_map(|relic| {
+        let error = serde_json::from_value::<ControlError>(relic.get("error")?.clone()).ok()?;
+        Some((relic.get("relic")?.as_str()?, error))
+    });
+    let Some((relic, mut error)) = failed else {
+        return Ok(());
+    };
+    error.message = format!(
+        "{relic} was made and could not be charged: {}",
+        error.message
+    );
+    let again = format!("`hd charge {relic} RIG` charges it");
+    error.hint = Some(
+        error
+            .hint
+            .map_or(again.clone(), |hint| format!("{hint}; {again}")),
+    );
+    Err(error.into())
 }
 
 /// The number of the newest event, which `status` tells.
@@ -176,6 +201,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::control::protocol::ErrorKind;
 
     #[test]
     fn relics_are_found_in_events_by_subject_or_particulars() {
@@ -185,6 +211,20 @@ mod tests {
         let charged = json!({"subject": "horde/raiders/Toast", "data": {"relic": "gt-1"}});
         assert_eq!(found(charged), Some("gt-1".into()));
         assert_eq!(found(json!({"subject": "gt-10", "data": {}})), None);
+    }
+
+    #[test]
+    fn a_charge_that_failed_is_told_with_its_relic() {
+        let error = ControlError::new(ErrorKind::Timeout, "no answer");
+        let result = json!({"relics": [
+            {"relic": "gt-1", "raider": "horde/raiders/Toast"},
+            {"relic": "gt-2", "raider": null, "note": "no free slot"},
+            {"relic": "gt-3", "raider": null, "note": "no answer", "error": error},
+        ]});
+        let error = uncharged(&result).unwrap_err();
+        assert_eq!(error.exit, Exit::TimedOut);
+        assert!(error.message.contains("gt-3") && error.message.contains("no answer"));
+        assert!(uncharged(&json!({"relics": []})).is_ok());
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::dispatch;
-use crate::control::protocol::{ControlError, Op};
+use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
 use crate::control::server::Caller;
 use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
+use crate::ports::relics::RelicFilter;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
@@ -88,4 +89,32 @@ async fn closing_a_relic_takes_it_out_of_the_queue() {
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
     assert_eq!(relic.branch, Some(mr.branch));
+}
+
+/// Every relic that was made is told of: whoever says `run` again would have the work twice.
+#[tokio::test(start_paused = true)]
+async fn run_checks_first_and_tells_of_every_relic_afterwards() {
+    let town = Scenario::new().start().await;
+    let unknown = json!({ "task": ["one", "two"], "harness": "nope" });
+    let refused = ask(&town, "run", unknown).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NotFound);
+    let relics = || town.store(|txn| txn.relics(&RelicFilter::default()));
+    assert!(relics().await.is_empty(), "nothing was made");
+
+    let broken = RepoError::Failed("no space for a sandbox".into());
+    town.parts.repo.fail("make_sandbox", broken);
+    let run = json!({ "task": ["one", "two"] });
+    let told = ask(&town, "run", run).await.unwrap();
+    let told = told["relics"].as_array().unwrap();
+    let (failed, charged): (Vec<_>, Vec<_>) =
+        told.iter().partition(|relic| relic["error"].is_object());
+    assert_eq!((failed.len(), charged.len()), (1, 1));
+    assert!(charged[0]["raider"].is_string());
+    assert_eq!(failed[0]["error"]["kind"], "internal");
+    let note = failed[0]["note"].as_str().unwrap();
+    assert!(note.contains("no space"), "{note}");
+    let mut ids: Vec<_> = told.iter().map(|relic| relic["relic"].clone()).collect();
+    ids.sort_by_key(ToString::to_string);
+    let made: Vec<_> = relics().await.iter().map(|relic| json!(relic.id)).collect();
+    assert_eq!(ids, made);
 }
