@@ -98,7 +98,7 @@ async fn a_push_that_is_refused_blocks_the_relic_and_calls_a_person() {
     // The work is where it was.
     let mr = town.mr(&relic).await.unwrap();
     assert_eq!(mr.state, MrState::Failed);
-    assert_eq!(town.parts.repo.pins(), [mr.id.clone()]);
+    assert_eq!(town.parts.repo.pins(), std::slice::from_ref(&mr.id));
     assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
 }
 

@@ -5,7 +5,6 @@ mod charge;
 mod config;
 mod crash;
 mod done;
-mod forge;
 mod handoff;
 mod landing;
 mod names;

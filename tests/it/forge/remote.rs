@@ -1,4 +1,4 @@
-//! Remotes that say no, and remotes that are away.
+//! Remotes that say no, and remotes that are away (`4-rules.md`, done).
 
 use std::fs;
 
@@ -51,12 +51,14 @@ fn a_remote_that_is_away_blocks_the_push_until_it_is_back() {
     city.wait_event("raider.push_blocked");
     city.wait("the condition is shown", || {
         let raiders = city.ask("raider.list", &json!({}));
-        let condition = raiders[0]["condition"].to_string();
-        condition.contains("push_blocked").then_some(())
+        let (condition, detail) = (&raiders[0]["condition"], &raiders[0]["detail"]);
+        (condition == "push_blocked" && detail.is_string()).then_some(())
     });
     fs::rename(&away, city.origin()).expect("it comes back");
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_nobody_blamed(&city, &relic);
+    assert!(city.events("raider.zombie").is_empty(), "{}", city.story());
+    assert_eq!(city.events("raider.done").len(), 1, "{}", city.story());
     city.assert_no_salvage();
     city.stop();
 }
