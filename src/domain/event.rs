@@ -45,6 +45,7 @@ event_types! {
     RaiderWorking => "raider.working",
     RaiderHandoff => "raider.handoff",
     RaiderDone => "raider.done",
+    RaiderDoneWithdrawn => "raider.done_withdrawn",
     RaiderZombie => "raider.zombie",
     RaiderRespawned => "raider.respawned",
     RaiderSalvaged => "raider.salvaged",
