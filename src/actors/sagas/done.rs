@@ -26,6 +26,7 @@ use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, PolecatDone};
 use crate::domain::nuke::{self, CleanupStatus};
+use crate::domain::outcome::Outcome;
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
@@ -89,6 +90,27 @@ pub fn parse_args(raider: RaiderId, args: &serde_json::Value) -> Result<DoneRequ
         reason: args.reason,
         cause: Cause::Done,
     })
+}
+
+/// The request that an outcome on file comes to.
+#[must_use]
+pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
+    let (exit, no_change, wants_review, reason) = match outcome {
+        Outcome::Passed { no_change } => (Exit::Completed, no_change.is_some(), false, no_change),
+        Outcome::Reviewing => (Exit::Completed, false, true, None),
+        Outcome::Stuck { reason } => (Exit::Escalated, false, false, Some(reason)),
+    };
+    DoneRequest {
+        raider: hook.raider.clone(),
+        incarnation: Some(hook.incarnation),
+        exit,
+        cleanup_status: None,
+        no_change,
+        wants_review,
+        until: None,
+        reason,
+        cause: Cause::OutcomeFile,
+    }
 }
 
 /// RFC 3339, or seconds since 1970 (`4-rules.md`, outcomes).
@@ -231,6 +253,14 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let rig = &hook.raider.rig;
     Ok(effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await?)
+}
+
+/// Whether the declaration would be accepted as things are.
+///
+/// # Errors
+/// As [`begin`] for what the sandbox holds.
+pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
+    check(request, hook, &measure(world, hook).await?)
 }
 
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
