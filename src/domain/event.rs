@@ -33,6 +33,7 @@ event_types! {
     ControllerReady => "controller.ready",
     ControllerStopped => "controller.stopped",
     ConfigRejected => "config.rejected",
+    ConfigRestartNeeded => "config.restart_needed",
     AgentStarted => "agent.started",
     AgentStopped => "agent.stopped",
     AgentCrashed => "agent.crashed",
