@@ -167,10 +167,12 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     let control = Control::serve(listener, &world, shown);
     note(&world, EventType::ControllerReady);
     notify_manager(&[sd_notify::NotifyState::Ready]);
-    if let Some(interval) = sd_notify::watchdog_enabled() {
-        tokio::spawn(watch(Arc::clone(&world), interval / 2));
-    }
+    let watched = sd_notify::watchdog_enabled();
+    let watching = watched.map(|limit| tokio::spawn(watch(Arc::clone(&world), limit / 2)));
     let outcome = until_stopped(&world, &root, ended, &mut signals, control.requests, None).await;
+    if let Some(watching) = watching {
+        watching.abort();
+    }
     notify_manager(&[sd_notify::NotifyState::Stopping]);
     // Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
     if let Err(error) = std::fs::remove_file(&socket)

@@ -272,7 +272,10 @@ pub async fn escalate(
 /// Sends an escalation, unless the shaman has it: every look sees the same trouble again.
 pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> {
     let from = message::witness(&args.rig);
-    let sent = args.world.store.run(move |txn| shaman::report(txn, &from, &body));
+    let sent = args
+        .world
+        .store
+        .run(move |txn| shaman::report(txn, &from, &body));
     sent.await?;
     args.world.nudge(message::SHAMAN);
     Ok(())

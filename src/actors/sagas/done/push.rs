@@ -17,11 +17,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 /// Pushes until the remote has it; false when the completion was taken back meanwhile. A remote that
 /// is away or says no blocks only this raider.
-pub(super) async fn push(
-    world: &World,
-    saga: &mut Saga,
-    plan: &mut Plan,
-) -> Result<bool, Refusal> {
+pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<bool, Refusal> {
     const FIRST: Duration = Duration::from_secs(1);
     const MOST: Duration = Duration::from_secs(600);
     // A person may have settled it: the patrol's pace is the slowest there is.
@@ -49,12 +45,7 @@ pub(super) async fn push(
 }
 
 /// Notes what keeps the push from going through, and calls a person when it will not pass by itself.
-async fn tell(
-    world: &World,
-    saga: &mut Saga,
-    plan: &Plan,
-    error: &Refusal,
-) -> Result<(), Refusal> {
+async fn tell(world: &World, saga: &mut Saga, plan: &Plan, error: &Refusal) -> Result<(), Refusal> {
     let (id, data, passes) = (saga.id, pack(plan), error.is_passing());
     let body = Escalation {
         agent: plan.raider.to_string(),
