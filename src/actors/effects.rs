@@ -78,14 +78,24 @@ pub async fn start(
     limit: Duration,
 ) -> Result<Started, StartError> {
     let broken = || StartError::Provider("the provider panicked".into());
-    // Closed only when the runtime ends.
+    // Closed when the sessions are being ended for good.
     let Ok(permit) = Arc::clone(&world.starts).acquire_owned().await else {
         return Err(StartError::Provider("the supervisor is stopping".into()));
     };
     let provider = Arc::clone(&world.sessions);
     let mut work = tokio::task::spawn_blocking(move || {
-        let _until_started = permit;
-        provider.start(&spec)
+        let started = provider.start(&spec);
+        match started {
+            // Here and now: nobody may be left to hear of it.
+            Ok(late) if permit.semaphore().is_closed() => {
+                let why = match provider.stop(&late.handle, Duration::ZERO) {
+                    Ok(_) => "the supervisor is stopping".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                Err(StartError::Provider(why))
+            }
+            other => other,
+        }
     });
     if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
         return done.map_err(|_| broken())?;

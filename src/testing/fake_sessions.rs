@@ -41,6 +41,8 @@ struct Inner {
     refusals: HashMap<SessionId, VecDeque<StartError>>,
     processes: HashMap<u32, SessionId>,
     stuck_starts: Vec<SessionId>,
+    holds_lists: bool,
+    lists_held: usize,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     doubles: usize,
@@ -250,6 +252,18 @@ impl FakeSessions {
     pub fn release_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.retain(|stuck| stuck != id);
         self.world.released.notify_all();
+    }
+
+    /// Whoever lists the sessions waits, from now on or not any more.
+    pub fn hold_lists(&self, hold: bool) {
+        self.inner().holds_lists = hold;
+        self.world.released.notify_all();
+    }
+
+    /// How many wait for their list.
+    #[must_use]
+    pub fn lists_held(&self) -> usize {
+        self.inner().lists_held
     }
 
     /// The program prints a line.

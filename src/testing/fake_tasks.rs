@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use jiff::Timestamp;
+
 use crate::ports::tasks::{Intent, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// Pretended task files.
@@ -17,6 +19,7 @@ pub struct FakeTasks {
 struct Inner {
     tasks: BTreeMap<PathBuf, String>,
     outcomes: BTreeMap<PathBuf, String>,
+    written: BTreeMap<PathBuf, Timestamp>,
     prompts: Vec<(PathBuf, String)>,
     watched: BTreeSet<PathBuf>,
     outbox: BTreeMap<PathBuf, Intent>,
@@ -65,6 +68,11 @@ impl FakeTasks {
         self.inner()
             .outcomes
             .insert(dir.to_owned(), text.to_owned());
+    }
+
+    /// When the outcome file was written, as its time stamp says.
+    pub fn stamp(&self, dir: &Path, at: Timestamp) {
+        self.inner().written.insert(dir.to_owned(), at);
     }
 
     /// `hd` leaves an intent.
@@ -157,10 +165,10 @@ impl TaskFiles for FakeTasks {
     }
 
     fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<OutcomeText, TaskError> {
-        let text = self.inner().outcomes.get(dir).cloned().unwrap_or_default();
+        let inner = self.inner();
         Ok(OutcomeText {
-            text,
-            written: None,
+            text: inner.outcomes.get(dir).cloned().unwrap_or_default(),
+            written: inner.written.get(dir).copied(),
         })
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
-use super::{claimed, pack, step, unpack};
+use super::{claimed, done, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
@@ -63,7 +63,7 @@ pub struct Nuked {
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
-pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
+pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Claim, Refusal> {
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
     let busy = || Refusal::conflict(format!("{} is being nuked", target.raider));
     let claim = world.claims.claim(format!("nuke/{raider}"));
@@ -81,10 +81,14 @@ pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
         .await?;
     match saga {
         Some(saga) if saga.kind == SagaKind::Nuke => return Err(busy()),
+        Some(saga) if done::is_pushing(&saga) && gives_up(target, salvage) => {}
         Some(saga) => {
             let (raider, kind) = (&target.raider, saga.kind.as_str());
             let message = format!("{raider} is busy: {kind} is under way");
-            return Err(Refusal::conflict(message));
+            let refusal = Refusal::conflict(message);
+            let hint = "`--salvage` gives the branch up and keeps its work";
+            let pushing = done::is_pushing(&saga);
+            return Err(if pushing { refusal.hint(hint) } else { refusal });
         }
         None => {}
     }
@@ -93,6 +97,12 @@ pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
         return Err(Refusal::conflict(message));
     }
     Ok(claim)
+}
+
+/// Whether a completion that is still being pushed is given up for this nuke: a person asked for it,
+/// and what it would have pushed is kept.
+fn gives_up(target: &Target, salvage: bool) -> bool {
+    salvage && target.cause == Cause::Operator
 }
 
 /// Judges a raider that may still be working, without touching anything.
@@ -129,11 +139,17 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
     }
     world.at(FaultPoint::NukeIntentBefore);
     let (rig, subject) = (target.raider.rig.clone(), target.raider.to_string());
-    let data = pack(&Plan { target, salvage });
+    let data = pack(&Plan {
+        target: target.clone(),
+        salvage,
+    });
     let claims = world.claims.clone();
     let begun = world
         .store
         .run(move |txn| {
+            if gives_up(&target, salvage) {
+                done::withdraw(txn, &target.raider, target.cause)?;
+            }
             for kind in [SagaKind::Charge, SagaKind::Done] {
                 if txn.saga_of(kind, &subject)?.is_some() {
                     let why = format!("{subject} is busy: {} is under way", kind.as_str());

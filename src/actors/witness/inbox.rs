@@ -15,7 +15,7 @@ use super::{WitnessArgs, WitnessMsg, merged, nuke_now, resume, rework, validate}
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -43,7 +43,10 @@ pub async fn look(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool,
     let (sagas, hooks) = args
         .world
         .store
-        .run(move |txn| Ok((txn.sagas(Some(&rig))?, txn.hooks(Some(&rig))?)))
+        .run(move |txn| {
+            withdraw_closed(txn, &rig)?;
+            Ok((txn.sagas(Some(&rig))?, txn.hooks(Some(&rig))?))
+        })
         .await?;
     for saga in sagas.iter().filter(|saga| saga.kind != SagaKind::Land) {
         overdue(args, saga).await;
@@ -53,6 +56,16 @@ pub async fn look(args: &WitnessArgs, me: &ActorRef<WitnessMsg>) -> Result<bool,
     retry |= release_finished(args, hooks, &sagas).await?;
     retry |= charge_waiting(args, me).await?;
     Ok(retry)
+}
+
+/// A completion that is not pushed yet, of work that was closed elsewhere, is for nobody.
+fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+    for hook in txn.hooks(Some(rig))? {
+        if hook.done.is_some() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
+            done::withdraw(txn, &hook.raider, Cause::RelicClosed)?;
+        }
+    }
+    Ok(())
 }
 
 /// Handles the inbox. One message that cannot be handled holds up no other.
@@ -259,24 +272,13 @@ pub async fn escalate(
 /// Sends an escalation, unless the shaman has it: every look sees the same trouble again.
 pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> {
     let from = message::witness(&args.rig);
-    let sent = args.world.store.run(move |txn| {
-        if !is_known(txn, &body)? {
-            txn.send(&from, message::SHAMAN, Body::RecoveryNeeded(body.clone()))?;
-        }
-        Ok(())
-    });
+    let sent = args
+        .world
+        .store
+        .run(move |txn| shaman::report(txn, &from, &body));
     sent.await?;
     args.world.nudge(message::SHAMAN);
     Ok(())
-}
-
-/// Whether the shaman was told of this problem, or keeps an open escalation about it.
-fn is_known(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
-    let told = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
-        matches!(message.body, Body::RecoveryNeeded(told)
-            if told.agent == body.agent && told.problem == body.problem && told.relic == body.relic)
-    });
-    Ok(told || shaman::is_raised(txn, body)?)
 }
 
 /// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held

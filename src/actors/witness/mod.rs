@@ -297,7 +297,7 @@ pub(super) async fn nuke_now(
     salvage: bool,
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
-    let _until_ended = nuke::fence(world, &target).await?;
+    let _until_ended = nuke::fence(world, &target, salvage).await?;
     if !salvage {
         nuke::check(world, &target).await?;
     }

@@ -50,7 +50,13 @@ impl Sessions for FakeSessions {
     }
 
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
-        let inner = self.inner();
+        let mut inner = self.inner();
+        inner.lists_held += 1;
+        while inner.holds_lists {
+            let waited = self.world.released.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.lists_held -= 1;
         if let Some(why) = &inner.blind {
             return Err(SessionError::Failed {
                 id: SessionId::new("all").expect("a valid id"),

@@ -5,5 +5,6 @@ mod done;
 mod merged;
 mod nuke;
 mod outcomes;
+mod push;
 mod retry;
 mod sweep;

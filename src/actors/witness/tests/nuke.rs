@@ -72,19 +72,6 @@ async fn what_cannot_be_measured_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_raider_whose_push_is_blocked_is_not_touched_by_a_nuke() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
-    let error = RepoError::Remote("no route".into());
-    town.parts.repo.break_op("push_branch", error);
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
-    assert_eq!(refused.kind, RefusalKind::Conflict);
-    assert!(town.runs(&charged.session), "refused is without any effect");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
     let town = Scenario::new().start().await;
     let (stuck, other) = (town.worker("a").await, town.worker("b").await);
