@@ -87,11 +87,34 @@ async fn read_inbox(world: &World) -> Result<(), Refusal> {
     Ok(raised.await?)
 }
 
-/// Whether a person has been called about this and has not said that it is settled.
+/// Sends an escalation, unless the shaman has it: every look sees the same trouble again.
 ///
 /// # Errors
 /// The store's.
-pub fn is_raised(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
+pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    let from = from.to_owned();
+    let sent = world.store.run(move |txn| {
+        if !is_known(txn, &body)? {
+            txn.send(&from, message::SHAMAN, Body::RecoveryNeeded(body.clone()))?;
+        }
+        Ok(())
+    });
+    sent.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// Whether the shaman was told of this problem, or keeps an open escalation about it.
+fn is_known(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
+    let told = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
+        matches!(message.body, Body::RecoveryNeeded(told)
+            if told.agent == body.agent && told.problem == body.problem && told.relic == body.relic)
+    });
+    Ok(told || is_raised(txn, body)?)
+}
+
+/// Whether a person has been called about this and has not said that it is settled.
+fn is_raised(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
     let open = txn.relics(&RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),

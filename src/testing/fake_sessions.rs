@@ -41,6 +41,7 @@ struct Inner {
     refusals: HashMap<SessionId, VecDeque<StartError>>,
     processes: HashMap<u32, SessionId>,
     stuck_starts: Vec<SessionId>,
+    undead: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     doubles: usize,
@@ -239,6 +240,11 @@ impl FakeSessions {
             let signal = None;
             fake.facts.state = RunState::Exited(SessionExit { code, signal, at });
         }
+    }
+
+    /// Stopping it fails from now on, though it can be seen.
+    pub fn refuse_stop(&self, id: &SessionId) {
+        self.inner().undead.push(id.clone());
     }
 
     /// Stops of this id do not return until [`FakeSessions::release_stop`].

@@ -70,7 +70,7 @@ struct Asked {
 
 /// Everything that the steps need; journalled with each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     relic: RelicId,
     raider: RaiderId,
     incarnation: Incarnation,

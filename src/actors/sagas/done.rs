@@ -116,7 +116,7 @@ pub struct Accepted {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     raider: RaiderId,
     incarnation: Incarnation,
     relic: RelicId,
