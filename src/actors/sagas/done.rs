@@ -301,6 +301,10 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
     if txn.saga_of(SagaKind::Nuke, &subject)?.is_some() {
         return Err(gone());
     }
+    if let Some(charge) = txn.saga_of(SagaKind::Charge, &subject)? {
+        // The agent was faster than the end of its charge: the journal tells them in order.
+        super::charge::show(txn, &charge)?;
+    }
     hook.done = Some(DoneIntent {
         exit: request.exit,
         head: plan.head.clone(),

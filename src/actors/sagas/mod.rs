@@ -4,6 +4,7 @@
 
 pub mod charge;
 pub mod done;
+pub mod failures;
 pub mod land;
 pub mod nuke;
 pub mod repair;
