@@ -50,6 +50,29 @@ pub async fn tasks<T: Send + 'static>(
     blocking(move || work(&*tasks)).await.ok_or_else(broken)?
 }
 
+/// Has the trash emptied beside everything else, by one thread at a time. Nobody waits for it, not
+/// even the end of the process: what is left then goes after the next start.
+pub fn empty_trash(world: &World) {
+    let Some(mut claim) = world.claims.claim_or_repeat("trash") else {
+        return;
+    };
+    let tasks = Arc::clone(&world.tasks);
+    let empty = move || loop {
+        if let Err(error) = tasks.empty_trash() {
+            tracing::warn!(%error, "the trash could not be emptied");
+        }
+        match claim.give_back() {
+            // Something came in meanwhile.
+            Some(again) => claim = again,
+            None => return,
+        }
+    };
+    let thread = std::thread::Builder::new().name("trash".to_owned());
+    if let Err(error) = thread.spawn(empty) {
+        tracing::warn!(%error, "the trash is left for later");
+    }
+}
+
 /// Runs work on the session provider.
 ///
 /// # Errors

@@ -14,15 +14,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::effects;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land::{self, Attempt};
 use super::world::World;
+use super::{effects, shaman};
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::{RelicId, RigName};
 use crate::domain::merge::{self, MrState};
-use crate::domain::message::{self, Body, MergeReady, Message};
+use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
 /// Messages to a forge.
@@ -199,8 +199,11 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
         match message.body.clone() {
             // One that cannot be taken now holds up no other; the patrol looks again.
             Body::MergeReady(ready) => {
-                if let Err(error) = accept(args, &message, ready).await {
+                if let Err(error) = accept(args, &message, ready.clone()).await {
                     tracing::warn!(rig = %args.rig, id = message.id, %error, "not queued yet");
+                    if !error.is_passing() {
+                        refuse(args, ready, error).await?;
+                    }
                 }
             }
             _ => {
@@ -241,6 +244,18 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
     // The work is the queue's now: the sandbox may go, and its slot be free.
     world.nudge(&message::witness(&args.rig));
     Ok(())
+}
+
+/// Calls a person about work that cannot be queued; it is tried again at each look all the same.
+async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(), Refusal> {
+    let body = Escalation {
+        agent: ready.raider.to_string(),
+        relic: Some(ready.relic),
+        problem: "its finished work cannot be taken into the queue".to_owned(),
+        severity: Severity::High,
+        evidence: format!("{} at {}: {error}", ready.mr, ready.head),
+    };
+    shaman::call(&args.world, &message::forge(&args.rig), body).await
 }
 
 /// Finishes what was interrupted, else lands the next one; none when there is nothing to do.

@@ -92,6 +92,18 @@ async fn read_inbox(world: &World) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The store's.
+pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    let from = from.to_owned();
+    let sent = world.store.run(move |txn| report(txn, &from, &body));
+    sent.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// As [`call`], within a transaction.
+///
+/// # Errors
+/// The store's.
 pub fn report(txn: &mut dyn Txn, from: &str, body: &Escalation) -> Result<(), StoreError> {
     let told = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
         matches!(message.body, Body::RecoveryNeeded(told)

@@ -43,6 +43,7 @@ struct Inner {
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
     lists_held: usize,
+    undead: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     doubles: usize,
@@ -241,6 +242,11 @@ impl FakeSessions {
             let signal = None;
             fake.facts.state = RunState::Exited(SessionExit { code, signal, at });
         }
+    }
+
+    /// Stopping it fails from now on, though it can be seen.
+    pub fn refuse_stop(&self, id: &SessionId) {
+        self.inner().undead.push(id.clone());
     }
 
     /// Stops of this id do not return until [`FakeSessions::release_stop`].

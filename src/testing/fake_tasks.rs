@@ -27,7 +27,11 @@ struct Inner {
     broken: Option<String>,
     set_up_fails: Option<String>,
     serial: u64,
+    emptied: usize,
+    on_empty: Option<Interlude>,
 }
+
+type Interlude = Arc<dyn Fn() + Send + Sync>;
 
 /// What a test does, and what it finds out.
 impl FakeTasks {
@@ -94,6 +98,17 @@ impl FakeTasks {
     /// Set-up commands fail (`Some(why)`), or work again.
     pub fn break_set_up(&self, why: Option<&str>) {
         self.inner().set_up_fails = why.map(ToOwned::to_owned);
+    }
+
+    /// Does this whenever the trash is to be emptied, before it is.
+    pub fn when_emptied(&self, act: impl Fn() + Send + Sync + 'static) {
+        self.inner().on_empty = Some(Arc::new(act));
+    }
+
+    /// How often the trash was emptied.
+    #[must_use]
+    pub fn emptied(&self) -> usize {
+        self.inner().emptied
     }
 
     /// Prompts that were written, in order.
@@ -201,6 +216,11 @@ impl TaskFiles for FakeTasks {
     }
 
     fn empty_trash(&self) -> Result<(), TaskError> {
+        let act = self.inner().on_empty.clone();
+        if let Some(act) = act {
+            act();
+        }
+        self.inner().emptied += 1;
         Ok(())
     }
 }

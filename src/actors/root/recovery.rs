@@ -212,6 +212,7 @@ impl Root {
     /// is known; meanwhile the root hears, for it may have to restart what the look waits for.
     pub(super) async fn boot(&mut self, me: &ActorRef<RootMsg>, reply: RpcReplyPort<()>) {
         self.start_infra(me).await;
+        effects::empty_trash(&self.world);
         self.booting.push(reply);
         self.arm_patrol(me);
         self.set_out(me);

@@ -142,7 +142,7 @@ pub struct Accepted {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     raider: RaiderId,
     incarnation: Incarnation,
     relic: RelicId,
@@ -337,6 +337,10 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
     }
     if txn.relic(&plan.relic)?.status == RelicStatus::Closed {
         return Err(StoreError::Conflict(format!("{} is closed", plan.relic)));
+    }
+    if let Some(charge) = txn.saga_of(SagaKind::Charge, &subject)? {
+        // The agent was faster than the end of its charge: the journal tells them in order.
+        super::charge::show(txn, &charge)?;
     }
     hook.done = Some(DoneIntent {
         exit: request.exit,

@@ -42,7 +42,7 @@ pub struct Target {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     target: Target,
     salvage: bool,
 }
@@ -185,18 +185,15 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, R
     let target = &plan.target;
     let id = ChildId::Raider(target.raider.clone());
     ask::end(world, id, target.raider.session_id(), target.cause).await?;
-    let salvage = match discard(world, target, plan.salvage).await? {
-        Some(entry) => {
-            world.at(FaultPoint::NukeSalvageAfter);
-            step(world, saga, "removed", plan).await?;
-            Some(entry)
-        }
-        None => None,
-    };
+    if discard(world, target, plan.salvage).await? {
+        world.at(FaultPoint::NukeSalvageAfter);
+        step(world, saga, "removed", plan).await?;
+    }
     forget(world, target).await;
     world.at(FaultPoint::NukeReleaseBefore);
-    release(world, saga.id, target, salvage.clone()).await?;
+    let salvage = release(world, saga.id, target).await?;
     world.at(FaultPoint::NukeReleaseAfter);
+    effects::empty_trash(world);
     let raider = target.raider.clone();
     Ok(Nuked {
         raider,
@@ -212,15 +209,16 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, R
 pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
     discard(world, target, true).await?;
     forget(world, target).await;
+    effects::empty_trash(world);
     Ok(())
 }
 
 /// Salvages when needed and allowed, judges what is there at that moment, and removes it.
-/// Returns the salvage's id.
-async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option<String>, Refusal> {
+/// True when it wrote salvage.
+async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
     let Some(git) = measure(world, target).await.transpose() else {
         // Gone already: an earlier attempt was interrupted behind the rename.
-        return Ok(None);
+        return Ok(false);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);
     // Salvage saves what git holds; about a session that may still run it changes nothing.
@@ -229,10 +227,10 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
         Probed::Unknown(_) => true,
     };
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
-        Ok(permit) => (permit, None),
+        Ok(permit) => (permit, false),
         Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
-            let (facts, id) = write_salvage(world, target).await?;
-            (probe(world, target, Some(facts)).await?, Some(id))
+            let facts = write_salvage(world, target).await?;
+            (probe(world, target, Some(facts)).await?, true)
         }
         Err(refused) => return Err(refused),
     };
@@ -249,7 +247,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
 }
 
 /// Writes salvage from the facts of this moment and records it.
-async fn write_salvage(world: &World, target: &Target) -> Result<(GitFacts, String), Refusal> {
+async fn write_salvage(world: &World, target: &Target) -> Result<GitFacts, Refusal> {
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
     let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
@@ -259,13 +257,12 @@ async fn write_salvage(world: &World, target: &Target) -> Result<(GitFacts, Stri
     })
     .await?;
     world.at(FaultPoint::NukeSalvageBefore);
-    let id = record.id.clone();
     let target = target.clone();
     world
         .store
         .run(move |txn| record_salvage(txn, &target, &record))
         .await?;
-    Ok((facts, id))
+    Ok(facts)
 }
 
 /// Notes a salvage, and journals it.
@@ -298,31 +295,30 @@ pub fn record_salvage(
     txn.record(&event.with(data)).map(|_| ())
 }
 
-/// Frees the slot: hook dropped, relic settled, saga closed, one transaction.
-async fn release(
-    world: &World,
-    saga: u64,
-    target: &Target,
-    salvage: Option<String>,
-) -> Result<(), Refusal> {
+/// Frees the slot: hook dropped, relic settled, saga closed, one transaction. Returns the salvage's
+/// id, from its row: the attempt that wrote it may have been an earlier one.
+async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<String>, Refusal> {
     let target = target.clone();
-    world
-        .store
-        .run(move |txn| {
-            let hook = txn.hook(&target.raider)?;
-            let held = txn.drop_hook(&target.raider, target.incarnation)?;
-            if let Some(hook) = hook.filter(|_| held) {
-                reopen(txn, &target, &hook.relic)?;
-            }
-            let data = serde_json::json!({
-                "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
-            });
-            let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
-            txn.record(&event.with(data))?;
-            txn.close_saga(saga)
-        })
-        .await?;
-    Ok(())
+    let released = world.store.run(move |txn| {
+        let hook = txn.hook(&target.raider)?;
+        let held = txn.drop_hook(&target.raider, target.incarnation)?;
+        if let Some(hook) = hook.filter(|_| held) {
+            reopen(txn, &target, &hook.relic)?;
+        }
+        let (rig, name) = (&target.raider.rig, &target.raider.name);
+        let own = |entry: &SalvageEntry| {
+            (&entry.rig, &entry.raider, entry.incarnation) == (rig, name, target.incarnation)
+        };
+        let salvage = txn.salvages()?.into_iter().rfind(own).map(|entry| entry.id);
+        let data = serde_json::json!({
+            "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
+        });
+        let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
+        txn.record(&event.with(data))?;
+        txn.close_saga(saga)?;
+        Ok(salvage)
+    });
+    Ok(released.await?)
 }
 
 /// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
@@ -364,10 +360,6 @@ async fn forget(world: &World, target: &Target) {
             .city
             .task_dir(&target.raider.rig, relic, target.incarnation);
         world.tasks.unwatch(&dir);
-    }
-    let emptied = effects::tasks(world, |tasks| tasks.empty_trash()).await;
-    if let Err(error) = emptied {
-        tracing::warn!(%error, "the trash could not be emptied");
     }
 }
 

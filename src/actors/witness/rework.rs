@@ -42,8 +42,6 @@ pub async fn merge_failed(
         .await?;
     world.at(FaultPoint::ReworkAfter);
     world.nudge(message::SHAMAN);
-    // The freed relic is charged by the very look that this is part of, or by the next.
-    world.nudge(&message::witness(&args.rig));
     Ok(Handled::Yes)
 }
 

@@ -117,8 +117,8 @@ pub(super) async fn reopen(world: &World, id: &str) -> Result<Value, ControlErro
             relic.assignee = hook.map(|hook| hook.raider.to_string());
             relic.closed = None;
             relic.until = None;
-            // A person looked: rework may be tried as often as before.
-            relic.reworks = 0;
+            // A person looked: everything may be tried as often as before.
+            (relic.reworks, relic.charge_failures) = (0, 0);
             txn.put_relic(&relic)?;
             let data = json!({ "status": relic.status, "raider": relic.assignee });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);

@@ -108,6 +108,9 @@ impl Sessions for FakeSessions {
         if let Some(why) = &fake.hidden {
             return Err(failed(&handle.id, why));
         }
+        if inner.undead.contains(&handle.id) {
+            return Err(failed(&handle.id, "it will not end"));
+        }
         if !fake.runs() {
             return Ok(Stopped::Already);
         }

@@ -1,5 +1,6 @@
 //! A rig's work from charge to landing, on fakes, under the paused clock.
 
+mod apart;
 mod charge;
 mod done;
 mod merged;
