@@ -195,6 +195,7 @@ impl Child {
             holder: opened.started.holder,
             generation: opened.started.generation,
             since: opened.since,
+            fingerprint: opened.fingerprint,
         };
         let up = RootMsg::Up {
             id: self.args.spec.id.clone(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::task::JoinSet;
 
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::done::DoneRequest;
@@ -73,25 +74,56 @@ impl Actor for DispatcherActor {
     }
 }
 
-async fn empty_outbox(world: &Arc<World>) -> Result<(), Refusal> {
-    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
-        match intent {
-            Ok(intent) => {
-                let world = Arc::clone(world);
-                tokio::spawn(async move { carry_out(&world, file, intent).await });
-            }
-            Err(error) => tracing::warn!(%error, "a file in the outbox is not an intent"),
+/// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
+/// was at it.
+pub async fn settle_outbox(world: &Arc<World>) {
+    /// Between two looks at what somebody else is at.
+    const TURN: Duration = Duration::from_millis(50);
+    let elsewhere = empty_outbox(world).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the outbox could not be read");
+        Vec::new()
+    });
+    for key in elsewhere {
+        while world.claims.is_claimed(&key) {
+            tokio::time::sleep(TURN).await;
         }
     }
-    Ok(())
+}
+
+/// Tries every intent; returns the claims of those that somebody else is at.
+async fn empty_outbox(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
+    let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
+    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
+        let intent = match intent {
+            Ok(intent) => intent,
+            Err(error) => {
+                tracing::warn!(%error, "a file in the outbox is not an intent");
+                continue;
+            }
+        };
+        let key = format!("outbox/{}", file.display());
+        match world.claims.claim(key.clone()) {
+            Some(claim) => {
+                let world = Arc::clone(world);
+                trying.spawn(async move {
+                    carry_out(&world, file, intent).await;
+                    drop(claim);
+                });
+            }
+            None => elsewhere.push(key),
+        }
+    }
+    while let Some(tried) = trying.join_next().await {
+        if let Err(panic) = tried {
+            tracing::error!(%panic, "an intent from the outbox panicked");
+        }
+    }
+    Ok(elsewhere)
 }
 
 /// Carries an intent out as its author would have over the socket. What will never be accepted is
 /// put away; what may be accepted later stays.
 async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
-    let Some(_claim) = world.claims.claim(format!("outbox/{}", file.display())) else {
-        return;
-    };
     let settled = match done_request(&intent) {
         Ok(request) => declare(world, request).await,
         Err(refused) => Err(refused),

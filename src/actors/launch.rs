@@ -54,7 +54,12 @@ pub struct Opened {
     pub since: Timestamp,
     /// How it came up.
     pub how: How,
+    /// What it was started from, where that is on record.
+    pub fingerprint: Option<String>,
 }
+
+/// The fact of a session that says what it was started from (`4-rules.md`, drift hash).
+const FINGERPRINT: &str = "fingerprint";
 
 /// Why no session is up.
 #[derive(Debug)]
@@ -123,10 +128,17 @@ async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, OpenFailur
     let started = effects::sessions(world, &facts.id, move |provider| provider.adopt(&id)).await;
     // It ended between the two looks: the restart policy answers, as for any death.
     let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
+    let id = facts.id.clone();
+    let meta = effects::sessions(world, &facts.id, move |p| p.get_meta(&id, FINGERPRINT)).await;
+    let fingerprint = meta.unwrap_or_else(|error| {
+        tracing::warn!(%error, "what a session was started from cannot be read");
+        None
+    });
     Ok(Opened {
         started,
         since: facts.started_at,
         how: How::Adopted,
+        fingerprint,
     })
 }
 
@@ -148,6 +160,11 @@ async fn start_session(
     generation: Generation,
 ) -> Result<Opened, OpenFailure> {
     let ChildArgs { world, spec, .. } = args;
+    let fingerprint = match &spec.work {
+        Work::Agent(agent) => Some(agent.fingerprint.clone()),
+        // For raiders drift waits for the next session anyway.
+        Work::Raider { .. } => None,
+    };
     let session = SessionSpec {
         id: spec.session.clone(),
         generation,
@@ -157,7 +174,10 @@ async fn start_session(
         cwd: start.cwd,
         first_input: start.first_input,
         output_limit: world.city.session.output_limit,
-        meta: BTreeMap::new(),
+        meta: fingerprint
+            .iter()
+            .map(|hash| (FINGERPRINT.to_owned(), hash.clone()))
+            .collect(),
     };
     let incarnation = start.incarnation;
     let started = match start_patiently(world, session).await {
@@ -181,6 +201,7 @@ async fn start_session(
         started,
         since: world.clock.now(),
         how: start.how,
+        fingerprint,
     })
 }
 
@@ -210,7 +231,17 @@ async fn raider(
     before: bool,
 ) -> Result<Start, OpenFailure> {
     let hook: &Hook = cached;
-    if problem.is_none() && endings::is_finished(world, hook).await {
+    let asked = match problem {
+        None if cause == Cause::Operator => endings::problem(world, hook).await,
+        None | Some(_) => None,
+    };
+    // Whoever is started for its problem is started in spite of its outcome file.
+    let problem = problem.or(asked.as_ref());
+    let finished = match problem {
+        Some(_) => endings::is_over(world, hook).await == Some(true),
+        None => endings::is_finished(world, hook).await,
+    };
+    if finished {
         return Err(OpenFailure::Finished);
     }
     let rig = world

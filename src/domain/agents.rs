@@ -34,6 +34,8 @@ pub struct Agent {
     pub suspended: bool,
     /// Several of it, `<name>-1` and on; none of the plain name then.
     pub pool: Option<Pool>,
+    /// For a pool's member: how long it may go on when it is not wanted any more.
+    pub drain_timeout: Duration,
     /// SHA-256 over what needs a restart when it changes.
     pub fingerprint: String,
 }
@@ -46,6 +48,7 @@ impl Agent {
     pub fn member(&self, number: u32) -> Result<Self, super::ids::InvalidId> {
         Ok(Self {
             name: AgentName::new(format!("{}-{number}", self.name))?,
+            drain_timeout: self.pool.as_ref().map_or(Duration::ZERO, |pool| pool.drain_timeout),
             pool: None,
             ..self.clone()
         })
@@ -235,6 +238,7 @@ mod tests {
                 check_interval: Duration::from_secs(30),
                 drain_timeout: Duration::from_secs(300),
             }),
+            drain_timeout: Duration::ZERO,
             fingerprint: "x".into(),
         };
         let member = pool.member(3).unwrap();

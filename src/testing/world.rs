@@ -127,6 +127,7 @@ impl Scenario {
             depends_on: Vec::new(),
             suspended: false,
             pool: None,
+            drain_timeout: Duration::ZERO,
             fingerprint: String::new(),
         });
         self

@@ -31,6 +31,7 @@ impl Root {
     /// Makes the actor. Its start runs in a task of its own; nothing is awaited here but ractor.
     pub(super) async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let now = self.world.clock.now();
+        let may_start = self.may_start(id);
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -38,6 +39,10 @@ impl Root {
         slot.desired = Desired::Up;
         slot.session = None;
         slot.up_at = None;
+        if !may_start && slot.cause != Cause::Adopted {
+            // Until what it depends on is up.
+            return slot.become_state(ChildState::Blocked, now);
+        }
         slot.become_state(ChildState::Starting, now);
         let args = ChildArgs {
             world: Arc::clone(&self.world),
@@ -57,10 +62,25 @@ impl Root {
         }
     }
 
-    pub(super) fn up(&mut self, id: &ChildId, actor: ActorId, session: SessionView, how: How) {
+    pub(super) async fn up(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        actor: ActorId,
+        session: SessionView,
+        how: How,
+    ) {
+        if self.is_news(id, actor, session, how) {
+            self.up_together(me, id).await;
+            self.unblock(me).await;
+        }
+    }
+
+    /// Notes that a child is up; false when it is not the one that is meant.
+    fn is_news(&mut self, id: &ChildId, actor: ActorId, session: SessionView, how: How) -> bool {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.is(actor)) else {
-            return;
+            return false;
         };
         slot.generation = Generation(session.generation.0 + 1);
         slot.session = Some(session.clone());
@@ -86,6 +106,7 @@ impl Root {
             events.push(respawned.with(data));
         }
         self.world.store.note(events);
+        true
     }
 
     /// Answers the end of a child's actor.
@@ -110,25 +131,32 @@ impl Root {
             }
             return self.stopped_one(me);
         }
+        if slot.draining && matches!(slot.desired, Desired::Up) {
+            // It came to its end in its own time.
+            slot.desired = Desired::Ended(Cause::Drained);
+        }
         let exit = exit_of(error);
         match (&slot.desired, exit) {
-            (Desired::Ended(_) | Desired::Resting, Some(ChildExit::Undead(why))) => {
+            (Desired::Ended(_) | Desired::Resting(_), Some(ChildExit::Undead(why))) => {
                 self.undead(id, why);
             }
             // It ended without having seen its session end: that may run.
             (
-                Desired::Ended(_) | Desired::Resting,
+                Desired::Ended(_) | Desired::Resting(_),
                 Some(ChildExit::StartFailed(_) | ChildExit::Broken(_)),
             ) => self.sweep(me, id),
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
                 self.gone(id, cause);
             }
-            (Desired::Resting, _) => {
-                slot.become_state(ChildState::Stopped, now);
-                answer(&mut slot.for_end, &Ok(()));
-                self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Operator));
+            (Desired::Resting(cause), _) => {
+                let cause = *cause;
+                self.at_rest(id, cause);
             }
+            (Desired::Together, Some(ChildExit::Undead(_) | ChildExit::Broken(_))) => {
+                self.died(me, id, exit, Cause::Group).await;
+            }
+            (Desired::Together, _) => self.ended_together(me, id).await,
             (Desired::Cycle(cause), exit) => {
                 let cause = *cause;
                 self.cycled(me, id, cause, exit).await;
@@ -205,7 +233,7 @@ impl Root {
         }
         slot.epoch += 1;
         let delay = match slot.deaths.on_death(&policy, mono, (self.world.random)()) {
-            Answer::Restart { after } if after.is_zero() => {
+            Answer::Restart { after } if after.is_zero() && !self.concerns_others(id) => {
                 return self.spawn_child(me, id).await;
             }
             Answer::Restart { after } => {
@@ -224,8 +252,28 @@ impl Root {
                 wait
             }
         };
-        let (id, epoch) = (id.clone(), slot.epoch);
+        let epoch = slot.epoch;
+        if self.restart_together(me, id, delay) {
+            return;
+        }
+        let id = id.clone();
         let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
+    }
+
+    /// Laid to rest, by a person or a suspension.
+    pub(super) fn at_rest(&mut self, id: &ChildId, cause: Cause) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.become_state(ChildState::Stopped, now);
+        answer(&mut slot.for_end, &Ok(()));
+        answer(&mut slot.for_up, &Err("it was laid to rest".to_owned()));
+        let kind = match cause {
+            Cause::Suspended => EventType::AgentSuspended,
+            _ => EventType::AgentStopped,
+        };
+        self.note(NewEvent::new(kind, id, cause));
     }
 
     pub(super) async fn retry(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: u64) {
@@ -249,7 +297,11 @@ impl Root {
         let Some(mut slot) = self.slots.remove(id) else {
             return;
         };
-        self.note(NewEvent::new(EventType::AgentStopped, id, cause));
+        let kind = match cause {
+            Cause::Drained => EventType::AgentDrained,
+            _ => EventType::AgentStopped,
+        };
+        self.note(NewEvent::new(kind, id, cause));
         answer(&mut slot.for_end, &Ok(()));
         answer(&mut slot.for_up, &Err("it was ended".to_owned()));
     }

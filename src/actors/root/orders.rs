@@ -125,7 +125,11 @@ impl Root {
                 let cause = *cause;
                 self.gone(id, cause);
             }
-            (Ok(()), Desired::Resting | Desired::Up | Desired::Cycle(_)) => {
+            (Ok(()), Desired::Resting(cause)) => {
+                let cause = *cause;
+                self.at_rest(id, cause);
+            }
+            (Ok(()), Desired::Up | Desired::Cycle(_) | Desired::Together) => {
                 slot.become_state(ChildState::Stopped, now);
                 answer(&mut slot.for_end, &Ok(()));
             }
@@ -190,7 +194,7 @@ impl Root {
             // It is being ended for good: that is rest enough.
             return;
         }
-        slot.desired = Desired::Resting;
+        slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
             self.sweep(me, &id);

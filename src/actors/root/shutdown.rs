@@ -66,24 +66,47 @@ impl Root {
             return;
         }
         stopping.mode = mode;
-        let mut longest = Duration::ZERO;
-        for slot in self.slots.values() {
-            let grace = match mode {
-                StopMode::Graceful => slot.grace(),
-                StopMode::Now | StopMode::KeepSessions => Duration::ZERO,
-            };
-            longest = longest.max(grace);
-            slot.tell(match mode {
-                StopMode::KeepSessions => ChildMsg::Detach,
-                StopMode::Graceful | StopMode::Now => ChildMsg::End(grace),
-            });
+        if mode != StopMode::KeepSessions {
+            // What is being started ends as soon as it is up, even when its child is gone by then.
+            self.world.starts.close();
         }
+        let graces = self.slots.values().map(Slot::grace);
+        let longest = match mode {
+            // Those that others depend on end after these.
+            StopMode::Graceful => graces.max().unwrap_or_default() * self.depth(),
+            StopMode::Now | StopMode::KeepSessions => Duration::ZERO,
+        };
         let _timer = me.send_after(longest + MARGIN, || RootMsg::StopDeadline);
         self.stopped_one(me);
     }
 
+    /// Tells those to end whose turn it is: in the reverse order of `depends_on` while there is
+    /// time for that, all at once otherwise.
+    fn end_next(&mut self, mode: StopMode) {
+        let ids: Vec<_> = self.slots.keys().cloned().collect();
+        for id in ids {
+            let now = mode != StopMode::Graceful || self.may_end(&id);
+            let Some(slot) = self.slots.get_mut(&id).filter(|_| now) else {
+                continue;
+            };
+            if slot.told == Some(mode) {
+                continue;
+            }
+            slot.told = Some(mode);
+            slot.tell(match mode {
+                StopMode::KeepSessions => ChildMsg::Detach,
+                StopMode::Graceful => ChildMsg::End(slot.grace()),
+                StopMode::Now => ChildMsg::End(Duration::ZERO),
+            });
+        }
+    }
+
     /// Goes on when no child's actor is left.
     pub(super) fn stopped_one(&mut self, me: &ActorRef<RootMsg>) {
+        let Some(mode) = self.stopping.as_ref().map(|stopping| stopping.mode) else {
+            return;
+        };
+        self.end_next(mode);
         let Some(stopping) = &self.stopping else {
             return;
         };

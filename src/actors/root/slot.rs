@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use ractor::{ActorId, ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
-use super::{ChildSpec, SessionView};
+use super::{ChildSpec, SessionView, StopMode};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, Generation};
 use crate::domain::restart::{CycleBrake, DeathWindow, Mono, RestartPolicy};
@@ -96,6 +96,8 @@ pub(super) struct Slot {
     pub(super) draining: bool,
     /// It waits for its turn in the restart of its group.
     pub(super) together: bool,
+    /// How it was told to end, when everything ends.
+    pub(super) told: Option<StopMode>,
     pub(super) for_up: Waiting<(), String>,
     pub(super) for_end: Waiting<(), EndRefused>,
 }
@@ -117,6 +119,7 @@ impl Slot {
             cause,
             draining: false,
             together: false,
+            told: None,
             for_up: Vec::new(),
             for_end: Vec::new(),
         }
@@ -132,6 +135,12 @@ impl Slot {
     pub(super) fn is_ending(&self) -> bool {
         let resting = matches!(self.desired, Desired::Resting(_));
         matches!(self.desired, Desired::Ended(_)) || resting && self.state == ChildState::Ending
+    }
+
+    /// Whether it has no session because somebody, or its restart type, wants none.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let ended = matches!(self.desired, Desired::Ended(_) | Desired::Resting(_));
+        ended || self.state == ChildState::Stopped
     }
 
     pub(super) fn has_actor(&self) -> bool {

@@ -109,6 +109,7 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
             depends_on: depends_on?,
             suspended: suspended?,
             pool: pool?,
+            drain_timeout: Duration::ZERO,
             fingerprint: String::new(),
         };
         agent.fingerprint = fingerprint::agent(&agent, &runs.prompt);

@@ -1,0 +1,211 @@
+//! Groups: what the death of a member means for the others (OTP's one_for_all and rest_for_one).
+//!
+//! ```text
+//!  a member died ─► those affected end, the last first ─► its delay has passed ─► they start, the
+//!                                                                       first first, each when
+//!  another one dies meanwhile: counted, and all over again              the one before is up
+//! ```
+//!
+//! Only the dead one's death is counted. While it is quarantined the others wait with it: they were
+//! not meant to run without it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ractor::ActorRef;
+
+use super::super::child::ChildMsg;
+use super::slot::{ChildState, Desired};
+use super::{Root, RootMsg};
+use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{AgentName, ChildId};
+
+/// A restart of a group that is under way.
+pub(super) struct Together {
+    /// Still to be ended, the last first.
+    stopping: Vec<ChildId>,
+    /// To be started, the first first.
+    starting: VecDeque<ChildId>,
+    /// Being started: the next one waits for it.
+    awaited: Option<ChildId>,
+    /// The delay that answers the death has passed.
+    due: bool,
+    epoch: u64,
+}
+
+impl Root {
+    /// Restarts the group of a member that died, if its strategy concerns others. False when it
+    /// does not: the child is restarted by itself.
+    pub(super) fn restart_together(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        dead: &ChildId,
+        delay: Duration,
+    ) -> bool {
+        let ChildId::Agent(name) = dead else {
+            return false;
+        };
+        let Some((group, affected)) = self.affected(name) else {
+            return false;
+        };
+        let epoch = self.together.get(&group).map_or(1, |last| last.epoch + 1);
+        let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
+        for id in &members {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.together = !slot.is_at_rest();
+            }
+        }
+        let takes_part = |id: &&ChildId| self.slots.get(*id).is_some_and(|slot| slot.together);
+        let starting: VecDeque<_> = members.iter().filter(takes_part).cloned().collect();
+        let stopping = starting.iter().filter(|id| *id != dead).cloned().collect();
+        let together = Together {
+            stopping,
+            starting,
+            awaited: None,
+            due: false,
+            epoch,
+        };
+        self.together.insert(group.clone(), together);
+        let name = group.clone();
+        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group: name, epoch });
+        self.stop_next(&group);
+        true
+    }
+
+    /// Whether the death of the child concerns others.
+    pub(super) fn concerns_others(&self, dead: &ChildId) -> bool {
+        matches!(dead, ChildId::Agent(name) if self.affected(name).is_some())
+    }
+
+    /// Group and members that are restarted with it, when there is more than one.
+    fn affected(&self, dead: &AgentName) -> Option<(String, Vec<AgentName>)> {
+        let mut groups = self.world.city.groups.iter();
+        let group = groups.find(|group| group.members.contains(dead))?;
+        let mut affected = group.affected(dead);
+        if let Some(under_way) = self.together.get(&group.name) {
+            // An earlier death concerns more of them.
+            let first = under_way.starting.front().or(under_way.awaited.as_ref());
+            let earlier = group.members.iter().position(|member| {
+                first.is_some_and(|first| *first == ChildId::Agent(member.clone()))
+            });
+            let more = &group.members[earlier.unwrap_or(group.members.len())..];
+            if more.len() > affected.len() {
+                affected = more;
+            }
+        }
+        (affected.len() > 1).then(|| (group.name.clone(), affected.to_vec()))
+    }
+
+    /// Ends the last of those still to be ended; true when none is left.
+    fn stop_next(&mut self, group: &str) -> bool {
+        let now = self.world.clock.now();
+        loop {
+            let Some(together) = self.together.get_mut(group) else {
+                return false;
+            };
+            let Some(id) = together.stopping.last().cloned() else {
+                return true;
+            };
+            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.has_actor()) else {
+                together.stopping.pop();
+                if let Some(slot) = self.slots.get_mut(&id) {
+                    slot.epoch += 1;
+                    slot.become_state(ChildState::Backoff, now);
+                }
+                continue;
+            };
+            if !matches!(slot.desired, Desired::Together) {
+                slot.desired = Desired::Together;
+                slot.become_state(ChildState::Ending, now);
+                slot.tell(ChildMsg::End(slot.spec.grace));
+            }
+            return false;
+        }
+    }
+
+    /// A member's session ended in its turn.
+    pub(super) async fn ended_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.desired = Desired::Up;
+        slot.become_state(ChildState::Backoff, now);
+        self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Group));
+        if let Some(group) = self.group_of(id) {
+            self.advance(me, &group).await;
+        }
+    }
+
+    /// The delay after the death has passed.
+    pub(super) async fn group_due(&mut self, me: &ActorRef<RootMsg>, group: &str, epoch: u64) {
+        if let Some(together) = self.together.get_mut(group)
+            && together.epoch == epoch
+        {
+            together.due = true;
+            self.advance(me, group).await;
+        }
+    }
+
+    /// A member came up in its turn.
+    pub(super) async fn up_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let Some(group) = self.group_of(id) else {
+            return;
+        };
+        if let Some(together) = self.together.get_mut(&group)
+            && together.awaited.as_ref() == Some(id)
+        {
+            together.awaited = None;
+            self.advance(me, &group).await;
+        }
+    }
+
+    async fn advance(&mut self, me: &ActorRef<RootMsg>, group: &str) {
+        if self.stopping.is_some() || !self.stop_next(group) {
+            return;
+        }
+        loop {
+            let Some(together) = self.together.get_mut(group) else {
+                return;
+            };
+            if !together.due || together.awaited.is_some() {
+                return;
+            }
+            let Some(id) = together.starting.pop_front() else {
+                self.together.remove(group);
+                return;
+            };
+            // Somebody may have stopped, suspended or started it meanwhile.
+            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
+                continue;
+            };
+            slot.together = false;
+            if slot.has_actor() || slot.is_at_rest() {
+                continue;
+            }
+            if slot.state == ChildState::Quarantined {
+                let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
+                self.world.store.note(vec![event]);
+            }
+            if slot.spec.restart == RestartType::Temporary {
+                slot.become_state(ChildState::Stopped, self.world.clock.now());
+                continue;
+            }
+            slot.cause = Cause::Group;
+            together.awaited = Some(id.clone());
+            self.spawn_child(me, &id).await;
+            return;
+        }
+    }
+
+    fn group_of(&self, id: &ChildId) -> Option<String> {
+        let ChildId::Agent(name) = id else {
+            return None;
+        };
+        let mut groups = self.world.city.groups.iter();
+        let group = groups.find(|group| group.members.contains(name))?;
+        Some(group.name.clone())
+    }
+}

@@ -1,0 +1,117 @@
+//! What a look's decisions do to a child: a planned cycle, suspension and resumption, the drain of
+//! a pool's member, removal.
+
+use ractor::ActorRef;
+
+use super::super::child::ChildMsg;
+use super::slot::{ChildState, Desired};
+use super::{Root, RootMsg, Work};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::ChildId;
+
+impl Root {
+    /// A fresh session: idle for too long, or its configuration changed. Planned, not a death.
+    pub(super) fn refresh(&mut self, id: &ChildId, cause: Cause) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        if !matches!(slot.desired, Desired::Up) || slot.actor.is_none() {
+            return;
+        }
+        slot.desired = Desired::Cycle(cause);
+        slot.tell(ChildMsg::End(slot.spec.grace));
+        let kind = match cause {
+            Cause::Idle => EventType::AgentIdleKilled,
+            _ => EventType::AgentDrifted,
+        };
+        self.note(NewEvent::new(kind, id, cause));
+    }
+
+    /// No session, for now. What of it is in the store and on disk stays.
+    pub(super) fn suspend(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        if matches!(slot.desired, Desired::Ended(_) | Desired::Resting(_)) {
+            return;
+        }
+        slot.desired = Desired::Resting(Cause::Suspended);
+        slot.become_state(ChildState::Ending, now);
+        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+            self.sweep(me, id);
+        }
+    }
+
+    /// Starts again what was suspended.
+    pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        if slot.state != ChildState::Stopped || slot.actor.is_some() {
+            return;
+        }
+        slot.cause = Cause::Unsuspended;
+        self.note(NewEvent::new(EventType::AgentResumed, id, Cause::Unsuspended));
+        self.spawn_child(me, id).await;
+    }
+
+    /// Lets a member of a pool finish what it does: it is told, and has its time.
+    pub(super) fn drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let Work::Agent(agent) = &slot.spec.work else {
+            return;
+        };
+        slot.draining = true;
+        slot.epoch += 1;
+        let (name, epoch) = (id.clone(), slot.epoch);
+        let _timer = me.send_after(agent.drain_timeout, move || RootMsg::DrainDue {
+            id: name,
+            epoch: Some(epoch),
+        });
+    }
+
+    /// A member that drains is needed after all.
+    pub(super) fn keep_on(&mut self, id: &ChildId) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.draining = false;
+            // The timer of the drain is void.
+            slot.epoch += 1;
+        }
+    }
+
+    /// A draining member's time is up, or it said that it is finished.
+    pub(super) fn drain_due(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: Option<u64>) {
+        let due = |slot: &&mut super::slot::Slot| {
+            slot.draining && epoch.is_none_or(|epoch| epoch == slot.epoch)
+        };
+        if self.slots.get_mut(id).filter(due).is_some() {
+            self.end_for_good(me, id, Cause::Drained);
+        }
+    }
+
+    /// It is not configured any more.
+    pub(super) fn remove(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let drained = self.slots.get(id).is_some_and(|slot| slot.draining);
+        let cause = if drained { Cause::Drained } else { Cause::Removed };
+        self.end_for_good(me, id, cause);
+    }
+
+    fn end_for_good(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, cause: Cause) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        if matches!(slot.desired, Desired::Ended(_)) {
+            return;
+        }
+        slot.desired = Desired::Ended(cause);
+        slot.become_state(ChildState::Ending, now);
+        if !slot.tell(ChildMsg::End(slot.spec.grace)) {
+            self.sweep(me, id);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! How many members each pool should have: its check says so, off the root, at its own pace. The
+//! last good answer is kept while the next one is looked for; a check that fails means `min`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ractor::ActorRef;
+
+use super::super::effects;
+use super::{Root, RootMsg};
+use crate::domain::city::Agent;
+use crate::domain::ids::AgentName;
+
+/// What is known of every pool.
+#[derive(Default)]
+pub(super) struct Pools(BTreeMap<AgentName, Sized>);
+
+struct Sized {
+    /// How many are wanted; none until the first check has come back.
+    size: Option<u32>,
+    epoch: u64,
+    /// The last check failed; said once.
+    failed: bool,
+    check: Option<String>,
+}
+
+impl Root {
+    /// The sizes that are known.
+    pub(super) fn sizes(&self) -> BTreeMap<AgentName, u32> {
+        let sized = self.pools.0.iter();
+        sized
+            .filter_map(|(name, pool)| Some((name.clone(), pool.size?)))
+            .collect()
+    }
+
+    /// Begins to ask the pools of the configuration in force, and stops asking those that are gone
+    /// or ask otherwise now.
+    pub(super) fn ask_pools(&mut self, me: &ActorRef<RootMsg>) {
+        let city = Arc::clone(&self.world.city);
+        let pools = city.agents.iter().filter(|agent| agent.pool.is_some());
+        let names: Vec<_> = pools.clone().map(|agent| &agent.name).collect();
+        self.pools.0.retain(|name, _| names.contains(&name));
+        for agent in pools {
+            let Some(pool) = &agent.pool else { continue };
+            let known = self.pools.0.get(&agent.name);
+            if known.is_some_and(|known| known.check == pool.check) {
+                continue;
+            }
+            let epoch = known.map_or(1, |known| known.epoch + 1);
+            let sized = Sized {
+                // Without a check there is nothing to wait for.
+                size: pool.check.is_none().then_some(pool.min),
+                epoch,
+                failed: false,
+                check: pool.check.clone(),
+            };
+            self.pools.0.insert(agent.name.clone(), sized);
+            if pool.check.is_some() {
+                self.ask_pool(me, agent, epoch);
+            }
+        }
+    }
+
+    pub(super) fn pool_due(&mut self, me: &ActorRef<RootMsg>, name: AgentName, epoch: u64) {
+        let city = Arc::clone(&self.world.city);
+        let current = self.pools.0.get(&name).is_some_and(|pool| pool.epoch == epoch);
+        let agent = city.agents.iter().find(|agent| agent.name == name);
+        if let (true, Some(agent), None) = (current, agent, &self.stopping) {
+            self.ask_pool(me, agent, epoch);
+        }
+    }
+
+    fn ask_pool(&self, me: &ActorRef<RootMsg>, agent: &Agent, epoch: u64) {
+        let (world, me, agent) = (Arc::clone(&self.world), me.clone(), agent.clone());
+        tokio::spawn(async move {
+            let size = effects::pool_size(&world, &agent).await;
+            let agent = agent.name;
+            // The root only goes with the process.
+            let _gone = me.cast(RootMsg::PoolSized { agent, epoch, size });
+        });
+    }
+
+    pub(super) fn pool_sized(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        name: &AgentName,
+        epoch: u64,
+        size: Result<u32, String>,
+    ) {
+        let mut agents = self.world.city.agents.iter();
+        let agent = agents.find(|agent| agent.name == *name);
+        let Some(pool) = agent.and_then(|agent| agent.pool.clone()) else {
+            return;
+        };
+        let Some(sized) = self.pools.0.get_mut(name).filter(|sized| sized.epoch == epoch) else {
+            return;
+        };
+        let before = sized.size;
+        match size {
+            Ok(size) => {
+                sized.failed = false;
+                sized.size = Some(size);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut sized.failed, true) {
+                    tracing::warn!(pool = %name, error, "a pool's check failed: `min` is wanted");
+                }
+                sized.size = Some(pool.min);
+            }
+        }
+        let changed = before.map(|size| pool.bounded(size)) != sized.size.map(|s| pool.bounded(s));
+        let agent = name.clone();
+        let _timer = me.send_after(pool.check_interval, move || RootMsg::PoolDue { agent, epoch });
+        if changed && self.stopping.is_none() {
+            self.set_out(me);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A new configuration: taken over as a whole, between two messages. What follows from it is found
+//! by the look that comes after.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ractor::{ActorRef, RpcReplyPort};
+
+use super::super::world::World;
+use super::infra::InfraSpec;
+use super::{Root, RootMsg};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
+use crate::domain::reload::{AgentChange, Running, changes};
+
+/// Makes the witness and the forge of a rig.
+pub type RigInfra = Arc<dyn Fn(&Arc<World>, &RigName) -> Vec<InfraSpec> + Send + Sync>;
+
+/// A new configuration.
+pub struct Reload {
+    /// The world with it.
+    pub world: Arc<World>,
+    /// Sessions to which a person is attached.
+    pub attached: BTreeSet<SessionId>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Answered with what becomes of each agent.
+    pub reply: RpcReplyPort<Vec<AgentChange>>,
+}
+
+impl Root {
+    pub(super) async fn reload(&mut self, me: &ActorRef<RootMsg>, reload: Reload) {
+        let Reload {
+            world,
+            attached,
+            dry_run,
+            reply,
+        } = reload;
+        let running = self.running(&attached);
+        let old = Arc::clone(&self.world);
+        let changes = changes(&old.city, &world.city, &running, &self.resting);
+        if dry_run || self.stopping.is_some() {
+            let _gave_up = reply.send(changes);
+            return;
+        }
+        world.directory.set_newest(&world);
+        self.world = Arc::clone(&world);
+        self.change_rigs(me, &old).await;
+        self.ask_pools(me);
+        self.rouse();
+        self.set_out(me);
+        let _gave_up = reply.send(changes);
+    }
+
+    fn running(&self, attached: &BTreeSet<SessionId>) -> Vec<Running> {
+        let agents = self.slots.iter().filter_map(|(id, slot)| {
+            let ChildId::Agent(name) = id else {
+                return None;
+            };
+            slot.has_actor().then(|| Running {
+                name: name.clone(),
+                fingerprint: slot.session.as_ref().and_then(|s| s.fingerprint.clone()),
+                attached: attached.contains(&slot.spec.session),
+            })
+        });
+        agents.collect::<Vec<Running>>()
+    }
+
+    /// Starts witness and forge of new rigs, ends those of rigs that are gone, and says which are
+    /// suspended and resumed.
+    async fn change_rigs(&mut self, me: &ActorRef<RootMsg>, old: &World) {
+        let new = Arc::clone(&self.world);
+        for rig in &new.city.rigs {
+            let before = old.city.rig(&rig.name);
+            if before.is_none() {
+                let specs = (self.rig_infra)(&new, &rig.name);
+                self.add_infra(me, specs).await;
+            }
+            let was = before.is_some_and(|before| before.suspended) || old.city.suspended;
+            let is = rig.suspended || new.city.suspended;
+            match (was, is) {
+                (false, true) => {
+                    let event = NewEvent::new(EventType::RigSuspended, &rig.name, Cause::Suspended);
+                    self.note(event);
+                }
+                (true, false) => {
+                    let event = NewEvent::new(EventType::RigResumed, &rig.name, Cause::Unsuspended);
+                    self.note(event);
+                }
+                (true, true) | (false, false) => {}
+            }
+        }
+        for rig in old.city.rigs.iter().filter(|rig| new.city.rig(&rig.name).is_none()) {
+            let own = format!("{}/", rig.name);
+            self.remove_infra(&|name| name.starts_with(&own));
+            new.directory.remove_rig(&rig.name);
+        }
+    }
+}
