@@ -78,6 +78,7 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
         RefusalKind::BadRequest => Some(Problem::NoCommits),
         RefusalKind::NotFound
         | RefusalKind::Conflict
+        | RefusalKind::Failed
         | RefusalKind::Unavailable
         | RefusalKind::Timeout
         | RefusalKind::Internal => None,

@@ -301,7 +301,8 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     let mut plan: Plan = unpack(&saga)?;
     if saga.step == "unwind" {
         unwind(world, &saga, &plan).await?;
-        return Err(Refusal::conflict("the charge had failed and was unwound"));
+        let message = "the charge had failed and was unwound";
+        return Err(Refusal::new(RefusalKind::Failed, message));
     }
     match forward(world, &mut saga, &plan).await {
         Ok(()) => Ok(plan.charged(world)),
@@ -399,7 +400,7 @@ async fn make_sandbox(world: &World, plan: &Plan) -> Result<(), Refusal> {
         made.await.map_err(|error| {
             let hint =
                 "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";
-            Refusal::conflict(error.to_string()).hint(hint)
+            Refusal::new(RefusalKind::Failed, error.to_string()).hint(hint)
         })?;
     }
     Ok(())

@@ -149,7 +149,7 @@ impl From<Refusal> for ControlError {
             RefusalKind::BadRequest => ErrorKind::BadRequest,
             RefusalKind::NotFound => ErrorKind::NotFound,
             RefusalKind::WorkAtRisk => ErrorKind::Refused,
-            RefusalKind::Conflict => ErrorKind::Conflict,
+            RefusalKind::Conflict | RefusalKind::Failed => ErrorKind::Conflict,
             RefusalKind::Unavailable => ErrorKind::Unavailable,
             RefusalKind::Timeout => ErrorKind::Timeout,
             RefusalKind::Internal => ErrorKind::Internal,

@@ -14,7 +14,8 @@ use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::RelicFilter;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town};
+use crate::ports::sessions::StartError;
+use crate::testing::world::{Scenario, Town, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
@@ -117,4 +118,24 @@ async fn run_checks_first_and_tells_of_every_relic_afterwards() {
     ids.sort_by_key(ToString::to_string);
     let made: Vec<_> = relics().await.iter().map(|relic| json!(relic.id)).collect();
     assert_eq!(ids, made);
+}
+
+/// That no slot is free is no failure; that what was tried did not work is one.
+#[tokio::test(start_paused = true)]
+async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
+    let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
+    let refused = StartError::Provider("no memory".into());
+    let session = raider("Toast").session_id();
+    town.parts.sessions.refuse_start(&session, refused);
+    let told = ask(&town, "run", json!({ "task": ["one"] })).await.unwrap();
+    assert_eq!(told["relics"][0]["error"]["kind"], "conflict", "{told}");
+    let told = ask(&town, "run", json!({ "task": ["two", "three"] })).await;
+    let told = told.unwrap();
+    let relics = told["relics"].as_array().unwrap();
+    let waits = relics.iter().filter(|relic| relic["raider"].is_null());
+    assert_eq!(waits.count(), 1, "{told}");
+    assert!(
+        relics.iter().all(|relic| relic["error"].is_null()),
+        "{told}"
+    );
 }

@@ -206,7 +206,7 @@ async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
         let error = StartError::Provider("no program".into());
         town.parts.sessions.refuse_start(&session, error);
         let error = town.charge(&relic).await.unwrap_err();
-        assert_eq!(error.kind, RefusalKind::Conflict);
+        assert_eq!(error.kind, RefusalKind::Failed);
         assert!(error.message.contains("no program") && error.hint.is_some());
     }
     let mut now = town.relic_now(&relic).await;
