@@ -1,22 +1,94 @@
-//! Watches the configuration: an edit is validated as soon as it is seen, and `status` says what
-//! became of it. It is applied by the next start; until then the old one is kept, whole.
+//! The configuration: watched, read again when it changes or when somebody asks, validated as a
+//! whole, then applied as a whole or not at all (`health-patrol.md`, config reload).
+//!
+//! ```text
+//!  a file changed ─► settles ─┐                    ┌─ wrong, refused ─► the old one is kept, said once
+//!  SIGHUP, patrol ────────────┼─► read, validate ──┤
+//!  hd reload ─────────────────┘   (one at a time)  └─ rigs made ready ─► root takes it over ─► said
+//! ```
+//!
+//! What is asked while one is under way is answered by the next one, which reads again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use jiff::Timestamp;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use serde::Serialize;
 
+use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::reload::AgentChange;
 use crate::ports::config::ConfigSource;
 
+mod reload;
+
+/// An editor's several writes are one change.
+const SETTLE: Duration = Duration::from_millis(100);
+
 /// Messages to the configuration's watcher.
-#[derive(Debug)]
 pub enum ConfigMsg {
+    /// Something in a watched directory changed.
+    Touched,
+    /// It has settled.
+    Settled {
+        /// A timer of an earlier epoch is void.
+        epoch: u64,
+    },
     /// Somebody asked (SIGHUP), or it is time: look at the files.
     Check,
-    /// What the look came to.
-    Checked(Result<String, String>),
+    /// Look at the files and say what came of it.
+    Reload {
+        /// Only say what would be done.
+        dry_run: bool,
+        /// Answered with what was done.
+        reply: RpcReplyPort<Result<Reloaded, Refusal>>,
+    },
+    /// What a look came to.
+    Read {
+        /// As it was.
+        outcome: Outcome,
+        /// Only what would be done was asked.
+        dry_run: bool,
+        /// Who waits for it.
+        replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
+    },
+}
+
+/// What a look at the files came to.
+pub enum Outcome {
+    /// They say what is in force already.
+    Same,
+    /// They say something else, which is in force now, or would be.
+    Applied(Applied),
+    /// They are wrong, or cannot be applied; for people.
+    Rejected(String),
+    /// Something else kept it from being looked at.
+    Failed(Refusal),
+}
+
+/// A configuration that was taken over.
+pub struct Applied {
+    revision: String,
+    changes: Vec<AgentChange>,
+    pending: Vec<String>,
+}
+
+/// The answer of a reload (`4-rules.md`, reload).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// The revision in force; of a dry run, the one that would be.
+    pub revision: String,
+    /// When it was applied.
+    pub applied_at: Option<Timestamp>,
+    /// What became of each agent.
+    pub actions: Vec<AgentChange>,
+    /// Why what is on disk is not in force.
+    pub errors: Vec<String>,
+    /// What of it takes effect at the next start only.
+    pub pending: Vec<String>,
 }
 
 /// What it is made from.
@@ -31,9 +103,15 @@ pub struct ConfigArgs {
 /// Its state.
 pub struct Config {
     args: ConfigArgs,
-    /// What the last look came to; an edit is reported once.
-    last: Result<String, String>,
-    checking: bool,
+    /// The newest application.
+    last: Reloaded,
+    /// What was last said to be wrong; said once.
+    rejected: Option<String>,
+    reading: bool,
+    /// Look again when the look under way is over.
+    again: bool,
+    waiting: Vec<(bool, RpcReplyPort<Result<Reloaded, Refusal>>)>,
+    epoch: u64,
 }
 
 /// The actor.
@@ -49,12 +127,24 @@ impl Actor for ConfigActor {
         me: ActorRef<ConfigMsg>,
         args: ConfigArgs,
     ) -> Result<Config, ActorProcessingErr> {
-        args.world.directory.set_config(me);
-        let last = Ok(args.world.city.revision.clone());
+        args.world.directory.set_config(me.clone());
+        // Whatever was missed while nobody listened is found by looking.
+        me.cast(ConfigMsg::Check)?;
+        let last = Reloaded {
+            revision: args.world.newest().city.revision.clone(),
+            applied_at: Some(args.world.clock.now()),
+            actions: Vec::new(),
+            errors: Vec::new(),
+            pending: Vec::new(),
+        };
         Ok(Config {
             args,
             last,
-            checking: false,
+            rejected: None,
+            reading: false,
+            again: false,
+            waiting: Vec::new(),
+            epoch: 0,
         })
     }
 
@@ -65,18 +155,28 @@ impl Actor for ConfigActor {
         config: &mut Config,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            ConfigMsg::Check if config.checking => {}
-            ConfigMsg::Check => {
-                config.checking = true;
-                let source = Arc::clone(&config.args.source);
-                tokio::task::spawn_blocking(move || {
-                    // A successor looks for itself.
-                    let _restarted = me.cast(ConfigMsg::Checked(source.check()));
-                });
+            ConfigMsg::Touched => {
+                config.epoch += 1;
+                let epoch = config.epoch;
+                let _timer = me.send_after(SETTLE, move || ConfigMsg::Settled { epoch });
             }
-            ConfigMsg::Checked(result) => {
-                config.checking = false;
-                config.checked(result);
+            ConfigMsg::Settled { epoch } if epoch != config.epoch => {}
+            ConfigMsg::Settled { .. } | ConfigMsg::Check => {
+                config.again = true;
+                config.next(&me);
+            }
+            ConfigMsg::Reload { dry_run, reply } => {
+                config.waiting.push((dry_run, reply));
+                config.next(&me);
+            }
+            ConfigMsg::Read {
+                outcome,
+                dry_run,
+                replies,
+            } => {
+                config.reading = false;
+                config.answer(outcome, dry_run, replies);
+                config.next(&me);
             }
         }
         Ok(())
@@ -84,28 +184,118 @@ impl Actor for ConfigActor {
 }
 
 impl Config {
-    fn checked(&mut self, result: Result<String, String>) {
-        if result == self.last {
+    /// Begins the next look, if one is wanted and none is under way. Everybody who waits for the
+    /// same kind of answer gets it from one look.
+    fn next(&mut self, me: &ActorRef<ConfigMsg>) {
+        if self.reading {
             return;
         }
-        let world = &self.args.world;
-        let error = match &result {
-            Ok(revision) if *revision == world.city.revision => None,
-            Ok(revision) => Some(format!(
-                "the configuration on disk ({revision}) takes effect at the next start"
-            )),
-            Err(wrong) => Some(wrong.clone()),
+        let dry_run = match self.waiting.first() {
+            Some((dry_run, _)) => *dry_run,
+            None if self.again => false,
+            None => return,
         };
-        if let Some(error) = &error {
+        self.reading = true;
+        if !dry_run {
+            self.again = false;
+        }
+        let (now, later) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(dry, _)| *dry == dry_run);
+        self.waiting = later;
+        let now: Vec<_> = now;
+        let replies = now.into_iter().map(|(_, reply)| reply).collect();
+        let (args, me) = (self.args.clone(), me.clone());
+        tokio::spawn(async move {
+            let world = args.world.newest();
+            let read = tokio::spawn(async move { reload::read(&world, args.source, dry_run).await });
+            let panicked = |panic| Outcome::Failed(Refusal::internal(format!("{panic}")));
+            let outcome = read.await.unwrap_or_else(panicked);
+            // A successor looks for itself; who waits hears that it is gone.
+            let _restarted = me.cast(ConfigMsg::Read {
+                outcome,
+                dry_run,
+                replies,
+            });
+        });
+    }
+
+    fn answer(
+        &mut self,
+        outcome: Outcome,
+        dry_run: bool,
+        replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
+    ) {
+        let answer = match outcome {
+            Outcome::Failed(refusal) => {
+                tracing::warn!(error = %refusal, "the configuration could not be looked at");
+                Err(refusal)
+            }
+            Outcome::Same => {
+                if !dry_run {
+                    self.settle(None);
+                }
+                Ok(self.last.clone())
+            }
+            Outcome::Applied(applied) if dry_run => Ok(Reloaded {
+                revision: applied.revision,
+                applied_at: None,
+                actions: applied.changes,
+                errors: Vec::new(),
+                pending: applied.pending,
+            }),
+            Outcome::Applied(applied) => {
+                self.applied(applied);
+                Ok(self.last.clone())
+            }
+            Outcome::Rejected(why) => {
+                if !dry_run {
+                    self.settle(Some(why.clone()));
+                }
+                Ok(Reloaded {
+                    actions: Vec::new(),
+                    errors: vec![why],
+                    ..self.last.clone()
+                })
+            }
+        };
+        for reply in replies {
+            let _gave_up = reply.send(answer.clone());
+        }
+    }
+
+    fn applied(&mut self, applied: Applied) {
+        let world = self.args.world.newest();
+        self.last = Reloaded {
+            revision: applied.revision,
+            applied_at: Some(world.clock.now()),
+            actions: applied.changes,
+            errors: Vec::new(),
+            pending: applied.pending,
+        };
+        let data = serde_json::json!({
+            "revision": self.last.revision, "actions": self.last.actions,
+            "pending": self.last.pending,
+        });
+        let event = NewEvent::new(EventType::ConfigReloaded, &world.city.name, Cause::Config);
+        world.store.note(vec![event.with(data)]);
+        self.settle(None);
+    }
+
+    /// Says once what is wrong with the files, or that nothing is any more.
+    fn settle(&mut self, rejected: Option<String>) {
+        let world = self.args.world.newest();
+        let pending = (!self.last.pending.is_empty())
+            .then(|| format!("takes effect at the next start: {}", self.last.pending.join(", ")));
+        world.directory.set_reload_error(rejected.clone().or(pending));
+        if rejected == self.rejected {
+            return;
+        }
+        if let Some(error) = &rejected {
             let data = serde_json::json!({ "error": error, "kept": world.city.revision });
-            let kind = match &result {
-                Ok(_) => EventType::ConfigRestartNeeded,
-                Err(_) => EventType::ConfigRejected,
-            };
-            let event = NewEvent::new(kind, &world.city.name, Cause::Config);
+            let event = NewEvent::new(EventType::ConfigRejected, &world.city.name, Cause::Config);
             world.store.note(vec![event.with(data)]);
         }
-        world.directory.set_reload_error(error);
-        self.last = result;
+        self.rejected = rejected;
     }
 }

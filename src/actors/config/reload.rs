@@ -1,0 +1,164 @@
+//! One look at the files: read, validated, its rigs made ready, and handed to the root.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Applied, Outcome};
+use crate::actors::refusal::Refusal;
+use crate::actors::root::{Reload, RootMsg};
+use crate::actors::world::World;
+use crate::actors::{ask, effects};
+use crate::domain::city::City;
+use crate::domain::ids::{RigName, SessionId};
+use crate::domain::reload::{in_force, refused};
+use crate::ports::config::{ConfigSource, Loaded};
+use crate::ports::repo::Repo;
+
+/// The root only takes it over; nothing slow.
+const TAKE_OVER: Duration = Duration::from_secs(60);
+
+/// Looks, and has the configuration taken over unless only what would be done is asked.
+pub(super) async fn read(
+    world: &Arc<World>,
+    source: Arc<dyn ConfigSource>,
+    dry_run: bool,
+) -> Outcome {
+    match attempt(world, source, dry_run).await {
+        Ok(outcome) => outcome,
+        Err(refusal) => Outcome::Failed(refusal),
+    }
+}
+
+async fn attempt(
+    world: &Arc<World>,
+    source: Arc<dyn ConfigSource>,
+    dry_run: bool,
+) -> Result<Outcome, Refusal> {
+    let reading = Arc::clone(&source);
+    let loaded = match effects::blocking(move || reading.load()).await {
+        Some(Ok(loaded)) => loaded,
+        Some(Err(wrong)) => return Ok(Outcome::Rejected(wrong)),
+        None => return Err(Refusal::internal("reading the configuration panicked")),
+    };
+    let watching = Arc::clone(&source);
+    let dirs = loaded.dirs.clone();
+    if effects::blocking(move || watching.watch(&dirs)).await.is_none() {
+        return Err(Refusal::internal("watching the configuration panicked"));
+    }
+    let old = &world.city;
+    let draining = old.rigs.iter().any(|rig| rig.draining);
+    if loaded.city.revision == old.revision && !draining {
+        return Ok(Outcome::Same);
+    }
+    if let Some(why) = refused(old, &loaded.city) {
+        return Ok(Outcome::Rejected(why));
+    }
+    let busy = holding_work(world).await?;
+    let Loaded { city, shown, .. } = loaded;
+    let (city, pending) = in_force(old, city, &|rig| busy.contains(rig));
+    if city.revision == old.revision && city.rigs == old.rigs {
+        return Ok(Outcome::Same);
+    }
+    let repos = match dry_run {
+        true => world.repos.clone(),
+        false => match repos(world, source, &city).await? {
+            Ok(repos) => repos,
+            Err(why) => return Ok(Outcome::Rejected(why)),
+        },
+    };
+    resize(world, &city, dry_run);
+    let revision = city.revision.clone();
+    let new = Arc::new(World {
+        city: Arc::new(city),
+        shown: Arc::new(shown),
+        repos,
+        ..World::clone(world)
+    });
+    let attached = attached(world).await?;
+    let message = |reply| {
+        RootMsg::Reload(Box::new(Reload {
+            world: new,
+            attached,
+            dry_run,
+            reply,
+        }))
+    };
+    let changes = ask::ask(world.directory.root(), message, TAKE_OVER).await?;
+    Ok(Outcome::Applied(Applied {
+        revision,
+        changes,
+        pending,
+    }))
+}
+
+/// Rigs with a raider, an open operation or a merge request: they cannot go yet.
+async fn holding_work(world: &World) -> Result<BTreeSet<RigName>, Refusal> {
+    let read = world.store.run(|txn| {
+        let mut rigs: BTreeSet<RigName> = BTreeSet::new();
+        rigs.extend(txn.hooks(None)?.into_iter().map(|hook| hook.raider.rig));
+        rigs.extend(txn.sagas(None)?.into_iter().map(|saga| saga.rig));
+        rigs.extend(txn.mrs(None, true)?.into_iter().map(|mr| mr.rig));
+        Ok(rigs)
+    });
+    Ok(read.await?)
+}
+
+/// The git of every rig: new ones are made ready, those that were there take their settings over
+/// anew (`4-rules.md`, repositories). One that cannot be worked on keeps the whole from being
+/// applied.
+async fn repos(
+    world: &World,
+    source: Arc<dyn ConfigSource>,
+    city: &City,
+) -> Result<Result<BTreeMap<RigName, Arc<dyn Repo>>, String>, Refusal> {
+    let (known, city) = (world.repos.clone(), city.clone());
+    let opened = effects::blocking(move || {
+        let mut repos = BTreeMap::new();
+        for rig in &city.rigs {
+            let repo = match known.get(&rig.name) {
+                // What it is left with is worked off with the settings that it has.
+                Some(repo) if rig.draining => Ok(Arc::clone(repo)),
+                Some(repo) => {
+                    let refreshed = repo.prepare().map(|()| Arc::clone(repo));
+                    refreshed.map_err(|error| error.to_string())
+                }
+                None => source.open_rig(&city, rig),
+            };
+            let repo = repo.map_err(|why| format!("rig {}: {why}", rig.name))?;
+            repos.insert(rig.name.clone(), repo);
+        }
+        Ok(repos)
+    });
+    let panicked = || Refusal::internal("making the rigs ready panicked");
+    opened.await.ok_or_else(panicked)
+}
+
+/// `start_concurrency` is a number of permits that all worlds share.
+fn resize(world: &World, city: &City, dry_run: bool) {
+    let (old, new) = (
+        world.city.daemon.start_concurrency,
+        city.daemon.start_concurrency,
+    );
+    if dry_run || old == new {
+        return;
+    }
+    if new > old {
+        return world.starts.add_permits(new - old);
+    }
+    let starts = Arc::clone(&world.starts);
+    let fewer = u32::try_from(old - new).unwrap_or(u32::MAX);
+    tokio::spawn(async move {
+        // It is closed only when everything ends.
+        if let Ok(permits) = starts.acquire_many(fewer).await {
+            permits.forget();
+        }
+    });
+}
+
+/// Sessions to which a person is attached.
+async fn attached(world: &World) -> Result<BTreeSet<SessionId>, Refusal> {
+    let sessions = effects::list(world).await?;
+    let attached = sessions.into_iter().filter(|facts| facts.attached);
+    Ok(attached.map(|facts| facts.id).collect())
+}
