@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::lock::CityLock;
 use crate::actors::ask;
 use crate::actors::config::ConfigMsg;
+use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::root::{RootActor, RootArgs, RootMsg, StopMode};
 use crate::actors::world::World;
 use crate::config;
@@ -147,6 +148,9 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     let listener = server::bind(&socket).map_err(failed("the control socket cannot be made"))?;
     let control = Control::serve(listener, &world, shown);
     note(&world, EventType::ControllerReady);
+    // Only now: what they run may ask the supervisor.
+    world.automations.open(world.clock.now());
+    world.directory.tell_dispatcher(DispatcherMsg::Look);
     notify_manager(&[sd_notify::NotifyState::Ready]);
     let outcome = until_stopped(&world, &root, ended, &mut signals, control.requests).await;
     notify_manager(&[sd_notify::NotifyState::Stopping]);

@@ -9,6 +9,7 @@ use ractor::ActorRef;
 
 use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
+use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
 use super::root::RootMsg;
 use super::shaman::ShamanMsg;
@@ -58,6 +59,8 @@ pub struct World {
     pub directory: Directory,
     /// What is being worked on.
     pub claims: Claims,
+    /// Automations as they run.
+    pub automations: Automations,
 }
 
 impl World {
@@ -306,14 +309,18 @@ impl Directory {
         }
     }
 
-    /// Sends to the dispatcher, as [`Directory::tell_root`].
-    pub fn tell_dispatcher(&self, msg: DispatcherMsg) {
-        let dispatcher = self
-            .dispatcher
+    /// The dispatcher.
+    #[must_use]
+    pub fn dispatcher(&self) -> Option<ActorRef<DispatcherMsg>> {
+        self.dispatcher
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(dispatcher) = dispatcher {
+            .clone()
+    }
+
+    /// Sends to the dispatcher, as [`Directory::tell_root`].
+    pub fn tell_dispatcher(&self, msg: DispatcherMsg) {
+        if let Some(dispatcher) = self.dispatcher() {
             let _restarting = dispatcher.cast(msg);
         }
     }

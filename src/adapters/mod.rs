@@ -1,6 +1,7 @@
 //! The only place that spawns processes, opens files and reads the clock.
 
 pub mod clock;
+pub mod commands;
 pub mod git;
 pub mod proc;
 pub mod relics_sqlite;

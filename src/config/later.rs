@@ -3,10 +3,7 @@
 
 /// Section and key.
 pub const LATER: &[(&str, &[&str])] = &[
-    (
-        "",
-        &["groups", "automations", "notify", "retention", "patches"],
-    ),
+    ("", &["groups", "notify", "retention", "patches"]),
     ("workspace", &["suspended", "budget"]),
     ("daemon", &["wisp_gc_interval", "wisp_ttl"]),
     ("session", &["tmux_socket"]),
@@ -19,7 +16,8 @@ pub const LATER: &[(&str, &[&str])] = &[
             "needs_input_patterns",
         ],
     ),
-    ("rigs", &["suspended", "trust_automations"]),
+    ("rigs", &["suspended"]),
+    ("automation", &["ritual", "rig", "pool"]),
     (
         "rigs.raiders",
         &["stall_after", "max_session", "idle_timeout"],

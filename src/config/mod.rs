@@ -62,7 +62,8 @@ impl Env {
 pub struct Loaded {
     /// What it says.
     pub city: City,
-    /// Every file that it was read from: the city's, fragments, prompt files. For watching.
+    /// Every file that it was read from: the city's, fragments, automations, prompt files. For
+    /// watching.
     pub sources: Vec<PathBuf>,
     /// What is probably not meant so.
     pub warnings: Diagnostics,
@@ -91,7 +92,11 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     }
     templates::fill(&mut merged.root, &merged.templates, &report);
     let context = freeze::Context { root, env };
-    let frozen = freeze::freeze(&merged.root, &context, &report);
+    let mut files = freeze::Files {
+        sources: &mut merged.sources,
+        templates: &merged.templates,
+    };
+    let frozen = freeze::freeze(&merged.root, &context, &mut files, &report);
     let (errors, warnings): (Vec<_>, Vec<_>) = report
         .into_items()
         .into_iter()

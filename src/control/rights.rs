@@ -65,6 +65,8 @@ fn need(op: OpName) -> Need {
         | OpName::AgentList
         | OpName::MqList
         | OpName::MqShow
+        | OpName::AutoList
+        | OpName::AutoHistory
         | OpName::Events
         | OpName::Why
         | OpName::SalvageList
@@ -90,6 +92,9 @@ fn need(op: OpName) -> Need {
         | OpName::MqRetry
         | OpName::MqApprove
         | OpName::MqReject
+        | OpName::AutoRun
+        | OpName::AutoEnable
+        | OpName::AutoDisable
         | OpName::SalvageRestore => Need::Operate,
     }
 }
@@ -150,6 +155,7 @@ mod tests {
         may.sort_unstable();
         expected.sort_unstable();
         assert_eq!(may, expected);
+        assert!(check(&raider, OpName::AutoRun).is_err());
         let error = check(&raider, OpName::RaiderNuke).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Forbidden);
     }
@@ -172,6 +178,8 @@ mod tests {
                 "agent.list",
                 "mq.list",
                 "mq.show",
+                "auto.list",
+                "auto.history",
                 "events",
                 "why",
                 "salvage.list",

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::{DaemonError, own_env};
 use crate::actors::config::{ConfigActor, ConfigArgs};
+use crate::actors::dispatcher::automations::Automations;
 use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::root::{InfraSpec, RootMsg, Spawn};
@@ -18,6 +19,7 @@ use crate::actors::store::{self, StoreActor, StoreHandle};
 use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
 use crate::actors::world::{Claims, Directory, World};
 use crate::adapters::clock::SystemClock;
+use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::adapters::sessions::holder::HolderSessions;
@@ -66,6 +68,7 @@ pub(super) async fn build(
         stopping: AtomicBool::new(false),
         directory: Directory::default(),
         claims: Claims::default(),
+        automations: Automations::new(Arc::new(Commands)),
     });
     let source = Arc::new(OnDisk(path.to_owned()));
     let infra = infrastructure(&world, open, source);

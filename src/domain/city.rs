@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::automation::{Automation, AutomationId};
 use super::ids::Incarnation;
 use super::ids::{AgentName, HarnessName, RaiderId, RelicId, RigName, SlotName};
 use super::merge::LandStyle;
@@ -31,6 +32,9 @@ pub struct City {
     pub rigs: Vec<Rig>,
     /// `[[agents]]`, in the order of the file.
     pub agents: Vec<Agent>,
+    /// The city's automations, then those of its rigs, each by name; none that is in
+    /// `[automations] skip`.
+    pub automations: Vec<Automation>,
 }
 
 impl City {
@@ -84,6 +88,20 @@ impl City {
     #[must_use]
     pub fn outbox_dir(&self) -> PathBuf {
         self.state_dir().join("outbox")
+    }
+
+    /// The automation of this id.
+    #[must_use]
+    pub fn automation(&self, id: &AutomationId) -> Option<&Automation> {
+        self.automations
+            .iter()
+            .find(|automation| &automation.id == id)
+    }
+
+    /// `.horde/automations`: which processes belong to a run.
+    #[must_use]
+    pub fn automations_dir(&self) -> PathBuf {
+        self.state_dir().join("automations")
     }
 
     /// `.horde/gate-logs/<rig>`.

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::actors::ask;
+use crate::actors::dispatcher::automations::Automations;
 use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::refusal::Refusal;
@@ -47,6 +48,7 @@ use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
 use super::fake_repo::FakeRepo;
+use super::fake_runner::FakeRunner;
 use super::fake_sessions::FakeSessions;
 use super::fake_tasks::FakeTasks;
 
@@ -156,6 +158,7 @@ impl Scenario {
             sessions: Arc::new(FakeSessions::new()),
             repo: Arc::new(FakeRepo::new()),
             tasks: Arc::new(FakeTasks::new()),
+            runner: Arc::default(),
             store: StoreHandle::in_memory(Arc::clone(&clock)),
         };
         self.start_on(parts, clock).await
@@ -187,6 +190,7 @@ impl Scenario {
             fault: self.fault,
             directory: Directory::default(),
             claims: Claims::default(),
+            automations: Automations::new(Arc::clone(&parts.runner) as _),
             stopping: Default::default(),
         });
         connect(&world);
@@ -214,6 +218,8 @@ pub struct Parts {
     pub repo: Arc<FakeRepo>,
     /// Task files.
     pub tasks: Arc<FakeTasks>,
+    /// Commands of automations.
+    pub runner: Arc<FakeRunner>,
     /// The store.
     pub store: StoreHandle,
 }
@@ -317,6 +323,9 @@ impl Town {
     pub async fn boot(&self) {
         let ready = self.root.call(RootMsg::Boot, None).await.unwrap();
         assert!(ready.is_success());
+        self.world.automations.open(self.world.clock.now());
+        let dispatcher = &self.world.directory;
+        dispatcher.tell_dispatcher(DispatcherMsg::Look);
         self.pass(MOMENT).await;
     }
 

@@ -1,6 +1,7 @@
 //! The verbs: one file per group, and one `match` that is the index of them all.
 
 mod attach;
+mod auto;
 mod config;
 mod daemon;
 mod demo;
@@ -44,6 +45,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
+        Verb::Auto(verb) => auto::run(verb, context),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),

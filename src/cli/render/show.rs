@@ -116,6 +116,12 @@ pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
         .unwrap_or_default()
 }
 
+/// The end of an automation's run: the end of what it printed.
+pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
+    let tail = end.pointer("/data/tail").and_then(Value::as_str);
+    clean_lines(tail.unwrap_or_default().trim_end())
+}
+
 /// An agent's orders: a text when the supervisor wrote one, else the facts.
 pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     match result.get("text").and_then(Value::as_str) {

@@ -3,6 +3,7 @@
 
 mod across;
 mod agents;
+mod automations;
 mod daemon;
 mod forge;
 mod harness;
@@ -10,7 +11,7 @@ mod rigs;
 
 use std::path::{Path, PathBuf};
 
-use super::document::Node;
+use super::document::{Node, Source, Table};
 use super::reader::{Reader, Report};
 use super::{Env, values};
 use crate::domain::city::City;
@@ -40,6 +41,15 @@ impl Context<'_> {
     }
 }
 
+/// What automations are read with: each is a file of its own.
+#[derive(Debug)]
+pub struct Files<'a> {
+    /// Every file so far; theirs are added.
+    pub sources: &'a mut Vec<Source>,
+    /// What they start from.
+    pub templates: &'a Table,
+}
+
 /// What came out of the document.
 #[derive(Debug)]
 pub struct Frozen {
@@ -51,7 +61,12 @@ pub struct Frozen {
 
 /// Reads and checks everything. `None` when something that the city cannot do without is wrong;
 /// the report says what.
-pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Frozen> {
+pub fn freeze(
+    root: &Node,
+    context: &Context<'_>,
+    files: &mut Files<'_>,
+    report: &Report,
+) -> Option<Frozen> {
     let mut reader = Reader::open("", root, report)?;
     let workspace = workspace(&mut reader);
     let daemon = reader.section("daemon", "daemon").and_then(daemon::daemon);
@@ -61,6 +76,7 @@ pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Fro
     let harnesses = harness::all(&mut reader);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let agents = agents::all(&mut reader, context, &harnesses, &rigs, daemon.as_ref());
+    let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
     reader.finish();
     across::check(workspace.as_deref(), &rigs, &agents, report);
     let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
@@ -75,6 +91,7 @@ pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Fro
             harnesses: harnesses.into_frozen(),
             rigs: rigs.into_iter().filter_map(|rig| rig.rig).collect(),
             agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),
+            automations,
         },
         prompt_files,
     })

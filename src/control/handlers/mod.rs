@@ -2,6 +2,7 @@
 //! message to one actor, or one look at store and ports; it holds no state of the city.
 
 mod agent;
+mod auto;
 mod events;
 mod misc;
 mod mq;
@@ -130,6 +131,11 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqRetry(args) => mq::retry(world, &args.mr).await,
         Op::MqApprove(args) => mq::approve(world, &args.mr).await,
         Op::MqReject(args) => mq::reject(world, args).await,
+        Op::AutoList(_) => auto::list(world).await.map(Value::Array),
+        Op::AutoRun(args) => auto::run(world, &args.name).await,
+        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
+        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
+        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,

@@ -73,7 +73,8 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
-        "last_reload_error": world.directory.reload_error(), "agents": agents, "rigs": rigs, "automations": [],
+        "last_reload_error": world.directory.reload_error(), "agents": agents, "rigs": rigs,
+        "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "seq": stored.seq, "socket": world.socket,
     }))
 }

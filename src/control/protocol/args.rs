@@ -293,6 +293,23 @@ pub struct MqReject {
     pub yes: bool,
 }
 
+/// One automation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct AutoRef {
+    /// The automation: `nightly`, or `horde/nightly` of a rig
+    pub name: String,
+}
+
+/// `auto.history`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct AutoHistory {
+    /// Only this automation's
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
 /// `events`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

@@ -46,6 +46,7 @@ pub(super) fn city() -> City {
         )]),
         rigs: vec![the_rig(harness)],
         agents: Vec::new(),
+        automations: Vec::new(),
     }
 }
 
