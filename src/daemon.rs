@@ -7,6 +7,8 @@
 //!   exit 2   exit 4                signals, `hd stop` ──► two passes ─► socket gone ─► exit 0
 //! ```
 
+mod files;
+mod infra;
 mod lock;
 mod tree;
 
@@ -27,7 +29,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::lock::CityLock;
 use crate::actors::ask;
 use crate::actors::config::ConfigMsg;
-use crate::actors::root::{RootActor, RootArgs, RootMsg, StopMode};
+use crate::actors::dispatcher::DispatcherMsg;
+use crate::actors::root::{RootActor, RootMsg, StopMode};
 use crate::actors::world::World;
 use crate::adapters::proc;
 use crate::config;
@@ -133,24 +136,20 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
 async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let socket = socket_of(&city);
-    let building = tree::build(&city, path, socket.clone());
+    let building = tree::build(&city, shown, path, socket.clone());
     tokio::pin!(building);
-    let (world, infra) = tokio::select! {
+    let args = tokio::select! {
         built = &mut building => built?,
         () = signals.stop(None) => {
             abandon(building).await;
             return Ok(());
         }
     };
-    let args = RootArgs {
-        world: Arc::clone(&world),
-        infra,
-    };
+    let world = Arc::clone(&args.world);
     let (root, ended) = RootActor::spawn(None, RootActor, args)
         .await
         .map_err(|error| DaemonError::Failed(format!("the root cannot be started: {error}")))?;
     world.directory.set_root(root.clone());
-    tree::connect(&world);
     note(&world, EventType::ControllerStarted);
     let (boot, limit) = (Some(root.clone()), Duration::from_secs(600));
     tokio::select! {
@@ -164,8 +163,11 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
         }
     }
     let listener = server::bind(&socket).map_err(failed("the control socket cannot be made"))?;
-    let control = Control::serve(listener, &world, shown);
+    let control = Control::serve(listener, &world);
     note(&world, EventType::ControllerReady);
+    // Only now: what they run may ask the supervisor.
+    world.automations.open(world.clock.now());
+    world.directory.tell_dispatcher(DispatcherMsg::Look);
     notify_manager(&[sd_notify::NotifyState::Ready]);
     let watched = sd_notify::watchdog_enabled();
     let watching = watched.map(|limit| tokio::spawn(watch(Arc::clone(&world), limit / 2)));
@@ -194,10 +196,10 @@ struct Control {
 }
 
 impl Control {
-    fn serve(listener: UnixListener, world: &Arc<World>, shown: serde_json::Value) -> Self {
+    fn serve(listener: UnixListener, world: &Arc<World>) -> Self {
         let (stop, requests) = mpsc::channel(4);
         let (stopping, watching) = watch::channel(false);
-        let handlers = Arc::new(Handlers::new(Arc::clone(world), shown, stop));
+        let handlers = Arc::new(Handlers::new(Arc::clone(world), stop));
         let serving = tokio::spawn(server::serve(listener, handlers, watching));
         Self {
             requests,
@@ -231,8 +233,8 @@ fn end_children(signal: Signal) {
 }
 
 /// What the first signal asks for.
-fn on_term(world: &World) -> StopMode {
-    match world.city.daemon.on_term {
+fn on_term(world: &Arc<World>) -> StopMode {
+    match world.newest().city.daemon.on_term {
         OnTerm::Stop => StopMode::Graceful,
         OnTerm::Detach => StopMode::KeepSessions,
     }
@@ -241,7 +243,7 @@ fn on_term(world: &World) -> StopMode {
 /// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second
 /// signal skips the grace. Who asked is told how it was stopped.
 async fn until_stopped(
-    world: &World,
+    world: &Arc<World>,
     root: &ActorRef<RootMsg>,
     ended: tokio::task::JoinHandle<()>,
     signals: &mut Signals,

@@ -208,7 +208,8 @@ impl Config {
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let world = args.world.newest();
-            let read = tokio::spawn(async move { reload::read(&world, args.source, dry_run).await });
+            let read =
+                tokio::spawn(async move { reload::read(&world, args.source, dry_run).await });
             let panicked = |panic| Outcome::Failed(Refusal::internal(format!("{panic}")));
             let outcome = read.await.unwrap_or_else(panicked);
             // A successor looks for itself; who waits hears that it is gone.
@@ -285,9 +286,15 @@ impl Config {
     /// Says once what is wrong with the files, or that nothing is any more.
     fn settle(&mut self, rejected: Option<String>) {
         let world = self.args.world.newest();
-        let pending = (!self.last.pending.is_empty())
-            .then(|| format!("takes effect at the next start: {}", self.last.pending.join(", ")));
-        world.directory.set_reload_error(rejected.clone().or(pending));
+        let pending = (!self.last.pending.is_empty()).then(|| {
+            format!(
+                "takes effect at the next start: {}",
+                self.last.pending.join(", ")
+            )
+        });
+        world
+            .directory
+            .set_reload_error(rejected.clone().or(pending));
         if rejected == self.rejected {
             return;
         }

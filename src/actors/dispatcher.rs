@@ -1,27 +1,46 @@
-//! The dispatcher: does what is due. Now that is what `hd` left in the outbox while the supervisor
-//! was away, and deferred relics whose time has come; each runs in a task of its own, so that one
-//! delays no other.
+//! The dispatcher: does what is due. That is automations, what `hd` left in the outbox while the
+//! supervisor was away, and deferred relics whose time has come; each runs in a task of its own, so
+//! that one delays no other.
+//!
+//! ```text
+//!   timer for the next gate ─┐
+//!   events that gates wait for ─┼─► Look ─► gates (look.rs) ─► record, run (fire.rs) ─┐
+//!   reload, patrol, end of a run ─┘   ▲                                               │
+//!                                     └───────────────────────────────────────────────┘
+//! ```
 
-use std::path::PathBuf;
+pub mod automations;
+mod fire;
+mod look;
+pub mod outbox;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::task::JoinSet;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinHandle;
 
-use super::refusal::{Refusal, RefusalKind};
-use super::sagas::done::DoneRequest;
-use super::witness::WitnessMsg;
+use super::refusal::Refusal;
 use super::world::World;
-use super::{ask, effects};
+use crate::domain::automation::{AutomationId, Run};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
+use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::gates::{Gate, event};
 use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
-use crate::ports::tasks::Intent;
+
+pub use self::fire::{mark, switch};
+pub use self::look::next;
+
+/// A gate that opens later than this is looked at in between: timers have an end.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// How long runs may take to end when the supervisor stops; they are killed well before.
+const LAST_RUNS: Duration = Duration::from_secs(9);
 
 /// Messages to the dispatcher.
 #[derive(Debug)]
@@ -30,6 +49,24 @@ pub enum DispatcherMsg {
     Outbox,
     /// Look at everything that may be due.
     Patrol,
+    /// Look at the gates of automations: a run ended, an event came, the configuration changed.
+    Look,
+    /// A look is over; the next gate to open by time.
+    Looked(Option<Timestamp>),
+    /// An operator runs an automation. Answered when the run is recorded as started, with the
+    /// number of its event.
+    Run(AutomationId, RpcReplyPort<Result<(Run, u64), Refusal>>),
+    /// The supervisor is stopping: end what runs.
+    Stop,
+}
+
+/// What it holds; nothing of it matters.
+pub struct Dispatcher {
+    world: Arc<World>,
+    looking: bool,
+    /// Something came up during the look.
+    again: bool,
+    timer: Option<JoinHandle<()>>,
 }
 
 /// The actor. What is due stands in the store and the outbox.
@@ -37,144 +74,155 @@ pub struct DispatcherActor;
 
 impl Actor for DispatcherActor {
     type Msg = DispatcherMsg;
-    type State = Arc<World>;
+    type State = Dispatcher;
     type Arguments = Arc<World>;
 
     async fn pre_start(
         &self,
         me: ActorRef<DispatcherMsg>,
         world: Arc<World>,
-    ) -> Result<Arc<World>, ActorProcessingErr> {
+    ) -> Result<Dispatcher, ActorProcessingErr> {
         world.directory.set_dispatcher(me.clone());
+        listen(&me, &world);
         me.cast(DispatcherMsg::Patrol)?;
-        Ok(world)
+        Ok(Dispatcher {
+            world,
+            looking: false,
+            again: false,
+            timer: None,
+        })
     }
 
     async fn handle(
         &self,
-        _me: ActorRef<DispatcherMsg>,
+        me: ActorRef<DispatcherMsg>,
         msg: DispatcherMsg,
-        world: &mut Arc<World>,
+        dispatcher: &mut Dispatcher,
     ) -> Result<(), ActorProcessingErr> {
-        let outbox = Arc::clone(world);
-        tokio::spawn(async move {
-            if let Err(error) = empty_outbox(&outbox).await {
-                tracing::warn!(%error, "the outbox could not be read");
+        dispatcher.world = dispatcher.world.newest();
+        let world = &dispatcher.world;
+        match msg {
+            DispatcherMsg::Outbox => empty_outbox(world),
+            DispatcherMsg::Patrol => {
+                empty_outbox(world);
+                reopen_deferred(world);
+                dispatcher.look(&me);
             }
-        });
-        if matches!(msg, DispatcherMsg::Patrol) {
-            let world = Arc::clone(world);
-            tokio::spawn(async move {
-                if let Err(error) = reopen_due(&world).await {
-                    tracing::warn!(%error, "deferred relics could not be looked at");
-                }
-            });
+            DispatcherMsg::Look => dispatcher.look(&me),
+            DispatcherMsg::Looked(next) => dispatcher.looked(&me, next),
+            DispatcherMsg::Run(id, reply) => {
+                let world = Arc::clone(world);
+                tokio::spawn(async move {
+                    // The asker gave up waiting.
+                    let _late = reply.send(fire::by_hand(&world, &id).await);
+                });
+            }
+            DispatcherMsg::Stop => world.automations.stop_all(),
+        }
+        Ok(())
+    }
+
+    /// Runs end before the store does.
+    async fn post_stop(
+        &self,
+        _me: ActorRef<DispatcherMsg>,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<(), ActorProcessingErr> {
+        let automations = &dispatcher.world.automations;
+        automations.stop_all();
+        let ended = tokio::time::timeout(LAST_RUNS, automations.ended()).await;
+        if ended.is_err() {
+            tracing::error!("a run of an automation did not end in time");
         }
         Ok(())
     }
 }
 
-/// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
-/// was at it.
-pub async fn settle_outbox(world: &Arc<World>) {
-    /// Between two looks at what somebody else is at.
-    const TURN: Duration = Duration::from_millis(50);
-    let elsewhere = empty_outbox(world).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the outbox could not be read");
-        Vec::new()
-    });
-    for key in elsewhere {
-        while world.claims.is_claimed(&key) {
-            tokio::time::sleep(TURN).await;
-        }
-    }
-}
-
-/// Tries every intent; returns the claims of those that somebody else is at.
-async fn empty_outbox(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
-    let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
-    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
-        let intent = match intent {
-            Ok(intent) => intent,
-            Err(error) => {
-                tracing::warn!(%error, "a file in the outbox is not an intent");
-                continue;
-            }
-        };
-        let key = format!("outbox/{}", file.display());
-        match world.claims.claim(key.clone()) {
-            Some(claim) => {
-                let world = Arc::clone(world);
-                trying.spawn(async move {
-                    carry_out(&world, file, intent).await;
-                    drop(claim);
-                });
-            }
-            None => elsewhere.push(key),
-        }
-    }
-    while let Some(tried) = trying.join_next().await {
-        if let Err(panic) = tried {
-            tracing::error!(%panic, "an intent from the outbox panicked");
-        }
-    }
-    Ok(elsewhere)
-}
-
-/// Carries an intent out as its author would have over the socket. What will never be accepted is
-/// put away; what may be accepted later stays.
-async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
-    let settled = match done_request(&intent) {
-        Ok(request) => declare(world, request).await,
-        Err(refused) => Err(refused),
-    };
-    match settled {
-        Ok(()) => {}
-        // It may be accepted later: a tree that is not clean can be cleaned, a probe can succeed.
-        Err(error)
-            if error.is_passing()
-                || matches!(error.kind, RefusalKind::Internal | RefusalKind::WorkAtRisk) =>
-        {
-            tracing::warn!(file = %file.display(), %error, "an intent waits in the outbox");
+impl Dispatcher {
+    /// One look at a time; a look that fails is made up for by the patrol.
+    fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
+        if self.looking {
+            self.again = true;
             return;
         }
-        Err(error) => {
-            let raider = intent.raider.as_deref().unwrap_or("nobody");
-            tracing::warn!(raider, %error, "an intent from the outbox was refused");
+        self.looking = true;
+        let (me, world) = (me.clone(), Arc::clone(&self.world));
+        tokio::spawn(async move {
+            // A panic is logged by the hook, and must not be the last look.
+            let looked = tokio::spawn(async move { look::look(&world).await }).await;
+            // A successor looks for itself.
+            let _restarted = me.cast(DispatcherMsg::Looked(looked.unwrap_or(None)));
+        });
+    }
+
+    fn looked(&mut self, me: &ActorRef<DispatcherMsg>, next: Option<Timestamp>) {
+        self.looking = false;
+        if let Some(timer) = self.timer.take() {
+            timer.abort();
         }
-    }
-    let settle = effects::tasks(world, move |tasks| tasks.settle(&file)).await;
-    if let Err(error) = settle {
-        tracing::warn!(%error, "an intent could not be taken out of the outbox");
+        if std::mem::take(&mut self.again) {
+            return self.look(me);
+        }
+        let Some(next) = next else { return };
+        let wait = next.duration_since(self.world.clock.now());
+        let wait = Duration::try_from(wait).unwrap_or_default().min(LONGEST);
+        let me = me.clone();
+        self.timer = Some(tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            // A successor looks for itself.
+            let _restarted = me.cast(DispatcherMsg::Look);
+        }));
     }
 }
 
-async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
-    let witness = world.directory.witness(&request.raider.rig);
-    let message = |reply| WitnessMsg::Done(request, reply);
-    ask::ask(witness, message, Duration::from_secs(120))
-        .await?
-        .map(|_| ())
-}
-
-fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
-    let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
-    if intent.op != "done" {
-        return Err(bad(format!("{} cannot be left in the outbox", intent.op)));
-    }
-    let raider = intent.raider.as_deref().unwrap_or_default();
-    let rig = intent.rig.as_deref().unwrap_or_default();
-    let full = if raider.contains('/') {
-        raider.into()
-    } else {
-        format!("{rig}/raiders/{raider}")
+/// Has the gates looked at when an event comes that one of them waits for.
+fn listen(me: &ActorRef<DispatcherMsg>, world: &Arc<World>) {
+    let (me, world) = (me.clone(), Arc::downgrade(world));
+    let Some(strong) = world.upgrade() else {
+        return;
     };
-    let raider: RaiderId = full
-        .parse()
-        .map_err(|error: InvalidId| bad(error.to_string()))?;
-    let mut request: DoneRequest = super::sagas::done::parse_args(raider, &intent.args)?;
-    request.incarnation = intent.incarnation.map(Incarnation);
-    Ok(request)
+    let mut events = strong.store.subscribe();
+    drop(strong);
+    tokio::spawn(async move {
+        loop {
+            let wanted = match events.recv().await {
+                Ok(event) => match world.upgrade() {
+                    Some(world) => is_wanted(&world.newest(), &event),
+                    None => return,
+                },
+                Err(RecvError::Lagged(_)) => true,
+                Err(RecvError::Closed) => return,
+            };
+            if wanted && me.cast(DispatcherMsg::Look).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn is_wanted(world: &World, event: &Event) -> bool {
+    world.city.automations.iter().any(|automation| {
+        matches!(&automation.gate, Gate::Event { on } if on.matches(&event.kind))
+            && !event::is_own(event, &automation.id)
+    })
+}
+
+fn empty_outbox(world: &Arc<World>) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        if let Err(error) = outbox::empty(&world).await {
+            tracing::warn!(%error, "the outbox could not be read");
+        }
+    });
+}
+
+fn reopen_deferred(world: &Arc<World>) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        if let Err(error) = reopen_due(&world).await {
+            tracing::warn!(%error, "deferred relics could not be looked at");
+        }
+    });
 }
 
 /// Deferred work whose time has come is open again.

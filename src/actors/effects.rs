@@ -5,16 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::World;
+use crate::domain::city::Agent;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{RigName, SessionId};
+use crate::domain::session_env;
 use crate::ports::repo::{Repo, RepoError};
+use crate::ports::runner::Command;
 use crate::ports::sessions::{
     SessionError, SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
 use crate::ports::tasks::{TaskError, TaskFiles};
 
 /// Runs blocking work; `None` when it panicked (the panic is logged by the hook).
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
@@ -193,6 +198,62 @@ pub async fn stop_any(
 pub async fn facts(world: &World, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
     let wanted = id.clone();
     sessions(world, id, move |provider| provider.facts(&wanted)).await
+}
+
+/// Every session that the provider knows.
+///
+/// # Errors
+/// They cannot be seen.
+pub async fn list(world: &World) -> Result<Vec<SessionFacts>, SessionError> {
+    let provider = Arc::clone(&world.sessions);
+    let broken = || SessionError::Failed {
+        // There is no one session to name: all of them cannot be seen.
+        id: SessionId::new("all").expect("a valid id"),
+        why: "the provider panicked".into(),
+    };
+    blocking(move || provider.list()).await.ok_or_else(broken)?
+}
+
+/// How many members a pool needs, as its check says: the number on the last line that it prints.
+///
+/// # Errors
+/// The check failed, took too long, or printed no number.
+pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
+    let Some(pool) = &agent.pool else {
+        return Err("it is no pool".into());
+    };
+    let Some(line) = pool.check.clone() else {
+        return Ok(pool.min);
+    };
+    let mut env = session_env::inherited(&world.env, &agent.env_pass);
+    let path = session_env::path(&world.bin_dir, env.get("PATH"));
+    env.insert("PATH".into(), path);
+    env.insert("HD_CITY".into(), world.city.root.display().to_string());
+    env.insert("HD_SOCKET".into(), world.socket.display().to_string());
+    env.extend(agent.env.clone());
+    let record = world
+        .city
+        .state_dir()
+        .join("pools")
+        .join(agent.name.as_str());
+    let command = Command {
+        line,
+        dir: agent.dir.clone(),
+        env,
+        stdin: None,
+        limit: pool.check_interval,
+        record,
+    };
+    let ended = world.automations.runner.start(command).end.await;
+    let said = ended.tail.trim().lines().last().unwrap_or_default().trim();
+    match (&ended.why, ended.timed_out, ended.code) {
+        (Some(why), _, _) => Err(why.clone()),
+        (None, true, _) => Err(format!("no answer within {:?}", pool.check_interval)),
+        (None, false, Some(0)) => said
+            .parse()
+            .map_err(|_| format!("{said:?} is not a number of members")),
+        (None, false, _) => Err(format!("it failed: {said}")),
+    }
 }
 
 /// The last lines of a session's terminal, for forensics; empty when there is nothing to read.

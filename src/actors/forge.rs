@@ -101,6 +101,7 @@ impl Actor for ForgeActor {
         msg: ForgeMsg,
         forge: &mut Forge,
     ) -> Result<(), ActorProcessingErr> {
+        forge.args.world = forge.args.world.newest();
         match msg {
             ForgeMsg::Look if forge.looking => forge.again = true,
             ForgeMsg::Look => forge.look(&me),
@@ -291,6 +292,10 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         .collect();
     if !stranded.is_empty() {
         return land::restore(world, stranded).await.map(Landing::Tried);
+    }
+    if rig.suspended || world.city.suspended {
+        // What had begun is over; a reload has everybody look.
+        return Ok(Landing::Idle { due: None });
     }
     match merge::next(&queue, now) {
         Some(mr) => {

@@ -58,6 +58,12 @@ impl Refusal {
         Self::new(RefusalKind::Conflict, message)
     }
 
+    /// A bug, or a damaged file.
+    #[must_use]
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Internal, message)
+    }
+
     /// No such object.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {

@@ -47,6 +47,7 @@ impl Actor for ShamanActor {
         msg: ShamanMsg,
         world: &mut Arc<World>,
     ) -> Result<(), ActorProcessingErr> {
+        *world = world.newest();
         match msg {
             ShamanMsg::Look => {
                 let world = Arc::clone(world);

@@ -10,6 +10,7 @@ use ractor::ActorRef;
 
 use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
+use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
 use super::root::RootMsg;
 use super::shaman::ShamanMsg;
@@ -64,6 +65,8 @@ pub struct World {
     pub directory: Arc<Directory>,
     /// What is being worked on.
     pub claims: Claims,
+    /// Automations as they run.
+    pub automations: Arc<Automations>,
 }
 
 impl World {
@@ -227,9 +230,21 @@ impl Directory {
     /// Takes a rig's actors out: it is not configured any more.
     pub fn remove_rig(&self, rig: &RigName) {
         let locks = (&self.witnesses, &self.forges, &self.looks);
-        locks.0.write().unwrap_or_else(PoisonError::into_inner).remove(rig);
-        locks.1.write().unwrap_or_else(PoisonError::into_inner).remove(rig);
-        locks.2.write().unwrap_or_else(PoisonError::into_inner).remove(rig);
+        locks
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(rig);
+        locks
+            .1
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(rig);
+        locks
+            .2
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(rig);
     }
 
     /// The root.
@@ -290,6 +305,15 @@ impl Directory {
     /// Enters the watcher of the configuration.
     pub fn set_config(&self, config: ActorRef<ConfigMsg>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Some(config);
+    }
+
+    /// The watcher of the configuration.
+    #[must_use]
+    pub fn config(&self) -> Option<ActorRef<ConfigMsg>> {
+        self.config
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Sends to the watcher of the configuration, as [`Directory::tell_root`].
@@ -373,14 +397,18 @@ impl Directory {
         }
     }
 
-    /// Sends to the dispatcher, as [`Directory::tell_root`].
-    pub fn tell_dispatcher(&self, msg: DispatcherMsg) {
-        let dispatcher = self
-            .dispatcher
+    /// The dispatcher.
+    #[must_use]
+    pub fn dispatcher(&self) -> Option<ActorRef<DispatcherMsg>> {
+        self.dispatcher
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(dispatcher) = dispatcher {
+            .clone()
+    }
+
+    /// Sends to the dispatcher, as [`Directory::tell_root`].
+    pub fn tell_dispatcher(&self, msg: DispatcherMsg) {
+        if let Some(dispatcher) = self.dispatcher() {
             let _restarting = dispatcher.cast(msg);
         }
     }

@@ -1,8 +1,10 @@
 //! The only place that spawns processes, opens files and reads the clock.
 
 pub mod clock;
+pub mod commands;
 pub mod git;
 pub mod proc;
 pub mod relics_sqlite;
 pub mod sessions;
 pub mod task_files;
+pub mod watch;

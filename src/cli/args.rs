@@ -57,6 +57,8 @@ pub(super) enum Verb {
     Up(Up),
     /// Stop the supervisor and its sessions; returns when all have ended
     Stop(args::Stop),
+    /// Apply what changed in the configuration; says what becomes of each agent
+    Reload(args::Reload),
     /// Ask whether the supervisor lives
     Ping,
     /// Everything on one screen, what needs a person first
@@ -95,6 +97,9 @@ pub(super) enum Verb {
     /// The merge queue
     #[command(subcommand)]
     Mq(MqVerb),
+    /// Automations: what runs by schedule, condition or event
+    #[command(subcommand)]
+    Auto(AutoVerb),
     /// What happened
     Events(args::Events),
     /// Why something is as it is: the events about a raider, agent, relic or rig, with causes
@@ -204,6 +209,10 @@ pub(super) enum RaiderVerb {
     Nuke(args::RaiderNuke),
     /// Make a broken sandbox anew, keeping what it holds
     Repair(args::RaiderRepair),
+    /// No session for it until it is resumed; slot and sandbox stay
+    Suspend(args::Named),
+    /// The end of a suspension
+    Resume(args::Named),
     /// Does not exist; says what to do instead
     #[command(hide = true)]
     Done {
@@ -240,6 +249,10 @@ pub(super) enum AgentVerb {
     Stop(args::Named),
     /// A fresh session
     Restart(args::Named),
+    /// No session for it until it is resumed
+    Suspend(args::Named),
+    /// The end of a suspension
+    Resume(args::Named),
     /// Let one out of quarantine
     Unquarantine(args::Named),
 }
@@ -257,6 +270,32 @@ pub(super) enum MqVerb {
     Approve(args::MrRef),
     /// Say no to one that waits for a person; a fresh raider takes the work up
     Reject(args::MqReject),
+}
+
+/// Verbs of `hd auto`.
+#[derive(Debug, Subcommand)]
+pub(super) enum AutoVerb {
+    /// All automations, with their gates and when they run next
+    List,
+    /// Run one now, whatever its gate says, disabled or not; returns when the run has started
+    Run(AutoRun),
+    /// What ran and how it ended, the newest first
+    History(args::AutoHistory),
+    /// Let its gate open again; what came while it was disabled is over
+    Enable(args::AutoRef),
+    /// Keep its gate closed, over restarts too; a run under way goes on
+    Disable(args::AutoRef),
+}
+
+/// `hd auto run`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct AutoRun {
+    #[command(flatten)]
+    pub run: args::AutoRef,
+    /// Wait for its end and print its output; exit code 1 when it failed
+    #[arg(short, long)]
+    pub wait: bool,
 }
 
 /// Verbs of `hd salvage`.

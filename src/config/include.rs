@@ -44,6 +44,15 @@ pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         .collect())
 }
 
+/// The directory above the first wildcard: where files may come to match.
+pub fn searched(root: &Path, pattern: &str) -> Option<PathBuf> {
+    let fixed = Path::new(pattern).components();
+    let fixed: PathBuf = fixed
+        .take_while(|part| !has_wildcard(&part.as_os_str().to_string_lossy()))
+        .collect();
+    has_wildcard(pattern).then(|| root.join(fixed))
+}
+
 fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }

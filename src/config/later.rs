@@ -3,10 +3,7 @@
 
 /// Section and key.
 pub const LATER: &[(&str, &[&str])] = &[
-    (
-        "",
-        &["automations", "notify", "retention"],
-    ),
+    ("", &["notify", "retention"]),
     ("workspace", &["budget"]),
     ("daemon", &["wisp_gc_interval", "wisp_ttl"]),
     ("session", &["tmux_socket"]),
@@ -19,7 +16,7 @@ pub const LATER: &[(&str, &[&str])] = &[
             "needs_input_patterns",
         ],
     ),
-    ("rigs", &["trust_automations"]),
+    ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["stall_after", "max_session"]),
     (
         "rigs.witness",

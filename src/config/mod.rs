@@ -63,11 +63,30 @@ impl Env {
 pub struct Loaded {
     /// What it says.
     pub city: City,
-    /// Every file that it was read from: the city's, fragments, prompt files. For watching.
+    /// Every file that it was read from: the city's, fragments, automations, prompt files. For
+    /// watching.
     pub sources: Vec<PathBuf>,
+    /// Directories in which files were looked for by name.
+    searched: Vec<PathBuf>,
     /// What is probably not meant so.
     pub warnings: Diagnostics,
     effective: Node,
+}
+
+impl Loaded {
+    /// The directories whose entries decide what it says.
+    #[must_use]
+    pub fn dirs(&self) -> Vec<PathBuf> {
+        let mut dirs = self.searched.clone();
+        dirs.extend(
+            self.sources
+                .iter()
+                .filter_map(|file| Some(file.parent()?.to_owned())),
+        );
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
 }
 
 /// Reads the configuration of a city: a `city.toml`, or the directory that holds one.
@@ -93,7 +112,11 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     patches::apply(&mut merged.root, &report);
     templates::fill(&mut merged.root, &merged.templates, &report);
     let context = freeze::Context { root, env };
-    let frozen = freeze::freeze(&merged.root, &context, &report);
+    let mut files = freeze::Files {
+        sources: &mut merged.sources,
+        templates: &merged.templates,
+    };
+    let frozen = freeze::freeze(&merged.root, &context, &mut files, &report);
     let (errors, warnings): (Vec<_>, Vec<_>) = report
         .into_items()
         .into_iter()
@@ -115,6 +138,7 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     Ok(Loaded {
         city,
         sources: read.into_iter().map(|(path, _)| path).collect(),
+        searched: merged.searched,
         warnings: Diagnostics::new(merged.sources, warnings),
         effective: merged.root,
     })

@@ -180,6 +180,7 @@ impl<'a> Reader<'a> {
         match self.section {
             "rigs" | "agents" => format!("[[{}]]", self.section),
             "harness" => "[harness.<name>]".to_owned(),
+            "automation" => "automation.toml".to_owned(),
             section => format!("[{section}]"),
         }
     }

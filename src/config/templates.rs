@@ -44,7 +44,8 @@ fn items<'a>(table: &'a mut Table, key: &str) -> &'a mut [Node] {
     }
 }
 
-fn lay_over(template: Option<&Entry>, node: &mut Node) {
+/// Lays a table over its template.
+pub fn lay_over(template: Option<&Entry>, node: &mut Node) {
     if let Some(template) = template
         && node.table().is_some()
     {

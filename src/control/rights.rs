@@ -5,7 +5,7 @@
 //!              look   own   work   operate
 //!   operator    ✓      ·      ✓       ✓       a person or program outside every session
 //!   raider      ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent       ✓      ✓*     ✓       ·       inside a standing agent's session (*: handoff only)
+//!   agent       ✓      ✓*     ✓       ·       inside a standing agent's session (*: handoff; done ends a drain)
 //!   invisible   ✓      ·      ·       ·       its process cannot be seen
 //! ```
 
@@ -65,6 +65,8 @@ fn need(op: OpName) -> Need {
         | OpName::AgentList
         | OpName::MqList
         | OpName::MqShow
+        | OpName::AutoList
+        | OpName::AutoHistory
         | OpName::Events
         | OpName::Why
         | OpName::SalvageList
@@ -86,10 +88,18 @@ fn need(op: OpName) -> Need {
         | OpName::AgentStart
         | OpName::AgentStop
         | OpName::AgentRestart
+        | OpName::AgentSuspend
+        | OpName::AgentResume
         | OpName::AgentUnquarantine
+        | OpName::RaiderSuspend
+        | OpName::RaiderResume
+        | OpName::Reload
         | OpName::MqRetry
         | OpName::MqApprove
         | OpName::MqReject
+        | OpName::AutoRun
+        | OpName::AutoEnable
+        | OpName::AutoDisable
         | OpName::SalvageRestore => Need::Operate,
     }
 }
@@ -103,7 +113,7 @@ pub fn check(who: &Who, op: OpName) -> Result<(), ControlError> {
     let allowed = match who {
         Who::Operator => need != Need::Own,
         Who::Raider(_) => matches!(need, Need::Look | Need::Own),
-        Who::Agent(_) => matches!(need, Need::Look | Need::Work) || op == OpName::Handoff,
+        Who::Agent(_) => matches!(need, Need::Look | Need::Work | Need::Own),
         Who::Invisible => need == Need::Look,
     };
     if allowed {
@@ -150,6 +160,7 @@ mod tests {
         may.sort_unstable();
         expected.sort_unstable();
         assert_eq!(may, expected);
+        assert!(check(&raider, OpName::AutoRun).is_err());
         let error = check(&raider, OpName::RaiderNuke).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Forbidden);
     }
@@ -172,6 +183,8 @@ mod tests {
                 "agent.list",
                 "mq.list",
                 "mq.show",
+                "auto.list",
+                "auto.history",
                 "events",
                 "why",
                 "salvage.list",

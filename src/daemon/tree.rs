@@ -3,26 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use ractor::{Actor, ActorCell};
 use tokio::sync::Semaphore;
 
-use super::{DaemonError, own_env};
-use crate::actors::config::{ConfigActor, ConfigArgs};
-use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
-use crate::actors::forge::{ForgeActor, ForgeArgs};
-use crate::actors::root::{InfraSpec, RootMsg, Spawn};
-use crate::actors::shaman::ShamanActor;
-use crate::actors::store::{self, StoreActor, StoreHandle};
-use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
-use crate::actors::world::{Claims, Directory, World};
+use super::files::OnDisk;
+use super::{DaemonError, infra, own_env};
+use crate::actors::config::ConfigMsg;
+use crate::actors::dispatcher::DispatcherMsg;
+use crate::actors::dispatcher::automations::Automations;
+use crate::actors::root::{RootArgs, RootMsg};
+use crate::actors::store::{self, StoreHandle};
+use crate::actors::witness::WitnessMsg;
+use crate::actors::world::{Claims, World};
 use crate::adapters::clock::SystemClock;
+use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::adapters::sessions::holder::HolderSessions;
 use crate::adapters::task_files::DiskTaskFiles;
-use crate::config;
 use crate::domain::city::{City, Rig};
 use crate::domain::ids::RigName;
 use crate::faults;
@@ -35,9 +33,10 @@ use crate::ports::tasks::TaskEvent;
 /// Makes the world and says how its infrastructure is started, in order.
 pub(super) async fn build(
     city: &Arc<City>,
+    shown: serde_json::Value,
     path: &Path,
     socket: PathBuf,
-) -> Result<(Arc<World>, Vec<InfraSpec>), DaemonError> {
+) -> Result<RootArgs, DaemonError> {
     let failed =
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -49,9 +48,11 @@ pub(super) async fn build(
     let open = store_opener(city, &clock);
     // A damaged store is said at once, before anything is started on top of it.
     open().map_err(|e| failed("the relic store cannot be opened", &e))?;
+    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(path.to_owned())?);
     let repos = repos(city).await?;
     let world = Arc::new(World {
         city: Arc::clone(city),
+        shown: Arc::new(shown),
         clock,
         sessions: Arc::new(sessions),
         repos,
@@ -63,25 +64,17 @@ pub(super) async fn build(
         socket,
         random: Arc::new(random),
         fault: faults::hook(),
-        stopping: AtomicBool::new(false),
-        directory: Directory::default(),
+        stopping: Arc::default(),
+        directory: Arc::default(),
         claims: Claims::default(),
+        automations: Arc::new(Automations::new(Arc::new(Commands))),
     });
-    let source = Arc::new(OnDisk(path.to_owned()));
-    let infra = infrastructure(&world, open, source);
-    Ok((world, infra))
-}
-
-/// The city's files, read anew each time.
-struct OnDisk(PathBuf);
-
-impl ConfigSource for OnDisk {
-    fn check(&self) -> Result<String, String> {
-        match config::load(&self.0, &config::Env::of_process()) {
-            Ok(loaded) => Ok(loaded.city.revision),
-            Err(wrong) => Err(wrong.render(false)),
-        }
-    }
+    connect(&world, &*source);
+    Ok(RootArgs {
+        infra: infra::all(&world, open, source),
+        rig_infra: Arc::new(infra::of_rig),
+        world,
+    })
 }
 
 fn store_opener(city: &City, clock: &Arc<dyn Clock>) -> store::Open {
@@ -120,7 +113,7 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
     }
 }
 
-fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
+pub(super) fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
     let dir = city.rig_dir(&rig.name);
     Arc::new(GitRepo::new(GitRig {
         name: rig.name.clone(),
@@ -143,7 +136,11 @@ fn random() -> f64 {
 }
 
 /// What the world says by itself goes to whoever must know.
-pub(super) fn connect(world: &Arc<World>) {
+fn connect(world: &Arc<World>, source: &dyn ConfigSource) {
+    let told = Arc::clone(world);
+    source.listen(Box::new(move || {
+        told.directory.tell_config(ConfigMsg::Touched)
+    }));
     let told = Arc::clone(world);
     world.sessions.listen(Box::new(move |event| {
         told.directory.tell_root(RootMsg::Session(event));
@@ -153,80 +150,10 @@ pub(super) fn connect(world: &Arc<World>) {
         TaskEvent::Outbox => told.directory.tell_dispatcher(DispatcherMsg::Outbox),
         TaskEvent::Outcome(dir) => {
             // The directory names the rig, but the witness that has the hook knows best.
-            for rig in &told.city.rigs {
+            for rig in &told.newest().city.rigs {
                 told.directory
                     .tell_witness(&rig.name, WitnessMsg::Outcome(dir.clone()));
             }
         }
     }));
-}
-
-/// In the order of their start; stopped in reverse.
-fn infrastructure(
-    world: &Arc<World>,
-    open: store::Open,
-    source: Arc<dyn ConfigSource>,
-) -> Vec<InfraSpec> {
-    let handle = world.store.clone();
-    let mut specs = vec![spec("store", move |root| {
-        let args = store::Args {
-            handle: handle.clone(),
-            open: Arc::clone(&open),
-        };
-        async move { cell(StoreActor::spawn_linked(None, StoreActor, args, root).await) }
-    })];
-    let own = Arc::clone(world);
-    specs.push(spec("shaman", move |root| {
-        let world = Arc::clone(&own);
-        async move { cell(ShamanActor::spawn_linked(None, ShamanActor, world, root).await) }
-    }));
-    let args = ConfigArgs {
-        world: Arc::clone(world),
-        source,
-    };
-    specs.push(spec("config", move |root| {
-        let args = args.clone();
-        async move { cell(ConfigActor::spawn_linked(None, ConfigActor, args, root).await) }
-    }));
-    for rig in &world.city.rigs {
-        let args = ForgeArgs {
-            world: Arc::clone(world),
-            rig: rig.name.clone(),
-        };
-        specs.push(spec(&format!("{}/forge", rig.name), move |root| {
-            let args = args.clone();
-            async move { cell(ForgeActor::spawn_linked(None, ForgeActor, args, root).await) }
-        }));
-        let args = WitnessArgs {
-            world: Arc::clone(world),
-            rig: rig.name.clone(),
-        };
-        specs.push(spec(&format!("{}/witness", rig.name), move |root| {
-            let args = args.clone();
-            async move { cell(WitnessActor::spawn_linked(None, WitnessActor, args, root).await) }
-        }));
-    }
-    let own = Arc::clone(world);
-    specs.push(spec("dispatcher", move |root| {
-        let world = Arc::clone(&own);
-        async move { cell(DispatcherActor::spawn_linked(None, DispatcherActor, world, root).await) }
-    }));
-    specs
-}
-
-type Spawned<M> = Result<(ractor::ActorRef<M>, tokio::task::JoinHandle<()>), ractor::SpawnErr>;
-
-fn cell<M>(spawned: Spawned<M>) -> Result<ActorCell, ractor::SpawnErr> {
-    spawned.map(|(actor, _task)| actor.get_cell())
-}
-
-fn spec<F>(name: &str, spawn: impl Fn(ActorCell) -> F + Send + Sync + 'static) -> InfraSpec
-where
-    F: Future<Output = Result<ActorCell, ractor::SpawnErr>> + Send + 'static,
-{
-    let spawn: Spawn = Arc::new(move |root| Box::pin(spawn(root)));
-    InfraSpec {
-        name: name.to_owned(),
-        spawn,
-    }
 }

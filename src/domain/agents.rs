@@ -48,7 +48,10 @@ impl Agent {
     pub fn member(&self, number: u32) -> Result<Self, super::ids::InvalidId> {
         Ok(Self {
             name: AgentName::new(format!("{}-{number}", self.name))?,
-            drain_timeout: self.pool.as_ref().map_or(Duration::ZERO, |pool| pool.drain_timeout),
+            drain_timeout: self
+                .pool
+                .as_ref()
+                .map_or(Duration::ZERO, |pool| pool.drain_timeout),
             pool: None,
             ..self.clone()
         })
@@ -196,7 +199,11 @@ mod tests {
                 strategy,
                 members: names("a b c"),
             };
-            assert_eq!(group.affected(&name(dead)), names(affected), "{strategy:?} {dead}");
+            assert_eq!(
+                group.affected(&name(dead)),
+                names(affected),
+                "{strategy:?} {dead}"
+            );
         }
     }
 
@@ -212,9 +219,17 @@ mod tests {
         ]);
         assert_eq!(cycle, Some(names("a b c a")));
         let diamond = names("b c");
-        let straight = [(&a, &diamond[..]), (&b, &names("d")[..]), (&c, &names("d")[..]), (&d, &none[..])];
+        let straight = [
+            (&a, &diamond[..]),
+            (&b, &names("d")[..]),
+            (&c, &names("d")[..]),
+            (&d, &none[..]),
+        ];
         assert_eq!(dependency_cycle(&straight), None);
-        assert_eq!(dependency_cycle(&[(&a, &names("a")[..])]), Some(names("a a")));
+        assert_eq!(
+            dependency_cycle(&[(&a, &names("a")[..])]),
+            Some(names("a a"))
+        );
     }
 
     #[test]

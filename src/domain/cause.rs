@@ -114,6 +114,30 @@ causes! {
     Drained => "drained",
     /// A member of its group died.
     Group => "group",
+    /// An automation's cooldown is over.
+    Cooldown => "cooldown",
+    /// A slot of an automation's schedule has come.
+    Cron => "cron",
+    /// An automation's check says so.
+    Condition => "condition",
+    /// An event that an automation waits for.
+    Event => "event",
+    /// It ended by itself, with success.
+    Completed => "completed",
+    /// It ended by itself, without success.
+    ExitCode => "exit_code",
+    /// A signal ended it.
+    Signal => "signal",
+    /// It took longer than it may.
+    Timeout => "timeout",
+    /// The supervisor ended in the middle of it.
+    Crash => "crash",
+    /// The run before is not over.
+    StillRunning => "still_running",
+    /// More waits than is kept.
+    QueueFull => "queue_full",
+    /// Its time came while the supervisor was away.
+    Missed => "missed",
 }
 
 impl fmt::Display for Cause {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 pub use super::agents::{Agent, Group, Pool, RestartType, Strategy};
+use super::automation::{Automation, AutomationId};
 use super::ids::Incarnation;
-use super::ids::{HarnessName, RaiderId, RelicId, RigName, SlotName};
+use super::ids::{AgentName, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName};
 use super::merge::LandStyle;
 use super::restart::RestartPolicy;
 
@@ -36,6 +37,9 @@ pub struct City {
     pub groups: Vec<Group>,
     /// Nothing of it has a session for now, and nothing lands.
     pub suspended: bool,
+    /// The city's automations, then those of its rigs, each by name; none that is in
+    /// `[automations] skip`.
+    pub automations: Vec<Automation>,
 }
 
 impl City {
@@ -49,6 +53,25 @@ impl City {
     #[must_use]
     pub fn rig(&self, name: &RigName) -> Option<&Rig> {
         self.rigs.iter().find(|rig| &rig.name == name)
+    }
+
+    /// Whether a session is an agent's, or was one's before the configuration changed.
+    #[must_use]
+    pub fn is_agents(&self, session: &SessionId) -> bool {
+        let session = session.as_str();
+        let own = session
+            .strip_prefix(self.name.as_str())
+            .and_then(|rest| AgentName::new(rest.strip_prefix('-')?).ok());
+        let Some(name) = own else {
+            return false;
+        };
+        let is_raiders = self
+            .rigs
+            .iter()
+            .any(|rig| session.starts_with(&format!("gt-{}-", rig.name)));
+        let mut agents = self.agents.iter();
+        agents.any(|agent| agent.name == name || agent.member_number(&name).is_some())
+            || !is_raiders
     }
 
     /// `<city>/<rig>/raiders/<Name>`.
@@ -89,6 +112,20 @@ impl City {
     #[must_use]
     pub fn outbox_dir(&self) -> PathBuf {
         self.state_dir().join("outbox")
+    }
+
+    /// The automation of this id.
+    #[must_use]
+    pub fn automation(&self, id: &AutomationId) -> Option<&Automation> {
+        self.automations
+            .iter()
+            .find(|automation| &automation.id == id)
+    }
+
+    /// `.horde/automations`: which processes belong to a run.
+    #[must_use]
+    pub fn automations_dir(&self) -> PathBuf {
+        self.state_dir().join("automations")
     }
 
     /// `.horde/gate-logs/<rig>`.
@@ -237,6 +274,19 @@ pub enum RigSource {
     Path(PathBuf),
     /// A URL.
     Remote(String),
+}
+
+impl Rig {
+    /// Why it gets no new work now, if it does not.
+    #[must_use]
+    pub fn closed(&self, city: &City) -> Option<&'static str> {
+        match (city.suspended, self.suspended, self.draining) {
+            (true, _, _) => Some("the city is suspended"),
+            (false, true, _) => Some("the rig is suspended"),
+            (false, false, true) => Some("the rig is not configured any more"),
+            (false, false, false) => None,
+        }
+    }
 }
 
 impl RigSource {

@@ -123,6 +123,11 @@ name_type!(
     "harness name"
 );
 name_type!(
+    /// The name of an automation: its folder's.
+    AutomationName,
+    "automation name"
+);
+name_type!(
     /// A session's id: the name of its directory and of its terminal.
     SessionId,
     "session id"

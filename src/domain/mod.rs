@@ -2,11 +2,13 @@
 //! or logging. Facts come in, actions and verdicts go out; time is an argument.
 
 pub mod agents;
+pub mod automation;
 pub mod cause;
 pub mod city;
 pub mod cv;
 pub mod event;
 pub mod facts;
+pub mod gates;
 pub mod harness;
 pub mod holder_wire;
 pub mod ids;

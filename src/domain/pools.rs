@@ -87,20 +87,37 @@ mod tests {
         let table: [(&str, u32, &[Member], &[u32], &[u32]); 6] = [
             ("from nothing", 2, &[], &[1, 2], &[]),
             ("as it is", 3, &three, &[1, 2, 4], &[]),
-            ("one more, the lowest free number", 4, &three, &[1, 2, 3, 4], &[]),
+            (
+                "one more, the lowest free number",
+                4,
+                &three,
+                &[1, 2, 3, 4],
+                &[],
+            ),
             ("the least busy go first", 1, &three, &[2], &[1, 4]),
             ("all go", 0, &three, &[], &[1, 2, 4]),
             (
                 "who drains is kept on before anybody is started",
                 2,
-                &[member(1, false, None), member(2, true, Some(1)), member(3, true, Some(2))],
+                &[
+                    member(1, false, None),
+                    member(2, true, Some(1)),
+                    member(3, true, Some(2)),
+                ],
                 &[1, 3],
                 &[2],
             ),
         ];
         for (case, wanted, present, run, drain) in table {
             let chosen = choose(wanted, present);
-            assert_eq!(chosen, Members { run: set(run), drain: set(drain) }, "{case}");
+            assert_eq!(
+                chosen,
+                Members {
+                    run: set(run),
+                    drain: set(drain)
+                },
+                "{case}"
+            );
         }
     }
 

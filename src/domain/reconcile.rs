@@ -237,9 +237,8 @@ fn orphans(seen: &Seen, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Vec<Deci
         .iter()
         .map(|wanted| (&wanted.session, wanted))
         .collect();
-    let untended = |wanted: &&&Wanted| {
-        wanted.mode == Mode::Suspended && !seen.tended.contains_key(&wanted.id)
-    };
+    let untended =
+        |wanted: &&&Wanted| wanted.mode == Mode::Suspended && !seen.tended.contains_key(&wanted.id);
     let running = facts
         .values()
         .filter(|facts| facts.state == RunState::Running && !seen.busy.contains(&facts.id));

@@ -24,6 +24,34 @@ const INHERITED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 /// A session's terminal is always the holder's; a daemon without one has no `TERM` to pass on.
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 
+/// What is taken over from the supervisor's own environment: the names above, and those that the
+/// configuration passes on.
+#[must_use]
+pub fn inherited(own: &BTreeMap<String, String>, pass: &[String]) -> BTreeMap<String, String> {
+    let is_inherited = |name: &str| {
+        // A supervisor that runs within another city's session must not pass on whose it is.
+        !name.starts_with("HD_")
+            && (INHERITED.contains(&name)
+                || INHERITED_PREFIXES
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix))
+                || pass.iter().any(|passed| passed == name))
+    };
+    let own = own.iter().filter(|(name, _)| is_inherited(name));
+    own.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// A `PATH` on which `hd` comes first.
+#[must_use]
+pub fn path(bin: &Path, rest: Option<&String>) -> String {
+    let bin = bin.to_string_lossy();
+    match rest {
+        Some(rest) if !rest.is_empty() => format!("{bin}:{rest}"),
+        _ => bin.into_owned(),
+    }
+}
+
 /// Whose session it is, and what its environment is made from.
 #[derive(Debug, Clone)]
 pub struct SessionEnv<'a> {
@@ -56,31 +84,16 @@ impl SessionEnv<'_> {
     /// start of `PATH`, and `HD_*`, which nothing overrides.
     #[must_use]
     pub fn build(&self) -> BTreeMap<String, String> {
-        let mut env: BTreeMap<String, String> = self
-            .own
-            .iter()
-            .filter(|(name, _)| self.is_inherited(name))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
+        let mut env = inherited(self.own, self.pass);
         let (terminal, value) = TERMINAL;
         env.entry(terminal.to_owned())
             .or_insert_with(|| value.to_owned());
         env.extend(self.git_identity());
         let configured = self.configured.iter();
         env.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
-        env.insert("PATH".to_owned(), self.path(env.get("PATH")));
+        env.insert("PATH".to_owned(), path(self.bin, env.get("PATH")));
         env.extend(self.own_variables());
         env
-    }
-
-    fn is_inherited(&self, name: &str) -> bool {
-        // A supervisor that runs within another city's session must not pass on whose it is.
-        !name.starts_with("HD_")
-            && (INHERITED.contains(&name)
-                || INHERITED_PREFIXES
-                    .iter()
-                    .any(|prefix| name.starts_with(prefix))
-                || self.pass.iter().any(|passed| passed == name))
     }
 
     fn git_identity(&self) -> [(String, String); 4] {
@@ -99,14 +112,6 @@ impl SessionEnv<'_> {
             ("GIT_AUTHOR_EMAIL".to_owned(), email.clone()),
             ("GIT_COMMITTER_EMAIL".to_owned(), email),
         ]
-    }
-
-    fn path(&self, rest: Option<&String>) -> String {
-        let bin = self.bin.to_string_lossy();
-        match rest {
-            Some(rest) if !rest.is_empty() => format!("{bin}:{rest}"),
-            _ => bin.into_owned(),
-        }
     }
 
     fn own_variables(&self) -> BTreeMap<String, String> {

@@ -5,5 +5,6 @@ pub mod clock;
 pub mod config;
 pub mod relics;
 pub mod repo;
+pub mod runner;
 pub mod sessions;
 pub mod tasks;

@@ -7,6 +7,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::domain::automation::{AutomationId, Mark, Run};
+use crate::domain::cause::Cause;
 pub use crate::domain::cv::CvEntry;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
@@ -193,6 +195,24 @@ pub trait Txn {
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;
+
+    fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError>;
+    fn put_mark(&mut self, mark: &Mark) -> Result<(), StoreError>;
+    /// Forgets the marks of all others.
+    fn keep_marks(&mut self, of: &[AutomationId]) -> Result<(), StoreError>;
+    /// Records a run as started, and forgets the oldest ones.
+    fn begin_run(
+        &mut self,
+        automation: &AutomationId,
+        cause: Cause,
+        event: Option<u64>,
+    ) -> Result<Run, StoreError>;
+    /// Records how it stands.
+    fn put_run(&mut self, run: &Run) -> Result<(), StoreError>;
+    /// Runs, the newest first.
+    fn runs(&mut self, of: Option<&AutomationId>, limit: usize) -> Result<Vec<Run>, StoreError>;
+    /// Runs that are not over, the oldest first.
+    fn open_runs(&mut self) -> Result<Vec<Run>, StoreError>;
 
     /// A small fact under a key.
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError>;

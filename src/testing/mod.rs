@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod fake_repo;
+pub mod fake_runner;
 pub mod fake_sessions;
 pub mod fake_tasks;
 #[cfg(test)]

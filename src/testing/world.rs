@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::actors::ask;
+use crate::actors::dispatcher::automations::Automations;
 use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::refusal::Refusal;
@@ -27,7 +28,7 @@ use crate::actors::sagas::nuke::{Nuked, Target};
 use crate::actors::shaman::ShamanActor;
 use crate::actors::store::StoreHandle;
 use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
-use crate::actors::world::{Claims, Directory, FaultHook, World};
+use crate::actors::world::{Claims, FaultHook, World};
 use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
@@ -47,6 +48,7 @@ use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
 use super::fake_repo::FakeRepo;
+use super::fake_runner::FakeRunner;
 use super::fake_sessions::FakeSessions;
 use super::fake_tasks::FakeTasks;
 
@@ -161,6 +163,7 @@ impl Scenario {
             sessions: Arc::new(FakeSessions::new()),
             repo: Arc::new(FakeRepo::new()),
             tasks: Arc::new(FakeTasks::new()),
+            runner: Arc::default(),
             store: StoreHandle::in_memory(Arc::clone(&clock)),
         };
         self.start_on(parts, clock).await
@@ -179,6 +182,7 @@ impl Scenario {
         let concurrency = self.city.daemon.start_concurrency;
         let world = Arc::new(World {
             city: Arc::new(self.city),
+            shown: Arc::default(),
             clock,
             sessions: Arc::clone(&parts.sessions) as _,
             repos: BTreeMap::from([(rig(), repo)]),
@@ -190,14 +194,16 @@ impl Scenario {
             socket: "/city/.horde/control.sock".into(),
             random: Arc::new(|| 0.0),
             fault: self.fault,
-            directory: Directory::default(),
+            directory: Arc::default(),
             claims: Claims::default(),
+            automations: Arc::new(Automations::new(Arc::clone(&parts.runner) as _)),
             stopping: Default::default(),
         });
         connect(&world);
         let args = RootArgs {
             world: Arc::clone(&world),
             infra: infrastructure(&world),
+            rig_infra: Arc::new(|_, _| Vec::new()),
         };
         let (root, task) = RootActor::spawn(None, RootActor, args).await.unwrap();
         world.directory.set_root(root.clone());
@@ -219,6 +225,8 @@ pub struct Parts {
     pub repo: Arc<FakeRepo>,
     /// Task files.
     pub tasks: Arc<FakeTasks>,
+    /// Commands of automations.
+    pub runner: Arc<FakeRunner>,
     /// The store.
     pub store: StoreHandle,
 }
@@ -322,6 +330,9 @@ impl Town {
     pub async fn boot(&self) {
         let ready = self.root.call(RootMsg::Boot, None).await.unwrap();
         assert!(ready.is_success());
+        self.world.automations.open(self.world.clock.now());
+        let dispatcher = &self.world.directory;
+        dispatcher.tell_dispatcher(DispatcherMsg::Look);
         self.pass(MOMENT).await;
     }
 

@@ -43,7 +43,10 @@ async fn attempt(
     };
     let watching = Arc::clone(&source);
     let dirs = loaded.dirs.clone();
-    if effects::blocking(move || watching.watch(&dirs)).await.is_none() {
+    if effects::blocking(move || watching.watch(&dirs))
+        .await
+        .is_none()
+    {
         return Err(Refusal::internal("watching the configuration panicked"));
     }
     let old = &world.city;

@@ -153,7 +153,7 @@ impl Root {
                 let cause = *cause;
                 self.at_rest(id, cause);
             }
-            (Desired::Together, Some(ChildExit::Undead(_) | ChildExit::Broken(_))) => {
+            (Desired::Together, exit @ Some(ChildExit::Undead(_) | ChildExit::Broken(_))) => {
                 self.died(me, id, exit, Cause::Group).await;
             }
             (Desired::Together, _) => self.ended_together(me, id).await,
@@ -210,6 +210,7 @@ impl Root {
     ) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = self.world.city.daemon.restart.clone();
+        let together = self.concerns_others(id);
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -233,7 +234,7 @@ impl Root {
         }
         slot.epoch += 1;
         let delay = match slot.deaths.on_death(&policy, mono, (self.world.random)()) {
-            Answer::Restart { after } if after.is_zero() && !self.concerns_others(id) => {
+            Answer::Restart { after } if after.is_zero() && !together => {
                 return self.spawn_child(me, id).await;
             }
             Answer::Restart { after } => {

@@ -55,8 +55,7 @@ struct Stored {
 }
 
 async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
-    let any = SessionId::new("any").ok()?;
-    let sessions = effects::sessions(world, &any, |provider| provider.list()).await;
+    let sessions = effects::list(world).await;
     let stored = world
         .store
         .run(|txn| {
@@ -125,7 +124,10 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     });
     Look {
         decisions,
-        specs: specs.into_iter().map(|spec| (spec.id.clone(), spec)).collect(),
+        specs: specs
+            .into_iter()
+            .map(|spec| (spec.id.clone(), spec))
+            .collect(),
         up: known.up,
         ended,
         hooked: Some(hooked),

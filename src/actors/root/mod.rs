@@ -41,13 +41,13 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
-pub use self::reload::{RigInfra, Reload};
-pub use self::wanted::{agent_spec, raider_spec};
+pub use self::reload::{Reload, RigInfra};
 pub use self::shutdown::StopMode;
 pub use self::slot::{ChildState, ChildView, EndRefused};
+pub use self::wanted::{agent_spec, raider_spec};
 
-use self::infra::Infra;
 use self::groups::Together;
+use self::infra::Infra;
 use self::look::Look;
 use self::pools::Pools;
 use self::slot::Slot;

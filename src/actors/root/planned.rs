@@ -53,7 +53,11 @@ impl Root {
             return;
         }
         slot.cause = Cause::Unsuspended;
-        self.note(NewEvent::new(EventType::AgentResumed, id, Cause::Unsuspended));
+        self.note(NewEvent::new(
+            EventType::AgentResumed,
+            id,
+            Cause::Unsuspended,
+        ));
         self.spawn_child(me, id).await;
     }
 
@@ -96,7 +100,11 @@ impl Root {
     /// It is not configured any more.
     pub(super) fn remove(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let drained = self.slots.get(id).is_some_and(|slot| slot.draining);
-        let cause = if drained { Cause::Drained } else { Cause::Removed };
+        let cause = if drained {
+            Cause::Drained
+        } else {
+            Cause::Removed
+        };
         self.end_for_good(me, id, cause);
     }
 

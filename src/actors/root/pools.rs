@@ -63,7 +63,11 @@ impl Root {
 
     pub(super) fn pool_due(&mut self, me: &ActorRef<RootMsg>, name: AgentName, epoch: u64) {
         let city = Arc::clone(&self.world.city);
-        let current = self.pools.0.get(&name).is_some_and(|pool| pool.epoch == epoch);
+        let current = self
+            .pools
+            .0
+            .get(&name)
+            .is_some_and(|pool| pool.epoch == epoch);
         let agent = city.agents.iter().find(|agent| agent.name == name);
         if let (true, Some(agent), None) = (current, agent, &self.stopping) {
             self.ask_pool(me, agent, epoch);
@@ -92,7 +96,12 @@ impl Root {
         let Some(pool) = agent.and_then(|agent| agent.pool.clone()) else {
             return;
         };
-        let Some(sized) = self.pools.0.get_mut(name).filter(|sized| sized.epoch == epoch) else {
+        let Some(sized) = self
+            .pools
+            .0
+            .get_mut(name)
+            .filter(|sized| sized.epoch == epoch)
+        else {
             return;
         };
         let before = sized.size;
@@ -110,7 +119,10 @@ impl Root {
         }
         let changed = before.map(|size| pool.bounded(size)) != sized.size.map(|s| pool.bounded(s));
         let agent = name.clone();
-        let _timer = me.send_after(pool.check_interval, move || RootMsg::PoolDue { agent, epoch });
+        let _timer = me.send_after(pool.check_interval, move || RootMsg::PoolDue {
+            agent,
+            epoch,
+        });
         if changed && self.stopping.is_none() {
             self.set_out(me);
         }

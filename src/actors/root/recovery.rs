@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::config::ConfigMsg;
-use super::super::dispatcher::{self, DispatcherMsg};
+use super::super::dispatcher::{DispatcherMsg, outbox};
 use super::super::effects;
 use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
@@ -78,7 +78,11 @@ impl Root {
             Some((session.handle.id.clone(), session.handle.token.clone()))
         });
         let known = Known {
-            tended: self.slots.iter().map(|(id, slot)| (id.clone(), tended(slot))).collect(),
+            tended: self
+                .slots
+                .iter()
+                .map(|(id, slot)| (id.clone(), tended(slot)))
+                .collect(),
             sizes: self.sizes(),
             resting: self.resting.clone(),
             up: up.collect(),
@@ -89,7 +93,7 @@ impl Root {
             let look = tokio::spawn(async move {
                 if first {
                     // Who said `hd done` while the supervisor was away wants no session.
-                    dispatcher::settle_outbox(&world).await;
+                    outbox::settle(&world).await;
                 }
                 look::look(&world, known).await
             });
@@ -219,9 +223,8 @@ impl Root {
     /// Whether the child's session is the one that the look saw.
     fn is_as_seen(&self, id: &ChildId, look: &Look) -> bool {
         let session = self.slots.get(id).and_then(|slot| slot.session.as_ref());
-        session.is_some_and(|session| {
-            look.up.get(&session.handle.id) == Some(&session.handle.token)
-        })
+        session
+            .is_some_and(|session| look.up.get(&session.handle.id) == Some(&session.handle.token))
     }
 
     /// A finished raider whose slot was freed meanwhile is nobody any more.
@@ -258,7 +261,9 @@ impl Root {
             match effects::stop(&world, handle, grace).await {
                 Ok(how) => {
                     let data = serde_json::json!({ "how": format!("{how:?}") });
-                    world.store.note(vec![NewEvent::new(kind, subject, cause).with(data)]);
+                    world
+                        .store
+                        .note(vec![NewEvent::new(kind, subject, cause).with(data)]);
                 }
                 Err(error) => tracing::warn!(%error, "an orphan session could not be ended"),
             }
@@ -273,7 +278,10 @@ fn tended(slot: &Slot) -> Tended {
         (Desired::Resting(Cause::Suspended), ChildState::Stopped) => Tended::Suspended,
         (_, ChildState::Stopped) => Tended::Resting,
         (Desired::Up, ChildState::Running) => Tended::Up {
-            fingerprint: slot.session.as_ref().and_then(|session| session.fingerprint.clone()),
+            fingerprint: slot
+                .session
+                .as_ref()
+                .and_then(|session| session.fingerprint.clone()),
             draining: slot.draining,
         },
         (

@@ -11,7 +11,7 @@ use super::infra::InfraSpec;
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
+use crate::domain::ids::{ChildId, RigName, SessionId};
 use crate::domain::reload::{AgentChange, Running, changes};
 
 /// Makes the witness and the forge of a rig.
@@ -91,7 +91,12 @@ impl Root {
                 (true, true) | (false, false) => {}
             }
         }
-        for rig in old.city.rigs.iter().filter(|rig| new.city.rig(&rig.name).is_none()) {
+        for rig in old
+            .city
+            .rigs
+            .iter()
+            .filter(|rig| new.city.rig(&rig.name).is_none())
+        {
             let own = format!("{}/", rig.name);
             self.remove_infra(&|name| name.starts_with(&own));
             new.directory.remove_rig(&rig.name);

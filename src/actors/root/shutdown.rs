@@ -13,6 +13,7 @@ use std::time::Duration;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
+use super::super::dispatcher::DispatcherMsg;
 use super::slot::{ChildState, Slot};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
@@ -66,6 +67,7 @@ impl Root {
             return;
         }
         stopping.mode = mode;
+        self.world.directory.tell_dispatcher(DispatcherMsg::Stop);
         if mode != StopMode::KeepSessions {
             // What is being started ends as soon as it is up, even when its child is gone by then.
             self.world.starts.close();

@@ -44,10 +44,7 @@ pub fn read(txn: &mut dyn Txn) -> Result<Said, StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub fn say(
-    txn: &mut dyn Txn,
-    change: impl FnOnce(&mut Said),
-) -> Result<(), StoreError> {
+pub fn say(txn: &mut dyn Txn, change: &dyn Fn(&mut Said)) -> Result<(), StoreError> {
     let before = read(txn)?;
     let mut said = before.clone();
     change(&mut said);

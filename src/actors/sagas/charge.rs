@@ -145,6 +145,9 @@ pub async fn begin(
     rig: &Rig,
     request: ChargeRequest,
 ) -> Result<(Saga, Claim), Refusal> {
+    if let Some(why) = rig.closed(&world.city) {
+        return Err(Refusal::conflict(format!("{}: {why}", rig.name)));
+    }
     let id = request.relic.clone();
     let relic = world.store.run(move |txn| check_relic(txn, &id)).await?;
     if relic.id.prefix() != rig.prefix {

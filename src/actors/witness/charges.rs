@@ -24,6 +24,9 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     let Some(rig) = world.city.rig(&args.rig) else {
         return Ok(Handled::AtPatrol);
     };
+    if rig.closed(&world.city).is_some() {
+        return Ok(Handled::AtPatrol);
+    }
     let filter = RelicFilter {
         kind: Some(RelicKind::Task),
         status: Some(RelicStatus::Open),

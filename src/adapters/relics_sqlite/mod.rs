@@ -7,6 +7,7 @@
 //!                                     └─ refused (disk full, read-only, I/O): nothing took effect
 //! ```
 
+mod automations;
 mod cv;
 mod hooks;
 mod journal;

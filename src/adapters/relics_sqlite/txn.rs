@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::Value;
 
+use crate::domain::automation::{AutomationId, Mark, Run};
+use crate::domain::cause::Cause;
 use crate::domain::cv::CvEntry;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
@@ -13,7 +15,9 @@ use crate::domain::relic::{Hook, Relic};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
-use super::{cv, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage};
+use super::{
+    automations, cv, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage,
+};
 
 /// A job's transaction: the connection inside the job's savepoint.
 pub(super) struct SqliteTxn<'c> {
@@ -213,6 +217,39 @@ impl Txn for SqliteTxn<'_> {
 
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError> {
         self.act(|txn| cv::chain(txn.conn, name))
+    }
+
+    fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError> {
+        self.act(|txn| automations::mark(txn.conn, automation))
+    }
+
+    fn put_mark(&mut self, mark: &Mark) -> Result<(), StoreError> {
+        self.act(|txn| automations::put_mark(txn.conn, mark))
+    }
+
+    fn keep_marks(&mut self, of: &[AutomationId]) -> Result<(), StoreError> {
+        self.act(|txn| automations::keep_marks(txn.conn, of))
+    }
+
+    fn begin_run(
+        &mut self,
+        automation: &AutomationId,
+        cause: Cause,
+        event: Option<u64>,
+    ) -> Result<Run, StoreError> {
+        self.act(|txn| automations::begin(txn, automation, cause, event))
+    }
+
+    fn put_run(&mut self, run: &Run) -> Result<(), StoreError> {
+        self.act(|txn| automations::put(txn.conn, run))
+    }
+
+    fn runs(&mut self, of: Option<&AutomationId>, limit: usize) -> Result<Vec<Run>, StoreError> {
+        self.act(|txn| automations::list(txn.conn, of, limit))
+    }
+
+    fn open_runs(&mut self) -> Result<Vec<Run>, StoreError> {
+        self.act(|txn| automations::open(txn.conn))
     }
 
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError> {

@@ -57,6 +57,18 @@ pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
     context.show(&Op::Ping(Nothing {}), pong)
 }
 
+/// Says what became of each agent; what is wrong with the files is exit code 2.
+pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), CliError> {
+    let result = context.ask(&Op::Reload(args))?;
+    context.print(&result, show::reloaded)?;
+    let errors = result["errors"].as_array().map_or(0, Vec::len);
+    if errors > 0 {
+        let message = "the configuration is not applied; the one before stays in force";
+        return Err(CliError::new(Exit::Usage, message));
+    }
+    Ok(())
+}
+
 fn pong(result: &Value, _: Style) -> String {
     match result.get("pid") {
         Some(pid) => format!("pong (pid {pid})"),

@@ -1,6 +1,7 @@
 //! The verbs: one file per group, and one `match` that is the index of them all.
 
 mod attach;
+mod auto;
 mod config;
 mod daemon;
 mod demo;
@@ -27,6 +28,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Init(args) => init::run(&args, context),
         Verb::Up(args) => daemon::up(&args, context),
         Verb::Stop(args) => daemon::stop(args, context),
+        Verb::Reload(args) => daemon::reload(args, context),
         Verb::Ping => daemon::ping(context),
         Verb::Status(args) => status::run(&args, context),
         Verb::Run(args) => run::run(args, context),
@@ -44,6 +46,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
+        Verb::Auto(verb) => auto::run(verb, context),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),
@@ -62,6 +65,8 @@ fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {
         AgentVerb::Start(args) => context.show(&Op::AgentStart(args), show::facts),
         AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), show::facts),
         AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), show::facts),
+        AgentVerb::Suspend(args) => context.show(&Op::AgentSuspend(args), show::facts),
+        AgentVerb::Resume(args) => context.show(&Op::AgentResume(args), show::facts),
         AgentVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), show::facts),
     }
 }

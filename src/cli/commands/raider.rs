@@ -23,6 +23,8 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             args.yes = true;
             context.show(&Op::RaiderRepair(args), show::facts)
         }
+        RaiderVerb::Suspend(args) => context.show(&Op::RaiderSuspend(args), show::facts),
+        RaiderVerb::Resume(args) => context.show(&Op::RaiderResume(args), show::facts),
         RaiderVerb::Done { .. } => Err(no_such_transition("done").into()),
         RaiderVerb::Reset { .. } => Err(no_such_transition("reset").into()),
     }

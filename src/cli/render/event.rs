@@ -61,6 +61,7 @@ fn tone(kind: &str) -> Tone {
         | "mr.conflict"
         | "store.degraded"
         | "control.forbidden"
+        | "automation.failed"
         | "forge.red" => Tone::Bad,
         "escalation.raised"
         | "raider.stuck"

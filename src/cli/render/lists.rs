@@ -80,6 +80,35 @@ pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     list(result, &columns, "nothing waits for a person", style)
 }
 
+pub(in crate::cli) fn automations(result: &Value, style: Style) -> String {
+    let columns = [
+        ("NAME", "/name"),
+        ("GATE", "/gate"),
+        ("ENABLED", "/enabled"),
+        ("RUNNING", "/running"),
+        ("LAST", "/last"),
+        ("STATE", "/last_state"),
+        ("NEXT", "/next"),
+        ("DESCRIPTION", "/description"),
+    ];
+    list(result, &columns, "no automations", style)
+}
+
+pub(in crate::cli) fn runs(result: &Value, style: Style) -> String {
+    let columns = [
+        ("RUN", "/id"),
+        ("AUTOMATION", "/automation"),
+        ("CAUSE", "/cause"),
+        ("STATE", "/state"),
+        ("END", "/end"),
+        ("CODE", "/code"),
+        ("STARTED", "/started"),
+        ("ENDED", "/ended"),
+        ("ATTEMPTS", "/attempts"),
+    ];
+    list(result, &columns, "nothing ran yet", style)
+}
+
 pub(in crate::cli) fn agents(result: &Value, style: Style) -> String {
     let columns = [
         ("NAME", "/name"),

@@ -116,6 +116,12 @@ pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
         .unwrap_or_default()
 }
 
+/// The end of an automation's run: the end of what it printed.
+pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
+    let tail = end.pointer("/data/tail").and_then(Value::as_str);
+    clean_lines(tail.unwrap_or_default().trim_end())
+}
+
 /// An agent's orders: a text when the supervisor wrote one, else the facts.
 pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     match result.get("text").and_then(Value::as_str) {
@@ -138,4 +144,26 @@ pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
         }
         None => "stopped".to_owned(),
     }
+}
+
+/// What became of each agent at a reload.
+pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
+    let texts = |key: &str| {
+        let lines = result[key].as_array().into_iter().flatten();
+        lines
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut lines = texts("errors");
+    for action in result["actions"].as_array().into_iter().flatten() {
+        let (agent, action) = (cell(&action["agent"]), cell(&action["action"]));
+        lines.push(format!("{action:<9} {agent}"));
+    }
+    let pending = texts("pending").into_iter();
+    lines.extend(pending.map(|key| format!("at the next start: {key}")));
+    if lines.is_empty() {
+        lines.push(style.paint(Tone::Faint, "no agent is concerned"));
+    }
+    lines.join("\n")
 }

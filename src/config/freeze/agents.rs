@@ -11,14 +11,12 @@ use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::fingerprint;
 use crate::config::reader::Reader;
+use crate::config::values;
 use crate::config::values::{
     Parsed, choice, command, complain, duration, environment, filled, flag, integer, list, name,
     optional, some_duration, text,
 };
-use crate::config::values;
-use crate::domain::city::{
-    Agent, DaemonPolicy, Harness, Pool, PromptMode, RestartType, RigSource,
-};
+use crate::domain::city::{Agent, DaemonPolicy, Harness, Pool, PromptMode, RestartType, RigSource};
 use crate::domain::harness::launch;
 use crate::domain::ids::{AgentName, HarnessName};
 

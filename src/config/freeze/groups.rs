@@ -73,10 +73,12 @@ fn known<'a>(
     if found.is_none() {
         let names = agents.iter().filter_map(|agent| agent.name.as_ref());
         let error = Diagnostic::error(format!("there is no agent \"{wanted}\"")).at(place);
-        report.add(match closest(wanted.as_str(), names.map(AgentName::as_str)) {
-            Some(near) => error.hint(format!("did you mean \"{near}\"?")),
-            None => error,
-        });
+        report.add(
+            match closest(wanted.as_str(), names.map(AgentName::as_str)) {
+                Some(near) => error.hint(format!("did you mean \"{near}\"?")),
+                None => error,
+            },
+        );
     }
     found
 }
@@ -97,7 +99,9 @@ pub fn check_agents(agents: &[ReadAgent], report: &Report) {
     if let Some(cycle) = complete.then(|| dependency_cycle(&needs)).flatten() {
         let path: Vec<_> = cycle.iter().map(AgentName::as_str).collect();
         let message = format!("agents depend on each other: {}", path.join(" -> "));
-        let at = agents.iter().find(|agent| agent.name == cycle.first().cloned());
+        let at = agents
+            .iter()
+            .find(|agent| agent.name == cycle.first().cloned());
         let error = Diagnostic::error(message);
         report.add(match at.and_then(|agent| agent.depends_on.first()) {
             Some((_, place)) => error.at(place),
@@ -109,7 +113,10 @@ pub fn check_agents(agents: &[ReadAgent], report: &Report) {
             let Some(number) = other.name.as_ref().and_then(|n| pool.member_number(n)) else {
                 continue;
             };
-            let message = format!("this is the name of member {number} of pool \"{}\"", pool.name);
+            let message = format!(
+                "this is the name of member {number} of pool \"{}\"",
+                pool.name
+            );
             report.add(Diagnostic::error(message).at(&other.name_at));
         }
     }

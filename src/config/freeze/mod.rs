@@ -3,6 +3,7 @@
 
 mod across;
 mod agents;
+mod automations;
 mod daemon;
 mod forge;
 mod groups;
@@ -11,7 +12,7 @@ mod rigs;
 
 use std::path::{Path, PathBuf};
 
-use super::document::Node;
+use super::document::{Node, Source, Table};
 use super::reader::{Reader, Report};
 use super::{Env, values};
 use crate::domain::city::City;
@@ -41,6 +42,15 @@ impl Context<'_> {
     }
 }
 
+/// What automations are read with: each is a file of its own.
+#[derive(Debug)]
+pub struct Files<'a> {
+    /// Every file so far; theirs are added.
+    pub sources: &'a mut Vec<Source>,
+    /// What they start from.
+    pub templates: &'a Table,
+}
+
 /// What came out of the document.
 #[derive(Debug)]
 pub struct Frozen {
@@ -52,7 +62,12 @@ pub struct Frozen {
 
 /// Reads and checks everything. `None` when something that the city cannot do without is wrong;
 /// the report says what.
-pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Frozen> {
+pub fn freeze(
+    root: &Node,
+    context: &Context<'_>,
+    files: &mut Files<'_>,
+    report: &Report,
+) -> Option<Frozen> {
     let mut reader = Reader::open("", root, report)?;
     let workspace = workspace(&mut reader);
     let daemon = reader.section("daemon", "daemon").and_then(daemon::daemon);
@@ -63,9 +78,15 @@ pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Fro
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let agents = agents::all(&mut reader, context, &harnesses, &rigs, daemon.as_ref());
     let groups = groups::all(&mut reader, &agents);
+    let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
     reader.finish();
     groups::check_agents(&agents, report);
-    across::check(workspace.as_ref().map(|(name, _)| name.as_str()), &rigs, &agents, report);
+    across::check(
+        workspace.as_ref().map(|(name, _)| name.as_str()),
+        &rigs,
+        &agents,
+        report,
+    );
     let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
     let prompt_files = prompt_files.collect();
     let (name, suspended) = workspace?;
@@ -81,6 +102,7 @@ pub fn freeze(root: &Node, context: &Context<'_>, report: &Report) -> Option<Fro
             agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),
             groups,
             suspended,
+            automations,
         },
         prompt_files,
     })

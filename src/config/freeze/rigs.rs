@@ -32,6 +32,8 @@ pub struct ReadRig {
     pub names: Vec<(SlotName, Place)>,
     /// Where the repository is, when that could be read.
     pub source: Option<RigSource>,
+    /// Whether the automations that it carries are run, and where that stands.
+    pub trust: (bool, Place),
     /// The whole, when all of it is right.
     pub rig: Option<Rig>,
 }
@@ -48,6 +50,8 @@ fn one(mut reader: Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> 
     let prefix = prefix(&mut reader, name.as_ref());
     let default_branch = reader.get("default_branch", optional(branch));
     let suspended = reader.get("suspended", flag);
+    let trust = reader.get("trust_automations", flag).unwrap_or(false);
+    let trust = (trust, reader.place("trust_automations"));
     let mut names = Vec::new();
     let raiders = reader
         .section("raiders", "rigs.raiders")
@@ -80,6 +84,7 @@ fn one(mut reader: Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> 
         prefix,
         names,
         source,
+        trust,
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{names, status};
 use crate::actors::ask;
 use crate::actors::refusal::Refusal;
+use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, RootMsg};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
@@ -18,17 +19,20 @@ const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
-    let agents = world.city.agents.iter().map(|agent| {
-        let id = ChildId::Agent(agent.name.clone());
-        let view = views.iter().find(|view| view.spec.id == id);
-        status::agent_json(agent.name.as_str(), view)
-    });
-    Ok(Value::Array(agents.collect()))
+    let said = world.store.run(|txn| standing::read(txn)).await?;
+    Ok(Value::Array(status::agents(world, &views, &said)))
 }
 
 pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlError> {
     let view = names::child(world, name).await?;
     let id = view.spec.id.clone();
+    if let ChildId::Agent(agent) = id.clone() {
+        // Sticky: it outlives the supervisor.
+        say(world, move |said| {
+            said.resting.insert(agent.clone());
+        })
+        .await?;
+    }
     let message = |reply| RootMsg::Rest {
         id: id.clone(),
         reply,
@@ -38,8 +42,47 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
     Ok(json!({ "name": view.spec.id.to_string(), "state": "stopped" }))
 }
 
+async fn say(
+    world: &World,
+    change: impl Fn(&mut Said) + Send + 'static,
+) -> Result<(), ControlError> {
+    Ok(world
+        .store
+        .run(move |txn| standing::say(txn, &change))
+        .await?)
+}
+
+/// No session until it is resumed, whoever asks for one; or the end of that.
+pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
+    let id = names::known(world, name).await?;
+    let shown = id.to_string();
+    say(world, move |said| {
+        if on {
+            said.suspended.insert(id.clone());
+        } else {
+            said.suspended.remove(&id);
+        }
+    })
+    .await?;
+    world.directory.tell_root(RootMsg::Look);
+    let state = if on { "suspended" } else { "resumed" };
+    Ok(json!({ "name": shown, "state": state }))
+}
+
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
+    let (who, agent) = (id.clone(), id.clone());
+    let said = world.store.run(|txn| standing::read(txn)).await?;
+    if said.suspended.contains(&who) {
+        let message = format!("{name} is suspended");
+        return Err(ControlError::conflict(message).hint("`hd agent resume` ends that"));
+    }
+    if let ChildId::Agent(agent) = agent {
+        say(world, move |said| {
+            said.resting.remove(&agent);
+        })
+        .await?;
+    }
     let message = |reply| RootMsg::Wake {
         id,
         cause: Cause::Operator,
@@ -51,8 +94,8 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
 }
 
 pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlError> {
-    let view = names::child(world, name).await?;
-    wake(world, view.spec.id).await
+    let id = names::known(world, name).await?;
+    wake(world, id).await
 }
 
 /// A fresh session; planned, so not counted.

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{StopRequest, to_json};
+use crate::actors::ask;
+use crate::actors::config::ConfigMsg;
 use crate::actors::root::StopMode;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
@@ -37,6 +39,16 @@ pub(super) async fn stop(
         return Err(ControlError::conflict(message));
     }
     Ok(json!({ "stopped": true, "sessions": sessions }))
+}
+
+/// Reads the configuration and applies it; answered with what became of each agent, or with what is
+/// wrong and that the old one is kept.
+pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, ControlError> {
+    /// A new rig is cloned meanwhile.
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
+    let message = |reply| ConfigMsg::Reload { dry_run, reply };
+    let reloaded = ask::ask(world.directory.config(), message, LIMIT).await??;
+    to_json(&reloaded)
 }
 
 /// Open escalations, the most urgent first.

@@ -2,6 +2,7 @@
 //! message to one actor, or one look at store and ports; it holds no state of the city.
 
 mod agent;
+mod auto;
 mod events;
 mod misc;
 mod mq;
@@ -27,7 +28,6 @@ use crate::actors::root::StopMode;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::ChildId;
 use crate::ports::relics::StoreError;
 
 /// A request to stop, answered when the tree has stopped, with how: another's stop may have been
@@ -39,20 +39,17 @@ pub struct Handlers {
     world: Arc<World>,
     started: std::time::Duration,
     stop: mpsc::Sender<StopRequest>,
-    /// The effective configuration, as `hd config show` prints it.
-    shown: Value,
 }
 
 impl Handlers {
     /// Handlers that act on this world; requests to stop go to whoever owns the process.
     #[must_use]
-    pub fn new(world: Arc<World>, shown: Value, stop: mpsc::Sender<StopRequest>) -> Self {
+    pub fn new(world: Arc<World>, stop: mpsc::Sender<StopRequest>) -> Self {
         let started = world.clock.mono();
         Self {
             world,
             started,
             stop,
-            shown,
         }
     }
 }
@@ -62,11 +59,7 @@ impl Service for Handlers {
         let Some(session) = self.world.sessions.session_of(pid) else {
             return Who::Operator;
         };
-        let city = &self.world.city;
-        let is_agent = city
-            .agents
-            .iter()
-            .any(|agent| ChildId::Agent(agent.name.clone()).session_id(&city.name) == session);
+        let is_agent = self.world.newest().city.is_agents(&session);
         if is_agent {
             Who::Agent(session)
         } else {
@@ -75,13 +68,13 @@ impl Service for Handlers {
     }
 
     fn call(&self, caller: Caller, op: Op) -> Call {
-        let (world, shown) = (Arc::clone(&self.world), self.shown.clone());
+        let world = self.world.newest();
         let (started, stop) = (self.started, self.stop.clone());
         Box::pin(async move {
             match op {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
-                Op::ConfigShow(_) => Ok(Answer::Value(shown)),
+                Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
                 Op::Status(_) => status::status(&world, started).await.map(Answer::Value),
                 other => dispatch(&world, caller, other).await.map(Answer::Value),
@@ -116,6 +109,13 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::RaiderList(args) => raider::list(world, args).await,
         Op::RaiderShow(args) => raider::show(world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, args).await,
+        Op::RaiderSuspend(args) | Op::AgentSuspend(args) => {
+            agent::suspend(world, &args.name, true).await
+        }
+        Op::RaiderResume(args) | Op::AgentResume(args) => {
+            agent::suspend(world, &args.name, false).await
+        }
+        Op::Reload(args) => misc::reload(world, args.dry_run).await,
         Op::RaiderRepair(args) => raider::repair(world, &args.name).await,
         Op::Attach(args) => terminal::attach(world, &args.name).await,
         Op::Peek(args) => terminal::peek(world, &args.name).await,
@@ -131,6 +131,11 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqRetry(args) => mq::retry(world, &args.mr).await,
         Op::MqApprove(args) => mq::approve(world, &args.mr).await,
         Op::MqReject(args) => mq::reject(world, args).await,
+        Op::AutoList(_) => auto::list(world).await.map(Value::Array),
+        Op::AutoRun(args) => auto::run(world, &args.name).await,
+        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
+        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
+        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,

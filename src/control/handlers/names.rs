@@ -4,7 +4,7 @@
 use crate::actors::ask;
 use crate::actors::root::ChildView;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
+use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::Rig;
 use crate::domain::ids::{ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
@@ -112,6 +112,20 @@ pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, Contro
             )))
         }
     }
+}
+
+/// As [`child`], and also an agent of the configuration that was never started.
+pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlError> {
+    let missing = match child(world, name).await {
+        Ok(view) => return Ok(view.spec.id),
+        Err(missing) if missing.kind == ErrorKind::NotFound => missing,
+        Err(other) => return Err(other),
+    };
+    let mut agents = world.city.agents.iter();
+    let found = agents.find(|agent| agent.name.as_str() == name);
+    found
+        .map(|agent| ChildId::Agent(agent.name.clone()))
+        .ok_or(missing)
 }
 
 #[cfg(test)]

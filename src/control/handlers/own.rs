@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use super::{names, to_json};
 use crate::actors::refusal::Refusal;
+use crate::actors::root::RootMsg;
 use crate::actors::sagas::done::parse_args;
 use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
+use crate::control::rights::Who;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -49,6 +51,9 @@ pub(super) async fn done(
     caller: &Caller,
     args: &args::Done,
 ) -> Result<Value, ControlError> {
+    if let Who::Agent(session) = &caller.who {
+        return drained(world, caller, session).await;
+    }
     let hook = own_hook(world, caller).await?;
     let mut request = parse_args(hook.raider.clone(), &to_json(args)?)?;
     request.incarnation = session_incarnation(world, &hook).await?;
@@ -60,6 +65,27 @@ pub(super) async fn done(
     )
     .await?;
     to_json(&answer?)
+}
+
+/// A member of a pool that drains says that it is finished: it need not wait until its time is up.
+async fn drained(
+    world: &World,
+    caller: &Caller,
+    session: &SessionId,
+) -> Result<Value, ControlError> {
+    own_session(world, caller)?;
+    let views = ask::views(world).await?;
+    let view = views.into_iter().find(|view| view.spec.session == *session);
+    let id = view.filter(|view| view.draining).map(|view| view.spec.id);
+    let id = id.ok_or_else(|| {
+        let hint = "`hd done` is for raiders, and for members of a pool that are to end";
+        ControlError::conflict("this agent is not asked to end").hint(hint)
+    })?;
+    let name = id.to_string();
+    world
+        .directory
+        .tell_root(RootMsg::DrainDue { id, epoch: None });
+    Ok(json!({ "name": name, "state": "draining" }))
 }
 
 /// The incarnation that the calling session was started for: a late process of an earlier one is
@@ -128,6 +154,14 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
 
 /// `rally`: what am I, what is my work, where was I.
 pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
+    if let Who::Agent(session) = &caller.who {
+        own_session(world, caller)?;
+        let views = ask::views(world).await?;
+        let view = views.into_iter().find(|view| view.spec.session == *session);
+        let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
+        let name = view.spec.id.to_string();
+        return Ok(json!({ "agent": name, "session": session, "draining": view.draining }));
+    }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
     let (relic, note) = world

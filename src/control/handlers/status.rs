@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView};
 use crate::actors::sagas::done;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
 use crate::domain::city::Rig;
-use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, RigName};
 use crate::domain::merge::{self, MergeRequest};
 use crate::domain::raider::{RaiderFacts, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
@@ -29,6 +30,7 @@ struct Stored {
     queue: Vec<MergeRequest>,
     escalations: usize,
     seq: u64,
+    said: standing::Said,
 }
 
 async fn stored(world: &World) -> Result<Stored, ControlError> {
@@ -44,15 +46,16 @@ async fn stored(world: &World) -> Result<Stored, ControlError> {
             queue: txn.mrs(None, true)?,
             escalations: txn.relics(&open)?.len(),
             seq: txn.last_seq()?,
+            said: standing::read(txn)?,
         })
     });
     Ok(stored.await?)
 }
 
 pub(super) async fn status(world: &World, started: Duration) -> Result<Value, ControlError> {
-    let views = ask::views(world).await?;
+    let all = ask::views(world).await?;
     let stored = stored(world).await?;
-    let views: BTreeMap<_, _> = views
+    let views: BTreeMap<_, _> = all
         .iter()
         .map(|view| (view.spec.id.clone(), view))
         .collect();
@@ -60,20 +63,13 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     for rig in &world.city.rigs {
         rigs.push(rig_status(world, rig, &views, &stored).await?);
     }
-    let agents: Vec<_> = world
-        .city
-        .agents
-        .iter()
-        .map(|agent| {
-            let view = views.get(&ChildId::Agent(agent.name.clone())).copied();
-            agent_json(agent.name.as_str(), view)
-        })
-        .collect();
+    let agents = agents(world, &all, &stored.said);
     let uptime = world.clock.mono().saturating_sub(started);
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
-        "last_reload_error": world.directory.reload_error(), "agents": agents, "rigs": rigs, "automations": [],
+        "last_reload_error": world.directory.reload_error(), "agents": agents, "rigs": rigs,
+        "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "seq": stored.seq, "socket": world.socket,
     }))
 }
@@ -104,8 +100,9 @@ async fn rig_status(
         .collect();
     queue.sort_by(|a, b| merge::order(a).cmp(&merge::order(b)));
     Ok(json!({
-        "name": rig.name, "raiders": raiders,
-        "forge": { "paused": false, "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>() },
+        "name": rig.name, "raiders": raiders, "draining": rig.draining,
+        "suspended": rig.suspended || world.city.suspended,
+        "forge": { "paused": rig.suspended || world.city.suspended, "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>() },
         "witness": { "last_patrol": world.directory.last_look(&rig.name) },
     }))
 }
@@ -168,6 +165,7 @@ pub(super) fn raider_json(
         Some(ChildState::Starting) => SessionPresence::Coming,
         Some(
             ChildState::Backoff
+            | ChildState::Blocked
             | ChildState::Quarantined
             | ChildState::Finished
             | ChildState::Stopped,
@@ -200,12 +198,39 @@ pub(super) fn raider_json(
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),
+        "suspended": view.is_some_and(|view| view.suspended),
     })
 }
 
+/// Every agent of the configuration, members of pools one by one, and those that are not configured
+/// any more and come to their end.
+pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Value> {
+    let city = &world.city;
+    let mut rows: BTreeMap<&AgentName, Option<&ChildView>> = BTreeMap::new();
+    for agent in city.agents.iter().filter(|agent| agent.pool.is_none()) {
+        rows.insert(&agent.name, None);
+    }
+    for view in views {
+        if let ChildId::Agent(name) = &view.spec.id {
+            rows.insert(name, Some(view));
+        }
+    }
+    let suspended = |name: &AgentName| {
+        let mut agents = city.agents.iter();
+        let configured = agents.any(|agent| agent.suspended && agent.name == *name);
+        city.suspended || configured || said.suspended.contains(&ChildId::Agent(name.clone()))
+    };
+    rows.into_iter()
+        .map(|(name, view)| agent_json(name.as_str(), view, suspended(name)))
+        .collect()
+}
+
 /// One standing agent.
-pub(super) fn agent_json(name: &str, view: Option<&ChildView>) -> Value {
+fn agent_json(name: &str, view: Option<&ChildView>, suspended: bool) -> Value {
     let state = match view.map(|view| view.state) {
+        Some(ChildState::Stopped) | None if suspended => "suspended",
+        Some(ChildState::Running) if view.is_some_and(|view| view.draining) => "draining",
+        Some(ChildState::Blocked) => "blocked",
         Some(ChildState::Running) => "running",
         Some(ChildState::Starting) => "starting",
         Some(ChildState::Backoff) => "backoff",
@@ -221,6 +246,8 @@ pub(super) fn agent_json(name: &str, view: Option<&ChildView>) -> Value {
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map(|view| view.since), "condition": null,
         "session": session.map(|session| session.handle.id.clone()),
+        // It is restarted for its new configuration once nobody is attached to it any more.
+        "deferred": view.is_some_and(|view| view.drifted),
     })
 }
 

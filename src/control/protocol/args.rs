@@ -44,6 +44,16 @@ pub struct Stop {
     pub keep_sessions: bool,
 }
 
+/// `reload`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Reload {
+    /// Only say what would become of each agent
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub dry_run: bool,
+}
+
 /// `run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
@@ -291,6 +301,23 @@ pub struct MqReject {
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub yes: bool,
+}
+
+/// One automation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct AutoRef {
+    /// The automation: `nightly`, or `horde/nightly` of a rig
+    pub name: String,
+}
+
+/// `auto.history`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct AutoHistory {
+    /// Only this automation's
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// `events`.

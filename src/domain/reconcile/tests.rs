@@ -71,13 +71,18 @@ fn decide(
 ) -> Vec<Decision> {
     let id = agent("a");
     let mut sessions: Vec<_> = state.map(|state| session(&id, state)).into_iter().collect();
-    sessions.iter_mut().for_each(|facts| facts.last_activity = Some(NOW));
+    sessions
+        .iter_mut()
+        .for_each(|facts| facts.last_activity = Some(NOW));
     if let Some(facts) = sessions.first_mut() {
         change(facts);
     }
     plan(&Seen {
         sessions,
-        wanted: mode.map(|mode| wanted(id.clone(), mode)).into_iter().collect(),
+        wanted: mode
+            .map(|mode| wanted(id.clone(), mode))
+            .into_iter()
+            .collect(),
         busy: BTreeSet::new(),
         tended: tended.map(|tended| (id, tended)).into_iter().collect(),
         now: NOW,
@@ -96,29 +101,94 @@ fn each_row_of_the_table_is_decided() {
         (Some(Run), None, Some(lost()), vec![Decision::Start(id())]),
         (Some(Run), None, Some(Running), vec![Decision::Adopt(id())]),
         (Some(Run), None, Some(unknown()), vec![]),
-        (Some(Run), Some(Tended::Suspended), None, vec![Decision::Resume(id())]),
-        (Some(Run), Some(up("new", true)), Some(Running), vec![Decision::KeepOn(id())]),
-        (Some(Run), Some(up("old", false)), Some(Running), vec![drift]),
+        (
+            Some(Run),
+            Some(Tended::Suspended),
+            None,
+            vec![Decision::Resume(id())],
+        ),
+        (
+            Some(Run),
+            Some(up("new", true)),
+            Some(Running),
+            vec![Decision::KeepOn(id())],
+        ),
+        (
+            Some(Run),
+            Some(up("old", false)),
+            Some(Running),
+            vec![drift],
+        ),
         (Some(Run), Some(up("new", false)), Some(Running), vec![]),
         (Some(Run), Some(up("old", false)), Some(unknown()), vec![]),
         (Some(Run), Some(Tended::Waiting), None, vec![]),
         (Some(Run), Some(Tended::Resting), None, vec![]),
-        (Some(Suspended), Some(up("new", false)), Some(Running), vec![Decision::Suspend(id())]),
-        (Some(Suspended), Some(Tended::Waiting), None, vec![Decision::Suspend(id())]),
+        (
+            Some(Suspended),
+            Some(up("new", false)),
+            Some(Running),
+            vec![Decision::Suspend(id())],
+        ),
+        (
+            Some(Suspended),
+            Some(Tended::Waiting),
+            None,
+            vec![Decision::Suspend(id())],
+        ),
         (Some(Suspended), Some(Tended::Suspended), None, vec![]),
         (Some(Suspended), None, None, vec![]),
-        (Some(Suspended), None, Some(Running), vec![orphan(&id(), true)]),
-        (Some(Drain), None, Some(Running), vec![Decision::Adopt(id()), Decision::Drain(id())]),
+        (
+            Some(Suspended),
+            None,
+            Some(Running),
+            vec![orphan(&id(), true)],
+        ),
+        (
+            Some(Drain),
+            None,
+            Some(Running),
+            vec![Decision::Adopt(id()), Decision::Drain(id())],
+        ),
         (Some(Drain), None, None, vec![]),
-        (Some(Drain), Some(up("old", false)), Some(Running), vec![Decision::Drain(id())]),
+        (
+            Some(Drain),
+            Some(up("old", false)),
+            Some(Running),
+            vec![Decision::Drain(id())],
+        ),
         (Some(Drain), Some(up("old", true)), Some(Running), vec![]),
-        (Some(Drain), Some(Tended::Waiting), None, vec![Decision::Remove(id())]),
-        (None, Some(up("new", false)), None, vec![Decision::Remove(id())]),
-        (None, Some(Tended::Waiting), None, vec![Decision::Remove(id())]),
-        (None, Some(Tended::Resting), None, vec![Decision::Remove(id())]),
+        (
+            Some(Drain),
+            Some(Tended::Waiting),
+            None,
+            vec![Decision::Remove(id())],
+        ),
+        (
+            None,
+            Some(up("new", false)),
+            None,
+            vec![Decision::Remove(id())],
+        ),
+        (
+            None,
+            Some(Tended::Waiting),
+            None,
+            vec![Decision::Remove(id())],
+        ),
+        (
+            None,
+            Some(Tended::Resting),
+            None,
+            vec![Decision::Remove(id())],
+        ),
         (None, Some(Tended::Ending), None, vec![]),
         (Some(Run), Some(Tended::Ending), None, vec![]),
-        (Some(Drain), Some(Tended::Resting), None, vec![Decision::Remove(id())]),
+        (
+            Some(Drain),
+            Some(Tended::Resting),
+            None,
+            vec![Decision::Remove(id())],
+        ),
         (None, None, Some(Running), vec![orphan(&id(), false)]),
         (None, None, Some(unknown()), vec![]),
         (None, None, Some(lost()), vec![]),
@@ -135,11 +205,16 @@ fn sub_states_of_a_running_session_are_asked_in_order() {
     let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();
     let ask = |fingerprint, change: &dyn Fn(&mut SessionFacts)| {
         let running = Some(RunState::Running);
-        decide(Some(Mode::Run), Some(up(fingerprint, false)), running, |facts| {
-            facts.started_at = late;
-            facts.last_activity = Some(late);
-            change(facts);
-        })
+        decide(
+            Some(Mode::Run),
+            Some(up(fingerprint, false)),
+            running,
+            |facts| {
+                facts.started_at = late;
+                facts.last_activity = Some(late);
+                change(facts);
+            },
+        )
     };
     let idle = vec![Decision::Cycle(agent("a"), Cause::Idle)];
     let drift = vec![Decision::Cycle(agent("a"), Cause::Drift)];
@@ -190,8 +265,15 @@ fn a_second_look_at_a_converged_city_decides_nothing() {
     let modes = [Mode::Run, Mode::Suspended, Mode::Drain];
     let tended = [up("new", false), Tended::Suspended, up("new", true)];
     let seen = Seen {
-        sessions: [0, 2].map(|at: usize| session(&ids[at], RunState::Running)).to_vec(),
-        wanted: ids.iter().cloned().zip(modes).map(|(id, mode)| wanted(id, mode)).collect(),
+        sessions: [0, 2]
+            .map(|at: usize| session(&ids[at], RunState::Running))
+            .to_vec(),
+        wanted: ids
+            .iter()
+            .cloned()
+            .zip(modes)
+            .map(|(id, mode)| wanted(id, mode))
+            .collect(),
         busy: BTreeSet::new(),
         tended: ids.iter().cloned().zip(tended).collect(),
         now: NOW,

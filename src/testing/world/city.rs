@@ -48,6 +48,7 @@ pub(super) fn city() -> City {
         agents: Vec::new(),
         groups: Vec::new(),
         suspended: false,
+        automations: Vec::new(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! A gate's output: all of it in a file up to a bound, its end in memory.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+
+use crate::adapters::commands::tail::Tail;
 
 /// The file holds no more than this.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
@@ -18,7 +19,7 @@ pub(super) struct Log {
     /// Bytes that the file has no room for.
     cut: u64,
     broken: Option<std::io::Error>,
-    tail: VecDeque<u8>,
+    tail: Tail,
 }
 
 impl Log {
@@ -29,7 +30,7 @@ impl Log {
             left: FILE_MAX,
             cut: 0,
             broken: None,
-            tail: VecDeque::new(),
+            tail: Tail::new(TAIL_MAX),
         })
     }
 
@@ -45,15 +46,12 @@ impl Log {
         }
         self.left -= room as u64;
         self.cut += (bytes.len() - room) as u64;
-        self.tail.extend(bytes);
-        let excess = self.tail.len().saturating_sub(TAIL_MAX);
-        self.tail.drain(..excess);
+        self.tail.add(bytes);
     }
 
     /// Notes what is missing and returns the end of the output.
     pub(super) fn finish(mut self) -> String {
-        let tail = self.tail.make_contiguous();
-        let mut text = String::from_utf8_lossy(tail).into_owned();
+        let mut text = self.tail.text();
         if self.cut > 0 {
             let note = format!("\n[the log is cut: {} more bytes were printed]\n", self.cut);
             if let Err(error) = self.file.write_all(note.as_bytes()) {

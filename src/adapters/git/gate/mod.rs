@@ -9,8 +9,6 @@
 //! tracked files are exact and untracked ones are removed before each run.
 
 mod log;
-mod process;
-mod stragglers;
 mod worktree;
 
 #[cfg(test)]
@@ -18,14 +16,15 @@ mod tests;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Instant;
 
 use super::rig::GitRepo;
+use crate::adapters::commands::process::{self, Cut, End, Script};
+use crate::adapters::commands::stragglers::Record;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec, RepoError};
 use log::Log;
-use process::End;
-use stragglers::Record;
 use worktree::Worktree;
 
 /// Checks `commit` out in the rig's gate worktree and runs one gate in it.
@@ -43,17 +42,26 @@ pub(super) fn run_gate(
     make_dir(&gate.log_dir)?;
     let _lock = lock(&forge.join("gate-0.lock"))?;
     let record = Record::at(&forge.join("gate-0.run"));
-    record.end_leftovers()?;
+    let recorded = |error: std::io::Error| failed("the gate's processes", &error);
+    record.end_leftovers().map_err(recorded)?;
     let worktree = Worktree::new(repo, &forge.join("gate-0"));
     let mut sound = worktree.check_out(commit)?;
 
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
     let started = Instant::now();
-    let token = record.begin()?;
-    let end = process::run(gate, worktree.path(), &token, &record, &mut log);
+    let token = record.begin().map_err(recorded)?;
+    let script = Script {
+        line: &gate.run,
+        dir: worktree.path(),
+        env: &gate.env,
+        stdin: Stdio::null(),
+        limit: gate.timeout,
+        stop: None,
+    };
+    let end = process::run(script, &token, &record, &mut |bytes| log.add(bytes));
     let took = started.elapsed();
-    record.end_leftovers()?;
+    record.end_leftovers().map_err(recorded)?;
     let mut run = GateRun {
         code: None,
         signal: None,
@@ -64,14 +72,11 @@ pub(super) fn run_gate(
         log: path,
         changed: Vec::new(),
     };
-    match end? {
+    match end.map_err(recorded)? {
         End::NotStarted(why) => run.spawn_error = Some(why),
-        End::Ended {
-            code,
-            signal,
-            timed_out,
-        } => {
-            (run.code, run.signal, run.timed_out) = (code, signal, timed_out);
+        End::Ended { code, signal, cut } => {
+            (run.code, run.signal) = (code, signal);
+            run.timed_out = cut == Some(Cut::TimedOut);
             run.changed = sound.changed(commit)?;
         }
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::run_gate;
-use super::stragglers::TOKEN;
+use crate::adapters::commands::stragglers::TOKEN;
 use crate::adapters::git::testing::{Rigged, executable};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec};

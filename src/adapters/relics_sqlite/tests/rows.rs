@@ -311,3 +311,54 @@ fn facts_are_kept_and_forgotten() {
         assert_eq!(get(&mut store).as_deref(), value);
     }
 }
+
+#[test]
+fn runs_of_automations_are_recorded_listed_and_bounded() {
+    use crate::domain::automation::{AutomationId, HISTORY, Mark, RunState};
+    use crate::domain::cause::Cause;
+    let mut store = store();
+    let tidy: AutomationId = "horde/tidy".parse().unwrap();
+    let other: AutomationId = "tidy".parse().unwrap();
+    run(&mut store, |txn| txn.begin_run(&other, Cause::Cron, None)).unwrap();
+    for _ in 0..HISTORY + 5 {
+        let mut done = run(&mut store, |txn| {
+            txn.begin_run(&tidy, Cause::Event, Some(7))
+        })
+        .unwrap();
+        assert_eq!((done.state, done.ended), (RunState::Running, None));
+        done.state = RunState::Failed;
+        done.ended = Some(done.started);
+        done.end = Some(Cause::Timeout);
+        (done.code, done.signal, done.attempts) = (Some(1), Some(9), 3);
+        done.tail = "so far".into();
+        run(&mut store, |txn| txn.put_run(&done)).unwrap();
+        let newest = run(&mut store, |txn| txn.runs(Some(&tidy), 1)).unwrap();
+        assert_eq!(newest, [done]);
+    }
+    let all = run(&mut store, |txn| txn.runs(Some(&tidy), 1000)).unwrap();
+    assert_eq!(all.len(), HISTORY);
+    assert!(all.is_sorted_by_key(|run| std::cmp::Reverse(run.id)));
+    let open = run(&mut store, |txn| txn.open_runs()).unwrap();
+    assert_eq!(open.len(), 1);
+    assert_eq!(open[0].automation, other);
+
+    assert_eq!(run(&mut store, |txn| txn.mark(&tidy)).unwrap(), None);
+    for automation in [&tidy, &other] {
+        let mark = Mark {
+            automation: automation.clone(),
+            gate: "event relic.*".into(),
+            disabled: true,
+            slots: at("2026-05-01T10:00:00.123456Z"),
+            cursor: 12,
+        };
+        run(&mut store, |txn| txn.put_mark(&mark)).unwrap();
+        let back = run(&mut store, |txn| txn.mark(automation)).unwrap();
+        assert_eq!(back, Some(mark));
+    }
+    run(&mut store, |txn| {
+        txn.keep_marks(std::slice::from_ref(&tidy))
+    })
+    .unwrap();
+    assert!(run(&mut store, |txn| txn.mark(&tidy)).unwrap().is_some());
+    assert!(run(&mut store, |txn| txn.mark(&other)).unwrap().is_none());
+}

@@ -1,8 +1,8 @@
-//! Ending everything that a gate started, also what left its process group, also after the
+//! Ending everything that a command started, also what left its process group, also after the
 //! daemon that started it was killed.
 //!
-//! Every process of a gate inherits a variable with a token that no other run has. The token is
-//! recorded before the gate starts. A process is never ended for its number alone.
+//! Every process of a command inherits a variable with a token that no other run has. The token is
+//! recorded before the command starts. A process is never ended for its number alone.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,34 +14,37 @@ use nix::sys::signal::{Signal, killpg};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-use super::{failed, process};
-use crate::ports::repo::RepoError;
+use super::process;
 
-/// The variable that marks a gate's processes.
-pub(super) const TOKEN: &str = "HD_GATE_TOKEN";
+/// The variable that marks a command's processes.
+pub const TOKEN: &str = "HD_RUN_TOKEN";
 
 /// How long the ends of killed processes are awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The leader of a gate's session: number and start time, which name a process for good.
+/// The leader of a command's session: number and start time, which name a process for good.
 type Leader = (u32, u64);
 
-/// The file that says which gate runs: `token` or `token pid start-time`.
+/// The file that says which command runs: `token` or `token pid start-time`.
 #[derive(Debug)]
-pub(super) struct Record {
+pub struct Record {
     path: PathBuf,
 }
 
 impl Record {
     /// The record kept in that file.
-    pub(super) fn at(path: &Path) -> Self {
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
         }
     }
 
     /// Makes a new token and records it.
-    pub(super) fn begin(&self) -> Result<String, RepoError> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn begin(&self) -> std::io::Result<String> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let token = format!(
             "{}-{}-{}",
@@ -53,8 +56,11 @@ impl Record {
         Ok(token)
     }
 
-    /// Records the leader of the gate's session.
-    pub(super) fn started(&self, pid: u32) -> Result<(), RepoError> {
+    /// Records the leader of the command's session.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn started(&self, pid: u32) -> std::io::Result<()> {
         let Some((token, _)) = self.read()? else {
             return Ok(());
         };
@@ -68,8 +74,8 @@ impl Record {
     /// Ends whatever is left of the recorded run and forgets it.
     ///
     /// # Errors
-    /// Something of it cannot be ended; the next gate would not have the worktree for itself.
-    pub(super) fn end_leftovers(&self) -> Result<(), RepoError> {
+    /// Something of it cannot be ended; the next command would not be alone.
+    pub fn end_leftovers(&self) -> std::io::Result<()> {
         let Some((token, leader)) = self.read()? else {
             return Ok(());
         };
@@ -77,30 +83,26 @@ impl Record {
             && start_time(pid) == Some(start)
             && let Ok(pid) = i32::try_from(pid)
         {
-            // The group of a living leader is that gate's; it may end in this moment.
+            // The group of a living leader is that command's; it may end in this moment.
             let _gone = killpg(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
         }
         end_marked(&token)?;
         match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(failed("the gate's record", &error))
-            }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn write(&self, text: &str) -> Result<(), RepoError> {
+    fn write(&self, text: &str) -> std::io::Result<()> {
         let new = self.path.with_extension("run.new");
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &self.path))
-            .map_err(|error| failed("the gate's record", &error))
+        fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path))
     }
 
-    fn read(&self) -> Result<Option<(String, Option<Leader>)>, RepoError> {
+    fn read(&self) -> std::io::Result<Option<(String, Option<Leader>)>> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("the gate's record", &error)),
+            Err(error) => return Err(error),
         };
         let mut words = text.split_whitespace();
         let Some(token) = words.next() else {
@@ -114,21 +116,21 @@ impl Record {
 
 /// Kills everything that carries the token until a look finds nothing more: a process may fork
 /// between being seen and being ended.
-fn end_marked(token: &str) -> Result<(), RepoError> {
+fn end_marked(token: &str) -> std::io::Result<()> {
     let mark = format!("{TOKEN}={token}").into_bytes();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let marked = find(&mark).map_err(|error| failed("the process list", &error))?;
+        let marked = find(&mark)?;
         if marked.is_empty() {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(RepoError::Failed(format!(
-                "processes {marked:?} of a gate cannot be ended"
+            return Err(std::io::Error::other(format!(
+                "processes {marked:?} of a command cannot be ended"
             )));
         }
         for pid in marked {
-            kill(pid, &mark, deadline).map_err(|error| failed("a gate's process", &error))?;
+            kill(pid, &mark, deadline)?;
         }
     }
 }

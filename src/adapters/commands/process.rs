@@ -1,5 +1,6 @@
-//! One gate's process: started in a session of its own, watched by events, ended as a whole.
+//! One command's process: started in a session of its own, watched by events, ended as a whole.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,19 +13,33 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::failed;
-use super::log::Log;
 use super::stragglers::{Record, TOKEN};
-use crate::ports::repo::{GateSpec, RepoError};
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Script<'a> {
+    /// For the shell.
+    pub line: &'a str,
+    /// Where.
+    pub dir: &'a Path,
+    /// All of its environment.
+    pub env: &'a BTreeMap<String, String>,
+    /// What it reads.
+    pub stdin: Stdio,
+    /// How long it may take.
+    pub limit: Duration,
+    /// Becomes readable when it is to end early.
+    pub stop: Option<&'a OwnedFd>,
+}
 
 /// Between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long output is awaited when its last writer should be gone.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What became of the gate's command.
+/// What became of it.
 #[derive(Debug)]
-pub(super) enum End {
+pub enum End {
     /// It could not be started.
     NotStarted(String),
     /// It ran.
@@ -33,28 +48,37 @@ pub(super) enum End {
         code: Option<i32>,
         /// Signal, when one ended it.
         signal: Option<i32>,
-        /// Whether its time was up.
-        timed_out: bool,
+        /// What cut it short.
+        cut: Option<Cut>,
     },
 }
 
-/// Runs the gate's command in the directory until it ends or its time is up. When this returns,
-/// its process group is gone; who left the group is found by the token.
-pub(super) fn run(
-    gate: &GateSpec,
-    dir: &Path,
+/// Why a command was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Its time was up.
+    TimedOut,
+    /// It was told to.
+    Stopped,
+}
+
+/// Runs the command until it ends, its time is up or it is to stop. When this returns, its process
+/// group is gone; who left the group is found by the token.
+///
+/// # Errors
+/// It cannot be watched; it is ended then.
+pub fn run(
+    script: Script<'_>,
     token: &str,
     record: &Record,
-    log: &mut Log,
-) -> Result<End, RepoError> {
-    let lost = |error: std::io::Error| failed("the gate's process", &error);
-    let (mut output, writer) = std::io::pipe().map_err(lost)?;
-    rustix::io::ioctl_fionbio(&output, true).map_err(|errno| lost(errno.into()))?;
+    output: &mut dyn FnMut(&[u8]),
+) -> std::io::Result<End> {
+    let (mut reader, writer) = std::io::pipe()?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    let (limit, stop) = (script.limit, script.stop);
     let mut child = {
-        let mut command = command(gate, dir, token);
-        command
-            .stdout(writer.try_clone().map_err(lost)?)
-            .stderr(writer);
+        let mut command = command(script, token);
+        command.stdout(writer.try_clone()?).stderr(writer);
         match command.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(End::NotStarted(error.to_string())),
@@ -64,28 +88,28 @@ pub(super) fn run(
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let watched = record
         .started(child.id())
-        .and_then(|()| watch(&child, group, &mut output, gate.timeout, log).map_err(lost));
+        .and_then(|()| watch(&child, group, &mut reader, limit, stop, output));
     // Nobody to end is what is hoped for. The child is not reaped yet, so its number is its own.
     let _gone = killpg(group, Signal::SIGKILL);
-    let status = child.wait().map_err(lost)?;
-    let timed_out = watched?;
-    drain(&mut output, log).map_err(lost)?;
+    let status = child.wait()?;
+    let cut = watched?;
+    drain(&mut reader, output)?;
     Ok(End::Ended {
         code: status.code(),
         signal: status.signal(),
-        timed_out,
+        cut,
     })
 }
 
-fn command(gate: &GateSpec, dir: &Path, token: &str) -> Command {
+fn command(script: Script<'_>, token: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command
-        .args(["-c", &gate.run])
-        .current_dir(dir)
+        .args(["-c", script.line])
+        .current_dir(script.dir)
         .env_clear()
-        .envs(&gate.env)
+        .envs(script.env)
         .env(TOKEN, token)
-        .stdin(Stdio::null());
+        .stdin(script.stdin);
     // SAFETY: setsid is async-signal-safe, and nothing else runs between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -96,50 +120,66 @@ fn command(gate: &GateSpec, dir: &Path, token: &str) -> Command {
     command
 }
 
-/// Pumps output until the child has ended; whether its time was up. Ended, not reaped.
+/// Pumps output until the child has ended; what cut it short. Ended, not reaped.
 fn watch(
     child: &Child,
     group: Pid,
-    output: &mut PipeReader,
+    reader: &mut PipeReader,
     limit: Duration,
-    log: &mut Log,
-) -> std::io::Result<bool> {
+    stop: Option<&OwnedFd>,
+    output: &mut dyn FnMut(&[u8]),
+) -> std::io::Result<Option<Cut>> {
     let pidfd = pidfd_open(rustix::process::Pid::from_child(child), PidfdFlags::empty())?;
     let mut deadline = Instant::now() + limit;
-    let mut timed_out = false;
+    let mut cut = None;
     let mut open = true;
     loop {
-        let (ended, readable) = ready(&pidfd, open.then_some(&*output), deadline)?;
-        if readable {
-            open = pump(output, log)?;
+        let stop = stop.filter(|_| cut.is_none());
+        let ready = ready(&pidfd, open.then_some(&*reader), stop, deadline)?;
+        if ready.output {
+            open = pump(reader, output)?;
         }
-        if ended {
-            return Ok(timed_out);
+        if ready.ended {
+            return Ok(cut);
         }
-        if Instant::now() < deadline {
-            continue;
+        let late = Instant::now() >= deadline;
+        match cut {
+            Some(_) if late => return Ok(cut),
+            None if ready.stop => cut = Some(Cut::Stopped),
+            None if late => cut = Some(Cut::TimedOut),
+            Some(_) | None => continue,
         }
-        if timed_out {
-            return Ok(true);
-        }
-        timed_out = true;
         deadline = Instant::now() + GRACE;
         // It may have ended in this very moment.
         let _gone = killpg(group, Signal::SIGTERM);
     }
 }
 
-/// Waits until the process has ended, output is there, or the deadline has passed.
+/// What happened first.
+struct Ready {
+    ended: bool,
+    output: bool,
+    stop: bool,
+}
+
+/// Waits until the process has ended, output is there, it is to stop, or the deadline has passed.
 fn ready(
     pidfd: &OwnedFd,
     output: Option<&PipeReader>,
+    stop: Option<&OwnedFd>,
     deadline: Instant,
-) -> std::io::Result<(bool, bool)> {
+) -> std::io::Result<Ready> {
     let mut fds = vec![PollFd::new(pidfd, PollFlags::IN)];
     fds.extend(output.map(|output| PollFd::new(output, PollFlags::IN)));
+    fds.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
     poll_until(&mut fds, deadline)?;
-    let fired = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| !fd.revents().is_empty());
-    Ok((fired(fds.first()), fired(fds.get(1))))
+    let mut fired = fds.iter().map(|fd| !fd.revents().is_empty());
+    let mut next = |there: bool| there && fired.next().unwrap_or(false);
+    Ok(Ready {
+        ended: next(true),
+        output: next(output.is_some()),
+        stop: next(stop.is_some()),
+    })
 }
 
 /// Polls to the deadline; signals do not cut it short.
@@ -159,12 +199,12 @@ pub(super) fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::
 }
 
 /// Takes one piece of what is there; whether more may come.
-fn pump(output: &mut PipeReader, log: &mut Log) -> std::io::Result<bool> {
+fn pump(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Result<bool> {
     let mut piece = [0; 64 * 1024];
-    match output.read(&mut piece) {
+    match reader.read(&mut piece) {
         Ok(0) => Ok(false),
         Ok(count) => {
-            log.add(&piece[..count]);
+            output(&piece[..count]);
             Ok(true)
         }
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -175,13 +215,13 @@ fn pump(output: &mut PipeReader, log: &mut Log) -> std::io::Result<bool> {
 }
 
 /// Takes the rest. A process that escaped may hold the pipe, so there is a deadline.
-fn drain(output: &mut PipeReader, log: &mut Log) -> std::io::Result<()> {
+fn drain(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
     let deadline = Instant::now() + DRAIN;
     loop {
-        let mut fds = [PollFd::new(&*output, PollFlags::IN)];
+        let mut fds = [PollFd::new(&*reader, PollFlags::IN)];
         poll_until(&mut fds, deadline)?;
         let silent = fds[0].revents().is_empty();
-        if silent || !pump(output, log)? || Instant::now() >= deadline {
+        if silent || !pump(reader, output)? || Instant::now() >= deadline {
             return Ok(());
         }
     }

@@ -1,0 +1,430 @@
+//! Runs of automations: recorded as started before anything starts, carried out in a task of their
+//! own, recorded as ended whatever happens.
+//!
+//! ```text
+//!  claim ─► record + event `fired` (durable) ─► attempts ─► record + `completed` | `failed` ─► free
+//!                     └─ supervisor killed ─► next start: leftovers ended ─► `failed` (crash)
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::DispatcherMsg;
+use super::automations::{Busy, Role};
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::world::World;
+use crate::domain::automation::{Automation, AutomationId, Mark, Run, RunState};
+use crate::domain::cause::Cause;
+use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::gates::condition::CHECK_LIMIT;
+use crate::domain::gates::event::Queue;
+use crate::domain::gates::{Gate, cron};
+use crate::domain::session_env;
+use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::runner::{Command, Ended};
+
+/// Events read at once.
+const PAGE: usize = 500;
+/// Between two attempts to record an end.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Why a run is begun. `last` is the newest run that was known: if there is a newer one, somebody
+/// was quicker, and the gate has to be looked at again.
+#[derive(Debug, Clone)]
+pub(super) enum Trigger {
+    Cooldown { last: Option<u64> },
+    Cron,
+    Condition { last: Option<u64> },
+    Event,
+    Operator,
+}
+
+impl Trigger {
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Cooldown { .. } => Cause::Cooldown,
+            Self::Cron => Cause::Cron,
+            Self::Condition { .. } => Cause::Condition,
+            Self::Event => Cause::Event,
+            Self::Operator => Cause::Operator,
+        }
+    }
+}
+
+/// What is remembered of an automation; one that is new, has another gate than before, or was
+/// switched on or off in its file, is remembered from now on.
+///
+/// # Errors
+/// The store's.
+pub fn mark(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreError> {
+    let known = txn.mark(&automation.id)?;
+    let gate = match automation.enabled {
+        true => automation.gate.identity(),
+        false => "off".to_owned(),
+    };
+    let disabled = known.as_ref().is_some_and(|mark| mark.disabled);
+    if let Some(mark) = known.filter(|mark| mark.gate == gate) {
+        return Ok(mark);
+    }
+    let mark = Mark {
+        automation: automation.id.clone(),
+        gate,
+        disabled,
+        slots: txn.now(),
+        cursor: txn.last_seq()?,
+    };
+    txn.put_mark(&mark)?;
+    Ok(mark)
+}
+
+/// Switches an automation on or off for good. What came while it was off is over.
+///
+/// # Errors
+/// The store's.
+pub fn switch(txn: &mut dyn Txn, automation: &Automation, on: bool) -> Result<(), StoreError> {
+    let mut mark = mark(txn, automation)?;
+    if mark.disabled && on {
+        mark.slots = txn.now();
+        mark.cursor = txn.last_seq()?;
+    }
+    mark.disabled = !on;
+    txn.put_mark(&mark)
+}
+
+/// Begins a run; nothing when the gate is not open after all, or the automation is busy.
+pub(super) async fn fire(
+    world: &Arc<World>,
+    automation: &Automation,
+    trigger: Trigger,
+) -> Result<Option<(Run, u64)>, StoreError> {
+    if world.is_stopping() {
+        return Ok(None);
+    }
+    let Some(busy) = world.automations.claim(&automation.id, Role::Run) else {
+        if matches!(trigger, Trigger::Cron) {
+            pass_over(world, automation).await?;
+            look_again(world);
+        }
+        return Ok(None);
+    };
+    let begun = automation.clone();
+    let begun = world.store.run(move |txn| begin(txn, &begun, &trigger));
+    let Some((run, seq, event)) = begun.await? else {
+        return Ok(None);
+    };
+    let stdin = match event {
+        Some(event) => Some(serde_json::to_string(&event).unwrap_or_default()),
+        None => None,
+    };
+    let (world, automation) = (Arc::clone(world), automation.clone());
+    let begun = run.clone();
+    tokio::spawn(async move { carry_out(&world, &automation, run, stdin, busy).await });
+    Ok(Some((begun, seq)))
+}
+
+/// Records a run as started, and what it settles with it.
+fn begin(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    trigger: &Trigger,
+) -> Result<Option<(Run, u64, Option<Event>)>, StoreError> {
+    let mut mark = mark(txn, automation)?;
+    if mark.disabled && !matches!(trigger, Trigger::Operator) {
+        return Ok(None);
+    }
+    let mut event = None;
+    match trigger {
+        Trigger::Cooldown { last } | Trigger::Condition { last } => {
+            let newest = txn.runs(Some(&automation.id), 1)?;
+            if newest.first().map(|run| run.id) != *last {
+                return Ok(None);
+            }
+        }
+        Trigger::Cron => mark.slots = txn.now(),
+        Trigger::Event => {
+            event = next_event(txn, automation, &mark)?;
+            match &event {
+                Some(event) => mark.cursor = event.seq,
+                None => return Ok(None),
+            }
+        }
+        Trigger::Operator => {}
+    }
+    txn.put_mark(&mark)?;
+    let seq = event.as_ref().map(|event| event.seq);
+    let run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
+    let data = json!({ "run": run.id, "gate": automation.gate.word(), "event": seq });
+    let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.cause());
+    let seq = txn.record(&fired.with(data))?;
+    Ok(Some((run, seq, event)))
+}
+
+/// The first event that waits; says what was passed over.
+fn next_event(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    mark: &Mark,
+) -> Result<Option<Event>, StoreError> {
+    let Gate::Event { on } = &automation.gate else {
+        return Ok(None);
+    };
+    let mut queue = Queue::default();
+    let mut filter = EventFilter {
+        after: mark.cursor,
+        kind: Some(on.as_str().to_owned()),
+        subject: None,
+        limit: PAGE,
+    };
+    loop {
+        let page = txn.events(&filter)?;
+        let full = page.len() == PAGE;
+        for event in page {
+            filter.after = event.seq;
+            queue.push(event, &automation.id);
+        }
+        if !full {
+            break;
+        }
+    }
+    let next = queue.next();
+    if queue.skipped > 0 {
+        let kind = EventType::AutomationSkipped;
+        let skipped = NewEvent::new(kind, &automation.id, Cause::QueueFull);
+        let before = next.as_ref().map(|event| event.seq);
+        let data = json!({ "events": queue.skipped, "after": mark.cursor, "before": before });
+        txn.record(&skipped.with(data))?;
+    }
+    Ok(next)
+}
+
+/// A slot came while the run before is not over.
+async fn pass_over(world: &World, automation: &Automation) -> Result<(), StoreError> {
+    let automation = automation.clone();
+    let passed = world.store.run(move |txn| {
+        let mut mark = mark(txn, &automation)?;
+        let Gate::Cron { schedule, .. } = &automation.gate else {
+            return Ok(());
+        };
+        let slot = schedule.next(mark.slots);
+        if cron::when(schedule, mark.slots, txn.now()) == crate::domain::gates::When::Now {
+            mark.slots = txn.now();
+            txn.put_mark(&mark)?;
+            let kind = EventType::AutomationSkipped;
+            let skipped = NewEvent::new(kind, &automation.id, Cause::StillRunning);
+            txn.record(&skipped.with(json!({ "slot": slot })))?;
+        }
+        Ok(())
+    });
+    passed.await
+}
+
+/// `hd auto run`: whatever the gate says, and disabled or not.
+pub(super) async fn by_hand(world: &Arc<World>, id: &AutomationId) -> Result<(Run, u64), Refusal> {
+    let Some(automation) = world.city.automation(id).cloned() else {
+        return Err(Refusal::not_found(format!("no automation {id}")));
+    };
+    if world.is_stopping() {
+        let kind = RefusalKind::Unavailable;
+        return Err(Refusal::new(kind, "the supervisor is stopping"));
+    }
+    let begun = fire(world, &automation, Trigger::Operator).await?;
+    begun.ok_or_else(|| {
+        Refusal::conflict(format!("{id} is running already"))
+            .hint(format!("`hd auto history {id}` shows since when"))
+    })
+}
+
+/// Whether the condition holds. Nothing but success is success.
+pub(super) async fn check(
+    world: &World,
+    automation: &Automation,
+    line: String,
+    busy: &Busy,
+) -> bool {
+    let limit = CHECK_LIMIT;
+    let command = command(world, automation, line, None, limit, Role::Check);
+    let ended = attempt(world, command, busy).await;
+    if ended.timed_out || ended.why.is_some() {
+        let automation = automation.id.to_string();
+        tracing::warn!(automation, ?ended, "a check could not be answered");
+    }
+    is_success(&ended)
+}
+
+async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
+    let running = world.automations.runner.start(command);
+    busy.stoppable(&running.stop);
+    // Whoever told everything to stop may have been before us.
+    if world.is_stopping() {
+        (running.stop)();
+    }
+    running.end.await
+}
+
+fn is_success(ended: &Ended) -> bool {
+    ended.code == Some(0) && !ended.timed_out && !ended.stopped && ended.why.is_none()
+}
+
+async fn carry_out(
+    world: &Arc<World>,
+    automation: &Automation,
+    mut run: Run,
+    stdin: Option<String>,
+    busy: Busy,
+) {
+    loop {
+        let line = automation.exec.clone();
+        let limit = automation.timeout;
+        let command = command(world, automation, line, stdin.clone(), limit, Role::Run);
+        let ended = attempt(world, command, &busy).await;
+        run.attempts += 1;
+        let success = is_success(&ended);
+        let end = end_of(&ended);
+        let over = success || ended.stopped || run.attempts > automation.retries;
+        (run.code, run.signal) = (ended.code, ended.signal);
+        run.tail = match ended.why {
+            Some(why) => format!("{}{why}", ended.tail),
+            None => ended.tail,
+        };
+        if over {
+            run.state = if success {
+                RunState::Completed
+            } else {
+                RunState::Failed
+            };
+            run.end = Some(end);
+            break;
+        }
+    }
+    settle(world, run).await;
+    drop(busy);
+    look_again(world);
+}
+
+fn end_of(ended: &Ended) -> Cause {
+    if ended.stopped {
+        Cause::Shutdown
+    } else if ended.timed_out {
+        Cause::Timeout
+    } else if ended.why.is_some() {
+        Cause::StartFailed
+    } else if ended.signal.is_some() {
+        Cause::Signal
+    } else if ended.code == Some(0) {
+        Cause::Completed
+    } else {
+        Cause::ExitCode
+    }
+}
+
+/// A run whose supervisor was killed: what it left behind is ended, and that is told, once.
+pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy) {
+    let (runner, record) = (
+        Arc::clone(&world.automations.runner),
+        record(&world, &run.automation, Role::Run),
+    );
+    let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
+    if let Ok(Err(error)) = ended {
+        // It goes on record all the same: the next run tries again before it starts.
+        tracing::error!(automation = %run.automation, %error, "an interrupted run cannot be ended");
+    }
+    run.state = RunState::Failed;
+    run.end = Some(Cause::Crash);
+    settle(&world, run).await;
+    drop(busy);
+    look_again(&world);
+}
+
+/// Records an end. A store that cannot write is waited for: the run is not over before.
+async fn settle(world: &World, run: Run) {
+    loop {
+        let mut run = run.clone();
+        let settled = world.store.run(move |txn| {
+            let open = txn.open_runs()?.iter().any(|open| open.id == run.id);
+            if !open {
+                return Ok(());
+            }
+            let now = txn.now();
+            run.ended = Some(now);
+            txn.put_run(&run)?;
+            let kind = match run.state {
+                RunState::Completed => EventType::AutomationCompleted,
+                RunState::Running | RunState::Failed => EventType::AutomationFailed,
+            };
+            let cause = run.end.unwrap_or(Cause::Internal);
+            let event = NewEvent::new(kind, &run.automation, cause);
+            txn.record(&event.with(told(&run)))?;
+            Ok(())
+        });
+        match settled.await {
+            Ok(()) => return,
+            Err(error) if world.is_stopping() => {
+                tracing::error!(%error, "the end of a run could not be recorded");
+                return;
+            }
+            Err(error) => tracing::warn!(%error, "the end of a run waits for the store"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// A run in its last event.
+fn told(run: &Run) -> Value {
+    let took = run.ended.map(|ended| ended.duration_since(run.started));
+    json!({
+        "run": run.id, "event": run.event, "attempts": run.attempts, "code": run.code,
+        "signal": run.signal, "ms": took.map(|took| took.as_millis()), "tail": run.tail,
+    })
+}
+
+/// Has the dispatcher look at the gates.
+pub(super) fn look_again(world: &World) {
+    world.directory.tell_dispatcher(DispatcherMsg::Look);
+}
+
+fn record(world: &World, id: &AutomationId, role: Role) -> PathBuf {
+    // Names have no dots, so these differ for all automations.
+    let name = id.to_string().replace('/', ".");
+    let file = match role {
+        Role::Check => format!("{name}.check.run"),
+        Role::Run => format!("{name}.run"),
+    };
+    world.city.automations_dir().join(file)
+}
+
+fn command(
+    world: &World,
+    automation: &Automation,
+    line: String,
+    stdin: Option<String>,
+    limit: Duration,
+    role: Role,
+) -> Command {
+    Command {
+        line,
+        dir: automation.dir.clone(),
+        env: environment(world, automation),
+        stdin,
+        limit,
+        record: record(world, &automation.id, role),
+    }
+}
+
+/// What a session inherits, and where it is; it is nobody's session.
+fn environment(world: &World, automation: &Automation) -> BTreeMap<String, String> {
+    let mut env = session_env::inherited(&world.env, &[]);
+    let path = session_env::path(&world.bin_dir, env.get("PATH"));
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    env.insert("PATH".into(), path);
+    env.insert("HD_CITY".into(), text(&world.city.root));
+    env.insert("HD_SOCKET".into(), text(&world.socket));
+    env.insert("HD_AUTOMATION".into(), automation.id.to_string());
+    if let Some(rig) = &automation.id.rig {
+        env.insert("HD_RIG".into(), rig.to_string());
+    }
+    env
+}

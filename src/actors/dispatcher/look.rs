@@ -1,0 +1,164 @@
+//! One look at the gates of all automations.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::automations::Role;
+use super::fire::{self, Trigger};
+use crate::actors::world::World;
+use crate::domain::automation::{Automation, AutomationId, Mark, Run};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::gates::{Gate, When, condition, cooldown, cron, manual};
+use crate::ports::relics::{StoreError, Txn};
+
+/// What is remembered of one automation.
+struct Seen {
+    automation: Automation,
+    mark: Mark,
+    last: Option<Run>,
+}
+
+/// When its gate opens by time; that of an event never does.
+#[must_use]
+pub fn next(
+    automation: &Automation,
+    mark: &Mark,
+    last: Option<&Run>,
+    last_check: Option<Timestamp>,
+    now: Timestamp,
+) -> When {
+    if !automation.enabled || mark.disabled {
+        return When::Never;
+    }
+    let started = last.map(|run| run.started);
+    match &automation.gate {
+        Gate::Cooldown { interval } => cooldown::when(*interval, started, now),
+        Gate::Cron { schedule, .. } => cron::when(schedule, mark.slots, now),
+        Gate::Condition {
+            interval, every, ..
+        } => condition::when(*interval, *every, started, last_check, now),
+        Gate::Event { .. } => When::Never,
+        Gate::Manual => manual::when(),
+    }
+}
+
+/// Runs what is due, each in a task of its own, and says when the next gate opens. What was found
+/// due is on record when this returns.
+pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
+    let up_since = world.automations.up_since()?;
+    if world.is_stopping() {
+        return None;
+    }
+    let automations = world.city.automations.clone();
+    let seen = world
+        .store
+        .run(move |txn| see(txn, &automations, up_since))
+        .await;
+    let (seen, open) = match seen {
+        Ok(seen) => seen,
+        Err(error) => {
+            tracing::warn!(%error, "automations cannot be looked at; the patrol tries again");
+            return None;
+        }
+    };
+    for run in open {
+        if let Some(busy) = world.automations.claim(&run.automation, Role::Run) {
+            tokio::spawn(fire::interrupted(Arc::clone(world), run, busy));
+        }
+    }
+    let now = world.clock.now();
+    let mut soonest: Option<Timestamp> = None;
+    for Seen {
+        automation,
+        mark,
+        last,
+    } in seen
+    {
+        let checked = world.automations.last_check(&automation.id);
+        let on = automation.enabled && !mark.disabled;
+        match next(&automation, &mark, last.as_ref(), checked, now) {
+            When::Now => due(world, automation, last).await,
+            When::At(time) => soonest = Some(soonest.map_or(time, |soonest| soonest.min(time))),
+            When::Never if on && matches!(automation.gate, Gate::Event { .. }) => {
+                begin(world, &automation, Trigger::Event).await;
+            }
+            When::Never => {}
+        }
+    }
+    // A check that was begun, and a slot that was settled, are due again some time.
+    soonest
+}
+
+/// Reads everything in one transaction, and settles what needs no run: automations that are new or
+/// gone, and slots that nobody makes up for.
+fn see(
+    txn: &mut dyn Txn,
+    automations: &[Automation],
+    up_since: Timestamp,
+) -> Result<(Vec<Seen>, Vec<Run>), StoreError> {
+    let ids: Vec<AutomationId> = automations.iter().map(|one| one.id.clone()).collect();
+    txn.keep_marks(&ids)?;
+    let mut seen = Vec::new();
+    for automation in automations {
+        let mut mark = fire::mark(txn, automation)?;
+        if let Gate::Cron { schedule, catch_up } = &automation.gate
+            && cron::missed(schedule, *catch_up, mark.slots, up_since)
+        {
+            if automation.enabled && !mark.disabled {
+                let skipped =
+                    NewEvent::new(EventType::AutomationSkipped, &automation.id, Cause::Missed);
+                let data = serde_json::json!({ "since": mark.slots });
+                txn.record(&skipped.with(data))?;
+            }
+            mark.slots = up_since;
+            txn.put_mark(&mark)?;
+        }
+        let last = txn.runs(Some(&automation.id), 1)?.pop();
+        let automation = automation.clone();
+        seen.push(Seen {
+            automation,
+            mark,
+            last,
+        });
+    }
+    Ok((seen, txn.open_runs()?))
+}
+
+async fn due(world: &Arc<World>, automation: Automation, last: Option<Run>) {
+    let last = last.map(|run| run.id);
+    match &automation.gate {
+        Gate::Cooldown { .. } => {
+            begin(world, &automation, Trigger::Cooldown { last }).await;
+        }
+        Gate::Cron { .. } => begin(world, &automation, Trigger::Cron).await,
+        Gate::Condition { check, .. } => {
+            let check = check.clone();
+            if world.automations.is_busy(&automation.id, Role::Run) {
+                return;
+            }
+            if let Some(busy) = world.automations.claim(&automation.id, Role::Check) {
+                world.automations.checked(&automation.id, world.clock.now());
+                let world = Arc::clone(world);
+                tokio::spawn(async move {
+                    if fire::check(&world, &automation, check, &busy).await {
+                        begin(&world, &automation, Trigger::Condition { last }).await;
+                    }
+                    drop(busy);
+                    // The next check is due some time.
+                    fire::look_again(&world);
+                });
+            }
+        }
+        Gate::Event { .. } | Gate::Manual => {}
+    }
+}
+
+/// A run that cannot be recorded is not begun; the patrol tries again.
+async fn begin(world: &Arc<World>, automation: &Automation, trigger: Trigger) {
+    if let Err(error) = fire::fire(world, automation, trigger).await {
+        let automation = automation.id.to_string();
+        tracing::warn!(automation, %error, "an automation that is due could not be run");
+    }
+}

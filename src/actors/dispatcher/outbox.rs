@@ -1,0 +1,118 @@
+//! The outbox: what `hd` left there while the supervisor was away.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::sagas::done::{self, DoneRequest};
+use super::super::witness::WitnessMsg;
+use super::super::world::World;
+use super::super::{ask, effects};
+use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
+use crate::ports::tasks::Intent;
+
+/// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
+/// was at it.
+pub async fn settle(world: &Arc<World>) {
+    /// Between two looks at what somebody else is at.
+    const TURN: Duration = Duration::from_millis(50);
+    let elsewhere = empty(world).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the outbox could not be read");
+        Vec::new()
+    });
+    for key in elsewhere {
+        while world.claims.is_claimed(&key) {
+            tokio::time::sleep(TURN).await;
+        }
+    }
+}
+
+/// Tries every intent; returns the claims of those that somebody else is at.
+pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
+    let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
+    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
+        let intent = match intent {
+            Ok(intent) => intent,
+            Err(error) => {
+                tracing::warn!(%error, "a file in the outbox is not an intent");
+                continue;
+            }
+        };
+        let key = format!("outbox/{}", file.display());
+        match world.claims.claim(key.clone()) {
+            Some(claim) => {
+                let world = Arc::clone(world);
+                trying.spawn(async move {
+                    carry_out(&world, file, intent).await;
+                    drop(claim);
+                });
+            }
+            None => elsewhere.push(key),
+        }
+    }
+    while let Some(tried) = trying.join_next().await {
+        if let Err(panic) = tried {
+            tracing::error!(%panic, "an intent from the outbox panicked");
+        }
+    }
+    Ok(elsewhere)
+}
+
+/// Carries an intent out as its author would have over the socket. What will never be accepted is
+/// put away; what may be accepted later stays.
+async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
+    let settled = match done_request(&intent) {
+        Ok(request) => declare(world, request).await,
+        Err(refused) => Err(refused),
+    };
+    match settled {
+        Ok(()) => {}
+        // It may be accepted later: a tree that is not clean can be cleaned, a probe can succeed.
+        Err(error)
+            if error.is_passing()
+                || matches!(error.kind, RefusalKind::Internal | RefusalKind::WorkAtRisk) =>
+        {
+            tracing::warn!(file = %file.display(), %error, "an intent waits in the outbox");
+            return;
+        }
+        Err(error) => {
+            let raider = intent.raider.as_deref().unwrap_or("nobody");
+            tracing::warn!(raider, %error, "an intent from the outbox was refused");
+        }
+    }
+    let settle = effects::tasks(world, move |tasks| tasks.settle(&file)).await;
+    if let Err(error) = settle {
+        tracing::warn!(%error, "an intent could not be taken out of the outbox");
+    }
+}
+
+async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
+    let witness = world.directory.witness(&request.raider.rig);
+    let message = |reply| WitnessMsg::Done(request, reply);
+    ask::ask(witness, message, Duration::from_secs(120))
+        .await?
+        .map(|_| ())
+}
+
+fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
+    let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
+    if intent.op != "done" {
+        return Err(bad(format!("{} cannot be left in the outbox", intent.op)));
+    }
+    let raider = intent.raider.as_deref().unwrap_or_default();
+    let rig = intent.rig.as_deref().unwrap_or_default();
+    let full = if raider.contains('/') {
+        raider.into()
+    } else {
+        format!("{rig}/raiders/{raider}")
+    };
+    let raider: RaiderId = full
+        .parse()
+        .map_err(|error: InvalidId| bad(error.to_string()))?;
+    let mut request: DoneRequest = done::parse_args(raider, &intent.args)?;
+    request.incarnation = intent.incarnation.map(Incarnation);
+    Ok(request)
+}

@@ -1,0 +1,1 @@
+//! Automations on the paused clock.

@@ -1,0 +1,181 @@
+//! Shell commands that end by themselves or are ended as a whole: gates, and what automations run.
+//!
+//! ```text
+//! end what an earlier run left ─▶ record ─▶ run (process) ─▶ everything of it ended
+//! ```
+
+pub mod process;
+pub mod stragglers;
+pub mod tail;
+
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::ports::runner::{Command, Ended, Runner, Running};
+use process::{Cut, End, Script};
+use stragglers::Record;
+use tail::Tail;
+
+/// This much of the end of an output is kept.
+const TAIL_MAX: usize = 4 * 1024;
+
+/// Runs commands on this machine.
+#[derive(Debug, Default)]
+pub struct Commands;
+
+impl Runner for Commands {
+    fn start(&self, command: Command) -> Running {
+        // Without a descriptor to spare it cannot be stopped early; its limit holds all the same.
+        let signal = eventfd(0, EventfdFlags::CLOEXEC).ok().map(Arc::new);
+        let watched = signal.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            run(&command, watched.as_deref()).unwrap_or_else(|error| Ended {
+                why: Some(error.to_string()),
+                ..Ended::default()
+            })
+        });
+        Running {
+            stop: Arc::new(move || {
+                if let Some(signal) = &signal {
+                    // It can only be full, which says the same.
+                    let _told = rustix::io::write(signal, &1_u64.to_ne_bytes());
+                }
+            }),
+            end: Box::pin(async move {
+                work.await.unwrap_or_else(|panic| Ended {
+                    why: Some(panic.to_string()),
+                    ..Ended::default()
+                })
+            }),
+        }
+    }
+
+    fn end_leftovers(&self, record: &Path) -> Result<(), String> {
+        let ended = Record::at(record).end_leftovers();
+        ended.map_err(|error| error.to_string())
+    }
+}
+
+fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
+    if let Some(dir) = command.record.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let record = Record::at(&command.record);
+    record.end_leftovers()?;
+    let token = record.begin()?;
+    let mut tail = Tail::new(TAIL_MAX);
+    let script = Script {
+        line: &command.line,
+        dir: &command.dir,
+        env: &command.env,
+        stdin: stdin(command.stdin.as_deref())?,
+        limit: command.limit,
+        stop,
+    };
+    let end = process::run(script, &token, &record, &mut |bytes| tail.add(bytes));
+    record.end_leftovers()?;
+    let mut ended = Ended {
+        tail: tail.text(),
+        ..Ended::default()
+    };
+    match end? {
+        End::NotStarted(why) => ended.why = Some(why),
+        End::Ended { code, signal, cut } => {
+            (ended.code, ended.signal) = (code, signal);
+            ended.timed_out = cut == Some(Cut::TimedOut);
+            ended.stopped = cut == Some(Cut::Stopped);
+        }
+    }
+    Ok(ended)
+}
+
+/// A file, not a pipe: nobody has to write while the command may not read.
+fn stdin(text: Option<&str>) -> std::io::Result<Stdio> {
+    let Some(text) = text else {
+        return Ok(Stdio::null());
+    };
+    let mut file: File = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn run(dir: &Path, line: &str, limit: Duration, stop: bool) -> Ended {
+        let running = Commands.start(Command {
+            line: line.to_owned(),
+            dir: dir.to_owned(),
+            env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            stdin: Some("said\n".to_owned()),
+            limit,
+            record: dir.join("x.run"),
+        });
+        if stop {
+            (running.stop)();
+        }
+        running.end.await
+    }
+
+    const LONG: Duration = Duration::from_secs(300);
+
+    #[tokio::test]
+    async fn a_command_reads_its_input_and_the_end_of_its_output_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let ended = run(
+            dir.path(),
+            "cat; seq 1 5000; echo end >&2; exit 3",
+            LONG,
+            false,
+        )
+        .await;
+        assert_eq!(
+            (ended.code, ended.timed_out, ended.stopped),
+            (Some(3), false, false)
+        );
+        assert!(ended.tail.ends_with("5000\nend\n"));
+        assert_eq!(ended.tail.len(), TAIL_MAX);
+        assert_eq!(run(dir.path(), "cat", LONG, false).await.tail, "said\n");
+        assert!(!dir.path().join("x.run").exists());
+    }
+
+    #[tokio::test]
+    async fn its_limit_and_a_stop_end_all_of_it_whoever_left_its_group_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = "setsid sleep 300 & echo $! > pid; wait";
+        for (limit, stop) in [(Duration::from_millis(300), false), (LONG, true)] {
+            let ended = run(dir.path(), line, limit, stop).await;
+            assert_eq!((ended.timed_out, ended.stopped), (!stop, stop));
+            if !stop {
+                let pid = std::fs::read_to_string(dir.path().join("pid")).unwrap();
+                let pid: u32 = pid.trim().parse().unwrap();
+                let stat = crate::adapters::proc::stat(pid).unwrap();
+                assert!(stat.is_none_or(|stat| !stat.lives()));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_start_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let running = Commands.start(Command {
+            line: "true".into(),
+            dir: dir.path().join("none"),
+            env: Default::default(),
+            stdin: None,
+            limit: LONG,
+            record: dir.path().join("x.run"),
+        });
+        assert!(running.end.await.why.is_some());
+    }
+}

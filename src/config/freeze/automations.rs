@@ -1,0 +1,332 @@
+//! `[automations]`, and the folders of automations: `automations/<name>/automation.toml` beside
+//! `city.toml`, `.horde/automations/<name>/automation.toml` in a rig that is trusted.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use super::rigs::ReadRig;
+use super::{Context, Files};
+use crate::config::diagnostics::Diagnostic;
+use crate::config::document::{self, Node, Place, Source};
+use crate::config::reader::{Reader, Report};
+use crate::config::templates;
+use crate::config::values::{
+    Parsed, choice, complain, filled, flag, integer, list, optional, some_duration, text,
+};
+use crate::domain::automation::{Automation, AutomationId};
+use crate::domain::city::{DaemonPolicy, RigSource};
+use crate::domain::gates::Gate;
+use crate::domain::gates::cron::{CatchUp, Schedule};
+use crate::domain::gates::event::Pattern;
+use crate::domain::ids::{AutomationName, RigName};
+use crate::domain::suggest::closest;
+
+/// The file that makes a folder an automation.
+const FILE: &str = "automation.toml";
+
+/// The keys that only some gates look at, and which those are.
+const GATED: &[(&str, &[&str])] = &[
+    ("schedule", &["cron"]),
+    ("timezone", &["cron"]),
+    ("catch_up", &["cron"]),
+    ("interval", &["cooldown", "condition"]),
+    ("check", &["condition"]),
+    ("on", &["event"]),
+];
+
+/// What `[automations]` and the sections before have said.
+struct Known {
+    skip: Vec<(String, Place)>,
+    max_timeout: Option<Duration>,
+    patrol_interval: Option<Duration>,
+}
+
+/// Every automation that is not skipped.
+pub fn all(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    files: &mut Files<'_>,
+    rigs: &[ReadRig],
+    daemon: Option<&DaemonPolicy>,
+) -> Vec<Automation> {
+    let report = reader.report;
+    let known = known(reader, daemon);
+    let mut folders = found(
+        &context.root.join("automations"),
+        None,
+        context.root,
+        report,
+    );
+    for rig in rigs.iter().filter(|rig| rig.trust.0) {
+        folders.extend(carried(rig, report));
+    }
+    complain_about_skip(&known, &folders, report);
+    folders.retain(|folder| !known.skips(&folder.id));
+    let read = folders.iter().filter_map(|folder| {
+        let node = folder.open(files, report)?;
+        one(Reader::open("automation", &node, report)?, folder, &known)
+    });
+    read.collect()
+}
+
+fn known(reader: &mut Reader<'_>, daemon: Option<&DaemonPolicy>) -> Known {
+    let mut known = Known {
+        skip: Vec::new(),
+        max_timeout: None,
+        patrol_interval: daemon.map(|daemon| daemon.patrol_interval),
+    };
+    if let Some(mut section) = reader.section("automations", "automations") {
+        let skip = section.get("skip", list(filled)).unwrap_or_default();
+        known.skip = skip
+            .into_iter()
+            .zip(section.element_places("skip"))
+            .collect();
+        let max = section.get("max_timeout", optional(some_duration));
+        known.max_timeout = max.flatten();
+        section.finish();
+    }
+    known
+}
+
+impl Known {
+    fn skips(&self, id: &AutomationId) -> bool {
+        self.skip.iter().any(|(name, _)| means(name, id))
+    }
+}
+
+fn means(name: &str, id: &AutomationId) -> bool {
+    name == id.name.as_str() || name == id.to_string()
+}
+
+/// A name that skips nothing is most likely misspelled.
+fn complain_about_skip(known: &Known, folders: &[Folder], report: &Report) {
+    for (name, place) in &known.skip {
+        if folders.iter().any(|folder| means(name, &folder.id)) {
+            continue;
+        }
+        let warning = Diagnostic::warning(format!("there is no automation \"{name}\" to skip"));
+        let names: Vec<_> = folders.iter().map(|folder| folder.id.to_string()).collect();
+        report.add(match closest(name, names.iter().map(String::as_str)) {
+            Some(near) => warning.at(place).hint(format!("did you mean \"{near}\"?")),
+            None => warning.at(place),
+        });
+    }
+}
+
+/// The folder of one automation.
+struct Folder {
+    id: AutomationId,
+    path: PathBuf,
+    /// Where it works.
+    dir: PathBuf,
+}
+
+impl Folder {
+    /// Its file, over what every automation starts from.
+    fn open(&self, files: &mut Files<'_>, report: &Report) -> Option<Node> {
+        let path = self.path.join(FILE);
+        let text = fs::read_to_string(&path)
+            .map_err(|error| report.add(cannot_read(&path, &error)))
+            .ok()?;
+        let index = files.sources.len();
+        let parsed = document::parse(&text, index);
+        files.sources.push(Source { path, text });
+        match parsed {
+            Ok(mut node) => {
+                templates::lay_over(files.templates.get("automations"), &mut node);
+                Some(node)
+            }
+            Err(errors) => {
+                errors.into_iter().for_each(|error| report.add(error));
+                None
+            }
+        }
+    }
+
+    /// A command whose first word is a file of the folder runs that file, from wherever it works.
+    fn command(&self, node: &Node) -> Parsed<String> {
+        let line = filled(node)?;
+        let line = line.trim();
+        let (word, rest) = line.split_at(line.find(char::is_whitespace).unwrap_or(line.len()));
+        let script = self.path.join(word);
+        if script.is_file() {
+            let script = shell_words::quote(&script.to_string_lossy()).into_owned();
+            return Ok(format!(
+                "if [ -x {script} ]; then\n{script}{rest}\nelse\nsh {script}{rest}\nfi"
+            ));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
+        if word.contains('/') && word.chars().all(plain) {
+            return complain(node, format!("there is no file {}", script.display()));
+        }
+        Ok(line.to_owned())
+    }
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error(format!("cannot read {}: {error}", path.display()))
+}
+
+/// The automations below a folder, by name. Folders without an `automation.toml` hold something
+/// else.
+fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> Vec<Folder> {
+    let entries = match fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            report.add(cannot_read(folder, &error));
+            return Vec::new();
+        }
+    };
+    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut folders = Vec::new();
+    for path in paths {
+        match path.join(FILE).try_exists() {
+            Ok(true) => {}
+            // Also a plain file beside them.
+            Ok(false) => continue,
+            Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
+            Err(error) => {
+                report.add(cannot_read(&path, &error));
+                continue;
+            }
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match AutomationName::new(name) {
+            Ok(name) => {
+                let (rig, dir) = (rig.cloned(), dir.to_owned());
+                let id = AutomationId { rig, name };
+                folders.push(Folder { id, path, dir });
+            }
+            Err(error) => {
+                let message = format!("{}: {error}", path.display());
+                report.add(Diagnostic::error(message));
+            }
+        }
+    }
+    folders
+}
+
+/// The automations that a rig's repository carries.
+fn carried(rig: &ReadRig, report: &Report) -> Vec<Folder> {
+    match (&rig.name, &rig.source) {
+        (Some(name), Some(RigSource::Path(path))) => {
+            found(&path.join(".horde/automations"), Some(name), path, report)
+        }
+        (_, Some(RigSource::Remote(_))) => {
+            let message = "a rig without a `path` carries no automations on this machine";
+            report.add(Diagnostic::error(message).at(&rig.trust.1));
+            Vec::new()
+        }
+        // What is wrong with the rig was told there.
+        (_, None) | (None, _) => Vec::new(),
+    }
+}
+
+fn one(mut reader: Reader<'_>, folder: &Folder, known: &Known) -> Option<Automation> {
+    let description = reader.get("description", text);
+    let exec = reader.get("exec", |node| folder.command(node));
+    let gate = gate(&mut reader, folder, known);
+    let timeout = reader.get("timeout", some_duration);
+    let retries = reader.get("retries", integer(0));
+    let enabled = reader.get("enabled", flag);
+    reader.finish();
+    let timeout = timeout?;
+    Some(Automation {
+        id: folder.id.clone(),
+        description: description?,
+        exec: exec?,
+        gate: gate?,
+        timeout: known.max_timeout.map_or(timeout, |max| max.min(timeout)),
+        retries: retries?,
+        enabled: enabled?,
+        dir: folder.dir.clone(),
+    })
+}
+
+fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &Known) -> Option<Gate> {
+    const WORDS: &[(&str, &str)] = &[
+        ("cooldown", "cooldown"),
+        ("cron", "cron"),
+        ("condition", "condition"),
+        ("event", "event"),
+        ("manual", "manual"),
+    ];
+    let word = reader.get("gate", choice(WORDS, &[]));
+    let zone = reader.get("timezone", zone);
+    let schedule = reader.get(
+        "schedule",
+        optional(|node| {
+            // A zone that is wrong was told already; the pattern is checked all the same.
+            let zone = zone.clone().unwrap_or(TimeZone::UTC);
+            Schedule::parse(&text(node)?, zone).or_else(|why| complain(node, why))
+        }),
+    );
+    let catch_ups = &[("none", CatchUp::None), ("last", CatchUp::Last)];
+    let catch_up = reader.get("catch_up", choice(catch_ups, &[]));
+    let interval = reader.get("interval", optional(some_duration));
+    let check = reader.get("check", optional(|node| folder.command(node)));
+    let on = reader.get("on", optional(pattern));
+    let word = word?;
+    for (key, gates) in GATED {
+        if !reader.place(key).is_default() && !gates.contains(&word) {
+            let gates = gates.join("\" and \"");
+            reader.complain(key, format!("`{key}` is for the gate \"{gates}\" only"));
+        }
+    }
+    match word {
+        "cooldown" => Some(Gate::Cooldown {
+            interval: needed(reader, word, "interval", interval?)?,
+        }),
+        "cron" => Some(Gate::Cron {
+            schedule: needed(reader, word, "schedule", schedule?)?,
+            catch_up: catch_up?,
+        }),
+        "condition" => {
+            let check = needed(reader, word, "check", check?)?;
+            let patrol = known.patrol_interval?;
+            let interval = interval?.unwrap_or(patrol);
+            Some(Gate::Condition {
+                check,
+                interval,
+                every: interval.min(patrol),
+            })
+        }
+        "event" => Some(Gate::Event {
+            on: needed(reader, word, "on", on?)?,
+        }),
+        _ => Some(Gate::Manual),
+    }
+}
+
+/// What a gate cannot do without.
+fn needed<T>(reader: &Reader<'_>, gate: &str, key: &str, value: Option<T>) -> Option<T> {
+    if value.is_none() {
+        reader.complain("gate", format!("the gate \"{gate}\" needs `{key}`"));
+    }
+    value
+}
+
+fn zone(node: &Node) -> Parsed<TimeZone> {
+    let name = text(node)?;
+    if name.is_empty() {
+        return Ok(TimeZone::system());
+    }
+    TimeZone::get(&name).or_else(|_| complain(node, format!("there is no time zone {name:?}")))
+}
+
+fn pattern(node: &Node) -> Parsed<Pattern> {
+    let on = text(node)?;
+    Pattern::parse(&on).map_err(|near| {
+        let error = Diagnostic::error(format!("no event is of the type {on:?}")).at(&node.place);
+        vec![match near {
+            Some(near) => error.hint(format!("did you mean \"{near}\"?")),
+            None => error.hint("a type such as \"raider.merged\", or \"raider.*\""),
+        }]
+    })
+}

@@ -1,0 +1,160 @@
+//! Automations: a gate, and what runs when it opens (`2-contract.md`, 2.2).
+//!
+//! ```text
+//!  gate opens ──► run recorded (running) ──► attempt, at most `retries` more ──► completed | failed
+//! ```
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::cause::Cause;
+use super::gates::Gate;
+use super::ids::{AutomationName, InvalidId, RigName};
+
+/// Runs that are kept of each automation.
+pub const HISTORY: usize = 50;
+
+/// Which automation: `nightly` of the city, `horde/nightly` of a rig.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AutomationId {
+    /// The rig whose repository carries it.
+    pub rig: Option<RigName>,
+    /// Its name.
+    pub name: AutomationName,
+}
+
+impl fmt::Display for AutomationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rig {
+            Some(rig) => write!(f, "{rig}/{}", self.name),
+            None => self.name.fmt(f),
+        }
+    }
+}
+
+impl FromStr for AutomationId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let (rig, name) = match text.split_once('/') {
+            Some((rig, name)) => (Some(rig.parse()?), name),
+            None => (None, text),
+        };
+        let name = name.parse()?;
+        Ok(Self { rig, name })
+    }
+}
+
+impl TryFrom<String> for AutomationId {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<AutomationId> for String {
+    fn from(id: AutomationId) -> Self {
+        id.to_string()
+    }
+}
+
+/// An automation as configured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Automation {
+    /// Which.
+    pub id: AutomationId,
+    /// What it is for.
+    pub description: String,
+    /// Shell command.
+    pub exec: String,
+    /// When it runs.
+    pub gate: Gate,
+    /// The limit of one attempt, capped by `[automations] max_timeout`.
+    pub timeout: Duration,
+    /// Attempts after the first one failed.
+    pub retries: u32,
+    /// Whether its gate may open; `hd auto run` works either way.
+    pub enabled: bool,
+    /// Working directory: the city, or the rig's path.
+    pub dir: PathBuf,
+}
+
+/// What is remembered of an automation besides its runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Which.
+    pub automation: AutomationId,
+    /// The gate that the marks below belong to ([`Gate::identity`]); another one starts afresh.
+    pub gate: String,
+    /// An operator disabled it.
+    pub disabled: bool,
+    /// Slots of its schedule up to here are settled.
+    pub slots: Timestamp,
+    /// Events up to this number are settled.
+    pub cursor: u64,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Recorded as started; not over.
+    Running,
+    /// Its command succeeded.
+    Completed,
+    /// Every attempt failed, or it was interrupted.
+    Failed,
+}
+
+/// One run, as it is recorded and shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Run {
+    /// Grows with each run.
+    pub id: u64,
+    /// Of which automation.
+    pub automation: AutomationId,
+    /// What opened the gate.
+    pub cause: Cause,
+    /// The event that it runs for.
+    pub event: Option<u64>,
+    /// How it stands.
+    pub state: RunState,
+    /// When it started.
+    pub started: Timestamp,
+    /// When it was over.
+    pub ended: Option<Timestamp>,
+    /// How it ended.
+    pub end: Option<Cause>,
+    /// Exit code of the last attempt.
+    pub code: Option<i32>,
+    /// Signal that ended the last attempt.
+    pub signal: Option<i32>,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// The end of the last attempt's output.
+    pub tail: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_automation_is_named_with_its_rig_or_alone() {
+        for text in ["nightly", "horde/nightly"] {
+            let id: AutomationId = text.parse().unwrap();
+            assert_eq!(id.to_string(), text);
+            assert_eq!(id.rig.is_some(), text.contains('/'));
+        }
+        for text in ["", "a/b/c", "/x", "x/", "..", "a b"] {
+            assert!(text.parse::<AutomationId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The gates of automations, one file each: when may it run? (`2-contract.md`, 2.2)
+//!
+//! | gate | opens |
+//! |---|---|
+//! | [`cooldown`] | `interval` after the start of the last run; at once when it never ran |
+//! | [`cron`] | at the slots of a schedule |
+//! | [`condition`] | when a check succeeds, at most once per `interval` |
+//! | [`event`] | for each event of a type, in order |
+//! | [`manual`] | never by itself |
+
+pub mod condition;
+pub mod cooldown;
+pub mod cron;
+pub mod event;
+pub mod manual;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// A gate as configured.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Gate {
+    /// See [`cooldown`].
+    Cooldown {
+        /// From one start to the next.
+        interval: Duration,
+    },
+    /// See [`cron`].
+    Cron {
+        /// Its slots.
+        schedule: cron::Schedule,
+        /// What becomes of slots that were missed.
+        catch_up: cron::CatchUp,
+    },
+    /// See [`condition`].
+    Condition {
+        /// Shell command; success opens the gate.
+        check: String,
+        /// At most one run in so long.
+        interval: Duration,
+        /// From one check to the next while it fails.
+        every: Duration,
+    },
+    /// See [`event`].
+    Event {
+        /// Which events.
+        on: event::Pattern,
+    },
+    /// See [`manual`].
+    Manual,
+}
+
+impl Gate {
+    /// Its name in `automation.toml`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Cooldown { .. } => "cooldown",
+            Self::Cron { .. } => "cron",
+            Self::Condition { .. } => "condition",
+            Self::Event { .. } => "event",
+            Self::Manual => "manual",
+        }
+    }
+
+    /// What the marks of a gate belong to: a schedule or pattern that was changed is a discovery.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Cron { schedule, .. } => format!("cron {schedule}"),
+            Self::Event { on } => format!("event {on}"),
+            Self::Cooldown { .. } | Self::Condition { .. } | Self::Manual => self.word().to_owned(),
+        }
+    }
+}
+
+/// When a gate opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// It is open.
+    Now,
+    /// Not before this time.
+    At(Timestamp),
+    /// Not by time.
+    Never,
+}
+
+impl When {
+    /// At this time, which may have come.
+    fn at(time: Timestamp, now: Timestamp) -> Self {
+        if time <= now {
+            Self::Now
+        } else {
+            Self::At(time)
+        }
+    }
+}
+
+/// This long after an earlier time. A time that is still to come was noted before the clock was set
+/// back and says nothing.
+fn after(earlier: Option<Timestamp>, wait: Duration, now: Timestamp) -> Option<Timestamp> {
+    let earlier = earlier.filter(|earlier| *earlier <= now)?;
+    Some(earlier.checked_add(wait).unwrap_or(Timestamp::MAX))
+}
+
+#[cfg(test)]
+mod testing {
+    use jiff::Timestamp;
+    use proptest::prelude::{Strategy, any};
+
+    /// A time within some centuries of now.
+    pub(super) fn times() -> impl Strategy<Value = Timestamp> {
+        (0_i64..10_000_000_000, any::<u16>()).prop_map(|(seconds, more)| {
+            Timestamp::new(seconds, i32::from(more)).expect("a time of this age")
+        })
+    }
+
+    pub(super) fn at(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+}

@@ -1,0 +1,214 @@
+//! Every word of a reload's answer, and what waits for the next start.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::domain::agents::{Pool, RestartType};
+use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
+use crate::domain::restart::{Backoff, RestartPolicy};
+
+fn name(text: &str) -> AgentName {
+    AgentName::new(text).unwrap()
+}
+
+fn city(agents: Vec<Agent>) -> City {
+    let none = Duration::ZERO;
+    City {
+        root: "/city".into(),
+        name: "town".into(),
+        revision: String::new(),
+        daemon: DaemonPolicy {
+            patrol_interval: Duration::from_secs(30),
+            restart: RestartPolicy {
+                max_restarts: 5,
+                window: Duration::from_secs(3600),
+                backoff: Backoff {
+                    first: none,
+                    initial: none,
+                    max: none,
+                    multiplier: 1.0,
+                    jitter: 0.0,
+                },
+                stable_after: None,
+            },
+            shutdown_timeout: none,
+            start_concurrency: 1,
+            on_term: OnTerm::Stop,
+            socket: Default::default(),
+        },
+        session: SessionPolicy {
+            provider: Provider::Holder,
+            startup_timeout: none,
+            output_limit: 0,
+        },
+        harnesses: BTreeMap::new(),
+        rigs: Vec::new(),
+        agents,
+        groups: Vec::new(),
+        suspended: false,
+        automations: Vec::new(),
+    }
+}
+
+fn agent(text: &str) -> Agent {
+    Agent {
+        name: name(text),
+        command: vec!["true".into()],
+        first_input: None,
+        dir: "/".into(),
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        restart: RestartType::Permanent,
+        shutdown_timeout: Duration::ZERO,
+        idle_timeout: None,
+        depends_on: Vec::new(),
+        suspended: false,
+        pool: None,
+        drain_timeout: Duration::ZERO,
+        fingerprint: "one".into(),
+    }
+}
+
+fn with(change: impl FnOnce(&mut Agent)) -> Agent {
+    let mut agent = agent("a");
+    change(&mut agent);
+    agent
+}
+
+fn up(text: &str, fingerprint: Option<&str>, attached: bool) -> Running {
+    Running {
+        name: name(text),
+        fingerprint: fingerprint.map(str::to_owned),
+        attached,
+    }
+}
+
+fn pool(max: u32) -> impl Fn(&mut Agent) {
+    move |agent| {
+        agent.pool = Some(Pool {
+            min: 1,
+            max,
+            check: None,
+            check_interval: Duration::ZERO,
+            drain_timeout: Duration::ZERO,
+        });
+    }
+}
+
+/// `health-patrol.md`, config drift; raising a pool's max keeps every session.
+#[test]
+fn each_change_has_its_word() {
+    let same = || Some(agent("a"));
+    let drifted = || Some(with(|agent| agent.fingerprint = "two".into()));
+    let live = || {
+        Some(with(|agent| {
+            agent.idle_timeout = Some(Duration::from_secs(1))
+        }))
+    };
+    let off = || Some(with(|agent| agent.suspended = true));
+    let rows = [
+        (
+            "as it was",
+            same(),
+            same(),
+            vec![up("a", Some("one"), false)],
+            Change::None,
+        ),
+        ("new", None, same(), vec![], Change::Start),
+        ("not up", same(), same(), vec![], Change::Start),
+        (
+            "gone",
+            same(),
+            None,
+            vec![up("a", Some("one"), false)],
+            Change::Drain,
+        ),
+        (
+            "drifted",
+            same(),
+            drifted(),
+            vec![up("a", Some("one"), false)],
+            Change::Restart,
+        ),
+        (
+            "attached",
+            same(),
+            drifted(),
+            vec![up("a", Some("one"), true)],
+            Change::Deferred,
+        ),
+        (
+            "not on record",
+            same(),
+            drifted(),
+            vec![up("a", None, false)],
+            Change::Live,
+        ),
+        (
+            "live",
+            same(),
+            live(),
+            vec![up("a", Some("one"), false)],
+            Change::Live,
+        ),
+        (
+            "suspended",
+            same(),
+            off(),
+            vec![up("a", Some("one"), false)],
+            Change::Drain,
+        ),
+        ("resumed", off(), same(), vec![], Change::Start),
+        (
+            "a pool grows",
+            Some(with(pool(2))),
+            Some(with(pool(4))),
+            vec![up("a-1", Some("one"), false)],
+            Change::Live,
+        ),
+    ];
+    for (row, old, new, running, action) in rows {
+        let (old, new) = (
+            city(old.into_iter().collect()),
+            city(new.into_iter().collect()),
+        );
+        let told = changes(&old, &new, &running, &BTreeSet::new());
+        assert_eq!(told.len(), 1, "{row}");
+        assert_eq!(told[0].action, action, "{row}");
+    }
+}
+
+/// An explicit stop is sticky: a reload starts nobody who was told to rest.
+#[test]
+fn who_rests_is_not_started() {
+    let (old, new) = (city(vec![agent("a")]), city(vec![agent("a")]));
+    let told = changes(&old, &new, &[], &[name("a")].into());
+    assert_eq!(told[0].action, Change::None);
+}
+
+/// `health-patrol.md`, no hot-reload for structural changes: the name of the workspace.
+#[test]
+fn a_renamed_workspace_is_refused_with_the_reason() {
+    let old = city(Vec::new());
+    let mut new = city(Vec::new());
+    assert_eq!(refused(&old, &new), None);
+    new.name = "village".into();
+    let why = refused(&old, &new).unwrap();
+    assert!(
+        why.contains("\"town\"") && why.contains("\"village\""),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_only_a_start_can_change_is_kept_and_said() {
+    let old = city(Vec::new());
+    let mut new = city(Vec::new());
+    new.daemon.socket = "/else.sock".into();
+    new.daemon.start_concurrency = 9;
+    let (kept, pending) = in_force(&old, new, &|_| false);
+    assert_eq!(kept.daemon.socket, old.daemon.socket);
+    assert_eq!(kept.daemon.start_concurrency, 9);
+    assert_eq!(pending, ["[daemon] socket"]);
+}

@@ -1,0 +1,65 @@
+//! Shell commands that the supervisor itself runs: what automations do and what they check.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// For the shell.
+    pub line: String,
+    /// Where.
+    pub dir: PathBuf,
+    /// All of its environment.
+    pub env: BTreeMap<String, String>,
+    /// What it reads from its standard input.
+    pub stdin: Option<String>,
+    /// Then it is ended, and everything that it started.
+    pub limit: Duration,
+    /// The file that says which processes belong to it while it runs.
+    pub record: PathBuf,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Exit code, when it ended by itself.
+    pub code: Option<i32>,
+    /// Signal, when one ended it.
+    pub signal: Option<i32>,
+    /// Its time was up.
+    pub timed_out: bool,
+    /// It was stopped.
+    pub stopped: bool,
+    /// Why it could not be run or watched.
+    pub why: Option<String>,
+    /// The end of its output.
+    pub tail: String,
+}
+
+/// Tells a command to end; may be called more than once, and after its end.
+pub type Stop = Arc<dyn Fn() + Send + Sync>;
+
+/// A command under way.
+pub struct Running {
+    /// Ends it early.
+    pub stop: Stop,
+    /// Its end; everything that it started has ended then.
+    pub end: Pin<Box<dyn Future<Output = Ended> + Send>>,
+}
+
+/// Runs commands.
+pub trait Runner: Send + Sync {
+    /// Starts one. Whatever an earlier one of the same record left behind is ended first.
+    fn start(&self, command: Command) -> Running;
+
+    /// Ends what a command left behind whose supervisor was killed. Blocks.
+    ///
+    /// # Errors
+    /// What could not be ended.
+    fn end_leftovers(&self, record: &Path) -> Result<(), String>;
+}

@@ -1,0 +1,82 @@
+//! Commands that only take time, on the runtime's clock.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::ports::runner::{Command, Ended, Runner, Running};
+
+/// How a command line goes: how long it takes, and its exit code then.
+type Course = (Duration, i32);
+
+/// A runner without processes.
+#[derive(Default)]
+pub struct FakeRunner(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    courses: BTreeMap<String, Course>,
+    started: Vec<Command>,
+    leftovers: Vec<PathBuf>,
+}
+
+impl FakeRunner {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this line goes so; any other succeeds at once.
+    pub fn let_go(&self, line: &str, takes: Duration, code: i32) {
+        self.state().courses.insert(line.to_owned(), (takes, code));
+    }
+
+    /// What was started with this line, in order.
+    #[must_use]
+    pub fn started(&self, line: &str) -> Vec<Command> {
+        let state = self.state();
+        let started = state.started.iter().filter(|command| command.line == line);
+        started.cloned().collect()
+    }
+
+    /// Records whose leftovers were ended.
+    #[must_use]
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        self.state().leftovers.clone()
+    }
+}
+
+impl Runner for FakeRunner {
+    fn start(&self, command: Command) -> Running {
+        let mut state = self.state();
+        let course = state.courses.get(&command.line).copied();
+        let (takes, code) = course.unwrap_or_default();
+        let limit = command.limit;
+        state.started.push(command);
+        let stopped = Arc::new(Notify::new());
+        let told = Arc::clone(&stopped);
+        Running {
+            stop: Arc::new(move || told.notify_one()),
+            end: Box::pin(async move {
+                let tail = "said\n".to_owned();
+                tokio::select! {
+                    biased;
+                    () = stopped.notified() => Ended { stopped: true, signal: Some(15), tail, ..Ended::default() },
+                    () = tokio::time::sleep(takes.min(limit)) => Ended {
+                        code: (takes <= limit).then_some(code),
+                        timed_out: takes > limit,
+                        tail,
+                        ..Ended::default()
+                    },
+                }
+            }),
+        }
+    }
+
+    fn end_leftovers(&self, record: &Path) -> Result<(), String> {
+        self.state().leftovers.push(record.to_owned());
+        Ok(())
+    }
+}
