@@ -34,7 +34,7 @@ use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
 
-pub use self::fire::{mark, switch};
+pub use self::fire::{recall, switch};
 pub use self::look::next;
 
 /// A gate that opens later than this is looked at in between: timers have an end.

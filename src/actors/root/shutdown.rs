@@ -1,5 +1,6 @@
 //! Stopping, in two passes and in order: children first (all at once, each with its grace, then
-//! killed), then the infrastructure in reverse order of its start, the store last.
+//! killed) together with what automations run, then the infrastructure in reverse order of its
+//! start, the store last.
 //!
 //! ```text
 //!  Stop ──► children told ──► none left, or deadline ──► infrastructure ──► stopped
