@@ -8,7 +8,7 @@ use crate::ports::relics::StoreError;
 /// Every step from an empty file to the present schema. Only ever appended to.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001.sql"),
-    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).
