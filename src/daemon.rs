@@ -13,13 +13,15 @@ mod tree;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
+use rustix::process::Signal;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::lock::CityLock;
@@ -28,6 +30,7 @@ use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::root::{RootActor, RootArgs, RootMsg, StopMode};
 use crate::actors::world::World;
+use crate::adapters::proc;
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
 use crate::control::server;
@@ -131,7 +134,15 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
 async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let socket = socket_of(&city);
-    let (world, infra) = tree::build(&city, path, socket.clone()).await?;
+    let building = tree::build(&city, path, socket.clone());
+    tokio::pin!(building);
+    let (world, infra) = tokio::select! {
+        built = &mut building => built?,
+        () = signals.stop(None) => {
+            abandon(building).await;
+            return Ok(());
+        }
+    };
     let args = RootArgs {
         world: Arc::clone(&world),
         infra,
@@ -142,9 +153,17 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     world.directory.set_root(root.clone());
     tree::connect(&world);
     note(&world, EventType::ControllerStarted);
-    ask::ask(Some(root.clone()), RootMsg::Boot, Duration::from_secs(600))
-        .await
-        .map_err(|refused| DaemonError::Failed(refused.to_string()))?;
+    let (boot, limit) = (Some(root.clone()), Duration::from_secs(600));
+    tokio::select! {
+        booted = ask::ask(boot, RootMsg::Boot, limit) => {
+            booted.map_err(|refused| DaemonError::Failed(refused.to_string()))?;
+        }
+        () = signals.stop(Some(&world)) => {
+            let (_nobody, requests) = mpsc::channel(1);
+            let mode = Some(on_term(&world));
+            return until_stopped(&world, &root, ended, &mut signals, requests, mode).await;
+        }
+    }
     let listener = server::bind(&socket).map_err(failed("the control socket cannot be made"))?;
     let control = Control::serve(listener, &world, shown);
     note(&world, EventType::ControllerReady);
@@ -152,7 +171,12 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     world.automations.open(world.clock.now());
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     notify_manager(&[sd_notify::NotifyState::Ready]);
-    let outcome = until_stopped(&world, &root, ended, &mut signals, control.requests).await;
+    let watched = sd_notify::watchdog_enabled();
+    let watching = watched.map(|limit| tokio::spawn(watch(Arc::clone(&world), limit / 2)));
+    let outcome = until_stopped(&world, &root, ended, &mut signals, control.requests, None).await;
+    if let Some(watching) = watching {
+        watching.abort();
+    }
     notify_manager(&[sd_notify::NotifyState::Stopping]);
     // Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
     if let Err(error) = std::fs::remove_file(&socket)
@@ -187,70 +211,108 @@ impl Control {
     }
 }
 
-/// Waits for a reason to stop, stops the tree, and keeps listening: a second signal skips the grace.
+/// Gives up making rigs ready: nothing but their git commands runs below this process yet.
+async fn abandon<T>(mut building: Pin<&mut impl Future<Output = T>>) {
+    const TURN: Duration = Duration::from_millis(50);
+    let deadline = Instant::now() + LAST_WORK;
+    while Instant::now() < deadline {
+        end_children(Signal::TERM);
+        if tokio::time::timeout(TURN, building.as_mut()).await.is_ok() {
+            return;
+        }
+    }
+    end_children(Signal::KILL);
+}
+
+fn end_children(signal: Signal) {
+    let children = proc::descendants(std::process::id()).unwrap_or_default();
+    for child in children {
+        // One that is gone, or cannot be reached, needs no more of this.
+        if let Ok(Some(child)) = proc::Pidfd::open(&child) {
+            let _gone = child.signal(signal);
+        }
+    }
+}
+
+/// What the first signal asks for.
+fn on_term(world: &World) -> StopMode {
+    match world.city.daemon.on_term {
+        OnTerm::Stop => StopMode::Graceful,
+        OnTerm::Detach => StopMode::KeepSessions,
+    }
+}
+
+/// Waits for a reason to stop, unless there is one, stops the tree, and keeps listening: a second
+/// signal skips the grace. Who asked is told how it was stopped.
 async fn until_stopped(
     world: &World,
     root: &ActorRef<RootMsg>,
     ended: tokio::task::JoinHandle<()>,
     signals: &mut Signals,
     mut requests: mpsc::Receiver<StopRequest>,
+    mut reason: Option<StopMode>,
 ) -> Result<(), DaemonError> {
     tokio::pin!(ended);
-    let mut asked: Vec<oneshot::Sender<()>> = Vec::new();
-    let mut stopping = false;
+    let mut asked: Vec<oneshot::Sender<StopMode>> = Vec::new();
+    let mut stopping = None;
     loop {
-        let mode = tokio::select! {
+        if let Some(mode) = reason.take() {
+            // Sessions that are being ended cannot be kept any more, nor the other way round.
+            stopping.get_or_insert(mode);
+            if root.cast(RootMsg::Stop { mode, reply: None }).is_err() {
+                break;
+            }
+        }
+        reason = tokio::select! {
             _ = &mut ended => break,
-            () = signals.stop(world) => match (stopping, world.city.daemon.on_term) {
-                (true, _) => StopMode::Now,
-                (false, OnTerm::Stop) => StopMode::Graceful,
-                (false, OnTerm::Detach) => StopMode::KeepSessions,
-            },
+            () = signals.stop(Some(world)) => Some(match stopping {
+                Some(_) => StopMode::Now,
+                None => on_term(world),
+            }),
             Some((mode, done)) = requests.recv() => {
                 asked.push(done);
-                mode
+                Some(mode)
             }
         };
-        stopping = true;
-        if root.cast(RootMsg::Stop { mode, reply: None }).is_err() {
-            break;
-        }
     }
+    let Some(mode) = stopping else {
+        let what = "the root supervisor ended by itself";
+        return Err(DaemonError::Failed(what.into()));
+    };
     for done in asked {
         // Whoever asked may have gone.
-        let _gone = done.send(());
+        let _gone = done.send(mode);
     }
-    if stopping {
-        return Ok(());
-    }
-    Err(DaemonError::Failed(
-        "the root supervisor ended by itself".into(),
-    ))
+    Ok(())
 }
 
 /// TERM and INT; HUP must not end the process.
 struct Signals {
-    term: Signal,
-    int: Signal,
-    hup: Signal,
+    term: unix::Signal,
+    int: unix::Signal,
+    hup: unix::Signal,
 }
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
         Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            int: signal(SignalKind::interrupt())?,
-            hup: signal(SignalKind::hangup())?,
+            term: unix::signal(SignalKind::terminate())?,
+            int: unix::signal(SignalKind::interrupt())?,
+            hup: unix::signal(SignalKind::hangup())?,
         })
     }
 
-    /// Returns at the next signal to stop.
-    async fn stop(&mut self, world: &World) {
+    /// Returns at the next signal to stop. HUP is for a world that has a configuration.
+    async fn stop(&mut self, world: Option<&World>) {
         loop {
             tokio::select! {
                 _ = self.term.recv() => return,
                 _ = self.int.recv() => return,
-                _ = self.hup.recv() => world.directory.tell_config(ConfigMsg::Check),
+                _ = self.hup.recv() => {
+                    if let Some(world) = world {
+                        world.directory.tell_config(ConfigMsg::Check);
+                    }
+                }
             }
         }
     }
@@ -269,6 +331,17 @@ fn note(world: &World, kind: EventType) {
 fn notify_manager(states: &[sd_notify::NotifyState]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "the service manager could not be told");
+    }
+}
+
+/// Tells the service manager that the root answers, for as long as it does.
+async fn watch(world: Arc<World>, pause: Duration) {
+    loop {
+        tokio::time::sleep(pause).await;
+        match ask::views(&world).await {
+            Ok(_) => notify_manager(&[sd_notify::NotifyState::Watchdog]),
+            Err(error) => tracing::error!(%error, "the root does not answer"),
+        }
     }
 }
 

@@ -55,7 +55,10 @@ pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Re
         reply: Some(reply),
     };
     let answer = ask(world.directory.root(), message, LONG).await?;
-    answer.map_err(|why| Refusal::new(RefusalKind::Internal, why))
+    answer.map_err(|why| {
+        let message = format!("its session did not start: {why}");
+        Refusal::new(RefusalKind::Failed, message)
+    })
 }
 
 /// Has the root end a child; returns when nothing of it runs.

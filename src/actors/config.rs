@@ -98,7 +98,11 @@ impl Config {
         };
         if let Some(error) = &error {
             let data = serde_json::json!({ "error": error, "kept": world.city.revision });
-            let event = NewEvent::new(EventType::ConfigRejected, &world.city.name, Cause::Config);
+            let kind = match &result {
+                Ok(_) => EventType::ConfigRestartNeeded,
+                Err(_) => EventType::ConfigRejected,
+            };
+            let event = NewEvent::new(kind, &world.city.name, Cause::Config);
             world.store.note(vec![event.with(data)]);
         }
         world.directory.set_reload_error(error);

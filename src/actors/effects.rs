@@ -50,6 +50,29 @@ pub async fn tasks<T: Send + 'static>(
     blocking(move || work(&*tasks)).await.ok_or_else(broken)?
 }
 
+/// Has the trash emptied beside everything else, by one thread at a time. Nobody waits for it, not
+/// even the end of the process: what is left then goes after the next start.
+pub fn empty_trash(world: &World) {
+    let Some(mut claim) = world.claims.claim_or_repeat("trash") else {
+        return;
+    };
+    let tasks = Arc::clone(&world.tasks);
+    let empty = move || loop {
+        if let Err(error) = tasks.empty_trash() {
+            tracing::warn!(%error, "the trash could not be emptied");
+        }
+        match claim.give_back() {
+            // Something came in meanwhile.
+            Some(again) => claim = again,
+            None => return,
+        }
+    };
+    let thread = std::thread::Builder::new().name("trash".to_owned());
+    if let Err(error) = thread.spawn(empty) {
+        tracing::warn!(%error, "the trash is left for later");
+    }
+}
+
 /// Runs work on the session provider.
 ///
 /// # Errors
@@ -78,14 +101,24 @@ pub async fn start(
     limit: Duration,
 ) -> Result<Started, StartError> {
     let broken = || StartError::Provider("the provider panicked".into());
-    // Closed only when the runtime ends.
+    // Closed when the sessions are being ended for good.
     let Ok(permit) = Arc::clone(&world.starts).acquire_owned().await else {
         return Err(StartError::Provider("the supervisor is stopping".into()));
     };
     let provider = Arc::clone(&world.sessions);
     let mut work = tokio::task::spawn_blocking(move || {
-        let _until_started = permit;
-        provider.start(&spec)
+        let started = provider.start(&spec);
+        match started {
+            // Here and now: nobody may be left to hear of it.
+            Ok(late) if permit.semaphore().is_closed() => {
+                let why = match provider.stop(&late.handle, Duration::ZERO) {
+                    Ok(_) => "the supervisor is stopping".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                Err(StartError::Provider(why))
+            }
+            other => other,
+        }
     });
     if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
         return done.map_err(|_| broken())?;

@@ -5,10 +5,13 @@ use jiff::Timestamp;
 
 use super::child::ChildExit;
 use super::effects;
+use super::refusal::{Refusal, RefusalKind};
 use super::root::{ChildSpec, Work};
+use super::sagas::done;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::outcome::{self, OutcomeFile};
+use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 use crate::ports::sessions::SessionEvent;
@@ -28,24 +31,58 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
     ChildExit::Died { cause, exit, tail }
 }
 
-/// Whether no session is wanted for the hook any more: the raider said that it is finished, by
-/// `done` or by its outcome file; the hook is gone; or its sandbox is being removed. While the store
-/// cannot be read, one is wanted.
+/// Whether no session is wanted for the hook any more: it is over, or the raider said something in
+/// its outcome file. What it said may be unacceptable or unreadable: the witness tells it so, and has
+/// it started again for that.
+pub async fn is_finished(world: &World, hook: &Hook) -> bool {
+    match is_over(world, hook).await {
+        Some(over) => over || outcome(world, hook).await.0 != OutcomeFile::Empty,
+        None => false,
+    }
+}
+
+/// Whether the raider said `done`, the hook is gone, or its sandbox is being removed. Nothing while
+/// the store cannot be read: then a session is wanted.
 ///
 /// A nuke opens its saga before it has the root end the child: a child that starts later sees the
 /// saga here, one that started earlier is ended. So no session ever runs in a sandbox that goes.
-pub async fn is_finished(world: &World, hook: &Hook) -> bool {
+pub async fn is_over(world: &World, hook: &Hook) -> Option<bool> {
     let (raider, subject) = (hook.raider.clone(), hook.raider.to_string());
     let read = world.store.run(move |txn| {
         let nuked = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
         Ok((txn.hook(&raider)?, nuked))
     });
-    match read.await {
-        Ok((Some(now), false)) if now.incarnation == hook.incarnation && now.done.is_none() => {}
-        Ok(_) => return true,
-        Err(_) => return false,
+    let (now, nuked) = read.await.ok()?;
+    let open = now.is_some_and(|now| now.incarnation == hook.incarnation && now.done.is_none());
+    Some(nuked || !open)
+}
+
+/// What keeps the outcome on file from being taken; none when nothing does.
+pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
+    match outcome(world, hook).await.0 {
+        OutcomeFile::Empty => None,
+        OutcomeFile::Unclear(why) => Some(Problem::Unclear(why)),
+        OutcomeFile::Said(outcome) => {
+            let request = done::request_of(hook, outcome);
+            let refused = done::preview(world, &request, hook).await.err()?;
+            problem_of(&refused)
+        }
     }
-    matches!(outcome(world, hook).await.0, OutcomeFile::Said(_))
+}
+
+/// What the session can do about the refusal of its outcome, if anything.
+#[must_use]
+pub fn problem_of(refused: &Refusal) -> Option<Problem> {
+    match refused.kind {
+        RefusalKind::WorkAtRisk => Some(Problem::Dirty(refused.losses.clone())),
+        RefusalKind::BadRequest => Some(Problem::NoCommits),
+        RefusalKind::NotFound
+        | RefusalKind::Conflict
+        | RefusalKind::Failed
+        | RefusalKind::Unavailable
+        | RefusalKind::Timeout
+        | RefusalKind::Internal => None,
+    }
 }
 
 /// What the incarnation's outcome file says, and when it was written.

@@ -14,16 +14,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::effects;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land::{self, Attempt};
 use super::world::World;
+use super::{effects, shaman};
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ids::{RelicId, RigName};
 use crate::domain::merge::{self, MrState};
-use crate::domain::message::{self, Body, MergeReady, Message};
-use crate::domain::saga::{FaultPoint, SagaKind};
+use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
+use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
 /// Messages to a forge.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl Forge {
             Ok(Landing::Tried(_)) => self.land_next(me),
             Err(error) => {
                 tracing::warn!(rig = %self.args.rig, %error, "a landing could not go on");
-                let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Looked);
+                let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Look);
             }
         }
     }
@@ -199,8 +199,11 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
         match message.body.clone() {
             // One that cannot be taken now holds up no other; the patrol looks again.
             Body::MergeReady(ready) => {
-                if let Err(error) = accept(args, &message, ready).await {
+                if let Err(error) = accept(args, &message, ready.clone()).await {
                     tracing::warn!(rig = %args.rig, id = message.id, %error, "not queued yet");
+                    if !error.is_passing() {
+                        refuse(args, ready, error).await?;
+                    }
                 }
             }
             _ => {
@@ -243,10 +246,22 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
     Ok(())
 }
 
+/// Calls a person about work that cannot be queued; it is tried again at each look all the same.
+async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(), Refusal> {
+    let body = Escalation {
+        agent: ready.raider.to_string(),
+        relic: Some(ready.relic),
+        problem: "its finished work cannot be taken into the queue".to_owned(),
+        severity: Severity::High,
+        evidence: format!("{} at {}: {error}", ready.mr, ready.head),
+    };
+    shaman::call(&args.world, &message::forge(&args.rig), body).await
+}
+
 /// Finishes what was interrupted, else lands the next one; none when there is nothing to do.
 async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     let world = &args.world;
-    let Some(rig) = world.city.rig(&args.rig) else {
+    let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(Landing::Idle { due: None });
     };
     let name = args.rig.clone();
@@ -254,8 +269,19 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         .store
         .run(move |txn| Ok((txn.sagas(Some(&name))?, txn.mrs(Some(&name), true)?)))
         .await?;
-    if let Some(saga) = sagas.into_iter().find(|saga| saga.kind == SagaKind::Land) {
-        return land::resume(world, rig, saga).await.map(Landing::Tried);
+    let now = world.clock.now();
+    let parked = |saga: &Saga| {
+        let mr = queue.iter().find(|mr| mr.id.as_str() == saga.subject);
+        mr.is_some_and(|mr| mr.is_parked(now))
+    };
+    let begun = sagas
+        .into_iter()
+        .find(|saga| saga.kind == SagaKind::Land && !parked(saga));
+    if let Some(saga) = begun {
+        let id = saga.subject.parse::<RelicId>().ok();
+        let own = Arc::clone(world);
+        let work = async move { land::resume(&own, &rig, saga).await };
+        return apart(world, id, work).await;
     }
     // Nobody tests at this moment: this task holds the lane. What says so was interrupted.
     let stranded: Vec<RelicId> = queue
@@ -264,13 +290,13 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
         .map(|mr| mr.id.clone())
         .collect();
     if !stranded.is_empty() {
-        restore(world, stranded).await?;
-        return Ok(Landing::Tried(Attempt::Again));
+        return land::restore(world, stranded).await.map(Landing::Tried);
     }
-    match merge::next(&queue, world.clock.now()) {
+    match merge::next(&queue, now) {
         Some(mr) => {
-            let attempt = land::attempt(world, rig, mr.id.clone()).await;
-            attempt.map(Landing::Tried)
+            let (id, own) = (mr.id.clone(), Arc::clone(world));
+            let work = async move { land::attempt(&own, &rig, id).await };
+            apart(world, Some(mr.id.clone()), work).await
         }
         None => Ok(Landing::Idle {
             due: queue
@@ -282,17 +308,22 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     }
 }
 
-async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<(), Refusal> {
-    let restored = world.store.run(move |txn| {
-        for id in &stranded {
-            let mut mr = txn.mr(id)?;
-            mr.state = MrState::Queued;
-            txn.put_mr(&mr)?;
-            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Resumed)?;
+/// One merge request's turn. One that fails for a reason of its own, a panic included, holds up no
+/// other; what will pass is tried again.
+async fn apart(
+    world: &World,
+    id: Option<RelicId>,
+    work: impl Future<Output = Result<Attempt, Refusal>> + Send + 'static,
+) -> Result<Landing, Refusal> {
+    let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
+    let result = tokio::spawn(work).await.unwrap_or_else(panicked);
+    match (result, id) {
+        (Err(error), Some(id)) if !error.is_passing() && !world.is_stopping() => {
+            land::set_back(world, id, error.to_string()).await
         }
-        Ok(())
-    });
-    Ok(restored.await?)
+        (result, _) => result,
+    }
+    .map(Landing::Tried)
 }
 
 #[cfg(test)]

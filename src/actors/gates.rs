@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
 use super::effects;
 use super::world::World;
 use crate::domain::city::{Gate, Rig};
@@ -71,11 +74,10 @@ pub async fn run_all(
             continue;
         }
         // The same tree cannot be worse than itself.
-        let same = *tree == target.tree;
-        let base = if same {
+        let base = if *tree == target.tree {
             verdict
         } else {
-            judge(world, rig, gate, &target.tip).await.0
+            baseline(world, rig, gate, &target.tip).await
         };
         let name = gate.name.clone();
         ran.outcome = match (verdict, base) {
@@ -96,6 +98,50 @@ pub async fn run_all(
         return ran;
     }
     ran
+}
+
+/// What a gate said of a state of the target.
+#[derive(Serialize, Deserialize)]
+struct Baseline {
+    tip: Oid,
+    run: String,
+    verdict: Verdict,
+    at: Timestamp,
+}
+
+/// What the gate says of the target itself: run once per state of the target (`4-rules.md`, gates).
+/// That it could not run says nothing about that state; that it failed may have been the machine,
+/// and is believed for a while only.
+async fn baseline(world: &World, rig: &Rig, gate: &Gate, tip: &Oid) -> Verdict {
+    const BELIEVED: SignedDuration = SignedDuration::from_mins(10);
+    let key = format!("baseline/{}/{}", rig.name, gate.name);
+    let now = world.clock.now();
+    let kept = key.clone();
+    let kept = world.store.run(move |txn| txn.get(&kept)).await;
+    let kept = kept.ok().flatten();
+    let known = kept.and_then(|text| serde_json::from_str::<Baseline>(&text).ok());
+    if let Some(known) = known
+        && known.tip == *tip
+        && known.run == gate.run
+        && (known.verdict == Verdict::Pass || known.at.duration_until(now) < BELIEVED)
+    {
+        return known.verdict;
+    }
+    let verdict = judge(world, rig, gate, tip).await.0;
+    if verdict != Verdict::Infra {
+        let known = serde_json::json!(Baseline {
+            tip: tip.clone(),
+            run: gate.run.clone(),
+            verdict,
+            at: now,
+        });
+        let known = known.to_string();
+        let noted = world.store.run(move |txn| txn.set(&key, Some(&known)));
+        if let Err(error) = noted.await {
+            tracing::debug!(%error, "the next red merge request runs the gate on the target again");
+        }
+    }
+    verdict
 }
 
 /// One gate on one commit: its configured retries after a failure, one confirmation when it could

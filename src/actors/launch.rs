@@ -210,7 +210,17 @@ async fn raider(
     before: bool,
 ) -> Result<Start, OpenFailure> {
     let hook: &Hook = cached;
-    if problem.is_none() && endings::is_finished(world, hook).await {
+    let asked = match problem {
+        None if cause == Cause::Operator => endings::problem(world, hook).await,
+        None | Some(_) => None,
+    };
+    // Whoever is started for its problem is started in spite of its outcome file.
+    let problem = problem.or(asked.as_ref());
+    let finished = match problem {
+        Some(_) => endings::is_over(world, hook).await == Some(true),
+        None => endings::is_finished(world, hook).await,
+    };
+    if finished {
         return Err(OpenFailure::Finished);
     }
     let rig = world

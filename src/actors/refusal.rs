@@ -30,6 +30,8 @@ pub enum RefusalKind {
     WorkAtRisk,
     /// The present state forbids it.
     Conflict,
+    /// It was tried, and what it needs did not work: a set-up command, the start of a session.
+    Failed,
     /// It cannot be done at present; try again later.
     Unavailable,
     /// It took too long.

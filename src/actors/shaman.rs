@@ -87,11 +87,36 @@ async fn read_inbox(world: &World) -> Result<(), Refusal> {
     Ok(raised.await?)
 }
 
-/// Whether a person has been called about this and has not said that it is settled.
+/// Sends an escalation to the shaman, unless it was told of it or keeps an open one about it: every
+/// look sees the same trouble again.
 ///
 /// # Errors
 /// The store's.
-pub fn is_raised(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
+pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    let from = from.to_owned();
+    let sent = world.store.run(move |txn| report(txn, &from, &body));
+    sent.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// As [`call`], within a transaction.
+///
+/// # Errors
+/// The store's.
+pub fn report(txn: &mut dyn Txn, from: &str, body: &Escalation) -> Result<(), StoreError> {
+    let told = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
+        matches!(message.body, Body::RecoveryNeeded(told)
+            if told.agent == body.agent && told.problem == body.problem && told.relic == body.relic)
+    });
+    if !told && !is_raised(txn, body)? {
+        txn.send(from, message::SHAMAN, Body::RecoveryNeeded(body.clone()))?;
+    }
+    Ok(())
+}
+
+/// Whether a person has been called about this and has not said that it is settled.
+fn is_raised(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
     let open = txn.relics(&RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),

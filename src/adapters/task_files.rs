@@ -239,8 +239,12 @@ impl TaskFiles for DiskTaskFiles {
     }
 }
 
-/// Removes a tree, read-only directories included (module caches are often read-only).
+/// Removes a file, link or tree, read-only directories included (module caches are often
+/// read-only). Links are not followed.
 fn remove_tree(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        return fs::remove_file(path);
+    }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             unlock(path)?;
@@ -343,15 +347,29 @@ mod tests {
     }
 
     #[test]
-    fn the_trash_is_emptied_of_read_only_trees_too() {
-        use std::os::unix::fs::PermissionsExt;
+    fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
         let city = tempfile::tempdir().unwrap();
         let tasks = files(city.path());
-        let cache = city.path().join("trash/old/cache");
-        fs::create_dir_all(&cache).unwrap();
-        fs::write(cache.join("file"), "x").unwrap();
-        fs::set_permissions(&cache, fs::Permissions::from_mode(0o500)).unwrap();
+        let (trash, precious) = (city.path().join("trash"), city.path().join("precious"));
+        fs::create_dir_all(trash.join("old/cache")).unwrap();
+        fs::create_dir(&precious).unwrap();
+        for file in [
+            trash.join("old/cache/file"),
+            trash.join("file"),
+            precious.join("file"),
+        ] {
+            fs::write(file, "x").unwrap();
+        }
+        symlink(&precious, trash.join("link")).unwrap();
+        symlink(&precious, trash.join("old/link")).unwrap();
+        for dir in ["old/cache", "old"] {
+            let mode = fs::Permissions::from_mode(0o500);
+            fs::set_permissions(trash.join(dir), mode).unwrap();
+        }
         tasks.empty_trash().unwrap();
-        assert_eq!(fs::read_dir(city.path().join("trash")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
+        assert!(precious.join("file").exists());
+        tasks.empty_trash().unwrap();
     }
 }

@@ -106,14 +106,21 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
             (name, repo, prepared)
         });
     }
-    let mut repos = BTreeMap::new();
+    let (mut repos, mut failed) = (BTreeMap::new(), None);
+    // All are waited for: git must not run on behind a start that failed.
     while let Some(joined) = preparing.join_next().await {
-        let (name, repo, prepared) =
-            joined.map_err(|panic| DaemonError::Failed(panic.to_string()))?;
-        prepared.map_err(|error| DaemonError::Failed(format!("rig {name}: {error}")))?;
-        repos.insert(name, repo);
+        match joined {
+            Ok((name, repo, Ok(()))) => {
+                repos.insert(name, repo);
+            }
+            Ok((name, _, Err(error))) => failed = Some(format!("rig {name}: {error}")),
+            Err(panic) => failed = Some(panic.to_string()),
+        }
     }
-    Ok(repos)
+    match failed {
+        None => Ok(repos),
+        Some(why) => Err(DaemonError::Failed(why)),
+    }
 }
 
 fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {

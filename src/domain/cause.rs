@@ -64,6 +64,8 @@ causes! {
     DoneCleanPushed => "done_clean_pushed",
     /// Its commit is on the target.
     Merged => "merged",
+    /// Another attempt at the same relic landed.
+    Superseded => "superseded",
     /// The forge could not land it.
     MergeFailed => "merge_failed",
     /// The work was written to salvage refs first.

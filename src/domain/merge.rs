@@ -170,6 +170,12 @@ impl MergeRequest {
     pub fn is_over(&self) -> bool {
         self.state.is_final()
     }
+
+    /// Whether it must wait for its time.
+    #[must_use]
+    pub fn is_parked(&self, now: Timestamp) -> bool {
+        self.not_before.is_some_and(|at| at > now)
+    }
 }
 
 /// The next merge request to land: priority, then age, then id. Held and parked ones do not block
@@ -179,7 +185,7 @@ pub fn next(queue: &[MergeRequest], now: Timestamp) -> Option<&MergeRequest> {
     queue
         .iter()
         .filter(|mr| mr.state == MrState::Queued)
-        .filter(|mr| mr.not_before.is_none_or(|at| at <= now))
+        .filter(|mr| !mr.is_parked(now))
         .min_by(|a, b| order(a).cmp(&order(b)))
 }
 

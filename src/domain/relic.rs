@@ -70,6 +70,9 @@ pub struct Relic {
     pub branch: Option<String>,
     /// Raiders mustered again after a conflict or a red gate.
     pub reworks: u32,
+    /// Charges that nobody asked for and that failed in a row; too many block it.
+    #[serde(default)]
+    pub charge_failures: u32,
     /// What the next raider must know (why the last attempt failed).
     pub context: Option<String>,
     /// The branch it lands on, where its charge named one; later charges keep to it.

@@ -156,6 +156,8 @@ pub trait Txn {
     fn mr(&mut self, id: &RelicId) -> Result<MergeRequest, StoreError>;
     /// Merge requests of a rig; only unfinished ones when `open`.
     fn mrs(&mut self, rig: Option<&RigName>, open: bool) -> Result<Vec<MergeRequest>, StoreError>;
+    /// All merge requests of a relic, the oldest first.
+    fn mrs_of(&mut self, relic: &RelicId) -> Result<Vec<MergeRequest>, StoreError>;
     /// The newest merge request of this incarnation of this raider for the relic. The raider is part
     /// of the question, because incarnations are counted per slot.
     fn mr_of(

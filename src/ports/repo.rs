@@ -259,6 +259,18 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError>;
 
+    /// Keeps a commit that no sandbox holds any more as salvage of the incarnation that made it. The
+    /// same one again is the same salvage.
+    ///
+    /// # Errors
+    /// [`RepoError::NotFound`] when `repo.git` has no such commit.
+    fn salvage_head(
+        &self,
+        head: &Oid,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<SalvageRecord, RepoError>;
+
     /// Makes a worktree at `to` whose HEAD, index, dirty and untracked files are as salvaged.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ struct Inner {
     interludes: HashMap<&'static str, Interlude>,
     calls: Vec<(&'static str, String)>,
     serial: u64,
+    answer_lost: bool,
 }
 
 struct Sandbox {
@@ -142,6 +143,11 @@ impl FakeRepo {
     /// The operation works again.
     pub fn mend(&self, op: &'static str) {
         self.inner().broken.remove(op);
+    }
+
+    /// The next landing goes through, and nobody hears of it.
+    pub fn lose_answer_of_landing(&self) {
+        self.inner().answer_lost = true;
     }
 
     /// What the next merge comes to.

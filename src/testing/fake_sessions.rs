@@ -41,6 +41,9 @@ struct Inner {
     refusals: HashMap<SessionId, VecDeque<StartError>>,
     processes: HashMap<u32, SessionId>,
     stuck_starts: Vec<SessionId>,
+    holds_lists: bool,
+    lists_held: usize,
+    undead: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     doubles: usize,
@@ -241,6 +244,11 @@ impl FakeSessions {
         }
     }
 
+    /// Stopping it fails from now on, though it can be seen.
+    pub fn refuse_stop(&self, id: &SessionId) {
+        self.inner().undead.push(id.clone());
+    }
+
     /// Stops of this id do not return until [`FakeSessions::release_stop`].
     pub fn hold_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.push(id.clone());
@@ -250,6 +258,18 @@ impl FakeSessions {
     pub fn release_stop(&self, id: &SessionId) {
         self.inner().stuck_stops.retain(|stuck| stuck != id);
         self.world.released.notify_all();
+    }
+
+    /// Whoever lists the sessions waits, from now on or not any more.
+    pub fn hold_lists(&self, hold: bool) {
+        self.inner().holds_lists = hold;
+        self.world.released.notify_all();
+    }
+
+    /// How many wait for their list.
+    #[must_use]
+    pub fn lists_held(&self) -> usize {
+        self.inner().lists_held
     }
 
     /// The program prints a line.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use jiff::Timestamp;
+
 use crate::ports::tasks::{Intent, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// Pretended task files.
@@ -17,6 +19,7 @@ pub struct FakeTasks {
 struct Inner {
     tasks: BTreeMap<PathBuf, String>,
     outcomes: BTreeMap<PathBuf, String>,
+    written: BTreeMap<PathBuf, Timestamp>,
     prompts: Vec<(PathBuf, String)>,
     watched: BTreeSet<PathBuf>,
     outbox: BTreeMap<PathBuf, Intent>,
@@ -24,7 +27,11 @@ struct Inner {
     broken: Option<String>,
     set_up_fails: Option<String>,
     serial: u64,
+    emptied: usize,
+    on_empty: Option<Interlude>,
 }
+
+type Interlude = Arc<dyn Fn() + Send + Sync>;
 
 /// What a test does, and what it finds out.
 impl FakeTasks {
@@ -67,6 +74,11 @@ impl FakeTasks {
             .insert(dir.to_owned(), text.to_owned());
     }
 
+    /// When the outcome file was written, as its time stamp says.
+    pub fn stamp(&self, dir: &Path, at: Timestamp) {
+        self.inner().written.insert(dir.to_owned(), at);
+    }
+
     /// `hd` leaves an intent.
     pub fn leave(&self, intent: Intent) {
         {
@@ -86,6 +98,17 @@ impl FakeTasks {
     /// Set-up commands fail (`Some(why)`), or work again.
     pub fn break_set_up(&self, why: Option<&str>) {
         self.inner().set_up_fails = why.map(ToOwned::to_owned);
+    }
+
+    /// Does this whenever the trash is to be emptied, before it is.
+    pub fn when_emptied(&self, act: impl Fn() + Send + Sync + 'static) {
+        self.inner().on_empty = Some(Arc::new(act));
+    }
+
+    /// How often the trash was emptied.
+    #[must_use]
+    pub fn emptied(&self) -> usize {
+        self.inner().emptied
     }
 
     /// Prompts that were written, in order.
@@ -157,10 +180,10 @@ impl TaskFiles for FakeTasks {
     }
 
     fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<OutcomeText, TaskError> {
-        let text = self.inner().outcomes.get(dir).cloned().unwrap_or_default();
+        let inner = self.inner();
         Ok(OutcomeText {
-            text,
-            written: None,
+            text: inner.outcomes.get(dir).cloned().unwrap_or_default(),
+            written: inner.written.get(dir).copied(),
         })
     }
 
@@ -193,6 +216,11 @@ impl TaskFiles for FakeTasks {
     }
 
     fn empty_trash(&self) -> Result<(), TaskError> {
+        let act = self.inner().on_empty.clone();
+        if let Some(act) = act {
+            act();
+        }
+        self.inner().emptied += 1;
         Ok(())
     }
 }

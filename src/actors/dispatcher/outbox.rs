@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::witness::WitnessMsg;
@@ -12,26 +14,56 @@ use super::super::{ask, effects};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
 use crate::ports::tasks::Intent;
 
-/// Carries out everything that is there, each in a task of its own.
-pub(super) async fn empty(world: &Arc<World>) -> Result<(), Refusal> {
-    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
-        match intent {
-            Ok(intent) => {
-                let world = Arc::clone(world);
-                tokio::spawn(async move { carry_out(&world, file, intent).await });
-            }
-            Err(error) => tracing::warn!(%error, "a file in the outbox is not an intent"),
+/// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
+/// was at it.
+pub async fn settle(world: &Arc<World>) {
+    /// Between two looks at what somebody else is at.
+    const TURN: Duration = Duration::from_millis(50);
+    let elsewhere = empty(world).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the outbox could not be read");
+        Vec::new()
+    });
+    for key in elsewhere {
+        while world.claims.is_claimed(&key) {
+            tokio::time::sleep(TURN).await;
         }
     }
-    Ok(())
+}
+
+/// Tries every intent; returns the claims of those that somebody else is at.
+pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
+    let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
+    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
+        let intent = match intent {
+            Ok(intent) => intent,
+            Err(error) => {
+                tracing::warn!(%error, "a file in the outbox is not an intent");
+                continue;
+            }
+        };
+        let key = format!("outbox/{}", file.display());
+        match world.claims.claim(key.clone()) {
+            Some(claim) => {
+                let world = Arc::clone(world);
+                trying.spawn(async move {
+                    carry_out(&world, file, intent).await;
+                    drop(claim);
+                });
+            }
+            None => elsewhere.push(key),
+        }
+    }
+    while let Some(tried) = trying.join_next().await {
+        if let Err(panic) = tried {
+            tracing::error!(%panic, "an intent from the outbox panicked");
+        }
+    }
+    Ok(elsewhere)
 }
 
 /// Carries an intent out as its author would have over the socket. What will never be accepted is
 /// put away; what may be accepted later stays.
 async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
-    let Some(_claim) = world.claims.claim(format!("outbox/{}", file.display())) else {
-        return;
-    };
     let settled = match done_request(&intent) {
         Ok(request) => declare(world, request).await,
         Err(refused) => Err(refused),

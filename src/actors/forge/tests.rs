@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::domain::event::EventType;
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
-use crate::domain::saga::FaultPoint;
+use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::gate_run;
 use crate::testing::world::{MOMENT, Scenario, Town};
@@ -81,13 +81,29 @@ async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
     assert!(town.events(EventType::MrHeld).await.is_empty());
 }
 
+/// No other work could make a protected branch move: a person is called, and nobody is mustered.
 #[tokio::test(start_paused = true)]
-async fn a_push_that_is_refused_goes_back_one_that_fails_is_parked() {
+async fn a_push_that_is_refused_blocks_the_relic_and_calls_a_person() {
     let town = Scenario::new().start().await;
     let refused = RepoError::Rejected("protected branch".into());
     town.parts.repo.fail("land", refused);
     let relic = submitted(&town).await;
-    assert_eq!(town.relic_now(&relic).await.reworks, 1);
+    town.pass(SECOND * 31).await;
+    let now = town.relic_now(&relic).await;
+    assert_eq!((now.status, now.reworks), (RelicStatus::Blocked, 0));
+    assert_eq!(town.events(EventType::RaiderCharged).await.len(), 1);
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].body.contains("protected branch"));
+    // The work is where it was.
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Failed);
+    assert_eq!(town.parts.repo.pins(), std::slice::from_ref(&mr.id));
+    assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_fails_is_parked() {
     let town = Scenario::new().start().await;
     town.parts
         .repo
@@ -150,4 +166,124 @@ async fn one_that_is_held_past_its_time_wakes_nobody() {
     assert_eq!(town.parts.repo.count("fetch_target"), looks);
     // Waking every 10 ms of an hour would take minutes.
     assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+/// The commit that landed is what MERGED names, however late that was known.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_went_through_unheard_is_recorded_with_its_own_commit() {
+    let town = Scenario::new().start().await;
+    town.parts.repo.lose_answer_of_landing();
+    let relic = submitted(&town).await;
+    let commit = town.parts.repo.tip();
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Queued);
+    assert!(mr.note.unwrap().contains("took longer"));
+    town.parts.repo.advance_target();
+    town.pass(SECOND * 11).await;
+    lands(&town, &relic).await;
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!((mr.state, mr.merge_commit), (MrState::Merged, Some(commit)));
+    let merged = town.events(EventType::RaiderMerged).await;
+    assert_eq!(merged[0].data["noop"], false);
+    assert_eq!(town.sagas().await, 0);
+}
+
+/// A merge request that waits because the remote was away when its turn came.
+async fn parked(town: &Town) -> crate::domain::ids::RelicId {
+    let charged = town.worker("parked").await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("fetch_target", away);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    town.parts.repo.mend("fetch_target");
+    let mr = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Queued);
+    charged.relic
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_landing_that_cannot_be_read_is_parked_and_holds_up_no_other() {
+    let town = Scenario::new().start().await;
+    let first = parked(&town).await;
+    let second = town.worker("b").await;
+    let mut mr = town.mr(&first).await.unwrap();
+    town.store(move |txn| {
+        mr.state = MrState::Merging;
+        mr.not_before = None;
+        txn.put_mr(&mr)?;
+        let nonsense = serde_json::json!({ "plan": "of another version" });
+        txn.open_saga(SagaKind::Land, &mr.rig, mr.id.as_str(), "intent", &nonsense)
+    })
+    .await;
+    town.completed(&second.raider).await.unwrap();
+    town.settle().await;
+    assert_eq!(town.mr(&second.relic).await.unwrap().state, MrState::Merged);
+    let mr = town.mr(&first).await.unwrap();
+    assert_eq!(mr.state, MrState::Queued);
+    assert!(mr.note.unwrap().contains("cannot be read"));
+    town.pass(SECOND * 31).await;
+    assert_eq!(town.mr(&first).await.unwrap().state, MrState::Merged);
+    assert_eq!(town.sagas().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_always_fails_by_itself_is_tried_ever_less_and_a_person_is_called() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let town = Scenario::new().fault(Arc::new(move |at| {
+        if at == FaultPoint::LandIntentBefore && counted.fetch_add(1, Ordering::SeqCst) < 5 {
+            panic!("at {at:?}");
+        }
+    }));
+    let town = town.start().await;
+    let relic = submitted(&town).await;
+    // 10 + 20 + 40 + 80 s.
+    town.pass(SECOND * 149).await;
+    assert_eq!(tries.load(Ordering::SeqCst), 4);
+    assert!(town.escalations().await.is_empty());
+    town.pass(SECOND * 2).await;
+    assert_eq!(tries.load(Ordering::SeqCst), 5);
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].title.contains("5 times"));
+    town.pass(SECOND * 161).await;
+    lands(&town, &relic).await;
+}
+
+/// Closed in a way that did not tell the queue: it looks for itself.
+#[tokio::test(start_paused = true)]
+async fn work_whose_relic_is_closed_does_not_land() {
+    let town = Scenario::new().start().await;
+    let relic = parked(&town).await;
+    let mut closed = town.relic_now(&relic).await;
+    closed.status = RelicStatus::Closed;
+    town.store(move |txn| txn.put_relic(&closed)).await;
+    town.pass(SECOND * 31).await;
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Rejected);
+    assert_eq!(town.parts.repo.landings(), 0);
+    assert_eq!(town.parts.repo.pins(), [mr.id]);
+}
+
+/// `4-rules.md`, gates: one baseline run per state of the target.
+#[tokio::test(start_paused = true)]
+async fn the_target_is_tested_once_per_state() {
+    let town = Scenario::new().gate("test").start().await;
+    let runs = || town.parts.repo.count("run_gate");
+    town.parts.repo.script_gate("test", gate_run(Some(1)));
+    let relic = submitted(&town).await;
+    assert_eq!(runs(), 2, "the branch, and the target");
+    for (advance, more) in [(false, 1), (true, 2)] {
+        if advance {
+            town.parts.repo.advance_target();
+        }
+        let before = runs();
+        let hook = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+        town.parts.repo.commit(&hook.raider.name);
+        town.parts.repo.script_gate("test", gate_run(Some(1)));
+        town.completed(&hook.raider).await.unwrap();
+        town.pass(SECOND * 31).await;
+        assert_eq!(runs() - before, more);
+    }
+    assert_eq!(town.relic_now(&relic).await.reworks, 3);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::config::ConfigMsg;
-use super::super::dispatcher::DispatcherMsg;
+use super::super::dispatcher::{self, DispatcherMsg};
 use super::super::effects;
 use super::super::forge::ForgeMsg;
 use super::super::sagas::repair;
@@ -212,6 +212,7 @@ impl Root {
     /// is known; meanwhile the root hears, for it may have to restart what the look waits for.
     pub(super) async fn boot(&mut self, me: &ActorRef<RootMsg>, reply: RpcReplyPort<()>) {
         self.start_infra(me).await;
+        effects::empty_trash(&self.world);
         self.booting.push(reply);
         self.arm_patrol(me);
         self.set_out(me);
@@ -258,10 +259,16 @@ impl Root {
             resting: self.resting.clone(),
             up: up.collect(),
         };
-        let me = me.clone();
+        let (me, first) = (me.clone(), !self.booting.is_empty());
         tokio::spawn(async move {
             // In a task of its own: a look that panics must not be the last one.
-            let look = tokio::spawn(async move { look(&world, known).await });
+            let look = tokio::spawn(async move {
+                if first {
+                    // Who said `hd done` while the supervisor was away wants no session.
+                    dispatcher::settle_outbox(&world).await;
+                }
+                look(&world, known).await
+            });
             let look = look.await.unwrap_or_default();
             // The root only goes with the process.
             let _gone = me.cast(RootMsg::Planned(Box::new(look)));
@@ -303,9 +310,17 @@ impl Root {
                 };
                 self.want(me, *spec, cause, None).await;
             }
-            (Decision::StopOrphan { session, token }, _) => self.stop_orphan(session, token),
-            (Decision::Adopt(_) | Decision::Start(_), _) => {}
+            (Decision::StopOrphan { session, token }, _) if !self.is_held(&session) => {
+                self.stop_orphan(session, token);
+            }
+            (Decision::Adopt(_) | Decision::Start(_) | Decision::StopOrphan { .. }, _) => {}
         }
+    }
+
+    /// Whether a child came to have the session since the look began: it is woken, and no orphan.
+    fn is_held(&self, session: &SessionId) -> bool {
+        let mut slots = self.slots.values();
+        slots.any(|slot| slot.has_actor() && &slot.spec.session == session)
     }
 
     /// Whether nobody took care of the child, or laid it to rest, since the look began.

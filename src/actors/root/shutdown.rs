@@ -68,6 +68,10 @@ impl Root {
             return;
         }
         stopping.mode = mode;
+        if mode != StopMode::KeepSessions {
+            // What is being started ends as soon as it is up, even when its child is gone by then.
+            self.world.starts.close();
+        }
         self.world.directory.tell_dispatcher(DispatcherMsg::Stop);
         let mut longest = Duration::ZERO;
         for slot in self.slots.values() {

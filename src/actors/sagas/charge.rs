@@ -7,6 +7,8 @@
 //!              └────────┴──────────┴─────────┴──► unwound: session ended, hook dropped,
 //!                                                 sandbox removed, slot free, relic open
 //! ```
+//!
+//! A charge that nobody asked for and that fails for good is counted on the relic.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +18,14 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::raider_spec;
 use super::super::world::{Claim, World};
 use super::super::{ask, effects, launch};
-use super::{claimed, nuke, pack, step, unpack};
+use super::{claimed, failures, nuke, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{
     ChildId, HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName,
 };
+use crate::domain::message;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
@@ -70,7 +73,7 @@ struct Asked {
 
 /// Everything that the steps need; journalled with each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     relic: RelicId,
     raider: RaiderId,
     incarnation: Incarnation,
@@ -81,6 +84,9 @@ struct Plan {
     cause: Cause,
     #[serde(default)]
     asked: Asked,
+    /// Why it is unwound, where that counts as a failure of the relic's.
+    #[serde(default)]
+    failure: Option<String>,
 }
 
 impl Plan {
@@ -111,7 +117,10 @@ impl Plan {
 }
 
 /// The harness of a charge: the one asked for, else the rig's.
-fn known_harness(
+///
+/// # Errors
+/// [`RefusalKind::NotFound`] when there is none of that name.
+pub fn known_harness(
     world: &World,
     rig: &Rig,
     asked: Option<&HarnessName>,
@@ -178,6 +187,7 @@ pub async fn begin(
                 harness: harness.clone(),
                 cause: request.cause,
                 asked: asked.clone(),
+                failure: None,
                 raider: raider.clone(),
             };
             let (subject, data) = (raider.to_string(), pack(&plan));
@@ -288,16 +298,20 @@ async fn base(world: &World, rig: &Rig, relic: &Relic, target: &str) -> Result<O
 /// # Errors
 /// Why the charge failed. The saga stays open when the failure will pass by itself.
 pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
-    let plan: Plan = unpack(&saga)?;
+    let mut plan: Plan = unpack(&saga)?;
     if saga.step == "unwind" {
         unwind(world, &saga, &plan).await?;
-        return Err(Refusal::conflict("the charge had failed and was unwound"));
+        let message = "the charge had failed and was unwound";
+        return Err(Refusal::new(RefusalKind::Failed, message));
     }
     match forward(world, &mut saga, &plan).await {
         Ok(()) => Ok(plan.charged(world)),
         Err(failure) if world.is_stopping() || !stored(world).await => Err(failure),
         Err(failure) => {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
+            // Whoever asked for it hears of it; what will pass is tried again as it is.
+            let counts = plan.cause != Cause::Operator && !failure.is_passing();
+            plan.failure = counts.then(|| failure.to_string());
             step(world, &mut saga, "unwind", &plan).await?;
             unwind(world, &saga, &plan).await?;
             Err(failure)
@@ -327,26 +341,45 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
         world.at(FaultPoint::ChargeHookAfter);
     }
     let hook = plan.hook(world);
-    ask::want(world, raider_spec(&world.city, hook, None), Cause::Charged).await?;
+    let up = ask::want(world, raider_spec(&world.city, hook, None), Cause::Charged).await;
+    up.map_err(|refused| {
+        refused.hint("the harness's command must start in a sandbox; the relic is open again")
+    })?;
     world.at(FaultPoint::ChargeSessionBefore);
-    let (id, plan) = (saga.id, plan.clone());
-    world
-        .store
-        .run(move |txn| {
-            let data = serde_json::json!({
-                "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
-                "base": plan.base, "harness": plan.harness,
-            });
-            let raider = &plan.raider;
-            txn.record(&NewEvent::new(EventType::RaiderCharged, raider, plan.cause).with(data))?;
-            let working = serde_json::json!({ "relic": plan.relic });
-            let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
-            txn.record(&event.with(working))?;
-            txn.close_saga(id)
-        })
-        .await?;
+    let id = saga.id;
+    let shown = world.store.run(move |txn| match txn.saga(id)? {
+        Some(saga) => show(txn, &saga),
+        // The agent was faster.
+        None => Ok(()),
+    });
+    shown.await?;
     world.at(FaultPoint::ChargeSessionAfter);
     Ok(())
+}
+
+/// Shows the charge as complete: what the agent does next comes after it in the journal.
+///
+/// # Errors
+/// The store's; [`StoreError::Conflict`] when no session was wanted, or not any more.
+pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
+    let busy = || StoreError::Conflict(format!("the charge of {} is under way", saga.subject));
+    let plan: Plan = unpack(saga).map_err(|_| busy())?;
+    if saga.step != "hook" {
+        return Err(busy());
+    }
+    let mut relic = txn.relic(&plan.relic)?;
+    relic.charge_failures = 0;
+    txn.put_relic(&relic)?;
+    let data = serde_json::json!({
+        "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
+        "base": plan.base, "harness": plan.harness,
+    });
+    let raider = &plan.raider;
+    txn.record(&NewEvent::new(EventType::RaiderCharged, raider, plan.cause).with(data))?;
+    let working = serde_json::json!({ "relic": plan.relic });
+    let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
+    txn.record(&event.with(working))?;
+    txn.close_saga(saga.id)
 }
 
 async fn make_sandbox(world: &World, plan: &Plan) -> Result<(), Refusal> {
@@ -363,7 +396,12 @@ async fn make_sandbox(world: &World, plan: &Plan) -> Result<(), Refusal> {
     if !rig.raiders.setup.is_empty() {
         let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
         let env = launch::raider_env(world, rig, &plan.hook(world));
-        effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env)).await?;
+        let made = effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env));
+        made.await.map_err(|error| {
+            let hint =
+                "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";
+            Refusal::new(RefusalKind::Failed, error.to_string()).hint(hint)
+        })?;
     }
     Ok(())
 }
@@ -447,8 +485,12 @@ async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> 
                 let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
                 txn.record(&event.with(data))?;
             }
+            if let Some(why) = &plan.failure {
+                failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
+            }
             txn.close_saga(id)
         })
         .await?;
+    world.nudge(message::SHAMAN);
     Ok(())
 }

@@ -4,11 +4,13 @@
 //! ```text
 //!  begin ── intent ──► push ──► submit ──► session ──► closed; the witness reads POLECAT_DONE
 //!             │          │
-//!             │          └── the remote is away: `push_blocked`, tried again with back-off
+//!             │          ├── the remote is away: `push_blocked`, tried again with back-off
+//!             │          ├── it says no: the same, and a person is called
+//!             │          └── taken back (`withdraw`): the hook is open again
 //!             └── answered to the caller here: from now on it survives everything
 //! ```
 
-use std::time::Duration;
+mod push;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,9 +26,12 @@ use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, PolecatDone};
 use crate::domain::nuke::{self, CleanupStatus};
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind};
+use crate::domain::outcome::Outcome;
+use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
+
+pub use self::push::{blocked, is_pushing, withdraw};
 
 /// A declared completion.
 #[derive(Debug, Clone)]
@@ -87,6 +92,27 @@ pub fn parse_args(raider: RaiderId, args: &serde_json::Value) -> Result<DoneRequ
     })
 }
 
+/// The request that an outcome on file comes to.
+#[must_use]
+pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
+    let (exit, no_change, wants_review, reason) = match outcome {
+        Outcome::Passed { no_change } => (Exit::Completed, no_change.is_some(), false, no_change),
+        Outcome::Reviewing => (Exit::Completed, false, true, None),
+        Outcome::Stuck { reason } => (Exit::Escalated, false, false, Some(reason)),
+    };
+    DoneRequest {
+        raider: hook.raider.clone(),
+        incarnation: Some(hook.incarnation),
+        exit,
+        cleanup_status: None,
+        no_change,
+        wants_review,
+        until: None,
+        reason,
+        cause: Cause::OutcomeFile,
+    }
+}
+
 /// RFC 3339, or seconds since 1970 (`4-rules.md`, outcomes).
 fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
@@ -116,7 +142,7 @@ pub struct Accepted {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     raider: RaiderId,
     incarnation: Incarnation,
     relic: RelicId,
@@ -229,6 +255,14 @@ async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
     Ok(effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await?)
 }
 
+/// Whether the declaration would be accepted as things are.
+///
+/// # Errors
+/// As [`begin`] for what the sandbox holds.
+pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
+    check(request, hook, &measure(world, hook).await?)
+}
+
 /// `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
 fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
     if !git.is_committed() {
@@ -301,6 +335,13 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
     if txn.saga_of(SagaKind::Nuke, &subject)?.is_some() {
         return Err(gone());
     }
+    if txn.relic(&plan.relic)?.status == RelicStatus::Closed {
+        return Err(StoreError::Conflict(format!("{} is closed", plan.relic)));
+    }
+    if let Some(charge) = txn.saga_of(SagaKind::Charge, &subject)? {
+        // The agent was faster than the end of its charge: the journal tells them in order.
+        super::charge::show(txn, &charge)?;
+    }
     hook.done = Some(DoneIntent {
         exit: request.exit,
         head: plan.head.clone(),
@@ -327,15 +368,16 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
     )
 }
 
-/// Runs the saga to its end from wherever it is. Pushing goes on until it succeeds.
+/// Runs the saga to its end from wherever it is. Pushing goes on until it succeeds, or the completion
+/// is taken back.
 ///
 /// # Errors
 /// The store cannot write, or the session would not end; the saga stays open.
 pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
     let mut plan: Plan = unpack(&saga)?;
     if saga.step == "intent" {
-        if plan.push {
-            push(world, &mut saga, &mut plan).await?;
+        if plan.push && !push::push(world, &mut saga, &mut plan).await? {
+            return Ok(());
         }
         world.at(FaultPoint::DonePushBefore);
         step(world, &mut saga, "push", &plan).await?;
@@ -354,35 +396,6 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
     world.at(FaultPoint::DoneSessionAfter);
     world.nudge(&message::witness(&plan.raider.rig));
     Ok(())
-}
-
-/// Pushes until the remote has it. A remote that is away or says no blocks only this raider.
-async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<(), Refusal> {
-    const FIRST: Duration = Duration::from_secs(1);
-    const MOST: Duration = Duration::from_secs(600);
-    let mut wait = FIRST;
-    loop {
-        let (branch, head) = (plan.branch.clone(), plan.head.clone());
-        let rig = &plan.raider.rig;
-        let pushed = effects::repo(world, rig, move |repo| {
-            repo.push_branch(&branch, &head, None)
-        })
-        .await;
-        let Err(error) = pushed else {
-            plan.blocked = None;
-            return Ok(());
-        };
-        let why = error.to_string();
-        if plan.blocked.as_ref() != Some(&why) {
-            plan.blocked = Some(why.clone());
-            step(world, saga, "intent", plan).await?;
-            let data = serde_json::json!({ "relic": plan.relic, "error": why });
-            let event = NewEvent::new(EventType::RaiderPushBlocked, &plan.raider, Cause::Done);
-            world.store.note(vec![event.with(data)]);
-        }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(MOST);
-    }
 }
 
 /// Merge request (for completed work with commits) and POLECAT_DONE, in one transaction.
@@ -439,12 +452,8 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
     };
     let id = txn.create_relic(&new)?.id;
     // A rework keeps the place in the queue that its first attempt had.
-    let first = txn.mrs(Some(&plan.raider.rig), false)?;
-    let first = first
-        .into_iter()
-        .filter(|mr| mr.relic == plan.relic)
-        .map(|mr| mr.queued_at)
-        .min();
+    let first = txn.mrs_of(&plan.relic)?;
+    let first = first.into_iter().map(|mr| mr.queued_at).min();
     let queued_at = first.unwrap_or_else(|| txn.now());
     txn.put_mr(&MergeRequest {
         id,
@@ -470,10 +479,4 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
             Review::None
         },
     })
-}
-
-/// Why a raider's push does not go through, from its open saga's data.
-#[must_use]
-pub fn blocked(saga: &Saga) -> Option<String> {
-    saga.data.get("blocked")?.as_str().map(str::to_owned)
 }

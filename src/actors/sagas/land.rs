@@ -5,16 +5,19 @@
 //!               │ moved meanwhile: again   │ conflict         │ red        │ cannot run
 //!               ▼                          ▼                  ▼            ▼
 //!  merging: intent ─► push with lease ─► landed          MERGE_FAILED    parked, tried later
-//!                                          └─► MERGED
+//!                          │               └─► MERGED
+//!                          └ no answer: the intent stays, and is taken up when its time comes
 //! ```
 //!
 //! What lands is byte for byte what the gates saw: the pushed commit is the tested one.
 
-use std::time::Duration;
+mod record;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use record::{record_mr, restore, set_back, withdraw};
+
+use self::record::{fail, note_verdicts, open, park, push_begins, put_back, record_merged, start};
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::super::{effects, gates, launch};
@@ -23,11 +26,9 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{FailureType, GateVerdict, MergeOutcome, MergeRequest, MrState};
-use crate::domain::message::{self, Body, MergeFailed, Merged};
-use crate::domain::saga::{FaultPoint, Saga, SagaKind};
-use crate::ports::relics::{StoreError, Txn};
-use crate::ports::repo::{LandRequest, RepoError};
+use crate::domain::merge::{FailureType, MergeOutcome, MergeRequest};
+use crate::domain::saga::{FaultPoint, Saga};
+use crate::ports::repo::{LandRequest, RepoError, TargetState};
 
 /// What an attempt came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum Attempt {
     Parked,
     /// The target moved; at once again.
     Again,
+    /// It was taken out of the queue meanwhile.
+    Withdrawn,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,9 +58,8 @@ struct Plan {
 /// # Errors
 /// The store cannot be used; nothing has landed unrecorded.
 pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, Refusal> {
-    let mr = start_testing(world, id).await?;
-    let Some(mr) = mr else {
-        return Ok(Attempt::Parked);
+    let Some(mr) = start(world, id).await? else {
+        return Ok(Attempt::Withdrawn);
     };
     let target = mr.target.clone();
     let state = effects::repo(world, &rig.name, move |repo| repo.fetch_target(&target)).await;
@@ -70,38 +72,18 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     let (tip, tree) = match merged {
         Ok(MergeOutcome::Clean { tip, tree }) => (tip, tree),
         Ok(MergeOutcome::Nothing) => {
-            record_merged(world, None, mr, state.tip, true).await?;
-            return Ok(Attempt::Landed);
+            return record_merged(world, None, mr, state.tip, true).await;
         }
         Ok(MergeOutcome::Conflict(files)) => {
             let error = format!("conflicts with {} in {}", mr.target, files.join(", "));
-            return fail(world, mr, FailureType::Conflict, error, files).await;
+            return fail(world, None, mr, FailureType::Conflict, error, files).await;
         }
         Err(error) => return park(world, mr, format!("the merge cannot be made: {error}")).await,
     };
-    let ran = gates::run_all(world, rig, &tip, &tree, &state).await;
-    let verdicts = ran.verdicts.clone();
-    let mr = note_verdicts(world, mr, verdicts).await?;
-    match ran.outcome {
-        gates::Outcome::Green => {}
-        gates::Outcome::Red { gate, tail } => {
-            let error = format!("gate {gate} failed:\n{tail}");
-            return fail(world, mr, FailureType::Tests, error, Vec::new()).await;
-        }
-        gates::Outcome::TargetRed { gate } => {
-            let why = format!(
-                "gate {gate} fails on {} itself; nobody is blamed",
-                mr.target
-            );
-            let data = serde_json::json!({ "gate": gate, "target": mr.target });
-            let event = NewEvent::new(EventType::ForgeRed, &rig.name, Cause::MergeFailed);
-            world.store.note(vec![event.with(data)]);
-            return park(world, mr, why).await;
-        }
-        gates::Outcome::Infra { gate, why } => {
-            return park(world, mr, format!("gate {gate} could not run: {why}")).await;
-        }
-    }
+    let mr = match test(world, rig, mr, (&tip, &tree), &state).await? {
+        Ok(green) => green,
+        Err(red) => return Ok(red),
+    };
     world.at(FaultPoint::LandIntentBefore);
     let plan = Plan {
         mr: mr.id.clone(),
@@ -109,29 +91,42 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
         old: state.tip,
         new: tip,
     };
-    let saga = open(world, rig, plan).await?;
+    let Some(saga) = open(world, rig, plan).await? else {
+        return Ok(Attempt::Withdrawn);
+    };
     world.at(FaultPoint::LandIntentAfter);
     resume(world, rig, saga).await
 }
 
-/// Marks it as being tested, unless somebody took it out of the queue meanwhile.
-async fn start_testing(world: &World, id: RelicId) -> Result<Option<MergeRequest>, Refusal> {
-    let started = world
-        .store
-        .run(move |txn| {
-            let mut mr = txn.mr(&id)?;
-            if mr.state != MrState::Queued {
-                return Ok(None);
-            }
-            mr.state = MrState::Testing;
-            mr.attempts += 1;
-            mr.note = None;
-            txn.put_mr(&mr)?;
-            record_mr(txn, EventType::MrTesting, &mr, Cause::Done)?;
-            Ok(Some(mr))
-        })
-        .await?;
-    Ok(started)
+/// Runs the gates on what would land. What is not green has been dealt with.
+async fn test(
+    world: &World,
+    rig: &Rig,
+    mr: MergeRequest,
+    (commit, tree): (&Oid, &Oid),
+    target: &TargetState,
+) -> Result<Result<MergeRequest, Attempt>, Refusal> {
+    let ran = gates::run_all(world, rig, commit, tree, target).await;
+    let mr = note_verdicts(world, mr, ran.verdicts).await?;
+    let dealt_with = match ran.outcome {
+        gates::Outcome::Green => return Ok(Ok(mr)),
+        gates::Outcome::Red { gate, tail } => {
+            let error = format!("gate {gate} failed:\n{tail}");
+            fail(world, None, mr, FailureType::Tests, error, Vec::new()).await
+        }
+        gates::Outcome::TargetRed { gate } => {
+            let data = serde_json::json!({ "gate": gate, "target": mr.target });
+            let event = NewEvent::new(EventType::ForgeRed, &rig.name, Cause::MergeFailed);
+            world.store.note(vec![event.with(data)]);
+            let target = mr.target.clone();
+            let why = format!("gate {gate} fails on {target} itself; nobody is blamed");
+            park(world, mr, why).await
+        }
+        gates::Outcome::Infra { gate, why } => {
+            park(world, mr, format!("gate {gate} could not run: {why}")).await
+        }
+    };
+    dealt_with.map(Err)
 }
 
 async fn land_request(
@@ -156,254 +151,43 @@ async fn land_request(
     })
 }
 
-async fn note_verdicts(
-    world: &World,
-    mr: MergeRequest,
-    verdicts: Vec<GateVerdict>,
-) -> Result<MergeRequest, Refusal> {
-    let noted = world
-        .store
-        .run(move |txn| {
-            let mut now = txn.mr(&mr.id)?;
-            now.gates.clone_from(&verdicts);
-            txn.put_mr(&now)?;
-            Ok(now)
-        })
-        .await?;
-    Ok(noted)
-}
-
-async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Saga, Refusal> {
-    let rig = rig.name.clone();
-    let saga = world
-        .store
-        .run(move |txn| {
-            let mut mr = txn.mr(&plan.mr)?;
-            if mr.state != MrState::Testing {
-                return Err(StoreError::Conflict(format!(
-                    "{} was taken out of the queue",
-                    mr.id
-                )));
-            }
-            mr.state = MrState::Merging;
-            txn.put_mr(&mr)?;
-            record_mr(txn, EventType::MrMerging, &mr, Cause::Done)?;
-            txn.open_saga(
-                SagaKind::Land,
-                &rig,
-                plan.mr.as_str(),
-                "intent",
-                &pack(&plan),
-            )
-        })
-        .await?;
-    Ok(saga)
-}
-
-/// Pushes what the saga says and records it. Also after a crash: a push that went through is
-/// recognised on the remote.
+/// Pushes what the saga says and records it. Also after a crash, or a push whose end is unknown: one
+/// that went through is recognised on the remote.
 ///
 /// # Errors
 /// The store cannot be used.
 pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Refusal> {
-    let plan: Plan = unpack(&saga)?;
+    let plan: Plan = match unpack(&saga) {
+        Ok(plan) => plan,
+        Err(error) => {
+            // What it pushed, if it did, the next merge finds on the target.
+            world.store.run(move |txn| txn.close_saga(saga.id)).await?;
+            return Err(error);
+        }
+    };
+    let mr = push_begins(world, plan.mr.clone()).await?;
     let (target, old, new) = (plan.target.clone(), plan.old.clone(), plan.new.clone());
     let landed = effects::repo(world, &rig.name, move |repo| repo.land(&target, &old, &new)).await;
-    let id = plan.mr.clone();
-    let mr = world.store.run(move |txn| txn.mr(&id)).await?;
     let close = Some(saga.id);
     match landed {
         Ok(()) => {
             world.at(FaultPoint::LandPushBefore);
-            record_merged(world, close, mr, plan.new, false).await?;
+            let landed = record_merged(world, close, mr, plan.new, false).await;
             world.at(FaultPoint::LandPushAfter);
-            Ok(Attempt::Landed)
+            landed
         }
         Err(RepoError::Moved { .. }) => {
             // Somebody else pushed. Nobody's fault: what was tested is not what would land.
-            put_back(world, saga.id, mr.id).await?;
-            Ok(Attempt::Again)
+            put_back(world, saga.id, mr).await
         }
         Err(RepoError::Rejected(why)) => {
-            close_saga(world, saga.id).await?;
-            fail(world, mr, FailureType::Push, why, Vec::new()).await
+            fail(world, close, mr, FailureType::Push, why, Vec::new()).await
         }
-        Err(error) => {
-            close_saga(world, saga.id).await?;
+        Err(error @ RepoError::CheckoutDirty { .. }) => {
+            world.store.run(move |txn| txn.close_saga(saga.id)).await?;
             park(world, mr, error.to_string()).await
         }
+        // It may have gone through all the same: the saga stays, and looks when its time comes.
+        Err(error) => park(world, mr, error.to_string()).await,
     }
-}
-
-async fn close_saga(world: &World, id: u64) -> Result<(), Refusal> {
-    Ok(world.store.run(move |txn| txn.close_saga(id)).await?)
-}
-
-async fn record_merged(
-    world: &World,
-    saga: Option<u64>,
-    mr: MergeRequest,
-    commit: Oid,
-    noop: bool,
-) -> Result<(), Refusal> {
-    let to = message::witness(&mr.rig);
-    let witness = to.clone();
-    world
-        .store
-        .run(move |txn| {
-            let mut mr = txn.mr(&mr.id)?;
-            if let Some(id) = saga {
-                txn.close_saga(id)?;
-            }
-            if mr.state == MrState::Merged {
-                return Ok(());
-            }
-            mr.state = MrState::Merged;
-            mr.merge_commit = Some(commit.clone());
-            mr.not_before = None;
-            txn.put_mr(&mr)?;
-            let body = Body::Merged(Merged {
-                mr: mr.id.clone(),
-                raider: mr.raider.clone(),
-                incarnation: mr.incarnation,
-                rig: mr.rig.clone(),
-                relic: mr.relic.clone(),
-                branch: mr.branch.clone(),
-                head: mr.head.clone(),
-                target: mr.target.clone(),
-                merge_commit: commit.clone(),
-                merged_at: txn.now(),
-                noop,
-            });
-            txn.send(&message::forge(&mr.rig), &to, body).map(|_| ())
-        })
-        .await?;
-    world.nudge(&witness);
-    Ok(())
-}
-
-/// It cannot land as it is: the witness is told, and decides about rework.
-async fn fail(
-    world: &World,
-    mr: MergeRequest,
-    failure_type: FailureType,
-    error: String,
-    conflict_files: Vec<String>,
-) -> Result<Attempt, Refusal> {
-    let to = message::witness(&mr.rig);
-    let witness = to.clone();
-    world
-        .store
-        .run(move |txn| {
-            let mut mr = txn.mr(&mr.id)?;
-            if mr.state.is_final() {
-                return Ok(());
-            }
-            let conflict = failure_type == FailureType::Conflict;
-            mr.state = if conflict {
-                MrState::Conflict
-            } else {
-                MrState::Failed
-            };
-            mr.conflict_files.clone_from(&conflict_files);
-            mr.note = Some(error.clone());
-            txn.put_mr(&mr)?;
-            if conflict {
-                record_mr(txn, EventType::MrConflict, &mr, Cause::MergeFailed)?;
-            }
-            let body = Body::MergeFailed(MergeFailed {
-                mr: mr.id.clone(),
-                raider: mr.raider.clone(),
-                incarnation: mr.incarnation,
-                rig: mr.rig.clone(),
-                relic: mr.relic.clone(),
-                branch: mr.branch.clone(),
-                head: mr.head.clone(),
-                target: mr.target.clone(),
-                failure_type,
-                error: error.clone(),
-                conflict_files: conflict_files.clone(),
-            });
-            txn.send(&message::forge(&mr.rig), &to, body).map(|_| ())
-        })
-        .await?;
-    world.nudge(&witness);
-    Ok(Attempt::Failed)
-}
-
-/// Infrastructure failed: the merge request waits, 10 s, doubling to 10 min (`4-rules.md`).
-async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
-    const FIRST: Duration = Duration::from_secs(10);
-    const MOST: Duration = Duration::from_secs(600);
-    let doublings = mr.attempts.saturating_sub(1).min(10);
-    let wait = (FIRST * 2_u32.pow(doublings)).min(MOST);
-    let at = world
-        .clock
-        .now()
-        .checked_add(wait)
-        .unwrap_or(Timestamp::MAX);
-    tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");
-    requeue(world, mr, at, why).await?;
-    Ok(Attempt::Parked)
-}
-
-/// Back into the queue as if it had not been tried.
-async fn put_back(world: &World, saga: u64, id: RelicId) -> Result<(), Refusal> {
-    let put_back = world.store.run(move |txn| {
-        txn.close_saga(saga)?;
-        let mut mr = txn.mr(&id)?;
-        if mr.state == MrState::Merging {
-            mr.state = MrState::Queued;
-            mr.attempts = mr.attempts.saturating_sub(1);
-            mr.not_before = None;
-            txn.put_mr(&mr)?;
-        }
-        Ok(())
-    });
-    Ok(put_back.await?)
-}
-
-async fn requeue(
-    world: &World,
-    mr: MergeRequest,
-    not_before: Timestamp,
-    note: String,
-) -> Result<(), Refusal> {
-    world
-        .store
-        .run(move |txn| {
-            let mut mr = txn.mr(&mr.id)?;
-            if !matches!(
-                mr.state,
-                MrState::Testing | MrState::Merging | MrState::Queued
-            ) {
-                return Ok(());
-            }
-            mr.state = MrState::Queued;
-            mr.not_before = Some(not_before);
-            mr.note = Some(note.clone());
-            txn.put_mr(&mr)?;
-            record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)
-        })
-        .await?;
-    Ok(())
-}
-
-/// Journals a merge request's transition.
-///
-/// # Errors
-/// The store's.
-pub fn record_mr(
-    txn: &mut dyn Txn,
-    kind: EventType,
-    mr: &MergeRequest,
-    cause: Cause,
-) -> Result<(), StoreError> {
-    let data = serde_json::json!({
-        "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
-        "branch": mr.branch, "head": mr.head, "target": mr.target, "note": mr.note,
-        "not_before": mr.not_before,
-    });
-    txn.record(&NewEvent::new(kind, &mr.id, cause).with(data))
-        .map(|_| ())
 }

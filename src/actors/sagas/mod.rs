@@ -4,6 +4,7 @@
 
 pub mod charge;
 pub mod done;
+pub mod failures;
 pub mod land;
 pub mod nuke;
 pub mod repair;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use super::refusal::{Refusal, RefusalKind};
 use super::world::{Claim, Claims, World};
-use crate::domain::saga::Saga;
+use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::StoreError;
 
 /// The saga's plan as JSON.
@@ -33,6 +34,19 @@ fn unpack<T: DeserializeOwned>(saga: &Saga) -> Result<T, Refusal> {
         );
         Refusal::new(RefusalKind::Internal, message)
     })
+}
+
+/// Whether this program can read what the saga of a raider needs to go on.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(saga: &Saga) -> Result<(), Refusal> {
+    match saga.kind {
+        SagaKind::Charge => unpack::<charge::Plan>(saga).map(drop),
+        SagaKind::Done => unpack::<done::Plan>(saga).map(drop),
+        SagaKind::Nuke => unpack::<nuke::Plan>(saga).map(drop),
+        SagaKind::Land => Ok(()),
+    }
 }
 
 /// Journals that a saga finished a step.

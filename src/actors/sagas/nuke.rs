@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
-use super::{claimed, pack, step, unpack};
+use super::{claimed, done, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
@@ -42,7 +42,7 @@ pub struct Target {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Plan {
+pub(super) struct Plan {
     target: Target,
     salvage: bool,
 }
@@ -63,7 +63,7 @@ pub struct Nuked {
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
-pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
+pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Claim, Refusal> {
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
     let busy = || Refusal::conflict(format!("{} is being nuked", target.raider));
     let claim = world.claims.claim(format!("nuke/{raider}"));
@@ -81,10 +81,14 @@ pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
         .await?;
     match saga {
         Some(saga) if saga.kind == SagaKind::Nuke => return Err(busy()),
+        Some(saga) if done::is_pushing(&saga) && gives_up(target, salvage) => {}
         Some(saga) => {
             let (raider, kind) = (&target.raider, saga.kind.as_str());
             let message = format!("{raider} is busy: {kind} is under way");
-            return Err(Refusal::conflict(message));
+            let refusal = Refusal::conflict(message);
+            let hint = "`--salvage` gives the branch up and keeps its work";
+            let pushing = done::is_pushing(&saga);
+            return Err(if pushing { refusal.hint(hint) } else { refusal });
         }
         None => {}
     }
@@ -93,6 +97,12 @@ pub async fn fence(world: &World, target: &Target) -> Result<Claim, Refusal> {
         return Err(Refusal::conflict(message));
     }
     Ok(claim)
+}
+
+/// Whether a completion that is still being pushed is given up for this nuke: a person asked for it,
+/// and what it would have pushed is kept.
+fn gives_up(target: &Target, salvage: bool) -> bool {
+    salvage && target.cause == Cause::Operator
 }
 
 /// Judges a raider that may still be working, without touching anything.
@@ -129,11 +139,17 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
     }
     world.at(FaultPoint::NukeIntentBefore);
     let (rig, subject) = (target.raider.rig.clone(), target.raider.to_string());
-    let data = pack(&Plan { target, salvage });
+    let data = pack(&Plan {
+        target: target.clone(),
+        salvage,
+    });
     let claims = world.claims.clone();
     let begun = world
         .store
         .run(move |txn| {
+            if gives_up(&target, salvage) {
+                done::withdraw(txn, &target.raider, target.cause)?;
+            }
             for kind in [SagaKind::Charge, SagaKind::Done] {
                 if txn.saga_of(kind, &subject)?.is_some() {
                     let why = format!("{subject} is busy: {} is under way", kind.as_str());
@@ -169,18 +185,15 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, R
     let target = &plan.target;
     let id = ChildId::Raider(target.raider.clone());
     ask::end(world, id, target.raider.session_id(), target.cause).await?;
-    let salvage = match discard(world, target, plan.salvage).await? {
-        Some(entry) => {
-            world.at(FaultPoint::NukeSalvageAfter);
-            step(world, saga, "removed", plan).await?;
-            Some(entry)
-        }
-        None => None,
-    };
+    if discard(world, target, plan.salvage).await? {
+        world.at(FaultPoint::NukeSalvageAfter);
+        step(world, saga, "removed", plan).await?;
+    }
     forget(world, target).await;
     world.at(FaultPoint::NukeReleaseBefore);
-    release(world, saga.id, target, salvage.clone()).await?;
+    let salvage = release(world, saga.id, target).await?;
     world.at(FaultPoint::NukeReleaseAfter);
+    effects::empty_trash(world);
     let raider = target.raider.clone();
     Ok(Nuked {
         raider,
@@ -196,15 +209,16 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, R
 pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
     discard(world, target, true).await?;
     forget(world, target).await;
+    effects::empty_trash(world);
     Ok(())
 }
 
 /// Salvages when needed and allowed, judges what is there at that moment, and removes it.
-/// Returns the salvage's id.
-async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option<String>, Refusal> {
+/// True when it wrote salvage.
+async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
     let Some(git) = measure(world, target).await.transpose() else {
         // Gone already: an earlier attempt was interrupted behind the rename.
-        return Ok(None);
+        return Ok(false);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);
     // Salvage saves what git holds; about a session that may still run it changes nothing.
@@ -213,10 +227,10 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
         Probed::Unknown(_) => true,
     };
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
-        Ok(permit) => (permit, None),
+        Ok(permit) => (permit, false),
         Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
-            let (facts, id) = write_salvage(world, target).await?;
-            (probe(world, target, Some(facts)).await?, Some(id))
+            let facts = write_salvage(world, target).await?;
+            (probe(world, target, Some(facts)).await?, true)
         }
         Err(refused) => return Err(refused),
     };
@@ -233,7 +247,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<Option
 }
 
 /// Writes salvage from the facts of this moment and records it.
-async fn write_salvage(world: &World, target: &Target) -> Result<(GitFacts, String), Refusal> {
+async fn write_salvage(world: &World, target: &Target) -> Result<GitFacts, Refusal> {
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
     let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
@@ -243,16 +257,19 @@ async fn write_salvage(world: &World, target: &Target) -> Result<(GitFacts, Stri
     })
     .await?;
     world.at(FaultPoint::NukeSalvageBefore);
-    let id = record.id.clone();
     let target = target.clone();
     world
         .store
         .run(move |txn| record_salvage(txn, &target, &record))
         .await?;
-    Ok((facts, id))
+    Ok(facts)
 }
 
-fn record_salvage(
+/// Notes a salvage, and journals it.
+///
+/// # Errors
+/// The store's.
+pub fn record_salvage(
     txn: &mut dyn Txn,
     target: &Target,
     record: &SalvageRecord,
@@ -278,31 +295,30 @@ fn record_salvage(
     txn.record(&event.with(data)).map(|_| ())
 }
 
-/// Frees the slot: hook dropped, relic settled, saga closed, one transaction.
-async fn release(
-    world: &World,
-    saga: u64,
-    target: &Target,
-    salvage: Option<String>,
-) -> Result<(), Refusal> {
+/// Frees the slot: hook dropped, relic settled, saga closed, one transaction. Returns the salvage's
+/// id, from its row: the attempt that wrote it may have been an earlier one.
+async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<String>, Refusal> {
     let target = target.clone();
-    world
-        .store
-        .run(move |txn| {
-            let hook = txn.hook(&target.raider)?;
-            let held = txn.drop_hook(&target.raider, target.incarnation)?;
-            if let Some(hook) = hook.filter(|_| held) {
-                reopen(txn, &target, &hook.relic)?;
-            }
-            let data = serde_json::json!({
-                "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
-            });
-            let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
-            txn.record(&event.with(data))?;
-            txn.close_saga(saga)
-        })
-        .await?;
-    Ok(())
+    let released = world.store.run(move |txn| {
+        let hook = txn.hook(&target.raider)?;
+        let held = txn.drop_hook(&target.raider, target.incarnation)?;
+        if let Some(hook) = hook.filter(|_| held) {
+            reopen(txn, &target, &hook.relic)?;
+        }
+        let (rig, name) = (&target.raider.rig, &target.raider.name);
+        let own = |entry: &SalvageEntry| {
+            (&entry.rig, &entry.raider, entry.incarnation) == (rig, name, target.incarnation)
+        };
+        let salvage = txn.salvages()?.into_iter().rfind(own).map(|entry| entry.id);
+        let data = serde_json::json!({
+            "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
+        });
+        let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
+        txn.record(&event.with(data))?;
+        txn.close_saga(saga)?;
+        Ok(salvage)
+    });
+    Ok(released.await?)
 }
 
 /// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
@@ -344,10 +360,6 @@ async fn forget(world: &World, target: &Target) {
             .city
             .task_dir(&target.raider.rig, relic, target.incarnation);
         world.tasks.unwatch(&dir);
-    }
-    let emptied = effects::tasks(world, |tasks| tasks.empty_trash()).await;
-    if let Err(error) = emptied {
-        tracing::warn!(%error, "the trash could not be emptied");
     }
 }
 

@@ -52,7 +52,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     };
     // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
     // the one, the mark holds off the other.
-    let _alone = nuke::fence(world, &about).await?;
+    let _alone = nuke::fence(world, &about, false).await?;
     let marked = world.claims.claim(mending(&raider));
     ask::end(
         world,

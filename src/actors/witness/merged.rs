@@ -1,9 +1,11 @@
 //! MERGED: believed only when the commit is on the target as the remote has it; then relic and
 //! hook are closed, the outcome recorded, the branch deleted, and whatever sandbox was kept back is
-//! removed (`witness-patrol.md`, signal path; `1-product.md`).
+//! removed (`witness-patrol.md`, signal path; `1-product.md`). Earlier attempts at the relic that
+//! never landed become salvage before their branches go.
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
+use super::super::sagas::nuke;
 use super::inbox::{Handled, nuke_target, raise};
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
@@ -45,13 +47,15 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
         later => return Ok(later),
     }
     for mr in requests {
-        tidy(args, &mr).await?;
+        if mr.id == merged.mr || is_held(args, &mr).await? {
+            tidy(args, &mr).await?;
+        }
     }
     world.store.run(move |txn| txn.handled(id)).await?;
     Ok(Handled::Yes)
 }
 
-/// Closes the relic and says so, once. Returns all merge requests of the relic.
+/// Closes the relic and says so, once. Returns the merge requests of the relic that are over.
 fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreError> {
     let mut relic = txn.relic(&merged.relic)?;
     if relic.status != RelicStatus::Closed {
@@ -70,11 +74,47 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
         txn.record(&event.with(data.clone()))?;
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
     }
-    let all = txn.mrs(Some(&merged.rig), false)?;
-    Ok(all
-        .into_iter()
-        .filter(|mr| mr.relic == merged.relic)
-        .collect())
+    let mut all = txn.mrs_of(&merged.relic)?;
+    all.retain(|mr| mr.is_over() || mr.id == merged.mr);
+    Ok(all)
+}
+
+/// Whether the work of an attempt that did not land is held by something else than its branch and
+/// its pin: the target has it all the same, or salvage does from now on.
+async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal> {
+    let world = &args.world;
+    let attempt = mr.clone();
+    let kept = effects::repo(world, &args.rig, move |repo| {
+        let MergeRequest { head, target, .. } = &attempt;
+        // What cannot be told is kept.
+        if repo.on_main(head, target).unwrap_or(false) {
+            return Ok(None);
+        }
+        let kept = repo.salvage_head(head, &attempt.raider, attempt.incarnation);
+        kept.map(Some)
+    });
+    match kept.await {
+        Ok(None) => Ok(true),
+        Ok(Some(record)) => {
+            let about = nuke::Target {
+                raider: mr.raider.clone(),
+                incarnation: mr.incarnation,
+                target: mr.target.clone(),
+                cause: Cause::Superseded,
+                relic: Some(mr.relic.clone()),
+            };
+            let noted = world
+                .store
+                .run(move |txn| nuke::record_salvage(txn, &about, &record));
+            noted.await?;
+            Ok(true)
+        }
+        Err(RepoError::NotFound(why)) => {
+            tracing::warn!(mr = %mr.id, why, "an attempt is on its remote branch alone, which is kept");
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Deletes the branch on the remote, and the pin. A branch that somebody moved since is theirs.
@@ -107,8 +147,8 @@ async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal
     match nuke_now(args, nuke_target(&hook, Cause::Merged), false).await {
         Ok(_) => Ok(Handled::Yes),
         Err(kept) if kept.kind == RefusalKind::WorkAtRisk => Ok(Handled::AtPatrol),
-        // Somebody is at it.
-        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::Soon),
+        // Somebody is at it, and tells the witness when it is over.
+        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         Err(error) => Err(error),
     }
 }

@@ -2,16 +2,22 @@
 //! (`witness-patrol.md`; `raider-lifecycle.md`, witness responsibilities).
 //!
 //! ```text
-//!  Charge, Done, Nuke ──► begin (answered) ──► saga task ──► SagaEnded ─┐
-//!  Look ──► inbox task: POLECAT_DONE, MERGED, MERGE_FAILED ──► Looked ──┤
-//!  Outcome, Finished ──► outcome task ──────────────────────────────────┘
+//!  Charge, Done, Nuke ──► begin (answered) ──► task ────────────────────────────► Ended ─┐
+//!  Look ──► Looked: what there is to do, each in a task of its own under a claim ► Ended ─┤
+//!     ▲                                                                                   │
+//!     └────────────── at once, or after a while when something could not go on ◄──────────┘
+//!  Outcome, Finished ──► outcome task
 //!  Patrol ──► all of the above, from ground truth
 //! ```
+//!
+//! A look itself only reads the store: what hangs holds up nothing but itself.
 //!
 //! It keeps nothing that matters: a successor resumes open sagas, reads the inbox, and looks at
 //! the outcome files, and comes to the same conclusions.
 
+mod charges;
 mod inbox;
+mod look;
 mod merged;
 mod outcomes;
 pub mod rework;
@@ -22,17 +28,19 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use self::inbox::Handled;
+use self::look::Piece;
 use super::refusal::Refusal;
 use super::root::{RootMsg, raider_spec};
 use super::sagas::charge::{ChargeRequest, Charged};
 use super::sagas::done::{Accepted, Begun, DoneRequest};
 use super::sagas::nuke::{Nuked, Target};
-use super::sagas::{charge, claim_key, done, nuke};
-use super::world::{Claim, World};
+use super::sagas::{charge, done, nuke};
+use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::relic::RelicStatus;
-use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::saga::SagaKind;
 
 /// Messages to a witness.
 pub enum WitnessMsg {
@@ -59,14 +67,14 @@ pub enum WitnessMsg {
         /// Answered when the slot is free.
         reply: RpcReplyPort<Result<Nuked, Refusal>>,
     },
-    /// The look at inbox, sagas and waiting work came to an end.
+    /// A look came to an end.
     Looked {
-        /// Something could not go on; try again then.
+        /// The store could not be read; try again then.
         retry: bool,
     },
-    /// A saga's task ended.
-    SagaEnded {
-        /// Something could not go on; try again then.
+    /// A task ended: look at what follows from it.
+    Ended {
+        /// It could not go on; look later then.
         retry: bool,
     },
 }
@@ -78,6 +86,19 @@ pub struct WitnessArgs {
     pub world: Arc<World>,
     /// Its rig.
     pub rig: RigName,
+}
+
+impl WitnessArgs {
+    /// Tells the witness, or the successor that it has by now, that a task ended.
+    fn ended(&self, handled: Handled) {
+        let retry = match handled {
+            Handled::Yes => false,
+            Handled::Soon => true,
+            Handled::AtPatrol => return,
+        };
+        let ended = WitnessMsg::Ended { retry };
+        self.world.directory.tell_witness(&self.rig, ended);
+    }
 }
 
 /// A witness's state.
@@ -131,6 +152,8 @@ impl Actor for WitnessActor {
         witness: &mut Witness,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
+            // What would be begun now is left to the next start.
+            WitnessMsg::Look if witness.args.world.is_stopping() => {}
             WitnessMsg::Look if witness.looking => witness.again = true,
             WitnessMsg::Look => witness.look(&me),
             WitnessMsg::Again => {
@@ -148,14 +171,14 @@ impl Actor for WitnessActor {
                 witness.read_outcomes(outcomes::Which::Ended(raider));
             }
             WitnessMsg::Outcome(dir) => witness.read_outcomes(outcomes::Which::In(dir)),
-            WitnessMsg::Charge(request, reply) => witness.charge(&me, request, reply),
-            WitnessMsg::Done(request, reply) => witness.done(&me, request, reply),
+            WitnessMsg::Charge(request, reply) => witness.charge(request, reply),
+            WitnessMsg::Done(request, reply) => witness.done(request, reply),
             WitnessMsg::Nuke {
                 target,
                 salvage,
                 reply,
             } => {
-                witness.nuke(&me, *target, salvage, reply);
+                witness.nuke(*target, salvage, reply);
             }
             WitnessMsg::Looked { retry } => {
                 witness.looking = false;
@@ -165,12 +188,8 @@ impl Actor for WitnessActor {
                     witness.after(&me, retry);
                 }
             }
-            WitnessMsg::SagaEnded { retry } => {
-                witness.after(&me, retry);
-                if !retry {
-                    me.cast(WitnessMsg::Look)?;
-                }
-            }
+            WitnessMsg::Ended { retry: true } => witness.after(&me, true),
+            WitnessMsg::Ended { retry: false } => me.cast(WitnessMsg::Look)?,
         }
         Ok(())
     }
@@ -193,17 +212,10 @@ impl Witness {
         self.looking = true;
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            let (own, witness) = (args.clone(), me.clone());
-            // In a task of its own: a look that panics must not be the last one.
-            let look = tokio::spawn(async move { inbox::look(&own, &witness).await });
-            let retry = match look.await {
-                Ok(Ok(waiting)) => waiting,
-                Ok(Err(error)) => {
-                    tracing::warn!(rig = %args.rig, %error, "a witness could not finish its look");
-                    true
-                }
-                Err(panic) => {
-                    tracing::error!(rig = %args.rig, %panic, "a witness's look panicked");
+            let retry = match look::look(&args).await {
+                Ok(()) => false,
+                Err(error) => {
+                    tracing::warn!(rig = %args.rig, %error, "a witness could not look");
                     true
                 }
             };
@@ -224,28 +236,18 @@ impl Witness {
         });
     }
 
-    fn charge(
-        &self,
-        me: &ActorRef<WitnessMsg>,
-        request: ChargeRequest,
-        reply: RpcReplyPort<Result<Charged, Refusal>>,
-    ) {
-        let (args, me) = (self.args.clone(), me.clone());
+    fn charge(&self, request: ChargeRequest, reply: RpcReplyPort<Result<Charged, Refusal>>) {
+        let args = self.args.clone();
         tokio::spawn(async move {
             let result = charge_now(&args, request).await;
-            let retry = result.as_ref().is_err_and(Refusal::is_passing);
+            let passing = result.as_ref().is_err_and(Refusal::is_passing);
             let _gave_up = reply.send(result);
-            let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
+            args.ended(if passing { Handled::Soon } else { Handled::Yes });
         });
     }
 
-    fn done(
-        &self,
-        me: &ActorRef<WitnessMsg>,
-        request: DoneRequest,
-        reply: RpcReplyPort<Result<Accepted, Refusal>>,
-    ) {
-        let (args, me) = (self.args.clone(), me.clone());
+    fn done(&self, request: DoneRequest, reply: RpcReplyPort<Result<Accepted, Refusal>>) {
+        let args = self.args.clone();
         tokio::spawn(async move {
             match done::begin(&args.world, request).await {
                 Err(refused) => {
@@ -257,24 +259,18 @@ impl Witness {
                 Ok(Begun::New(accepted, saga, claim)) => {
                     // Durable: the caller may go, and its session may be ended.
                     let _gave_up = reply.send(Ok(accepted));
-                    run_saga(args, me, *saga, claim);
+                    look::attend(&args, Piece::Saga(saga.id), claim);
                 }
             }
         });
     }
 
-    fn nuke(
-        &self,
-        me: &ActorRef<WitnessMsg>,
-        target: Target,
-        salvage: bool,
-        reply: RpcReplyPort<Result<Nuked, Refusal>>,
-    ) {
-        let (args, me) = (self.args.clone(), me.clone());
+    fn nuke(&self, target: Target, salvage: bool, reply: RpcReplyPort<Result<Nuked, Refusal>>) {
+        let args = self.args.clone();
         tokio::spawn(async move {
             let result = nuke_now(&args, target, salvage).await;
             let _gave_up = reply.send(result);
-            let _restarted = me.cast(WitnessMsg::SagaEnded { retry: false });
+            args.ended(Handled::Yes);
         });
     }
 }
@@ -297,7 +293,7 @@ pub(super) async fn nuke_now(
     salvage: bool,
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
-    let _until_ended = nuke::fence(world, &target).await?;
+    let _until_ended = nuke::fence(world, &target, salvage).await?;
     if !salvage {
         nuke::check(world, &target).await?;
     }
@@ -340,46 +336,6 @@ async fn respawn(world: &World, raider: &RaiderId) {
         };
         world.directory.tell_root(want);
     }
-}
-
-/// Takes up an open saga, unless somebody is at it already.
-pub(super) async fn resume(args: &WitnessArgs, me: &ActorRef<WitnessMsg>, id: u64) {
-    let Some(claim) = args.world.claims.claim(claim_key(id)) else {
-        return;
-    };
-    // Whoever had claimed it before may have closed it since it was listed.
-    if let Ok(Some(saga)) = args.world.store.run(move |txn| txn.saga(id)).await {
-        run_saga(args.clone(), me.clone(), saga, claim);
-    }
-}
-
-/// Runs a saga in a task of its own.
-fn run_saga(args: WitnessArgs, me: ActorRef<WitnessMsg>, saga: Saga, claim: Claim) {
-    tokio::spawn(async move {
-        let (id, kind) = (saga.id, saga.kind);
-        let world = &args.world;
-        let result = match kind {
-            SagaKind::Charge => charge::run(world, saga).await.map(|_| ()),
-            SagaKind::Done => done::run(world, saga).await,
-            SagaKind::Nuke => nuke::run(world, saga).await.map(|_| ()),
-            SagaKind::Land => Ok(()),
-        };
-        let retry = match result {
-            Ok(()) => false,
-            Err(error) => {
-                let kind = kind.as_str();
-                tracing::warn!(rig = %args.rig, saga = id, kind, %error, "a saga stopped");
-                // A saga that is still open is tried again; a closed one is over.
-                matches!(
-                    world.store.run(move |txn| txn.saga(id)).await,
-                    Ok(Some(_)) | Err(_)
-                )
-            }
-        };
-        drop(claim);
-        // A successor looks for itself.
-        let _restarted = me.cast(WitnessMsg::SagaEnded { retry });
-    });
 }
 
 #[cfg(test)]

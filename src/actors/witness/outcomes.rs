@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, SessionView, raider_spec};
-use super::super::sagas::done::DoneRequest;
+use super::super::sagas::done::{self, DoneRequest};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects, endings, launch};
 use super::inbox::escalate;
@@ -18,14 +19,14 @@ use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Incarnation, RaiderId};
-use crate::domain::outcome::{Outcome, OutcomeFile};
+use crate::domain::outcome::OutcomeFile;
 use crate::domain::prompt::Problem;
-use crate::domain::relic::{Exit, Hook};
+use crate::domain::relic::Hook;
 use crate::domain::restart::Mono;
 use crate::ports::sessions::Input;
 
 /// Between two attempts to be the one who looks.
-const TURN: std::time::Duration = std::time::Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(50);
 
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
@@ -36,6 +37,11 @@ pub struct Told {
     count: u32,
     at: Mono,
     written: Option<Timestamp>,
+}
+
+fn lock(nudges: &Nudges) -> MutexGuard<'_, BTreeMap<(RaiderId, Incarnation), Told>> {
+    // A panic between two of its lines leaves a count that is off by one at most.
+    nudges.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whose outcome file to read.
@@ -59,6 +65,12 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
         .store
         .run(move |txn| txn.hooks(Some(&rig)))
         .await?;
+    // Whoever let go of its hook is told nothing any more.
+    let held = |(raider, incarnation): &(RaiderId, Incarnation)| {
+        let mut hooks = hooks.iter();
+        hooks.any(|hook| &hook.raider == raider && hook.incarnation == *incarnation)
+    };
+    lock(nudges).retain(|key, _| held(key));
     let city = &args.world.city;
     for hook in hooks.into_iter().filter(|hook| hook.done.is_none()) {
         let (concerned, ended) = match &which {
@@ -104,55 +116,41 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Re
         return Ok(());
     };
     let (said, written) = endings::outcome(&args.world, &hook).await;
-    let outcome = match said {
-        OutcomeFile::Said(outcome) => outcome,
+    let (problem, refused) = match said {
         OutcomeFile::Empty => return Ok(()),
+        OutcomeFile::Unclear(_) if !ended && !is_stable(&args.world, written) => return Ok(()),
         OutcomeFile::Unclear(why) => {
-            tracing::debug!(raider = %hook.raider, why, "an outcome file cannot be read yet");
-            return Ok(());
+            let message = format!("the outcome file cannot be read: {why}");
+            let refused = Refusal::new(RefusalKind::BadRequest, message);
+            (Problem::Unclear(why), refused)
+        }
+        OutcomeFile::Said(outcome) => {
+            let request = done::request_of(&hook, outcome);
+            let Err(refused) = declare(args, request).await else {
+                return Ok(());
+            };
+            let Some(problem) = endings::problem_of(&refused) else {
+                tracing::warn!(raider = %hook.raider, error = %refused, "an outcome could not be accepted yet");
+                return Ok(());
+            };
+            (problem, refused)
         }
     };
-    let done = declare(args, request(&hook, outcome)).await;
-    match done {
-        Ok(_) => Ok(()),
-        Err(refused)
-            if matches!(
-                refused.kind,
-                RefusalKind::WorkAtRisk | RefusalKind::BadRequest
-            ) =>
-        {
-            remind(args, hook, (ended, written), &refused, nudges).await
-        }
-        Err(error) => {
-            tracing::warn!(raider = %hook.raider, %error, "an outcome could not be accepted yet");
-            Ok(())
-        }
-    }
+    remind(args, hook, (ended, written), (problem, &refused), nudges).await
 }
 
-fn request(hook: &Hook, outcome: Outcome) -> DoneRequest {
-    let (exit, no_change, wants_review, reason) = match outcome {
-        Outcome::Passed { no_change } => (Exit::Completed, no_change.is_some(), false, no_change),
-        Outcome::Reviewing => (Exit::Completed, false, true, None),
-        Outcome::Stuck { reason } => (Exit::Escalated, false, false, Some(reason)),
-    };
-    DoneRequest {
-        raider: hook.raider.clone(),
-        incarnation: Some(hook.incarnation),
-        exit,
-        cleanup_status: None,
-        no_change,
-        wants_review,
-        until: None,
-        reason,
-        cause: Cause::OutcomeFile,
-    }
+/// Whether nobody is writing the file at this moment: what cannot be read yet may be half of what
+/// will be.
+fn is_stable(world: &World, written: Option<Timestamp>) -> bool {
+    let pause = world.city.daemon.patrol_interval / 2;
+    let age = written.and_then(|at| Duration::try_from(world.clock.now() - at).ok());
+    age.is_some_and(|age| age >= pause)
 }
 
 async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal> {
     let witness = args.world.directory.witness(&args.rig);
     let message = |reply| WitnessMsg::Done(request, reply);
-    let limit = std::time::Duration::from_secs(120);
+    let limit = Duration::from_secs(120);
     ask::ask(witness, message, limit).await?.map(|_| ())
 }
 
@@ -162,7 +160,7 @@ async fn remind(
     args: &WitnessArgs,
     hook: Hook,
     (ended, written): (bool, Option<Timestamp>),
-    refused: &Refusal,
+    (problem, refused): (Problem, &Refusal),
     nudges: &Nudges,
 ) -> Result<(), Refusal> {
     let world = &args.world;
@@ -183,10 +181,6 @@ async fn remind(
         )
         .await;
     }
-    let problem = match refused.kind {
-        RefusalKind::WorkAtRisk => Problem::Dirty(refused.losses.clone()),
-        _ => Problem::NoCommits,
-    };
     let data = serde_json::json!({ "relic": hook.relic, "nudge": told, "why": refused.message });
     let event = NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile);
     world.store.note(vec![event.with(data)]);
@@ -198,7 +192,7 @@ async fn remind(
         Some(session) if !ended => {
             if !tell(args, &hook, &problem, session).await? {
                 // It ended meanwhile, and its end is looked at for itself.
-                let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut nudges = lock(nudges);
                 if let Some(told) = nudges.get_mut(&(hook.raider, hook.incarnation)) {
                     told.count = told.count.saturating_sub(1);
                 }
@@ -223,7 +217,7 @@ fn count(
     nudges: &Nudges,
 ) -> Option<u32> {
     let now = world.clock.mono();
-    let mut nudges = nudges.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut nudges = lock(nudges);
     let told = nudges
         .entry((hook.raider.clone(), hook.incarnation))
         .or_default();

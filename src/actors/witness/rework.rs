@@ -1,13 +1,14 @@
 //! MERGE_FAILED: a fresh raider re-implements on the new baseline, at most `rework_attempts` times;
-//! then the relic is blocked and a person is called (`raider-lifecycle.md`, pending merges). Work
-//! never goes back to the raider that did it: it is gone.
+//! then the relic is blocked and a person is called (`raider-lifecycle.md`, pending merges). So it
+//! is at once when no other work could help: a remote that refuses to move its target. Work never
+//! goes back to the raider that did it: it is gone.
 
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use super::inbox::{Handled, REWORK};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::merge::MergeRequest;
+use crate::domain::merge::{FailureType, MergeRequest};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Severity};
 use crate::domain::prompt;
 use crate::domain::relic::RelicStatus;
@@ -41,8 +42,6 @@ pub async fn merge_failed(
         .await?;
     world.at(FaultPoint::ReworkAfter);
     world.nudge(message::SHAMAN);
-    // The freed relic is charged by the very look that this is part of, or by the next.
-    world.nudge(&message::witness(&args.rig));
     Ok(Handled::Yes)
 }
 
@@ -69,36 +68,36 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     }
     relic.assignee = None;
     relic.context = Some(prompt::rework(failed));
-    let exhausted = relic.reworks >= attempts;
-    let cause = if exhausted {
-        Cause::ReworkExhausted
-    } else {
-        Cause::MergeFailed
-    };
-    if exhausted {
-        relic.status = RelicStatus::Blocked;
-        relic.labels.retain(|label| label != REWORK);
-        relic.branch = Some(failed.branch.clone());
-    } else {
-        relic.reworks += 1;
-        relic.status = RelicStatus::Open;
-        // A fresh start from the target: the context says where the earlier attempt is.
-        relic.branch = None;
-        if !relic.labels.iter().any(|label| label == REWORK) {
-            relic.labels.push(REWORK.to_owned());
+    let problem = hopeless(failed, relic.reworks, attempts);
+    let cause = match &problem {
+        Some((cause, _)) => {
+            relic.status = RelicStatus::Blocked;
+            relic.labels.retain(|label| label != REWORK);
+            relic.branch = Some(failed.branch.clone());
+            *cause
         }
-    }
+        None => {
+            relic.reworks += 1;
+            relic.status = RelicStatus::Open;
+            // A fresh start from the target: the context says where the earlier attempt is.
+            relic.branch = None;
+            if !relic.labels.iter().any(|label| label == REWORK) {
+                relic.labels.push(REWORK.to_owned());
+            }
+            Cause::MergeFailed
+        }
+    };
     txn.put_relic(&relic)?;
     let update = serde_json::json!({
         "status": relic.status, "reworks": relic.reworks, "mr": failed.mr,
         "raider": failed.raider,
     });
     txn.record(&NewEvent::new(EventType::RelicUpdated, &relic.id, cause).with(update))?;
-    if exhausted {
+    if let Some((_, problem)) = problem {
         let body = Body::Escalation(Escalation {
             agent: failed.raider.to_string(),
             relic: Some(relic.id.clone()),
-            problem: format!("{} could not be landed after {attempts} reworks", relic.id),
+            problem,
             severity: Severity::High,
             evidence: failed.error.clone(),
         });
@@ -107,19 +106,49 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     Ok(())
 }
 
+/// Why no fresh raider is mustered, for people: there were enough, or none could help.
+fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause, String)> {
+    let (relic, mr) = (&failed.relic, &failed.mr);
+    match failed.failure_type {
+        FailureType::Conflict | FailureType::Tests | FailureType::Build => {
+            let problem = format!("{relic} could not be landed after {attempts} reworks");
+            (reworks >= attempts).then_some((Cause::ReworkExhausted, problem))
+        }
+        FailureType::Push | FailureType::Infra => {
+            let target = &failed.target;
+            let problem = format!(
+                "{relic} cannot be landed on {target}; `hd mq retry {mr}` tries again when it can"
+            );
+            Some((Cause::MergeFailed, problem))
+        }
+    }
+}
+
+/// Whether a failed merge request may be tried again: its relic was blocked by that, and nobody has
+/// taken it up since. The relic waits for it from then on.
+///
+/// # Errors
+/// The store's.
+pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+    let mut relic = txn.relic(&mr.relic)?;
+    let waits = relic.status == RelicStatus::Blocked && relic.branch.as_ref() == Some(&mr.branch);
+    if waits {
+        relic.status = RelicStatus::Hooked;
+        relic.assignee = Some(mr.raider.to_string());
+        txn.put_relic(&relic)?;
+        let data = serde_json::json!({ "status": "hooked", "mr": mr.id, "raider": mr.raider });
+        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+        txn.record(&event.with(data))?;
+    }
+    Ok(waits)
+}
+
 /// A person said no to a merge request: the relic is open for a fresh raider who is told why. Human
 /// rejections are not counted.
 ///
 /// # Errors
 /// The store's.
 pub fn reject(txn: &mut dyn Txn, mr: &MergeRequest, note: Option<&str>) -> Result<(), StoreError> {
-    for message in txn.inbox(&message::witness(&mr.rig))? {
-        let about = matches!(&message.body, Body::PolecatDone(done)
-            if done.raider == mr.raider && done.incarnation == mr.incarnation);
-        if about {
-            txn.handled(message.id)?;
-        }
-    }
     let mut relic = txn.relic(&mr.relic)?;
     if relic.status != RelicStatus::Hooked {
         return Ok(());

@@ -48,7 +48,16 @@ pub async fn polecat_done(
         return Ok(Handled::AtPatrol);
     }
     let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
-    let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target)).await?;
+    let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target));
+    let facts = match facts.await.map_err(Refusal::from) {
+        Ok(facts) => facts,
+        Err(error) if error.is_passing() => return Err(error),
+        Err(error) => {
+            let problem = "the sandbox cannot be measured after done";
+            escalate(args, &hook, problem, error.to_string()).await?;
+            return Ok(Handled::AtPatrol);
+        }
+    };
     if !facts.is_committed() {
         let evidence = losses(&facts).join("\n");
         escalate(args, &hook, "the sandbox is not clean after done", evidence).await?;
@@ -211,8 +220,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
         if !txn.handled(id)? {
             return Ok(());
         }
-        settle(txn, &hook, stuck)?;
-        if stuck {
+        if settle(txn, &hook, stuck)? && stuck {
             let reason = hook.done.as_ref().and_then(|intent| intent.reason.clone());
             let body = Body::Help(Escalation {
                 agent: hook.raider.to_string(),
@@ -230,10 +238,15 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
     Ok(())
 }
 
-fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<(), StoreError> {
+/// False when the relic is not this raider's any more: what a person did with it meanwhile holds.
+fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, StoreError> {
     let intent = hook.done.as_ref();
     let cause = if stuck { Cause::Stuck } else { Cause::Deferred };
     let mut relic = txn.relic(&hook.relic)?;
+    let ours = relic.assignee.as_deref() == Some(hook.raider.to_string().as_str());
+    if relic.status != RelicStatus::Hooked || !ours {
+        return Ok(false);
+    }
     relic.status = if stuck {
         RelicStatus::Blocked
     } else {
@@ -254,6 +267,6 @@ fn settle(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<(), StoreError>
         txn.record(&event.with(data.clone()))?;
     }
     let kind = if stuck { "escalated" } else { "deferred" };
-    txn.append_cv(&hook.raider.to_string(), kind, &data)
-        .map(|_| ())
+    txn.append_cv(&hook.raider.to_string(), kind, &data)?;
+    Ok(true)
 }

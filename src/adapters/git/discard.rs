@@ -1,8 +1,8 @@
 //! The only way a sandbox goes: verified once more, then renamed into the trash.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 use super::admin::{self, Note, failed, free_name};
 use super::facts;
@@ -139,50 +139,5 @@ pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<(), RepoError>
     repo.git()
         .args(["update-ref", "-d", &name, tip.as_str()])
         .run()?;
-    Ok(())
-}
-
-/// Deletes what lies in the trash, and says how many entries went. Read-only directories go too;
-/// links are not followed. May run beside a discard: what comes in meanwhile stays for next time.
-///
-/// # Errors
-/// The first entry that could not be deleted; the others are gone all the same.
-pub fn empty_trash(trash: &Path) -> std::io::Result<u64> {
-    let entries: Vec<PathBuf> = match fs::read_dir(trash) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
-    let mut gone = 0;
-    let mut first = None;
-    for entry in entries {
-        match delete(&entry) {
-            Ok(()) => gone += 1,
-            Err(error) => first = first.or(Some(error)),
-        }
-    }
-    first.map_or(Ok(gone), Err)
-}
-
-fn delete(entry: &Path) -> std::io::Result<()> {
-    if !fs::symlink_metadata(entry)?.is_dir() {
-        return fs::remove_file(entry);
-    }
-    open_up(entry)?;
-    fs::remove_dir_all(entry)
-}
-
-/// Makes every directory writable for its owner.
-fn open_up(dir: &Path) -> std::io::Result<()> {
-    let mode = fs::symlink_metadata(dir)?.permissions().mode();
-    if mode & 0o700 != 0o700 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(mode | 0o700))?;
-    }
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            open_up(&entry.path())?;
-        }
-    }
     Ok(())
 }

@@ -33,5 +33,4 @@ mod traces;
 #[cfg(test)]
 mod testing;
 
-pub use discard::empty_trash;
 pub use rig::{GitRepo, GitRig};

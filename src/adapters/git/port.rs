@@ -56,6 +56,15 @@ impl Repo for GitRepo {
         salvage::salvage(self, sandbox, raider, incarnation)
     }
 
+    fn salvage_head(
+        &self,
+        head: &Oid,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<SalvageRecord, RepoError> {
+        salvage::keep(self, head, raider, incarnation)
+    }
+
     fn restore(&self, record: &SalvageRecord, to: &Path) -> Result<(), RepoError> {
         salvage::restore(self, record, to)
     }

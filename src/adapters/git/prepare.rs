@@ -13,8 +13,8 @@ use super::settings::{self, Checkout};
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
-/// The oldest git whose commands we rely on.
-const GIT_MIN: (u32, u32) = (2, 38);
+/// The oldest git whose commands we rely on: `patch-id --verbatim` came with it.
+const GIT_MIN: (u32, u32) = (2, 39);
 /// Set once the first fetch is done.
 const READY_KEY: &str = "horde.ready";
 
@@ -189,12 +189,12 @@ mod tests {
 
     #[test]
     fn an_old_git_is_refused_by_its_number() {
-        assert!(check_version("git version 2.38.0").is_ok());
+        assert!(check_version("git version 2.39.0").is_ok());
         assert!(check_version("git version 2.47.3 (Apple Git-154)").is_ok());
         assert!(check_version("git version 3.0.0-rc1").is_ok());
-        let error = check_version("git version 2.37.9").unwrap_err().to_string();
+        let error = check_version("git version 2.38.5").unwrap_err().to_string();
         assert!(
-            error.contains("2.38") && error.contains("2.37.9"),
+            error.contains("2.39") && error.contains("2.38.5"),
             "{error}"
         );
         assert!(check_version("git version unknown").is_err());

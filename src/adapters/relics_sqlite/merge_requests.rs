@@ -99,6 +99,19 @@ pub(super) fn list(
     Ok(list)
 }
 
+/// The oldest first.
+pub(super) fn of_relic(
+    conn: &Connection,
+    relic: &RelicId,
+) -> Result<Vec<MergeRequest>, StoreError> {
+    let mut select = conn.prepare_cached(
+        "SELECT m.* FROM merge_requests m JOIN relics r USING (id)
+         WHERE m.relic = ? ORDER BY r.number",
+    )?;
+    let rows = select.query_map([relic.as_str()], read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn of(
     conn: &Connection,
     relic: &RelicId,

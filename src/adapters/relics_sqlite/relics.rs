@@ -34,6 +34,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
         until: row.get::<_, Option<Time>>("until")?.map(|time| time.0),
         branch: row.get("branch")?,
         reworks: row.get("reworks")?,
+        charge_failures: row.get("charge_failures")?,
         context: row.get("context")?,
         target: row.get("target")?,
         harness: row.get::<_, Option<Word<_>>>("harness")?.map(|word| word.0),
@@ -77,6 +78,7 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
         until: None,
         branch: None,
         reworks: 0,
+        charge_failures: 0,
         context: None,
         target: None,
         harness: None,
@@ -145,7 +147,7 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
                     priority = :priority, assignee = :assignee, parent = :parent,
                     created = :created, closed = :closed, raider = :raider, until = :until,
                     branch = :branch, reworks = :reworks, context = :context,
-                    target = :target, harness = :harness
+                    charge_failures = :charge_failures, target = :target, harness = :harness
              WHERE id = :id",
         )?
         .execute(named_params! {
@@ -164,6 +166,7 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
             ":branch": relic.branch,
             ":reworks": relic.reworks,
             ":context": relic.context,
+            ":charge_failures": relic.charge_failures,
             ":target": relic.target,
             ":harness": relic.harness.as_ref().map(HarnessName::as_str),
         })?;

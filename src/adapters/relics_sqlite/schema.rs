@@ -8,6 +8,7 @@ use crate::ports::relics::StoreError;
 /// Every step from an empty file to the present schema. Only ever appended to.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
 ];
 

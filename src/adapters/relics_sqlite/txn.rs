@@ -147,6 +147,10 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| merge_requests::list(txn.conn, rig, open))
     }
 
+    fn mrs_of(&mut self, relic: &RelicId) -> Result<Vec<MergeRequest>, StoreError> {
+        self.act(|txn| merge_requests::of_relic(txn.conn, relic))
+    }
+
     fn mr_of(
         &mut self,
         relic: &RelicId,

@@ -12,7 +12,7 @@ use crate::cli::output;
 use crate::cli::render::{event, show};
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{Events, Nothing, RelicRef};
-use crate::control::protocol::{Exit, Op};
+use crate::control::protocol::{ControlError, Exit, Op};
 
 pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     let follow = context.on_terminal() && !args.detach;
@@ -23,10 +23,35 @@ pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     };
     let result = context.ask(&Op::Run(args.run))?;
     context.print(&result, show::charged)?;
+    uncharged(&result)?;
     match since {
         Some(since) => Follow::new(context, relics(&result))?.finish(since),
         None => Ok(()),
     }
+}
+
+/// The relics were made whether they could be charged or not: what went wrong is the end of it, and
+/// saying `run` again would make them twice.
+fn uncharged(result: &Value) -> Result<(), CliError> {
+    let relics = result.get("relics").and_then(Value::as_array);
+    let failed = relics.into_iter().flatten().find_map(|relic| {
+        let error = serde_json::from_value::<ControlError>(relic.get("error")?.clone()).ok()?;
+        Some((relic.get("relic")?.as_str()?, error))
+    });
+    let Some((relic, mut error)) = failed else {
+        return Ok(());
+    };
+    error.message = format!(
+        "{relic} was made and could not be charged: {}",
+        error.message
+    );
+    let again = format!("`hd charge {relic} RIG` charges it");
+    error.hint = Some(
+        error
+            .hint
+            .map_or(again.clone(), |hint| format!("{hint}; {again}")),
+    );
+    Err(error.into())
 }
 
 /// The number of the newest event, which `status` tells.
@@ -68,7 +93,7 @@ struct Follow<'a> {
     asking: Client,
     stream: Client,
     ends: BTreeMap<String, Option<End>>,
-    /// Relics whose last word was that rework is exhausted.
+    /// Relics that the merge queue gave up on.
     exhausted: Vec<String>,
 }
 
@@ -103,7 +128,7 @@ impl<'a> Follow<'a> {
                 return Ok(Flow::Continue);
             };
             context.print(&item, event::event)?;
-            if item.get("cause").and_then(Value::as_str) == Some("rework_exhausted") {
+            if is_given_up(&item) {
                 exhausted.push(relic.clone());
             }
             let asked = Op::RelicShow(RelicRef {
@@ -125,6 +150,16 @@ fn about(event: &Value, ends: &BTreeMap<String, Option<End>>) -> Option<String> 
     named
         .find(|name| ends.contains_key(*name))
         .map(str::to_owned)
+}
+
+/// Whether an event says that no more raiders are mustered for a relic that could not land.
+fn is_given_up(event: &Value) -> bool {
+    let word = |at| event.pointer(at).and_then(Value::as_str);
+    match word("/cause") {
+        Some("rework_exhausted") => true,
+        Some("merge_failed") => word("/data/status") == Some("blocked"),
+        _ => false,
+    }
 }
 
 fn end(relic: &Value, exhausted: bool) -> Option<End> {
@@ -166,6 +201,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::control::protocol::ErrorKind;
 
     #[test]
     fn relics_are_found_in_events_by_subject_or_particulars() {
@@ -175,6 +211,20 @@ mod tests {
         let charged = json!({"subject": "horde/raiders/Toast", "data": {"relic": "gt-1"}});
         assert_eq!(found(charged), Some("gt-1".into()));
         assert_eq!(found(json!({"subject": "gt-10", "data": {}})), None);
+    }
+
+    #[test]
+    fn a_charge_that_failed_is_told_with_its_relic() {
+        let error = ControlError::new(ErrorKind::Timeout, "no answer");
+        let result = json!({"relics": [
+            {"relic": "gt-1", "raider": "horde/raiders/Toast"},
+            {"relic": "gt-2", "raider": null, "note": "no free slot"},
+            {"relic": "gt-3", "raider": null, "note": "no answer", "error": error},
+        ]});
+        let error = uncharged(&result).unwrap_err();
+        assert_eq!(error.exit, Exit::TimedOut);
+        assert!(error.message.contains("gt-3") && error.message.contains("no answer"));
+        assert!(uncharged(&json!({"relics": []})).is_ok());
     }
 
     #[test]
@@ -193,10 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_relic_is_a_failed_merge_only_when_rework_is_exhausted() {
+    fn a_blocked_relic_is_a_failed_merge_only_when_the_queue_gave_it_up() {
         let blocked = json!({"status": "blocked"});
         assert_eq!(end(&blocked, true), Some(End::NotMerged));
         assert_eq!(end(&blocked, false), Some(End::Blocked));
         assert_eq!(end(&json!({"status": "hooked"}), false), None);
+        let said = |cause: &str, status: &str| {
+            is_given_up(&json!({"cause": cause, "data": {"status": status}}))
+        };
+        assert!(said("rework_exhausted", "blocked"));
+        assert!(said("merge_failed", "blocked"), "the remote refused it");
+        assert!(!said("merge_failed", "open"), "it is reworked");
+        assert!(!said("stuck", "blocked"));
     }
 }

@@ -30,8 +30,13 @@ pub(super) async fn stop(
     let (done, stopped) = oneshot::channel();
     let gone = || ControlError::unavailable("the supervisor is stopping already");
     stop.send((mode, done)).await.map_err(|_| gone())?;
-    stopped.await.map_err(|_| gone())?;
-    Ok(json!({ "stopped": true, "sessions": if args.keep_sessions { "kept" } else { "ended" } }))
+    let kept = stopped.await.map_err(|_| gone())? == StopMode::KeepSessions;
+    let sessions = if kept { "kept" } else { "ended" };
+    if kept != args.keep_sessions {
+        let message = format!("a stop was under way already: the sessions were {sessions}");
+        return Err(ControlError::conflict(message));
+    }
+    Ok(json!({ "stopped": true, "sessions": sessions }))
 }
 
 /// Open escalations, the most urgent first.
@@ -42,4 +47,31 @@ pub(super) async fn escalations(world: &World) -> Result<Value, ControlError> {
         ..RelicFilter::default()
     };
     to_json(&world.store.run(move |txn| txn.relics(&filter)).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::ErrorKind;
+
+    async fn told(keep_sessions: bool, happened: StopMode) -> Result<Value, ControlError> {
+        let (ask, mut asked) = mpsc::channel::<StopRequest>(1);
+        let answering = async {
+            let (_, done) = asked.recv().await.unwrap();
+            done.send(happened).unwrap();
+        };
+        tokio::join!(stop(&ask, args::Stop { keep_sessions }), answering).0
+    }
+
+    #[tokio::test]
+    async fn a_stop_says_what_became_of_the_sessions_and_not_what_was_asked() {
+        let kept = told(true, StopMode::KeepSessions).await.unwrap();
+        assert_eq!(kept["sessions"], "kept");
+        let ended = told(false, StopMode::Now).await.unwrap();
+        assert_eq!(ended["sessions"], "ended");
+        for (keep, happened) in [(true, StopMode::Graceful), (false, StopMode::KeepSessions)] {
+            let late = told(keep, happened).await.unwrap_err();
+            assert_eq!(late.kind, ErrorKind::Conflict);
+        }
+    }
 }

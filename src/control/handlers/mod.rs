@@ -31,8 +31,9 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
 use crate::ports::relics::StoreError;
 
-/// A request to stop, answered when the tree has stopped.
-pub type StopRequest = (StopMode, oneshot::Sender<()>);
+/// A request to stop, answered when the tree has stopped, with how: another's stop may have been
+/// under way.
+pub type StopRequest = (StopMode, oneshot::Sender<StopMode>);
 
 /// The service behind the control socket.
 pub struct Handlers {
@@ -154,7 +155,7 @@ impl From<Refusal> for ControlError {
             RefusalKind::BadRequest => ErrorKind::BadRequest,
             RefusalKind::NotFound => ErrorKind::NotFound,
             RefusalKind::WorkAtRisk => ErrorKind::Refused,
-            RefusalKind::Conflict => ErrorKind::Conflict,
+            RefusalKind::Conflict | RefusalKind::Failed => ErrorKind::Conflict,
             RefusalKind::Unavailable => ErrorKind::Unavailable,
             RefusalKind::Timeout => ErrorKind::Timeout,
             RefusalKind::Internal => ErrorKind::Internal,
@@ -182,3 +183,6 @@ impl From<StoreError> for ControlError {
 fn to_json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
     serde_json::to_value(value).map_err(|error| ControlError::internal(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     }))
 }
 
-/// A parked merge request is tried at once.
+/// A parked merge request is tried at once; so is a failed one that blocked its relic.
 pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world
@@ -50,6 +50,7 @@ pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError
             match mr.state {
                 MrState::Queued | MrState::Held => {}
                 MrState::Testing | MrState::Merging => return Ok(mr),
+                MrState::Failed | MrState::Conflict if rework::revive(txn, &mr)? => {}
                 state => {
                     let state = serde_json::to_value(state).unwrap_or_default();
                     let why = format!("{id} is {}: there is nothing to retry", state);
@@ -98,10 +99,7 @@ pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, Contr
         .run(move |txn| {
             let mut mr = txn.mr(&id)?;
             waits(&mr)?;
-            mr.state = MrState::Rejected;
-            mr.note.clone_from(&note);
-            txn.put_mr(&mr)?;
-            land::record_mr(txn, EventType::MrRejected, &mr, Cause::Operator)?;
+            land::withdraw(txn, &mut mr, note.as_deref(), Cause::Operator)?;
             rework::reject(txn, &mr, note.as_deref())?;
             Ok(mr)
         })

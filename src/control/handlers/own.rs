@@ -14,20 +14,26 @@ use crate::control::protocol::args;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, Incarnation};
+use crate::domain::ids::{ChildId, Incarnation, SessionId};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::Hook;
 
 /// Git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
+/// The session that the caller runs in now: a connection may be older than the session that has the
+/// name by now, and speaks for its own only.
+fn own_session<'a>(world: &World, caller: &'a Caller) -> Result<&'a SessionId, ControlError> {
+    let own = caller.who.session().filter(|session| {
+        let now = caller.pid.map(|pid| world.sessions.session_of(pid));
+        now.is_none_or(|now| now.as_ref() == Some(session))
+    });
+    own.ok_or_else(|| ControlError::forbidden("this process is in no session"))
+}
+
 /// The raider in whose session the caller runs.
 async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
-    let Some(session) = caller.who.session() else {
-        return Err(ControlError::forbidden(
-            "this process is in no raider's session",
-        ));
-    };
+    let session = own_session(world, caller)?;
     let hooks = names::hooks(world).await?;
     hooks
         .into_iter()
@@ -74,9 +80,7 @@ pub(super) async fn handoff(
     caller: &Caller,
     args: args::Handoff,
 ) -> Result<Value, ControlError> {
-    let Some(session) = caller.who.session().cloned() else {
-        return Err(ControlError::forbidden("this process is in no session"));
-    };
+    let session = own_session(world, caller)?.clone();
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
@@ -159,4 +163,31 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "git": git, "done": hook.done.is_some(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::ErrorKind;
+    use crate::control::rights::Who;
+    use crate::testing::world::Scenario;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_speaks_for_the_session_it_was_opened_in_only() {
+        const PID: u32 = 4242;
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let session = charged.session.clone();
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(session.clone()),
+        };
+        // A process of an earlier session of this name: it is a member of none that runs.
+        let late = hook(&town.world, &caller).await.unwrap_err();
+        assert_eq!(late.kind, ErrorKind::Forbidden);
+        town.parts.sessions.place(PID, &session);
+        let own = hook(&town.world, &caller).await.unwrap();
+        assert_eq!(own["hook"]["relic"], charged.relic.as_str());
+    }
 }

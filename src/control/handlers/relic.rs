@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::work::created;
 use super::{names, to_json};
+use crate::actors::sagas::land;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList};
@@ -75,6 +76,13 @@ pub(super) async fn close(world: &World, args: RelicClose) -> Result<Value, Cont
             }
             relic.status = RelicStatus::Closed;
             relic.closed = Some(txn.now());
+            for mut mr in txn.mrs_of(&id)? {
+                let why = Some("its relic was closed");
+                if land::withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
+                    // Where it is taken up, should somebody reopen it.
+                    relic.branch = Some(mr.branch);
+                }
+            }
             txn.put_relic(&relic)?;
             let data = json!({ "reason": reason, "raider": relic.raider });
             let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Operator);
@@ -109,8 +117,8 @@ pub(super) async fn reopen(world: &World, id: &str) -> Result<Value, ControlErro
             relic.assignee = hook.map(|hook| hook.raider.to_string());
             relic.closed = None;
             relic.until = None;
-            // A person looked: rework may be tried as often as before.
-            relic.reworks = 0;
+            // A person looked: everything may be tried as often as before.
+            (relic.reworks, relic.charge_failures) = (0, 0);
             txn.put_relic(&relic)?;
             let data = json!({ "status": relic.status, "raider": relic.assignee });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{names, to_json};
 use crate::actors::ask;
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::sagas::charge::{ChargeRequest, Charged};
+use crate::actors::sagas::charge::{self, ChargeRequest, Charged};
 use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
@@ -55,10 +55,13 @@ pub(super) async fn charge(world: &World, args: Charge) -> Result<Value, Control
 }
 
 /// `run`: a relic per task, charged where there is a free slot. Without one the relic is ready and
-/// the answer says so (`4-rules.md`, charge).
+/// the answer says so (`4-rules.md`, charge). What can be known beforehand is checked before any
+/// relic is made; from then on every relic is told of, also where its charge failed, so that nobody
+/// says `run` again and has the work twice.
 pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     let harness = harness(args.harness.as_deref())?;
+    charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
     let (prefix, tasks) = (rig.prefix.clone(), args.task);
     let relics = world
@@ -84,7 +87,10 @@ pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError>
             Err(refused) if refused.kind == RefusalKind::Conflict => {
                 json!({ "relic": relic.id, "raider": null, "note": refused.message })
             }
-            Err(refused) => return Err(refused.into()),
+            Err(refused) => json!({
+                "relic": relic.id, "raider": null, "note": refused.message,
+                "error": ControlError::from(refused),
+            }),
         });
     }
     Ok(json!({ "relics": shown }))

@@ -172,6 +172,25 @@ impl Repo for FakeRepo {
         Ok(record)
     }
 
+    fn salvage_head(
+        &self,
+        head: &Oid,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<SalvageRecord, RepoError> {
+        let mut inner = self.enter("salvage_head", head.as_str())?;
+        let record = SalvageRecord {
+            id: format!("{}-{}-{incarnation}", raider.rig, raider.name),
+            refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/{head}")],
+            bytes: 0,
+            ignored: Vec::new(),
+        };
+        if inner.salvaged.insert(head.clone()) {
+            inner.salvages.push(record.clone());
+        }
+        Ok(record)
+    }
+
     fn restore(&self, record: &SalvageRecord, _to: &Path) -> Result<(), RepoError> {
         self.enter("restore", &record.id).map(drop)
     }
@@ -245,6 +264,12 @@ impl Repo for FakeRepo {
         inner.target.push(new.clone());
         if let Some(head) = inner.made.get(new).cloned() {
             inner.landed.insert(head);
+        }
+        if std::mem::take(&mut inner.answer_lost) {
+            return Err(RepoError::Timeout {
+                what: "the push".to_owned(),
+                limit: std::time::Duration::from_secs(120),
+            });
         }
         Ok(())
     }

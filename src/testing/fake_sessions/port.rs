@@ -50,7 +50,13 @@ impl Sessions for FakeSessions {
     }
 
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
-        let inner = self.inner();
+        let mut inner = self.inner();
+        inner.lists_held += 1;
+        while inner.holds_lists {
+            let waited = self.world.released.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.lists_held -= 1;
         if let Some(why) = &inner.blind {
             return Err(SessionError::Failed {
                 id: SessionId::new("all").expect("a valid id"),
@@ -101,6 +107,9 @@ impl Sessions for FakeSessions {
         }
         if let Some(why) = &fake.hidden {
             return Err(failed(&handle.id, why));
+        }
+        if inner.undead.contains(&handle.id) {
+            return Err(failed(&handle.id, "it will not end"));
         }
         if !fake.runs() {
             return Ok(Stopped::Already);

@@ -69,7 +69,8 @@ fn an_edit_is_judged_when_it_is_seen_and_the_old_configuration_kept() {
     told("next start");
     fs::write(&path, &good).unwrap();
     told("");
-    assert_eq!(city.happened("config.rejected", "e2e").len(), 2);
+    assert_eq!(city.happened("config.rejected", "e2e").len(), 1);
+    assert_eq!(city.happened("config.restart_needed", "e2e").len(), 1);
     let relic = city.work("go on", &["commit a.txt", "hd done"]);
     city.wait_status(&relic, "closed");
 }

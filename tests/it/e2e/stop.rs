@@ -2,11 +2,13 @@
 //! `health-patrol.md`, single controller).
 
 use std::fs;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::git::git;
 use crate::support::live::{City, LIMIT, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
@@ -139,4 +141,24 @@ fn kept_sessions_run_on_and_are_adopted() {
     city.sign("go");
     city.wait_status(&relic, "closed");
     assert_eq!(city.sessions_of(&relic), 1);
+}
+
+/// A stop that was asked for while a rig's remote does not answer is a stop: at once, in order, and
+/// git goes with it.
+#[test]
+fn a_stop_during_the_start_leaves_nothing_behind() {
+    let city = City::made(&Plan::new());
+    let remote = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("git://{}/silent.git", remote.local_addr().unwrap());
+    let checkout = city.root().join("horde-checkout");
+    git(&checkout, &["remote", "set-url", "origin", &url]);
+    let mut daemon = city.supervisor().spawn().unwrap();
+    let (_silent, _) = remote.accept().unwrap();
+    let begun = Instant::now();
+    processes::signal(daemon.id(), Signal::SIGTERM);
+    let status = wait("the daemon ends", || daemon.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let left = processes::of(city.root());
+    assert!(left.is_empty(), "{}", processes::describe(&left));
 }

@@ -319,7 +319,6 @@ fn rework(case: Case) {
     touch(&city.root().join("go"));
     case.crash(&city);
     city.assert_landed(&relics);
-    city.assert_no_salvage();
     git(
         &city.origin(),
         &["merge-base", "--is-ancestor", &theirs, "main"],
@@ -335,6 +334,10 @@ fn rework(case: Case) {
                 event["data"]["type"] == "MERGE_FAILED" && event["data"]["mr"] == mr["id"]
             });
             assert_eq!(failed.count(), 1, "{mr}");
+            let head = mr["head"].as_str().expect("a commit");
+            let saved = ["for-each-ref", "--contains", head, "refs/horde/salvage"];
+            let saved = git(&city.repo(), &saved);
+            assert_eq!(saved.lines().count(), 1, "{mr}: {saved}");
         }
         assert!(city.mrs(relic).len() > 1, "nothing was reworked");
     }

@@ -1,4 +1,4 @@
-//! Remotes that say no, and remotes that are away.
+//! Remotes that say no, and remotes that are away (`4-rules.md`, done).
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use super::super::support::git::git;
 use super::{assert_nobody_blamed, failures, landed, program};
 
 #[test]
-fn a_remote_that_refuses_the_target_is_a_failed_push() {
-    let city = City::running(&Plan::forge("rework_attempts = 0"));
+fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
+    let city = City::running(&Plan::default());
     program(
         &city.origin().join("hooks/pre-receive"),
         "while read -r old new ref; do\n\
@@ -25,6 +25,7 @@ fn a_remote_that_refuses_the_target_is_a_failed_push() {
     assert!(error.contains("policy says no"), "{error}");
     city.wait_event("escalation.raised");
     assert_eq!(landed(&city), Vec::<String>::new());
+    assert_eq!(city.events("raider.charged").len(), 1, "{}", city.story());
     // The work itself is safe on its branch.
     let head = failed[0]["head"].as_str().expect("a commit");
     let contains = ["for-each-ref", "--contains", head, "refs/heads/raider"];
@@ -50,12 +51,14 @@ fn a_remote_that_is_away_blocks_the_push_until_it_is_back() {
     city.wait_event("raider.push_blocked");
     city.wait("the condition is shown", || {
         let raiders = city.ask("raider.list", &json!({}));
-        let condition = raiders[0]["condition"].to_string();
-        condition.contains("push_blocked").then_some(())
+        let (condition, detail) = (&raiders[0]["condition"], &raiders[0]["detail"]);
+        (condition == "push_blocked" && detail.is_string()).then_some(())
     });
     fs::rename(&away, city.origin()).expect("it comes back");
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_nobody_blamed(&city, &relic);
+    assert!(city.events("raider.zombie").is_empty(), "{}", city.story());
+    assert_eq!(city.events("raider.done").len(), 1, "{}", city.story());
     city.assert_no_salvage();
     city.stop();
 }

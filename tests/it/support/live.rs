@@ -89,7 +89,7 @@ impl City {
         }
         write(&root, "agent.sh", include_str!("agent.sh"));
         for (rig, _) in plan.rigs() {
-            repository(&root, rig, plan.is_local());
+            repository(&root, rig);
         }
         write(&root, "city.toml", plan.toml());
         Self {
@@ -439,8 +439,8 @@ pub fn body(steps: &[&str]) -> String {
     steps.iter().map(|step| format!("$ {step}\n")).collect()
 }
 
-/// A checkout of a rig with some history on `main`, and its bare origin unless it is local only.
-fn repository(root: &Path, rig: &str, local: bool) {
+/// A checkout of a rig with some history on `main`, and its bare origin.
+fn repository(root: &Path, rig: &str) {
     let checkout = root.join(format!("{rig}-checkout"));
     fs::create_dir(&checkout).unwrap();
     git(&checkout, &["init", "--quiet", "-b", "main"]);
@@ -448,9 +448,6 @@ fn repository(root: &Path, rig: &str, local: bool) {
     write(&checkout, "README", "hello\n");
     write(&checkout, ".gitignore", "*.ignored\n");
     commit_all(&checkout, "first");
-    if local {
-        return;
-    }
     let origin = format!("{rig}-origin.git");
     git(root, &["init", "--quiet", "--bare", "-b", "main", &origin]);
     git(

@@ -9,7 +9,6 @@ use super::live::City;
 pub struct Plan {
     sections: BTreeMap<&'static str, BTreeMap<&'static str, String>>,
     rigs: Vec<(&'static str, &'static str)>,
-    local: bool,
     more: String,
 }
 
@@ -19,7 +18,6 @@ impl Plan {
         let empty = Self {
             sections: BTreeMap::new(),
             rigs: vec![("horde", "gt")],
-            local: false,
             more: String::new(),
         };
         empty
@@ -47,17 +45,6 @@ impl Plan {
     pub fn rig(mut self, name: &'static str, prefix: &'static str) -> Self {
         self.rigs.push((name, prefix));
         self
-    }
-
-    /// The rigs have no remote.
-    pub fn local(mut self) -> Self {
-        self.local = true;
-        self
-    }
-
-    /// Whether the rigs have no remote.
-    pub fn is_local(&self) -> bool {
-        self.local
     }
 
     /// Adds sections as they are.

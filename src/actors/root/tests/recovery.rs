@@ -15,6 +15,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Generation, Incarnation, SessionId};
 use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{SessionSpec, Sessions};
+use crate::ports::tasks::Intent;
 use crate::testing::world::{Scenario, agent, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -53,6 +54,54 @@ async fn the_next_daemon_adopts_what_runs_and_restarts_what_does_not() {
     town.parts.sessions.crash(&a.session, 9);
     town.settle().await;
     assert_eq!(town.starts(&a.session), 2);
+}
+
+/// `hd done` said it while the supervisor was away: a fresh session would only be in the way.
+#[tokio::test(start_paused = true)]
+async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.exit_unheard(&charged.session, 0);
+    // A large tree: everything else has long been done by the time it is measured.
+    let long = Duration::from_millis(300);
+    parts
+        .repo
+        .interlude("facts", move || std::thread::park_timeout(long));
+    parts.tasks.leave(Intent {
+        op: "done".into(),
+        args: serde_json::json!({}),
+        raider: Some(charged.raider.to_string()),
+        rig: None,
+        incarnation: Some(charged.incarnation.0),
+    });
+    let town = Scenario::new().start_on(parts, clock).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    assert_eq!(town.parts.tasks.intents(), 0);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_woken_during_a_look_is_no_orphan() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.start().await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    let stopped = town.parts.sessions.stops().len();
+    town.parts.sessions.hold_lists(true);
+    tokio::time::advance(PATROL).await;
+    town.until("the look", || town.parts.sessions.lists_held() > 0)
+        .await;
+    town.wake(&id).await.unwrap();
+    town.until("the session", || town.runs(&session)).await;
+    town.parts.sessions.hold_lists(false);
+    town.settle().await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.parts.sessions.stops().len(), stopped);
+    assert_eq!(town.starts(&session), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,6 +145,30 @@ async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
     town.parts.sessions.release_stop(&session);
 }
 
+/// Nobody would know of it: the next start does not come by itself.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_comes_through_after_the_stop_is_ended() {
+    let town = two().await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&session);
+    town.wake(&id).await.unwrap();
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    let mode = StopMode::Graceful;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    ask::views(&town.world).await.unwrap();
+    tokio::time::advance(SECOND * 16).await;
+    town.task.await.unwrap();
+    let before = town.parts.sessions.stops().len();
+    town.parts.sessions.release_start(&session);
+    let sessions = &town.parts.sessions;
+    crate::testing::eventually("it is ended", || {
+        (sessions.stops().len() > before && sessions.running().is_empty()).then_some(())
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_wanted_any_more_while_stopping() {
     let town = two().await;

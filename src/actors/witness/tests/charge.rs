@@ -130,3 +130,118 @@ async fn an_interrupted_charge_is_resumed_by_the_patrol() {
     assert_eq!(town.starts(&raider("Toast").session_id()), 1);
     assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_nobody_asked_for_and_always_fails_is_given_up() {
+    let town = Scenario::new()
+        .rig(|rig| {
+            rig.raiders.auto_charge = true;
+            rig.raiders.setup = vec!["make deps".into()];
+        })
+        .start()
+        .await;
+    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let relic = town.relic("a").await;
+    let made = || town.parts.repo.count("make_sandbox");
+    town.world.nudge("horde/witness");
+    town.settle().await;
+    assert_eq!(made(), 1);
+    town.world.nudge("horde/witness");
+    town.pass(Duration::from_secs(9)).await;
+    assert_eq!(made(), 1, "it is left alone for a while");
+    town.pass(Duration::from_secs(2)).await;
+    assert_eq!(made(), 2);
+    town.pass(Duration::from_secs(600)).await;
+    assert_eq!(made(), 3);
+    let now = town.relic_now(&relic).await;
+    assert_eq!(now.status, RelicStatus::Blocked);
+    assert_eq!(now.charge_failures, 3);
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].body.contains("no rule"));
+    assert!(town.parts.repo.names().is_empty());
+}
+
+/// A target that is not there fails before there is a slot; the others do not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_relic_that_cannot_be_charged_holds_up_no_other() {
+    let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
+    let town = town.start().await;
+    let gone = RepoError::NotFound("branch release".into());
+    town.parts.repo.fail_for("fetch_target", "release", gone);
+    let (bad, good) = (town.relic("a").await, town.relic("b").await);
+    let mut asked = town.relic_now(&bad).await;
+    asked.target = Some("release".into());
+    town.store(move |txn| txn.put_relic(&asked)).await;
+    town.pass(Duration::from_secs(31)).await;
+    assert_eq!(town.relic_now(&good).await.status, RelicStatus::Hooked);
+    town.pass(Duration::from_secs(60)).await;
+    assert_eq!(town.relic_now(&bad).await.status, RelicStatus::Blocked);
+    assert_eq!(town.escalations().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
+    let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
+    let town = town.start().await;
+    let relic = town.relic("a").await;
+    let away = RepoError::Remote("no route".into());
+    town.parts.repo.break_op("make_sandbox", away);
+    town.pass(Duration::from_secs(300)).await;
+    assert!(town.parts.repo.count("make_sandbox") > 3);
+    assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
+    town.parts.repo.mend("make_sandbox");
+    town.pass(Duration::from_secs(31)).await;
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
+    assert!(town.escalations().await.is_empty());
+}
+
+/// What a person charges is not counted, and a charge that succeeds clears the count.
+#[tokio::test(start_paused = true)]
+async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let session = raider("Toast").session_id();
+    for _ in 0..4 {
+        let error = StartError::Provider("no program".into());
+        town.parts.sessions.refuse_start(&session, error);
+        let error = town.charge(&relic).await.unwrap_err();
+        assert_eq!(error.kind, RefusalKind::Failed);
+        assert!(error.message.contains("no program") && error.hint.is_some());
+    }
+    let mut now = town.relic_now(&relic).await;
+    assert_eq!(now.charge_failures, 0);
+    now.charge_failures = 2;
+    town.store(move |txn| txn.put_relic(&now)).await;
+    works_now(&town, &relic).await;
+    assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
+}
+
+/// An agent may have said everything before its charge is at its end: the journal has it in order.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_faster_than_its_charge_is_shown_in_order() {
+    let once = std::sync::atomic::AtomicBool::new(true);
+    let fault = move |point| {
+        let first = || once.swap(false, std::sync::atomic::Ordering::SeqCst);
+        if point == FaultPoint::ChargeSessionBefore && first() {
+            panic!("at {point:?}");
+        }
+    };
+    let town = Scenario::new().fault(Arc::new(fault)).start().await;
+    let relic = town.relic("a").await;
+    town.charge(&relic).await.unwrap_err();
+    let hook = town.hook(&raider("Toast")).await.unwrap();
+    town.parts.repo.commit(&hook.raider.name);
+    town.completed(&hook.raider).await.unwrap();
+    town.pass(Duration::from_secs(31)).await;
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
+    let filter = crate::ports::relics::EventFilter::default();
+    let all = town.store(move |txn| txn.events(&filter)).await;
+    let told = ["raider.charged", "raider.working", "raider.done"];
+    let story: Vec<_> = all
+        .iter()
+        .map(|event| event.kind.as_str())
+        .filter(|kind| told.contains(kind))
+        .collect();
+    assert_eq!(story, told);
+}

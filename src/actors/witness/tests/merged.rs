@@ -112,6 +112,41 @@ async fn a_conflict_goes_to_fresh_raiders_and_then_to_a_person() {
     assert!(prompts[1].contains("src/a.rs"), "the next one is told why");
 }
 
+/// Nobody's work goes with the attempt that landed instead: salvage names it before its branch goes.
+#[tokio::test(start_paused = true)]
+async fn attempts_that_did_not_land_become_salvage_when_another_one_does() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    town.charge(&relic).await.unwrap();
+    let mut heads = Vec::new();
+    for conflicts in [true, false] {
+        let hook = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+        heads.push(town.parts.repo.commit(&hook.raider.name));
+        if conflicts {
+            let files = vec!["src/a.rs".to_owned()];
+            town.parts.repo.script_merge(MergeOutcome::Conflict(files));
+        }
+        town.completed(&hook.raider).await.unwrap();
+        town.pass(PATROL).await;
+    }
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
+    assert!(town.parts.repo.has_landed(&heads[1]));
+    assert!(town.parts.repo.pins().is_empty());
+    assert!(town.parts.repo.remote_branches().is_empty());
+    let salvages = town.store(|txn| txn.salvages()).await;
+    assert_eq!(salvages.len(), 1, "what landed needs none");
+    assert_eq!(salvages[0].relic, Some(relic));
+    assert_eq!(salvages[0].reason, "superseded");
+    assert!(salvages[0].refs[0].ends_with(heads[0].as_str()));
+    assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
+    // It was named before anything that named it went.
+    let calls = town.parts.repo.calls();
+    let at = |op, what: &str| calls.iter().position(|call| *call == (op, what.to_owned()));
+    let saved = at("salvage_head", heads[0].as_str()).unwrap();
+    let gone = calls.iter().position(|(op, _)| *op == "delete_branch");
+    assert!(saved < gone.unwrap());
+}
+
 /// What a charge was told, its reworks keep to: work for a release branch never lands on main.
 #[tokio::test(start_paused = true)]
 async fn a_rework_lands_where_its_charge_said() {

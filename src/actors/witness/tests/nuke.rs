@@ -1,11 +1,16 @@
 //! Nuke: never what is not saved, and never half.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::ChildState;
+use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
+use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::testing::world::Scenario;
 
@@ -72,19 +77,6 @@ async fn what_cannot_be_measured_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_raider_whose_push_is_blocked_is_not_touched_by_a_nuke() {
-    let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
-    let error = RepoError::Remote("no route".into());
-    town.parts.repo.break_op("push_branch", error);
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
-    assert_eq!(refused.kind, RefusalKind::Conflict);
-    assert!(town.runs(&charged.session), "refused is without any effect");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
     let town = Scenario::new().start().await;
     let (stuck, other) = (town.worker("a").await, town.worker("b").await);
@@ -103,4 +95,47 @@ async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
     assert_eq!(relic.status, RelicStatus::Closed);
     let free = town.parts.repo.names();
     assert_eq!(free, ["Toast"], "the other's sandbox is gone");
+}
+
+/// The trash may hold gigabytes: the slot does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn the_slot_is_free_before_the_trash_is_emptied() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let tasks = Arc::clone(&town.parts.tasks);
+    assert_eq!(tasks.emptied(), 1, "what an earlier life left");
+    let (release, full) = channel::<()>();
+    let full = Mutex::new(full);
+    tasks.when_emptied(move || {
+        // The sender never sends: the answer is that it was dropped.
+        let _released = full.lock().unwrap().recv();
+    });
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert!(town.hook(&charged.raider).await.is_none());
+    let other = town.worker("b").await;
+    town.nuke(&other.raider, true).await.unwrap();
+    assert_eq!(tasks.emptied(), 1, "it is still being emptied");
+    drop(release);
+    let emptied = || tasks.emptied() == 3;
+    town.until("what came meanwhile goes as well", emptied)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_nuke_still_says_what_holds_the_work() {
+    let once = AtomicBool::new(true);
+    let fault = move |point| {
+        if point == FaultPoint::NukeReleaseBefore && once.swap(false, Ordering::SeqCst) {
+            panic!("at {point:?}");
+        }
+    };
+    let town = Scenario::new().fault(Arc::new(fault)).start().await;
+    let charged = town.worker("a").await;
+    town.nuke(&charged.raider, true).await.unwrap_err();
+    town.pass(PATROL).await;
+    assert!(town.hook(&charged.raider).await.is_none());
+    let nuked = town.events(EventType::RaiderNuked).await;
+    assert_eq!(nuked.len(), 1);
+    let id = &town.parts.repo.salvages()[0].id;
+    assert_eq!(nuked[0].data["salvage"], id.as_str());
 }

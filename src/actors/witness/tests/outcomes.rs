@@ -83,6 +83,91 @@ async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
+/// It is no crash, and the agent hears what is wrong with it; a person is called when that is no use.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalated() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let dir = dir(&town, &charged);
+    town.parts.tasks.say(&dir, r#"{"outcome":"pased"}"#);
+    for session in 2..=3 {
+        town.parts.sessions.exit(&charged.session, 0);
+        // The watcher's look may still go on; the one after it waits for its turn.
+        town.pass(Duration::from_millis(200)).await;
+        assert_eq!(town.starts(&charged.session), session);
+        let prompt = town.parts.tasks.prompts().pop().unwrap();
+        let why = "First of all: .horde-outcome could not be understood: unknown outcome \"pased\"";
+        assert!(prompt.contains(why), "{prompt}");
+    }
+    assert!(town.escalations().await.is_empty());
+    town.parts.sessions.exit(&charged.session, 0);
+    town.pass(PATROL * 4).await;
+    assert_eq!(town.starts(&charged.session), 3);
+    assert_eq!(town.escalations().await.len(), 1);
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+    town.parts.tasks.say(&dir, PASSED);
+    town.settle().await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// What is half-written is no mistake yet.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let dir = dir(&town, &charged);
+    town.parts.tasks.stamp(&dir, town.world.clock.now());
+    town.parts.tasks.say(&dir, r#"{"outcome":"#);
+    town.settle().await;
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    town.pass(PATROL).await;
+    let sent = town.parts.sessions.sent(&charged.session);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(
+        format!("{sent:?}").contains("could not be understood"),
+        "{sent:?}"
+    );
+    assert!(town.runs(&charged.session));
+}
+
+/// An operator's start is not ended at once by the very file that was not acceptable.
+#[tokio::test(start_paused = true)]
+async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
+    let town = Scenario::new()
+        .rig(|rig| rig.raiders.nudges = 0)
+        .start()
+        .await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts.sessions.exit(&charged.session, 0);
+    town.settle().await;
+    let id = ChildId::Raider(charged.raider.clone());
+    assert_eq!(town.state(&id).await, Some(ChildState::Finished));
+    assert_eq!(town.escalations().await.len(), 1);
+    town.wake(&id).await.unwrap();
+    town.settle().await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    assert!(
+        prompt.contains("First of all") && prompt.contains("wip.txt"),
+        "{prompt}"
+    );
+    // What became acceptable meanwhile needs no session.
+    town.parts.sessions.exit(&charged.session, 0);
+    town.settle().await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Finished));
+    town.parts
+        .repo
+        .change(&charged.raider.name, |facts| facts.dirty.clear());
+    town.wake(&id).await.unwrap();
+    town.settle().await;
+    assert_eq!(town.starts(&charged.session), 2);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_hd_left_in_the_outbox_is_done() {
     let town = Scenario::new().start().await;

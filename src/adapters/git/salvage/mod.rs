@@ -12,6 +12,8 @@
 //!                 are the commits that this state names
 //! ```
 //!
+//! A merge request that never landed has no sandbox any more: its salvage is `head` alone.
+//!
 //! `measure ─► capture ─► refs (one transaction) ─► read back ─► measure and capture again: equal?`
 
 mod capture;
@@ -22,6 +24,7 @@ mod store;
 use std::path::Path;
 
 pub(super) use restore::restore;
+pub(super) use store::keep;
 
 use self::capture::{Capture, capture};
 use self::manifest::{Lists, Manifest};

@@ -32,24 +32,24 @@ pub(in super::super) fn restore(
     record: &SalvageRecord,
     to: &Path,
 ) -> Result<(), RepoError> {
-    let prefix = record
-        .refs
-        .iter()
-        .find_map(|name| name.strip_suffix("/meta"));
-    let prefix = prefix.ok_or_else(|| RepoError::NotFound(format!("salvage {}", record.id)))?;
-    let meta = format!("{prefix}/meta");
-    if repo.resolve(&meta)?.is_none() {
-        return Err(RepoError::NotFound(format!(
-            "salvage {}: {meta}",
-            record.id
-        )));
-    }
     if fs::symlink_metadata(to).is_ok() {
         return Err(RepoError::Failed(format!(
             "{} exists already",
             to.display()
         )));
     }
+    if let [only] = &record.refs[..] {
+        // A commit without a sandbox around it.
+        let head = present(repo, record, only)?;
+        return worktree(repo, &["--detach"], head.as_str(), to);
+    }
+    let prefix = record
+        .refs
+        .iter()
+        .find_map(|name| name.strip_suffix("/meta"));
+    let prefix = prefix.ok_or_else(|| RepoError::NotFound(format!("salvage {}", record.id)))?;
+    let meta = format!("{prefix}/meta");
+    present(repo, record, &meta)?;
     let manifest = Manifest::read(repo, &meta)?;
     let admin = add_worktree(repo, &manifest, &meta, to)?;
     let restore = Restore {
@@ -73,6 +73,28 @@ pub(in super::super) fn restore(
     restore.verify()
 }
 
+/// Where a ref of the salvage is.
+fn present(repo: &GitRepo, record: &SalvageRecord, name: &str) -> Result<Oid, RepoError> {
+    let found = repo.resolve(name)?;
+    found.ok_or_else(|| RepoError::NotFound(format!("salvage {}: {name}", record.id)))
+}
+
+/// A worktree at a commit.
+fn worktree(repo: &GitRepo, how: &[&str], at: &str, to: &Path) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
+    }
+    repo.git()
+        .args(["worktree", "add", "--quiet"])
+        .args(how)
+        .arg(to)
+        .arg(at)
+        .limit(CHECKOUT)
+        .run()
+        .map(drop)
+}
+
 /// A detached worktree at the salvaged HEAD, without files.
 fn add_worktree(
     repo: &GitRepo,
@@ -80,17 +102,8 @@ fn add_worktree(
     meta: &str,
     to: &Path,
 ) -> Result<PathBuf, RepoError> {
-    let _serial = repo.worktrees();
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
-    }
     let at = manifest.head.as_ref().map_or(meta, |head| head.as_str());
-    repo.git()
-        .args(["worktree", "add", "--quiet", "--detach", "--no-checkout"])
-        .arg(to)
-        .arg(at)
-        .limit(CHECKOUT)
-        .run()?;
+    worktree(repo, &["--detach", "--no-checkout"], at, to)?;
     if manifest.head.is_none() {
         // HEAD named a branch without commits, and names one again.
         let wanted = manifest.branch.as_deref().unwrap_or("restored");

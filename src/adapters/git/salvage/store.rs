@@ -95,6 +95,46 @@ pub(super) fn existing(
     Ok(None)
 }
 
+/// The number of the next salvage of the incarnation.
+fn next_number(
+    repo: &GitRepo,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<u64, RepoError> {
+    let listed = listed(repo, raider, incarnation)?;
+    Ok(listed.keys().last().map_or(1, |last| last + 1))
+}
+
+/// Keeps a commit without any sandbox around it, once.
+pub(in super::super) fn keep(
+    repo: &GitRepo,
+    head: &Oid,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<SalvageRecord, RepoError> {
+    if repo.resolve(head.as_str())?.is_none() {
+        return Err(RepoError::NotFound(format!("commit {head}")));
+    }
+    let record = |number, refs| SalvageRecord {
+        id: id(raider, incarnation, number),
+        refs,
+        bytes: 0,
+        ignored: Vec::new(),
+    };
+    for (number, refs) in listed(repo, raider, incarnation)? {
+        if let [only] = &refs[..]
+            && repo.resolve(only)?.as_ref() == Some(head)
+        {
+            return Ok(record(number, refs));
+        }
+    }
+    let number = next_number(repo, raider, incarnation)?;
+    let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
+    let refs = make_refs(repo, &prefix, vec![("head".to_owned(), head.clone())])?;
+    readable(repo, &refs)?;
+    Ok(record(number, refs))
+}
+
 /// Writes commits and refs, makes them durable, and reads them back.
 pub(super) fn write(
     repo: &GitRepo,
@@ -104,10 +144,7 @@ pub(super) fn write(
     raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<SalvageRecord, RepoError> {
-    let number = listed(repo, raider, incarnation)?
-        .keys()
-        .last()
-        .map_or(1, |last| last + 1);
+    let number = next_number(repo, raider, incarnation)?;
     let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
     let ignored = ignored(measured)?;
     let commit = |what: &str, tree: &Oid, parents: &[Oid]| {

@@ -3,7 +3,8 @@
 use super::Rigged;
 use crate::adapters::git::land::{land, landed, on_main};
 use crate::adapters::git::remote::fetch_target;
-use crate::domain::ids::Oid;
+use crate::adapters::git::salvage::{keep, restore};
+use crate::domain::ids::{Incarnation, Oid};
 use crate::ports::repo::RepoError;
 
 #[test]
@@ -164,4 +165,24 @@ fn any_remote_may_have_the_work() {
     std::fs::remove_dir_all(&fork).unwrap();
     let error = on_main(&rig.repo, &other, "main").unwrap_err();
     assert!(matches!(error, RepoError::Remote(_)), "{error}");
+}
+
+#[test]
+fn a_commit_that_did_not_land_is_kept_once_and_comes_back() {
+    let rig = Rigged::new();
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    let raider = "horde/raiders/Toast".parse().unwrap();
+    let save = |head: &Oid| keep(&rig.repo, head, &raider, Incarnation(3));
+    let record = save(&head).unwrap();
+    assert_eq!(save(&head).unwrap(), record);
+    assert_eq!(record.id, "horde-Toast-3");
+    assert_eq!(record.refs, ["refs/horde/salvage/horde/Toast/3/head"]);
+    let other = save(&rig.base).unwrap();
+    assert_eq!(other.id, "horde-Toast-3.2");
+    let to = rig.path("restored");
+    restore(&rig.repo, &record, &to).unwrap();
+    assert_eq!(std::fs::read_to_string(to.join("a")).unwrap(), "a\n");
+    let absent = Oid::new("a".repeat(40)).unwrap();
+    let error = save(&absent).unwrap_err();
+    assert!(matches!(error, RepoError::NotFound(_)), "{error}");
 }

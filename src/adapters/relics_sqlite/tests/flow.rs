@@ -164,6 +164,9 @@ fn merge_requests_are_listed_in_the_order_they_land() {
     assert_eq!(ids(Some(toast()), false), "gt-11 gt-7 gt-9 gt-10");
     assert_eq!(ids(None, true), "gt-11 gt-7 gt-10");
     assert_eq!(ids(None, false), "gt-11 gt-7 gt-8 gt-9 gt-10");
+    let all = run(&mut store, |txn| txn.mrs_of(&id("gt-1"))).unwrap();
+    let all: Vec<_> = all.iter().map(|mr| mr.id.as_str()).collect();
+    assert_eq!(all, ["gt-7", "gt-8", "gt-9"]);
     let mut of = |raider: RaiderId, incarnation| {
         let found = run(&mut store, |txn| {
             txn.mr_of(&id("gt-1"), &raider, Incarnation(incarnation))

@@ -3,6 +3,7 @@
 mod commits;
 mod files;
 mod flow;
+mod golden;
 mod journal;
 mod rows;
 

@@ -58,6 +58,7 @@ fn a_relic_comes_back_as_it_was_put() {
     relic.branch = Some("raider/Toast/gt-2-1".into());
     relic.context = Some("it conflicted".into());
     relic.reworks = 2;
+    relic.charge_failures = 1;
     relic.labels = vec!["b".into()];
     relic.deps = vec![];
     run(&mut store, |txn| txn.put_relic(&relic)).unwrap();

@@ -1,0 +1,108 @@
+//! The push of a completion: tried until the remote has the branch, or until the completion is taken
+//! back. Whoever takes it back closes the saga; the push sees that at its next turn.
+
+use std::time::Duration;
+
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::super::super::{effects, shaman};
+use super::super::pack;
+use super::Plan;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RaiderId;
+use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::saga::{Saga, SagaKind};
+use crate::ports::relics::{StoreError, Txn};
+
+/// Pushes until the remote has it; false when the completion was taken back meanwhile. A remote that
+/// is away or says no blocks only this raider.
+pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<bool, Refusal> {
+    const FIRST: Duration = Duration::from_secs(1);
+    const MOST: Duration = Duration::from_secs(600);
+    // A person may have settled it: the patrol's pace is the slowest there is.
+    let most = MOST.min(world.city.daemon.patrol_interval).max(FIRST);
+    let id = saga.id;
+    let mut wait = FIRST;
+    while world.store.run(move |txn| txn.saga(id)).await?.is_some() {
+        let (branch, head) = (plan.branch.clone(), plan.head.clone());
+        let pushed = effects::repo(world, &plan.raider.rig, move |repo| {
+            repo.push_branch(&branch, &head, None)
+        });
+        let Err(error) = pushed.await else {
+            plan.blocked = None;
+            return Ok(true);
+        };
+        let error = Refusal::from(error);
+        if plan.blocked.as_deref() != Some(&error.message) {
+            plan.blocked = Some(error.message.clone());
+            tell(world, saga, plan, &error).await?;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(most);
+    }
+    Ok(false)
+}
+
+/// Notes what keeps the push from going through, and calls a person when it will not pass by itself.
+async fn tell(world: &World, saga: &mut Saga, plan: &Plan, error: &Refusal) -> Result<(), Refusal> {
+    let (id, data, passes) = (saga.id, pack(plan), error.is_passing());
+    let body = Escalation {
+        agent: plan.raider.to_string(),
+        relic: Some(plan.relic.clone()),
+        problem: "the remote does not take the finished branch".to_owned(),
+        severity: Severity::High,
+        evidence: format!(
+            "{}: {error}\nit is tried again; `hd raider nuke {} --salvage` gives the branch up and \
+             keeps its work",
+            plan.branch, plan.raider
+        ),
+    };
+    let (raider, from) = (plan.raider.clone(), message::witness(&plan.raider.rig));
+    let event = serde_json::json!({ "relic": plan.relic, "error": error.message });
+    saga.data = data.clone();
+    let told = world.store.run(move |txn| {
+        if txn.saga(id)?.is_none() {
+            return Ok(());
+        }
+        txn.step_saga(id, "intent", &data)?;
+        let blocked = NewEvent::new(EventType::RaiderPushBlocked, &raider, Cause::Done);
+        txn.record(&blocked.with(event.clone()))?;
+        if !passes {
+            shaman::report(txn, &from, &body)?;
+        }
+        Ok(())
+    });
+    told.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// Why a raider's push does not go through, from its open saga's data.
+#[must_use]
+pub fn blocked(saga: &Saga) -> Option<String> {
+    saga.data.get("blocked")?.as_str().map(str::to_owned)
+}
+
+/// Whether this completion is still being pushed, so that it may be taken back.
+#[must_use]
+pub fn is_pushing(saga: &Saga) -> bool {
+    saga.kind == SagaKind::Done && saga.step == "intent"
+}
+
+/// Takes a completion back that is still being pushed: its raider has open work again.
+///
+/// # Errors
+/// The store's.
+pub fn withdraw(txn: &mut dyn Txn, raider: &RaiderId, cause: Cause) -> Result<(), StoreError> {
+    let saga = txn.saga_of(SagaKind::Done, &raider.to_string())?;
+    let (Some(saga), Some(mut hook)) = (saga.filter(is_pushing), txn.hook(raider)?) else {
+        return Ok(());
+    };
+    txn.close_saga(saga.id)?;
+    hook.done = None;
+    txn.put_hook(&hook)?;
+    let data = serde_json::json!({ "relic": hook.relic, "incarnation": hook.incarnation });
+    let event = NewEvent::new(EventType::RaiderDoneWithdrawn, raider, cause);
+    txn.record(&event.with(data)).map(|_| ())
+}

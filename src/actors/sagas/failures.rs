@@ -1,0 +1,49 @@
+//! Charges that nobody asked for and that fail: counted on the relic, tried again after a pause, given
+//! up after a few.
+
+use std::time::Duration;
+
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{RelicId, RigName};
+use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::{StoreError, Txn};
+
+/// How many may fail in a row.
+const ATTEMPTS: u32 = 3;
+
+/// A charge that nobody asked for failed, and not in a way that passes. After too many in a row the
+/// relic is blocked and a person is called; `relic reopen` gives it fresh attempts.
+///
+/// # Errors
+/// The store's.
+pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Result<(), StoreError> {
+    let mut relic = txn.relic(id)?;
+    if relic.status != RelicStatus::Open {
+        return Ok(());
+    }
+    relic.charge_failures += 1;
+    if relic.charge_failures >= ATTEMPTS {
+        relic.status = RelicStatus::Blocked;
+        let data = serde_json::json!({ "status": "blocked", "error": why });
+        let event = NewEvent::new(EventType::RelicUpdated, id, Cause::ChargeFailed);
+        txn.record(&event.with(data))?;
+        let witness = message::witness(rig);
+        let body = Body::Escalation(Escalation {
+            agent: witness.clone(),
+            relic: Some(id.clone()),
+            problem: format!("{id} could not be charged, {ATTEMPTS} times in a row"),
+            severity: Severity::High,
+            evidence: why.to_owned(),
+        });
+        txn.send(&witness, message::SHAMAN, body)?;
+    }
+    txn.put_relic(&relic)
+}
+
+/// How long a relic is left alone after so many failed charges.
+#[must_use]
+pub fn pause(failures: u32) -> Duration {
+    Duration::from_secs(10) * 2_u32.pow(failures.saturating_sub(1).min(ATTEMPTS))
+}

@@ -1,0 +1,337 @@
+//! The states of a merge request in the store: one transaction each, its event included.
+//!
+//! ```text
+//!  reviewing ─► queued ◄──────────────┐ parked, moved, stranded
+//!                 └─► testing ─► merging ─► merged
+//!                        └──────────┴─► conflict, failed
+//!  rejected ◄─ withdrawn from anywhere before the push
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::{Attempt, Plan, pack};
+use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{Oid, RelicId};
+use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState};
+use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::{Saga, SagaKind};
+use crate::ports::relics::{StoreError, Txn};
+
+/// A merge request that was parked this often needs a person.
+const PATIENCE: u32 = 5;
+
+/// Marks it as being tested, unless somebody took it out of the queue meanwhile. Work whose relic
+/// was closed is wanted no more.
+pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequest>, Refusal> {
+    let started = world.store.run(move |txn| {
+        let mut mr = txn.mr(&id)?;
+        if mr.state != MrState::Queued {
+            return Ok(None);
+        }
+        if txn.relic(&mr.relic)?.status == RelicStatus::Closed {
+            let why = Some("its relic is closed");
+            withdraw(txn, &mut mr, why, Cause::RelicClosed)?;
+            return Ok(None);
+        }
+        mr.state = MrState::Testing;
+        mr.attempts += 1;
+        mr.note = None;
+        txn.put_mr(&mr)?;
+        record_mr(txn, EventType::MrTesting, &mr, Cause::Done)?;
+        Ok(Some(mr))
+    });
+    Ok(started.await?)
+}
+
+/// Keeps what the gates said with it.
+pub(super) async fn note_verdicts(
+    world: &World,
+    mr: MergeRequest,
+    verdicts: Vec<GateVerdict>,
+) -> Result<MergeRequest, Refusal> {
+    let noted = world.store.run(move |txn| {
+        let mut now = txn.mr(&mr.id)?;
+        now.gates.clone_from(&verdicts);
+        txn.put_mr(&now)?;
+        Ok(now)
+    });
+    Ok(noted.await?)
+}
+
+/// The point of no return: what is journalled here will be pushed. None when somebody took it out
+/// of the queue meanwhile.
+pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<Saga>, Refusal> {
+    let rig = rig.name.clone();
+    let opened = world.store.run(move |txn| {
+        let mut mr = txn.mr(&plan.mr)?;
+        if mr.state != MrState::Testing {
+            return Ok(None);
+        }
+        mr.state = MrState::Merging;
+        txn.put_mr(&mr)?;
+        record_mr(txn, EventType::MrMerging, &mr, Cause::Done)?;
+        let (subject, data) = (plan.mr.as_str(), pack(&plan));
+        txn.open_saga(SagaKind::Land, &rig, subject, "intent", &data)
+            .map(Some)
+    });
+    Ok(opened.await?)
+}
+
+/// The push begins, or begins again after it was parked.
+pub(super) async fn push_begins(world: &World, id: RelicId) -> Result<MergeRequest, Refusal> {
+    let begun = world.store.run(move |txn| {
+        let mut mr = txn.mr(&id)?;
+        if mr.state == MrState::Queued {
+            mr.state = MrState::Merging;
+            mr.attempts += 1;
+            txn.put_mr(&mr)?;
+            record_mr(txn, EventType::MrMerging, &mr, Cause::Resumed)?;
+        }
+        Ok(mr)
+    });
+    Ok(begun.await?)
+}
+
+/// It is on the target: MERGED.
+pub(super) async fn record_merged(
+    world: &World,
+    saga: Option<u64>,
+    mr: MergeRequest,
+    commit: Oid,
+    noop: bool,
+) -> Result<Attempt, Refusal> {
+    let witness = message::witness(&mr.rig);
+    let to = witness.clone();
+    let recorded = world.store.run(move |txn| {
+        let mut mr = txn.mr(&mr.id)?;
+        if let Some(id) = saga {
+            txn.close_saga(id)?;
+        }
+        if mr.state == MrState::Merged {
+            return Ok(());
+        }
+        mr.state = MrState::Merged;
+        mr.merge_commit = Some(commit.clone());
+        mr.not_before = None;
+        txn.put_mr(&mr)?;
+        let body = Body::Merged(Merged {
+            merge_commit: commit.clone(),
+            merged_at: txn.now(),
+            noop,
+            rig: mr.rig.clone(),
+            mr: mr.id,
+            raider: mr.raider,
+            incarnation: mr.incarnation,
+            relic: mr.relic,
+            branch: mr.branch,
+            head: mr.head,
+            target: mr.target,
+        });
+        txn.send(&message::forge(&mr.rig), &to, body).map(|_| ())
+    });
+    recorded.await?;
+    world.nudge(&witness);
+    Ok(Attempt::Landed)
+}
+
+/// It cannot land as it is: the witness is told, and decides what follows.
+pub(super) async fn fail(
+    world: &World,
+    saga: Option<u64>,
+    mr: MergeRequest,
+    failure_type: FailureType,
+    error: String,
+    conflict_files: Vec<String>,
+) -> Result<Attempt, Refusal> {
+    let witness = message::witness(&mr.rig);
+    let to = witness.clone();
+    let recorded = world.store.run(move |txn| {
+        let mut mr = txn.mr(&mr.id)?;
+        if let Some(id) = saga {
+            txn.close_saga(id)?;
+        }
+        if mr.is_over() {
+            return Ok(());
+        }
+        let conflict = failure_type == FailureType::Conflict;
+        mr.state = if conflict {
+            MrState::Conflict
+        } else {
+            MrState::Failed
+        };
+        mr.conflict_files.clone_from(&conflict_files);
+        mr.note = Some(error.clone());
+        mr.not_before = None;
+        txn.put_mr(&mr)?;
+        if conflict {
+            record_mr(txn, EventType::MrConflict, &mr, Cause::MergeFailed)?;
+        }
+        let body = Body::MergeFailed(MergeFailed {
+            failure_type,
+            error: error.clone(),
+            conflict_files: conflict_files.clone(),
+            rig: mr.rig.clone(),
+            mr: mr.id,
+            raider: mr.raider,
+            incarnation: mr.incarnation,
+            relic: mr.relic,
+            branch: mr.branch,
+            head: mr.head,
+            target: mr.target,
+        });
+        txn.send(&message::forge(&mr.rig), &to, body).map(|_| ())
+    });
+    recorded.await?;
+    world.nudge(&witness);
+    Ok(Attempt::Failed)
+}
+
+/// Infrastructure failed: the merge request waits, 10 s, doubling to 10 min (`4-rules.md`), and
+/// others go on. A person is called when that does not help.
+pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
+    const FIRST: Duration = Duration::from_secs(10);
+    const MOST: Duration = Duration::from_secs(600);
+    let doublings = mr.attempts.saturating_sub(1).min(10);
+    let wait = (FIRST * 2_u32.pow(doublings)).min(MOST);
+    let at = world.clock.now().checked_add(wait);
+    let at = at.unwrap_or(Timestamp::MAX);
+    tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");
+    let parked = world.store.run(move |txn| {
+        let mut mr = txn.mr(&mr.id)?;
+        if mr.is_over() {
+            return Ok(());
+        }
+        mr.state = MrState::Queued;
+        mr.not_before = Some(at);
+        mr.note = Some(why.clone());
+        txn.put_mr(&mr)?;
+        record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
+        if mr.attempts != PATIENCE {
+            return Ok(());
+        }
+        let body = Escalation {
+            agent: mr.raider.to_string(),
+            problem: format!(
+                "{} was tried {PATIENCE} times and cannot be landed yet",
+                mr.id
+            ),
+            relic: Some(mr.relic),
+            severity: Severity::Medium,
+            evidence: why.clone(),
+        };
+        txn.send(
+            &message::forge(&mr.rig),
+            message::SHAMAN,
+            Body::RecoveryNeeded(body),
+        )
+        .map(|_| ())
+    });
+    parked.await?;
+    world.nudge(message::SHAMAN);
+    Ok(Attempt::Parked)
+}
+
+/// An attempt failed for a reason of its own, a bug or a damaged row: it is parked, so that the
+/// others go on. A landing that is journalled stays so.
+///
+/// # Errors
+/// The store's.
+pub async fn set_back(world: &World, id: RelicId, why: String) -> Result<Attempt, Refusal> {
+    let mr = world.store.run(move |txn| txn.mr(&id)).await?;
+    park(world, mr, why).await
+}
+
+/// Back into the queue as if it had not been tried.
+pub(super) async fn put_back(
+    world: &World,
+    saga: u64,
+    mr: MergeRequest,
+) -> Result<Attempt, Refusal> {
+    let put_back = world.store.run(move |txn| {
+        txn.close_saga(saga)?;
+        let mut mr = txn.mr(&mr.id)?;
+        if !mr.is_over() {
+            mr.state = MrState::Queued;
+            mr.attempts = mr.attempts.saturating_sub(1);
+            mr.not_before = None;
+            txn.put_mr(&mr)?;
+        }
+        Ok(())
+    });
+    put_back.await?;
+    Ok(Attempt::Again)
+}
+
+/// Back into the queue after an interruption.
+///
+/// # Errors
+/// The store's.
+pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, Refusal> {
+    let restored = world.store.run(move |txn| {
+        for id in &stranded {
+            let mut mr = txn.mr(id)?;
+            mr.state = MrState::Queued;
+            txn.put_mr(&mr)?;
+            record_mr(txn, EventType::MrQueued, &mr, Cause::Resumed)?;
+        }
+        Ok(())
+    });
+    restored.await?;
+    Ok(Attempt::Again)
+}
+
+/// Takes it out of the queue for good; its branch and its pin stay. False when it is over, or past
+/// the point of no return.
+///
+/// # Errors
+/// The store's.
+pub fn withdraw(
+    txn: &mut dyn Txn,
+    mr: &mut MergeRequest,
+    note: Option<&str>,
+    cause: Cause,
+) -> Result<bool, StoreError> {
+    if mr.is_over() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
+        return Ok(false);
+    }
+    mr.state = MrState::Rejected;
+    mr.note = note.map(str::to_owned);
+    mr.not_before = None;
+    txn.put_mr(mr)?;
+    record_mr(txn, EventType::MrRejected, mr, cause)?;
+    // What its raider declared waits for nobody any more.
+    for message in txn.inbox(&message::witness(&mr.rig))? {
+        let about = matches!(&message.body, Body::PolecatDone(done)
+            if done.raider == mr.raider && done.incarnation == mr.incarnation);
+        if about {
+            txn.handled(message.id)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Journals a merge request's transition.
+///
+/// # Errors
+/// The store's.
+pub fn record_mr(
+    txn: &mut dyn Txn,
+    kind: EventType,
+    mr: &MergeRequest,
+    cause: Cause,
+) -> Result<(), StoreError> {
+    let data = serde_json::json!({
+        "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
+        "branch": mr.branch, "head": mr.head, "target": mr.target, "note": mr.note,
+        "not_before": mr.not_before,
+    });
+    txn.record(&NewEvent::new(kind, &mr.id, cause).with(data))
+        .map(|_| ())
+}

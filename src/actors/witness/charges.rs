@@ -1,0 +1,124 @@
+//! Waiting work: reworks always, ready relics when the rig says so.
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::sagas::charge::{self, ChargeRequest};
+use super::super::sagas::failures;
+use super::super::world::Claim;
+use super::WitnessArgs;
+use super::inbox::{Handled, REWORK};
+use crate::domain::cause::Cause;
+use crate::domain::ids::RelicId;
+use crate::domain::message;
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
+use crate::domain::saga::Saga;
+use crate::ports::relics::{RelicFilter, StoreError, Txn};
+
+/// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held
+/// one after another, so that priority and age decide who gets them; the rest of each charge runs by
+/// itself.
+///
+/// # Errors
+/// The remote or the store cannot be used at present.
+pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig) else {
+        return Ok(Handled::AtPatrol);
+    };
+    let filter = RelicFilter {
+        kind: Some(RelicKind::Task),
+        status: Some(RelicStatus::Open),
+        prefix: Some(rig.prefix.clone()),
+        label: None,
+    };
+    let all = rig.raiders.auto_charge;
+    let waiting = world.store.run(move |txn| ready(txn, &filter, all)).await?;
+    if waiting.is_empty() {
+        return Ok(Handled::AtPatrol);
+    }
+    // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
+    let mut free = charge::free_slots(world, rig).await?;
+    for relic in waiting {
+        if free == 0 {
+            break;
+        }
+        // Held through the pause after a failure, too.
+        let Some(alone) = world.claims.claim(format!("charge/{}", relic.id)) else {
+            continue;
+        };
+        let id = relic.id.clone();
+        let rework = relic.labels.iter().any(|label| label == REWORK);
+        let request = ChargeRequest {
+            relic: relic.id,
+            harness: None,
+            name: None,
+            target: None,
+            cause: if rework {
+                Cause::MergeFailed
+            } else {
+                Cause::Config
+            },
+        };
+        match charge::begin(world, rig, request).await {
+            Ok((saga, claim)) => {
+                free -= 1;
+                carry_out(args, id, alone, saga, claim);
+            }
+            // Somebody was faster, at this relic or at the slot.
+            Err(refused) if refused.kind == RefusalKind::Conflict => {}
+            // The remote or the store is away: the other relics need it as well.
+            Err(error) if error.is_passing() => return Err(error),
+            Err(error) => {
+                tracing::warn!(rig = %args.rig, relic = %id, %error, "it could not be charged");
+                let (failed, rig, why) = (id.clone(), args.rig.clone(), error.to_string());
+                let count = move |txn: &mut dyn Txn| failures::count(txn, &failed, &rig, &why);
+                world.store.run(count).await?;
+                world.nudge(message::SHAMAN);
+                let args = args.clone();
+                tokio::spawn(async move { rest(&args, id, alone).await });
+            }
+        }
+    }
+    Ok(Handled::AtPatrol)
+}
+
+/// Runs a charge that has its slot.
+fn carry_out(args: &WitnessArgs, relic: RelicId, alone: Claim, saga: Saga, claim: Claim) {
+    let args = args.clone();
+    tokio::spawn(async move {
+        let charged = charge::run(&args.world, saga).await;
+        drop(claim);
+        let Err(error) = charged else { return };
+        tracing::warn!(rig = %args.rig, %relic, %error, "it could not be charged");
+        if error.is_passing() {
+            drop(alone);
+            args.ended(Handled::Soon);
+        } else {
+            rest(&args, relic, alone).await;
+        }
+    });
+}
+
+/// Leaves a relic alone for a while: what was unwound would only fail again. Then the witness looks.
+async fn rest(args: &WitnessArgs, relic: RelicId, alone: Claim) {
+    let failures = args.world.store.run(move |txn| txn.relic(&relic)).await;
+    let failures = failures.map_or(0, |relic| relic.charge_failures);
+    tokio::time::sleep(failures::pause(failures)).await;
+    drop(alone);
+    args.ended(Handled::Yes);
+}
+
+/// Open relics that may be charged without anybody's asking, the most urgent first.
+fn ready(txn: &mut dyn Txn, filter: &RelicFilter, all: bool) -> Result<Vec<Relic>, StoreError> {
+    let mut ready = Vec::new();
+    for relic in txn.relics(filter)? {
+        let rework = relic.labels.iter().any(|label| label == REWORK);
+        let mut unmet = false;
+        for dep in &relic.deps {
+            unmet |= txn.relic(dep)?.status != RelicStatus::Closed;
+        }
+        if (all || rework) && !unmet {
+            ready.push(relic);
+        }
+    }
+    Ok(ready)
+}

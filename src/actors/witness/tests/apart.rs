@@ -1,0 +1,232 @@
+//! What is slow or broken holds up nothing but itself.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::domain::event::EventType;
+use crate::domain::relic::{Exit, RelicStatus};
+use crate::domain::saga::SagaKind;
+use crate::ports::repo::RepoError;
+use crate::testing::fake_repo::FakeRepo;
+use crate::testing::world::{Scenario, Town, completion, raider, rig};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+/// The first call of the operation hangs until the sender is dropped.
+fn hang_once(repo: &FakeRepo, op: &'static str) -> Sender<()> {
+    let (release, hanging) = channel::<()>();
+    let first = Mutex::new(Some(hanging));
+    repo.interlude(op, move || {
+        let first = first.lock().unwrap().take();
+        // Its sender never sends: the answer is that it was dropped.
+        let _released = first.map(|hanging| hanging.recv());
+    });
+    release
+}
+
+async fn closed(town: &Town, relic: &crate::domain::ids::RelicId) -> bool {
+    town.relic_now(relic).await.status == RelicStatus::Closed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_remote_hangs_holds_up_no_other_raider() {
+    let town = Scenario::new()
+        .rig(|rig| (rig.raiders.auto_charge, rig.raiders.max) = (true, 2))
+        .start()
+        .await;
+    let repo = Arc::clone(&town.parts.repo);
+    let (slow, quick) = (town.worker("a").await, town.worker("b").await);
+    let waiting = town.relic("c").await;
+    let release = hang_once(&repo, "remote_head");
+    town.completed(&slow.raider).await.unwrap();
+    let asks = || repo.count("remote_head") == 1;
+    town.until("the remote hangs", asks).await;
+    let done = town.completed(&quick.raider).await.unwrap();
+    let landed = || repo.has_landed(&done.head);
+    town.until("the other's work landed", landed).await;
+    let charged = || repo.count("make_sandbox") == 3;
+    town.until("waiting work has the free slot", charged).await;
+    drop(release);
+    town.settle().await;
+    assert!(closed(&town, &slow.relic).await);
+    assert!(closed(&town, &quick.relic).await);
+    let relic = town.relic_now(&waiting).await;
+    assert_eq!(relic.status, RelicStatus::Hooked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_goes_slowly_holds_up_no_other() {
+    let town = Scenario::new().start().await;
+    let repo = Arc::clone(&town.parts.repo);
+    let (slow, quick) = (town.worker("a").await, town.worker("b").await);
+    let release = hang_once(&repo, "discard_sandbox");
+    town.completed(&slow.raider).await.unwrap();
+    let asks = || repo.count("discard_sandbox") == 1;
+    town.until("a sandbox is being removed", asks).await;
+    town.completed(&quick.raider).await.unwrap();
+    let gone = || repo.discarded() == [quick.raider.clone()];
+    town.until("the other is gone", gone).await;
+    drop(release);
+    town.settle().await;
+    assert!(closed(&town, &slow.relic).await);
+    assert!(closed(&town, &quick.relic).await);
+    assert!(repo.names().is_empty());
+}
+
+/// What a person says while a message is being looked at counts at once, not at the next patrol.
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_message_is_handled_is_not_missed() {
+    let town = Scenario::new().start().await;
+    let repo = Arc::clone(&town.parts.repo);
+    let charged = town.worker("a").await;
+    repo.dirty(&charged.raider.name, "late.txt");
+    repo.change(&charged.raider.name, |facts| facts.dirty.clear());
+    let mut request = completion(&charged.raider);
+    request.wants_review = true;
+    let (world, id) = (Arc::clone(&town.world), charged.relic.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let once = Mutex::new(true);
+    repo.interlude("remote_head", move || {
+        if !std::mem::take(&mut *once.lock().unwrap()) {
+            return;
+        }
+        // Approved before the message is seen to wait for that: the look that this makes comes
+        // while the message is being handled.
+        let id = id.clone();
+        let approve = world.store.run(move |txn| {
+            let all = txn.mrs(None, true)?;
+            let mut mr = all.into_iter().find(|mr| mr.relic == id).unwrap();
+            mr.review = crate::domain::merge::Review::Approved;
+            txn.put_mr(&mr)
+        });
+        runtime.block_on(approve).unwrap();
+        world.nudge(&crate::domain::message::witness(&rig()));
+    });
+    town.done(request).await.unwrap();
+    town.settle().await;
+    assert!(closed(&town, &charged.relic).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_cannot_be_measured_after_done_is_escalated_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let repo = Arc::clone(&town.parts.repo);
+    let broken = RepoError::Failed("index is damaged".into());
+    let breaks = Arc::clone(&repo);
+    repo.interlude("push_branch", move || {
+        breaks.break_op("facts", broken.clone());
+    });
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let tried = repo.count("facts");
+    town.pass(PATROL * 10).await;
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].body.contains("index is damaged"));
+    let again = repo.count("facts") - tried;
+    assert!(again <= 12, "at patrols, not {again} times");
+    assert!(again > 5, "it is not given up");
+    repo.interlude("push_branch", || {});
+    repo.mend("facts");
+    town.pass(PATROL).await;
+    assert!(closed(&town, &charged.relic).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_cannot_be_pinned_is_escalated_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let error = RepoError::Failed("bad object".into());
+    town.parts.repo.break_op("pin", error);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 5).await;
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].body.contains("bad object"));
+    town.parts.repo.mend("pin");
+    town.pass(PATROL).await;
+    assert!(closed(&town, &charged.relic).await);
+}
+
+/// A remote that is away will be back: nobody is called for that.
+#[tokio::test(start_paused = true)]
+async fn what_will_pass_is_not_escalated() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("no route".into());
+    for op in ["remote_head", "pin"] {
+        town.parts.repo.break_op(op, away.clone());
+    }
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 3).await;
+    town.parts.repo.mend("remote_head");
+    town.pass(PATROL * 3).await;
+    town.parts.repo.mend("pin");
+    town.pass(PATROL).await;
+    assert!(closed(&town, &charged.relic).await);
+    assert!(town.escalations().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_closed_meanwhile_stays_closed() {
+    for exit in [Exit::Escalated, Exit::Deferred] {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let (store, id) = (town.world.store.clone(), charged.relic.clone());
+        let runtime = tokio::runtime::Handle::current();
+        town.parts.repo.interlude("remote_head", move || {
+            let id = id.clone();
+            let close = store.run(move |txn| {
+                let mut relic = txn.relic(&id)?;
+                relic.status = RelicStatus::Closed;
+                txn.put_relic(&relic)
+            });
+            runtime.block_on(close).unwrap();
+        });
+        let mut request = completion(&charged.raider);
+        request.exit = exit;
+        town.done(request).await.unwrap();
+        town.pass(PATROL).await;
+        assert!(closed(&town, &charged.relic).await, "{exit:?}");
+        assert!(town.escalations().await.is_empty());
+        assert!(town.parts.repo.names().is_empty(), "pushed and clean");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saga_that_cannot_be_read_is_escalated_once_and_kept() {
+    for kind in [SagaKind::Charge, SagaKind::Done, SagaKind::Nuke] {
+        let town = Scenario::new().start().await;
+        let subject = raider("Ash").to_string();
+        town.store(move |txn| {
+            let data = serde_json::json!({ "of": "another version" });
+            txn.open_saga(kind, &rig(), &subject, "intent", &data)
+        })
+        .await;
+        town.pass(PATROL * 5).await;
+        assert_eq!(town.sagas().await, 1, "{kind:?}");
+        assert_eq!(town.escalations().await.len(), 1, "{kind:?}");
+        let charged = town.worker("a").await;
+        town.completed(&charged.raider).await.unwrap();
+        town.settle().await;
+        assert!(closed(&town, &charged.relic).await, "others go on");
+    }
+}
+
+/// Nobody can go on with the saga, and the session that should end does not: told once.
+#[tokio::test(start_paused = true)]
+async fn a_raider_stuck_in_done_is_said_so_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let subject = charged.raider.to_string();
+    town.parts.sessions.refuse_stop(&charged.session);
+    town.store(move |txn| txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into()))
+        .await;
+    town.pass(PATROL * 10).await;
+    let tried = town.parts.sessions.stops().len();
+    assert!(tried > 3, "it is not given up: {tried}");
+    let said = town.events(EventType::RaiderZombie).await;
+    assert_eq!(said.len(), 1);
+}

@@ -1,0 +1,120 @@
+//! A push that the remote does not take: a person is called once, and there is a way out.
+
+use std::time::Duration;
+
+use crate::actors::refusal::RefusalKind;
+use crate::actors::root::ChildState;
+use crate::actors::sagas::charge::Charged;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+fn refused() -> RepoError {
+    RepoError::Rejected("branch names must begin with feature/".into())
+}
+
+/// A raider that is done, and whose branch the remote does not take.
+async fn blocked(error: RepoError) -> (Town, Charged) {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.break_op("push_branch", error);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    (town, charged)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_will_not_pass_by_itself_calls_a_person_once_and_goes_on() {
+    let moved = RepoError::Moved {
+        name: "raider/Toast/gt-1-1".into(),
+        expected: "absent".into(),
+        found: "another head".into(),
+    };
+    let gone = RepoError::NotFound("the head".into());
+    for error in [refused(), moved, gone] {
+        let (town, charged) = blocked(error).await;
+        town.pass(PATROL * 20).await;
+        let raised = town.escalations().await;
+        assert_eq!(raised.len(), 1, "{raised:?}");
+        assert!(raised[0].body.contains("--salvage"), "{}", raised[0].body);
+        assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
+        // A person lifts the rule: that is seen within a patrol.
+        town.parts.repo.mend("push_branch");
+        town.pass(PATROL).await;
+        let relic = town.relic_now(&charged.relic).await;
+        assert_eq!(relic.status, RelicStatus::Closed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remote_that_is_away_calls_nobody() {
+    let (town, _) = blocked(RepoError::Remote("no route".into())).await;
+    town.pass(PATROL * 20).await;
+    assert!(town.escalations().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_gives_a_blocked_push_up_with_salvage_only() {
+    let (town, charged) = blocked(refused()).await;
+    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(error.kind, RefusalKind::Conflict);
+    assert!(error.hint.unwrap().contains("--salvage"));
+    assert!(town.runs(&charged.session), "refused is without any effect");
+    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(town.sagas().await, 0);
+    assert_eq!(town.events(EventType::RaiderDoneWithdrawn).await.len(), 1);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!((relic.status, relic.assignee), (RelicStatus::Open, None));
+    let tried = town.parts.repo.count("push_branch");
+    town.pass(PATROL * 20).await;
+    assert_eq!(town.parts.repo.count("push_branch"), tried, "it is over");
+    town.charge(&charged.relic).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_push_that_could_not_be_given_up_is_open_work_again() {
+    let (town, charged) = blocked(refused()).await;
+    let broken = RepoError::Failed("disk".into());
+    town.parts.repo.break_op("salvage", broken);
+    town.nuke(&charged.raider, true).await.unwrap_err();
+    town.settle().await;
+    assert!(town.hook(&charged.raider).await.unwrap().done.is_none());
+    let id = ChildId::Raider(charged.raider.clone());
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    town.parts.repo.mend("salvage");
+    town.parts.repo.mend("push_branch");
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_its_relic_ends_a_blocked_push() {
+    let (town, charged) = blocked(refused()).await;
+    let closed = charged.relic.clone();
+    town.store(move |txn| {
+        let mut relic = txn.relic(&closed)?;
+        relic.status = RelicStatus::Closed;
+        txn.put_relic(&relic)
+    })
+    .await;
+    town.pass(PATROL).await;
+    assert!(!town.runs(&charged.session), "its session is ended");
+    assert_eq!(town.sagas().await, 0);
+    let again = town.completed(&charged.raider).await.unwrap_err();
+    assert_eq!(again.kind, RefusalKind::Conflict);
+    // Its work is in no remote: a person is called, and can let it go.
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(town.escalations().await.len(), 2);
+    town.nuke(&charged.raider, true).await.unwrap();
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    assert!(town.parts.repo.names().is_empty());
+}

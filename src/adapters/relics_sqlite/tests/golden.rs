@@ -1,0 +1,194 @@
+//! A store as the first schema wrote it, kept in `tests/golden/v1.db`: today's program reads every row
+//! of it as if it had written it itself.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::*;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{HarnessName, Incarnation};
+use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review, Verdict};
+use crate::domain::message::{Body, Handoff};
+use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
+use crate::domain::restart::Mono;
+use crate::domain::saga::SagaKind;
+use crate::ports::clock::Clock;
+use crate::ports::relics::{EventFilter, RelicFilter, SalvageEntry};
+
+/// A clock that stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        at("2026-01-01T12:00:00.123456Z")
+    }
+
+    fn mono(&self) -> Mono {
+        Mono::default()
+    }
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1.db")
+}
+
+/// A row of every kind, every column of it in use. Nothing here may change: the file is what it is.
+fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
+    let mut work = txn.create_relic(&NewRelic {
+        labels: vec!["rework".into(), "backend".into()],
+        ..task("first")
+    })?;
+    let step = NewRelic {
+        parent: Some(work.id.clone()),
+        deps: vec![work.id.clone()],
+        ..task("its step")
+    };
+    txn.create_relic(&step)?;
+    let raider = toast();
+    txn.next_incarnation(&raider)?;
+    work.status = RelicStatus::Hooked;
+    work.assignee = Some(raider.to_string());
+    work.raider = Some(raider.clone());
+    work.until = Some(at("2026-02-01T00:00:00Z"));
+    work.branch = Some("raider/Toast/gt-1-1".into());
+    (work.reworks, work.context) = (2, Some("it was red".into()));
+    work.target = Some("release".into());
+    work.harness = Some(HarnessName::new("script").unwrap());
+    txn.put_relic(&work)?;
+    txn.put_hook(&hook(work.id.clone()))?;
+    let note = Body::Handoff(Handoff {
+        note: Some("half way".into()),
+        relic: Some(work.id.clone()),
+        totem_step: None,
+    });
+    txn.send("horde/raiders/Toast", "horde/raiders/Toast", note)?;
+    let new = NewRelic {
+        kind: RelicKind::MergeRequest,
+        ..task("land gt-1")
+    };
+    let mr = txn.create_relic(&new)?;
+    txn.put_mr(&merge_request(mr.id, work.id.clone()))?;
+    let data = json!({ "head": oid('b') });
+    txn.open_saga(
+        SagaKind::Done,
+        &raider.rig,
+        &raider.to_string(),
+        "push",
+        &data,
+    )?;
+    let event = NewEvent::new(EventType::RaiderDone, &raider, Cause::Done);
+    txn.record(&event.with(json!({ "relic": work.id })))?;
+    txn.put_salvage(&SalvageEntry {
+        id: "horde-Nux-1".into(),
+        rig: raider.rig.clone(),
+        raider: nux().name,
+        incarnation: Incarnation(1),
+        relic: Some(work.id.clone()),
+        reason: "operator".into(),
+        created: txn.now(),
+        refs: vec!["refs/horde/salvage/horde/Nux/1/head".into()],
+        bytes: 7,
+        ignored: vec!["target/".into()],
+    })?;
+    txn.append_cv(&raider.to_string(), "merged", &json!({ "relic": work.id }))?;
+    txn.set("cursor", Some("12"))
+}
+
+fn hook(relic: RelicId) -> Hook {
+    Hook {
+        raider: toast(),
+        incarnation: Incarnation(1),
+        relic,
+        branch: "raider/Toast/gt-1-1".into(),
+        base: oid('a'),
+        target: "release".into(),
+        harness: HarnessName::new("script").unwrap(),
+        charged_at: Still.now(),
+        done: Some(DoneIntent {
+            exit: Exit::Completed,
+            head: oid('b'),
+            cleanup_status: None,
+            no_change: false,
+            wants_review: true,
+            until: None,
+            reason: Some("ready".into()),
+            at: Still.now(),
+        }),
+    }
+}
+
+fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
+    MergeRequest {
+        id,
+        rig: toast().rig,
+        relic,
+        raider: toast(),
+        incarnation: Incarnation(1),
+        branch: "raider/Toast/gt-1-1".into(),
+        head: oid('b'),
+        target: "release".into(),
+        state: MrState::Queued,
+        priority: 3,
+        queued_at: at("2026-01-01T11:00:00Z"),
+        attempts: 1,
+        not_before: Some(at("2026-01-01T13:00:00Z")),
+        gates: vec![GateVerdict {
+            name: "test".into(),
+            verdict: Verdict::Fail,
+            ms: 5,
+            tail: "red".into(),
+        }],
+        conflict_files: vec!["src/a.rs".into()],
+        merge_commit: None,
+        note: Some("parked".into()),
+        review: Review::Wanted,
+    }
+}
+
+/// Every row, in words.
+fn everything(txn: &mut dyn Txn) -> Result<Vec<String>, StoreError> {
+    let (relics, events) = (RelicFilter::default(), EventFilter::default());
+    let name = toast().to_string();
+    Ok(vec![
+        format!("{:#?}", txn.relics(&relics)?),
+        format!("{:#?}", txn.hooks(None)?),
+        format!("{:#?}", txn.incarnation(&toast())?),
+        format!("{:#?}", txn.inbox(&name)?),
+        format!("{:#?}", txn.mrs(None, false)?),
+        format!("{:#?}", txn.sagas(None)?),
+        format!("{:#?}", txn.events(&events)?),
+        format!("{:#?}", txn.salvages()?),
+        format!("{:#?}", txn.cv(&name)?),
+        format!("{:#?}", txn.get("cursor")?),
+    ])
+}
+
+#[test]
+fn a_store_of_the_first_schema_is_read_whole() {
+    if std::env::var_os("HORDE_MAKE_GOLDEN").is_some() {
+        make();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    std::fs::copy(golden(), &path).unwrap();
+    let mut old = SqliteRelics::open(&path, Arc::new(Still)).unwrap();
+    let mut fresh = SqliteRelics::in_memory(Arc::new(Still)).unwrap();
+    run(&mut fresh, fill).unwrap();
+    let expected = run(&mut fresh, everything).unwrap();
+    assert_eq!(run(&mut old, everything).unwrap(), expected);
+    // And it is written to as ever.
+    assert_eq!(create(&mut old, &task("next")).id, id("gt-3"));
+}
+
+/// How the file was made: by the program of its schema, once, told to by `HORDE_MAKE_GOLDEN`. The
+/// file of a later schema gets a name of its own.
+fn make() {
+    assert!(!golden().exists(), "it is there, and must never change");
+    let mut store = SqliteRelics::open(&golden(), Arc::new(Still)).unwrap();
+    run(&mut store, fill).unwrap();
+    // One file without a log beside it.
+    let single = store.conn.pragma_update(None, "journal_mode", "DELETE");
+    single.unwrap();
+}

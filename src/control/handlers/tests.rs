@@ -1,0 +1,141 @@
+//! What operators ask for, on a town of fakes under the paused clock.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::dispatch;
+use crate::control::protocol::{ControlError, ErrorKind, Op};
+use crate::control::rights::Who;
+use crate::control::server::Caller;
+use crate::domain::event::EventType;
+use crate::domain::ids::RelicId;
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::RelicFilter;
+use crate::ports::repo::RepoError;
+use crate::ports::sessions::StartError;
+use crate::testing::world::{Scenario, Town, raider};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+/// An operator's request, as it comes over the socket.
+async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> {
+    let caller = Caller {
+        pid: None,
+        uid: 0,
+        who: Who::Operator,
+    };
+    let args = args.as_object().unwrap().clone();
+    let op = Op::parse(op.parse().unwrap(), args).unwrap();
+    dispatch(&town.world, caller, op).await
+}
+
+/// One raider is done with a relic; its merge request goes its way.
+async fn submitted(town: &Town) -> RelicId {
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    charged.relic
+}
+
+/// The remote's refusal blocked the relic; once it lets the target move, a retry lands it.
+#[tokio::test(start_paused = true)]
+async fn a_failed_merge_request_that_blocked_its_relic_can_be_retried() {
+    let town = Scenario::new().start().await;
+    let refused = RepoError::Rejected("protected branch".into());
+    town.parts.repo.fail("land", refused);
+    let relic = submitted(&town).await;
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Blocked);
+    let mr = town.mr(&relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Failed);
+    ask(&town, "mq.retry", json!({ "mr": mr.id }))
+        .await
+        .unwrap();
+    town.pass(PATROL).await;
+    assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Merged);
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
+    assert_eq!(town.parts.repo.landings(), 1);
+    assert_eq!(town.events(EventType::RaiderCharged).await.len(), 1);
+    let again = ask(&town, "mq.retry", json!({ "mr": mr.id })).await;
+    assert!(again.is_err(), "it has landed");
+}
+
+/// `relic close` ends the work, also where it is in the queue already.
+#[tokio::test(start_paused = true)]
+async fn closing_a_relic_takes_it_out_of_the_queue() {
+    let town = Scenario::new().gate("test").start().await;
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    town.parts.repo.interlude("run_gate", move || {
+        // Over as well when the test is.
+        let _told = wait.lock().unwrap().recv();
+    });
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    let runs = || town.parts.repo.count("run_gate") == 1;
+    town.until("the gate runs", runs).await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    ask(&town, "relic.close", close).await.unwrap();
+    go.send(()).unwrap();
+    town.pass(PATROL).await;
+    let mr = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Rejected);
+    assert_eq!(town.parts.repo.landings(), 0);
+    assert_eq!(town.events(EventType::MrRejected).await.len(), 1);
+    // Nothing of it is lost, and whoever reopens the relic goes on from there.
+    assert_eq!(town.parts.repo.pins(), [mr.id]);
+    assert_eq!(town.parts.repo.remote(&mr.branch), Some(mr.head));
+    assert!(town.parts.repo.names().is_empty(), "the slot is free");
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(relic.branch, Some(mr.branch));
+}
+
+/// Every relic that was made is told of: whoever says `run` again would have the work twice.
+#[tokio::test(start_paused = true)]
+async fn run_checks_first_and_tells_of_every_relic_afterwards() {
+    let town = Scenario::new().start().await;
+    let unknown = json!({ "task": ["one", "two"], "harness": "nope" });
+    let refused = ask(&town, "run", unknown).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NotFound);
+    let relics = || town.store(|txn| txn.relics(&RelicFilter::default()));
+    assert!(relics().await.is_empty(), "nothing was made");
+
+    let broken = RepoError::Failed("no space for a sandbox".into());
+    town.parts.repo.fail("make_sandbox", broken);
+    let run = json!({ "task": ["one", "two"] });
+    let told = ask(&town, "run", run).await.unwrap();
+    let told = told["relics"].as_array().unwrap();
+    let (failed, charged): (Vec<_>, Vec<_>) =
+        told.iter().partition(|relic| relic["error"].is_object());
+    assert_eq!((failed.len(), charged.len()), (1, 1));
+    assert!(charged[0]["raider"].is_string());
+    assert_eq!(failed[0]["error"]["kind"], "internal");
+    let note = failed[0]["note"].as_str().unwrap();
+    assert!(note.contains("no space"), "{note}");
+    let mut ids: Vec<_> = told.iter().map(|relic| relic["relic"].clone()).collect();
+    ids.sort_by_key(ToString::to_string);
+    let made: Vec<_> = relics().await.iter().map(|relic| json!(relic.id)).collect();
+    assert_eq!(ids, made);
+}
+
+/// That no slot is free is no failure; that what was tried did not work is one.
+#[tokio::test(start_paused = true)]
+async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
+    let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
+    let refused = StartError::Provider("no memory".into());
+    let session = raider("Toast").session_id();
+    town.parts.sessions.refuse_start(&session, refused);
+    let told = ask(&town, "run", json!({ "task": ["one"] })).await.unwrap();
+    assert_eq!(told["relics"][0]["error"]["kind"], "conflict", "{told}");
+    let told = ask(&town, "run", json!({ "task": ["two", "three"] })).await;
+    let told = told.unwrap();
+    let relics = told["relics"].as_array().unwrap();
+    let waits = relics.iter().filter(|relic| relic["raider"].is_null());
+    assert_eq!(waits.count(), 1, "{told}");
+    assert!(
+        relics.iter().all(|relic| relic["error"].is_null()),
+        "{told}"
+    );
+}
