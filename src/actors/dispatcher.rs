@@ -34,8 +34,9 @@ use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::ports::relics::RelicFilter;
 
-pub use self::fire::{mark, switch};
+pub use self::fire::{recall, switch};
 pub use self::look::next;
+pub use self::outbox::settle as settle_outbox;
 
 /// A gate that opens later than this is looked at in between: timers have an end.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);

@@ -61,15 +61,20 @@ impl Runner for FakeRunner {
             stop: Arc::new(move || told.notify_one()),
             end: Box::pin(async move {
                 let tail = "said\n".to_owned();
-                tokio::select! {
-                    biased;
-                    () = stopped.notified() => Ended { stopped: true, signal: Some(15), tail, ..Ended::default() },
-                    () = tokio::time::sleep(takes.min(limit)) => Ended {
-                        code: (takes <= limit).then_some(code),
-                        timed_out: takes > limit,
+                let over = tokio::time::timeout(takes.min(limit), stopped.notified()).await;
+                if over.is_ok() {
+                    return Ended {
+                        stopped: true,
+                        signal: Some(15),
                         tail,
                         ..Ended::default()
-                    },
+                    };
+                }
+                Ended {
+                    code: (takes <= limit).then_some(code),
+                    timed_out: takes > limit,
+                    tail,
+                    ..Ended::default()
                 }
             }),
         }

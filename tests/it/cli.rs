@@ -117,6 +117,8 @@ fn asks() -> Vec<(&'static str, &'static str, Value)> {
         ("why Toast", "why", toast),
         ("mq retry gt-3", "mq.retry", json!({"mr": "gt-3"})),
         ("salvage show x-1", "salvage.show", json!({"id": "x-1"})),
+        ("auto disable x", "auto.disable", json!({"name": "x"})),
+        ("auto history", "auto.history", json!({})),
     ]
 }
 

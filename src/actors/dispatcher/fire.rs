@@ -56,11 +56,11 @@ impl Trigger {
 }
 
 /// What is remembered of an automation; one that is new, has another gate than before, or was
-/// switched on or off in its file, is remembered from now on.
+/// switched on or off in its file, is discovered now.
 ///
 /// # Errors
 /// The store's.
-pub fn mark(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreError> {
+pub fn recall(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreError> {
     let known = txn.mark(&automation.id)?;
     let gate = match automation.enabled {
         true => automation.gate.identity(),
@@ -70,15 +70,13 @@ pub fn mark(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreErr
     if let Some(mark) = known.filter(|mark| mark.gate == gate) {
         return Ok(mark);
     }
-    let mark = Mark {
+    Ok(Mark {
         automation: automation.id.clone(),
         gate,
         disabled,
         slots: txn.now(),
         cursor: txn.last_seq()?,
-    };
-    txn.put_mark(&mark)?;
-    Ok(mark)
+    })
 }
 
 /// Switches an automation on or off for good. What came while it was off is over.
@@ -86,7 +84,7 @@ pub fn mark(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreErr
 /// # Errors
 /// The store's.
 pub fn switch(txn: &mut dyn Txn, automation: &Automation, on: bool) -> Result<(), StoreError> {
-    let mut mark = mark(txn, automation)?;
+    let mut mark = recall(txn, automation)?;
     if mark.disabled && on {
         mark.slots = txn.now();
         mark.cursor = txn.last_seq()?;
@@ -116,10 +114,7 @@ pub(super) async fn fire(
     let Some((run, seq, event)) = begun.await? else {
         return Ok(None);
     };
-    let stdin = match event {
-        Some(event) => Some(serde_json::to_string(&event).unwrap_or_default()),
-        None => None,
-    };
+    let stdin = event.map(|event| serde_json::to_string(&event).unwrap_or_default());
     let (world, automation) = (Arc::clone(world), automation.clone());
     let begun = run.clone();
     tokio::spawn(async move { carry_out(&world, &automation, run, stdin, busy).await });
@@ -132,7 +127,7 @@ fn begin(
     automation: &Automation,
     trigger: &Trigger,
 ) -> Result<Option<(Run, u64, Option<Event>)>, StoreError> {
-    let mut mark = mark(txn, automation)?;
+    let mut mark = recall(txn, automation)?;
     if mark.disabled && !matches!(trigger, Trigger::Operator) {
         return Ok(None);
     }
@@ -190,7 +185,7 @@ fn next_event(
             break;
         }
     }
-    let next = queue.next();
+    let next = queue.pop();
     if queue.skipped > 0 {
         let kind = EventType::AutomationSkipped;
         let skipped = NewEvent::new(kind, &automation.id, Cause::QueueFull);
@@ -205,7 +200,7 @@ fn next_event(
 async fn pass_over(world: &World, automation: &Automation) -> Result<(), StoreError> {
     let automation = automation.clone();
     let passed = world.store.run(move |txn| {
-        let mut mark = mark(txn, &automation)?;
+        let mut mark = recall(txn, &automation)?;
         let Gate::Cron { schedule, .. } = &automation.gate else {
             return Ok(());
         };

@@ -11,13 +11,15 @@ use crate::domain::automation::{Automation, AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::gates::{Gate, When, condition, cooldown, cron, manual};
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// What is remembered of one automation.
 struct Seen {
     automation: Automation,
     mark: Mark,
     last: Option<Run>,
+    /// An event that its gate waits for is there.
+    told: bool,
 }
 
 /// When its gate opens by time; that of an event never does.
@@ -74,20 +76,18 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
         automation,
         mark,
         last,
+        told,
     } in seen
     {
         let checked = world.automations.last_check(&automation.id);
-        let on = automation.enabled && !mark.disabled;
         match next(&automation, &mark, last.as_ref(), checked, now) {
             When::Now => due(world, automation, last).await,
             When::At(time) => soonest = Some(soonest.map_or(time, |soonest| soonest.min(time))),
-            When::Never if on && matches!(automation.gate, Gate::Event { .. }) => {
-                begin(world, &automation, Trigger::Event).await;
-            }
+            When::Never if told => begin(world, &automation, Trigger::Event).await,
             When::Never => {}
         }
     }
-    // A check that was begun, and a slot that was settled, are due again some time.
+    // What was begun looks again at its end.
     soonest
 }
 
@@ -102,25 +102,40 @@ fn see(
     txn.keep_marks(&ids)?;
     let mut seen = Vec::new();
     for automation in automations {
-        let mut mark = fire::mark(txn, automation)?;
+        let mut mark = fire::recall(txn, automation)?;
+        let on = automation.enabled && !mark.disabled;
         if let Gate::Cron { schedule, catch_up } = &automation.gate
             && cron::missed(schedule, *catch_up, mark.slots, up_since)
         {
-            if automation.enabled && !mark.disabled {
+            if on {
                 let skipped =
                     NewEvent::new(EventType::AutomationSkipped, &automation.id, Cause::Missed);
                 let data = serde_json::json!({ "since": mark.slots });
                 txn.record(&skipped.with(data))?;
             }
             mark.slots = up_since;
+        }
+        if txn.mark(&automation.id)?.as_ref() != Some(&mark) {
             txn.put_mark(&mark)?;
         }
+        let told = match &automation.gate {
+            Gate::Event { on: pattern } if on => !txn
+                .events(&EventFilter {
+                    after: mark.cursor,
+                    kind: Some(pattern.as_str().to_owned()),
+                    subject: None,
+                    limit: 1,
+                })?
+                .is_empty(),
+            _ => false,
+        };
         let last = txn.runs(Some(&automation.id), 1)?.pop();
         let automation = automation.clone();
         seen.push(Seen {
             automation,
             mark,
             last,
+            told,
         });
     }
     Ok((seen, txn.open_runs()?))

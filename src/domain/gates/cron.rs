@@ -27,7 +27,7 @@ pub enum CatchUp {
 #[derive(Debug, Clone)]
 pub struct Schedule {
     text: String,
-    cron: Cron,
+    cron: Box<Cron>,
     zone: TimeZone,
 }
 
@@ -69,6 +69,7 @@ impl Schedule {
         if cron.find_next_occurrence(&first, true).is_err() {
             return Err("no day is like that".to_owned());
         }
+        let cron = Box::new(cron);
         Ok(Self { text, cron, zone })
     }
 

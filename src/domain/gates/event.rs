@@ -79,7 +79,7 @@ impl Queue {
     }
 
     /// The event to run for.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn pop(&mut self) -> Option<Event> {
         self.waiting.pop_front()
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         // An agent of that name is somebody else.
         queue.push(event(4, "agent.crashed", "tidy"), &own());
         let mut seqs = Vec::new();
-        while let Some(event) = queue.next() {
+        while let Some(event) = queue.pop() {
             seqs.push(event.seq);
         }
         assert_eq!(seqs, [2, 3, 4]);
@@ -154,9 +154,9 @@ mod tests {
             let kept = count.min(1000);
             prop_assert_eq!(queue.skipped as u64, count - kept);
             for seq in count - kept..count {
-                prop_assert_eq!(queue.next().map(|event| event.seq), Some(seq));
+                prop_assert_eq!(queue.pop().map(|event| event.seq), Some(seq));
             }
-            prop_assert!(queue.next().is_none());
+            prop_assert!(queue.pop().is_none());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! End to end: the real daemon, real git, and a scripted agent that does what its task says.
 
 mod agents;
+mod automations;
 mod charge;
 mod config;
 mod crash;
