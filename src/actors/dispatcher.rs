@@ -12,7 +12,7 @@
 pub mod automations;
 mod fire;
 mod look;
-pub mod outbox;
+mod outbox;
 #[cfg(test)]
 mod tests;
 

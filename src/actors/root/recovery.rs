@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::config::ConfigMsg;
-use super::super::dispatcher::{DispatcherMsg, outbox};
+use super::super::dispatcher::{self, DispatcherMsg};
 use super::super::effects;
 use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
@@ -93,7 +93,7 @@ impl Root {
             let look = tokio::spawn(async move {
                 if first {
                     // Who said `hd done` while the supervisor was away wants no session.
-                    outbox::settle(&world).await;
+                    dispatcher::settle_outbox(&world).await;
                 }
                 look::look(&world, known).await
             });
