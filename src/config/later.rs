@@ -9,7 +9,6 @@ pub const LATER: &[(&str, &[&str])] = &[
     ),
     ("workspace", &["suspended", "budget"]),
     ("daemon", &["wisp_gc_interval", "wisp_ttl"]),
-    ("session", &["tmux_socket"]),
     (
         "harness",
         &[
