@@ -27,6 +27,7 @@ mod attach;
 mod endings;
 mod programs;
 mod robustness;
+mod tmux;
 
 use std::fs;
 use std::path::Path;
