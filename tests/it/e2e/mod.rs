@@ -15,3 +15,4 @@ mod review;
 mod rights;
 mod stop;
 mod survive;
+mod tmux;

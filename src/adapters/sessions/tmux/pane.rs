@@ -161,9 +161,12 @@ impl Pane {
 
     /// Bytes that paint a terminal as the screen is.
     pub fn paint(&self) -> io::Result<Vec<u8>> {
-        let text = self.run("capture-pane", &["-p", "-e"])?;
-        let rows = text.trim_end().replace('\n', "\r\n");
-        Ok(format!("\x1b[H\x1b[2J{rows}").into_bytes())
+        let cursor = "#{e|+:#{cursor_y},1};#{e|+:#{cursor_x},1}";
+        let then = ["-p", "-e", ";", "display-message", "-t", &self.id.id, "-p"];
+        let said = self.run("capture-pane", &[&then[..], &[cursor]].concat())?;
+        let (rows, cursor) = said.trim_end().rsplit_once('\n').unwrap_or_default();
+        let rows = rows.trim_end().replace('\n', "\r\n");
+        Ok(format!("\x1b[H\x1b[2J{rows}\x1b[{cursor}H").into_bytes())
     }
 
     /// Lets tmux close the pane when we end. Everything is on record then; only the pane of a holder
