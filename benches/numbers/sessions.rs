@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, SamplingMode};
-use horde_supervisor::adapters::sessions::holder::HolderSessions;
+use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::ids::{Generation, Incarnation, SessionId};
 use horde_supervisor::ports::sessions::{SessionSpec, Sessions};
 
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 16;
 pub fn start(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a directory");
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
-    let sessions = HolderSessions::new(dir.path().join("sessions"), exe).expect("a provider");
+    let sessions = LocalSessions::new(dir.path().join("sessions"), exe, "").expect("a provider");
     let mut group = criterion.benchmark_group("sessions");
     group.sampling_mode(SamplingMode::Flat).sample_size(10);
     for count in [1, 100] {
@@ -30,7 +30,7 @@ pub fn start(criterion: &mut Criterion) {
 }
 
 /// Starts all of them, at most so many at once, and ends them outside of the measured time.
-fn once(sessions: &HolderSessions, specs: &[SessionSpec]) -> Duration {
+fn once(sessions: &LocalSessions, specs: &[SessionSpec]) -> Duration {
     let begun = Instant::now();
     thread::scope(|scope| {
         for share in specs.chunks(specs.len().div_ceil(AT_ONCE)) {

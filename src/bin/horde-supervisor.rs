@@ -1,12 +1,12 @@
-//! `horde-supervisor <CITY>`: the daemon. With `hold` as its first argument it is a session's
-//! holder instead; that is decided before any thread exists.
+//! `horde-supervisor <CITY>`: the daemon. With `hold` (or, in a tmux pane, `hold-pane`) as its
+//! first argument it is a session's holder instead; that is decided before any thread exists.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use horde_supervisor::adapters::sessions::holder::hold_main;
+use horde_supervisor::adapters::sessions::holder::{hold_main, hold_pane_main};
 use horde_supervisor::telemetry::{self, Format};
 use horde_supervisor::{daemon, faults};
 use tracing_subscriber::EnvFilter;
@@ -40,10 +40,10 @@ enum LogFormat {
 
 fn main() -> ExitCode {
     let raw: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some((first, rest)) = raw.split_first()
-        && first == "hold"
-    {
-        return hold_main(rest);
+    match raw.split_first() {
+        Some((first, rest)) if first == "hold" => return hold_main(rest),
+        Some((first, rest)) if first == "hold-pane" => return hold_pane_main(rest),
+        _ => {}
     }
     let args = Args::parse();
     if args.list_fault_points {

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::domain::city::Agent;
+use crate::domain::city::{Agent, Provider};
 
 /// Over everything of an agent that only a fresh session can take over: command, first input,
 /// prompt (its file's text, too), directory, configured environment and the names that are passed
-/// on. Not over `restart` and
+/// on, and who keeps its terminal. Not over `restart` and
 /// `shutdown_timeout`, which take effect at once, and never over inherited values.
-pub fn agent(agent: &Agent, prompt: &str) -> String {
+pub fn agent(agent: &Agent, prompt: &str, provider: Provider) -> String {
     let mut hash = Fields::default();
     hash.list("command", &agent.command);
     hash.list("first_input", agent.first_input.iter());
@@ -23,6 +23,7 @@ pub fn agent(agent: &Agent, prompt: &str) -> String {
         .map(|(name, value)| format!("{name}={value}"));
     hash.list("env", env);
     hash.list("env_pass", &agent.env_pass);
+    hash.list("provider", [format!("{provider:?}")]);
     hash.finish()
 }
 

@@ -6,7 +6,6 @@ pub const LATER: &[(&str, &[&str])] = &[
     ("", &["notify", "retention"]),
     ("workspace", &["budget"]),
     ("daemon", &["wisp_gc_interval", "wisp_ttl"]),
-    ("session", &["tmux_socket"]),
     (
         "harness",
         &[

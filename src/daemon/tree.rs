@@ -19,15 +19,16 @@ use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
 use crate::adapters::relics_sqlite::SqliteRelics;
-use crate::adapters::sessions::holder::HolderSessions;
+use crate::adapters::sessions::LocalSessions;
 use crate::adapters::task_files::DiskTaskFiles;
-use crate::domain::city::{City, Rig};
+use crate::domain::city::{City, Rig, tmux_server};
 use crate::domain::ids::RigName;
 use crate::faults;
 use crate::ports::clock::Clock;
 use crate::ports::config::ConfigSource;
 use crate::ports::relics::Relics;
 use crate::ports::repo::Repo;
+use crate::ports::sessions::Sessions as _;
 use crate::ports::tasks::TaskEvent;
 
 /// Makes the world and says how its infrastructure is started, in order.
@@ -41,7 +42,7 @@ pub(super) async fn build(
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let exe = std::env::current_exe().map_err(|e| failed("the program cannot find itself", &e))?;
-    let sessions = HolderSessions::new(city.state_dir().join("sessions"), exe.clone())
+    let sessions = sessions(city, exe.clone())
         .map_err(|e| failed("the session provider cannot be started", &e))?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir())
         .map_err(|e| failed("task files", &e))?;
@@ -75,6 +76,14 @@ pub(super) async fn build(
         rig_infra: Arc::new(infra::of_rig),
         world,
     })
+}
+
+fn sessions(city: &City, exe: PathBuf) -> Result<LocalSessions, String> {
+    let server = tmux_server(&city.root, &city.session.tmux_socket);
+    let sessions = LocalSessions::new(city.state_dir().join("sessions"), exe, &server)
+        .map_err(|error| error.to_string())?;
+    sessions.prefer(city.session.provider)?;
+    Ok(sessions)
 }
 
 fn store_opener(city: &City, clock: &Arc<dyn Clock>) -> store::Open {

@@ -175,14 +175,27 @@ pub fn socket_path(
     if fits(&wanted) {
         return wanted;
     }
-    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
-    let hash: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
-    let name = format!("{hash}.sock");
+    let name = format!("{}.sock", path_hash(root));
     runtime_dir
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join("horde").join(&name))
         .filter(|path| fits(path))
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/horde-{uid}")).join(&name))
+}
+
+/// The name of the tmux server of the city at `root` (a canonical path): as configured, else one that
+/// no other city has.
+#[must_use]
+pub fn tmux_server(root: &Path, configured: &str) -> String {
+    if configured.is_empty() {
+        return format!("horde-{}", path_hash(root));
+    }
+    configured.to_owned()
+}
+
+fn path_hash(root: &Path) -> String {
+    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
+    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// What SIGTERM does to sessions.
@@ -203,6 +216,9 @@ pub struct SessionPolicy {
     pub startup_timeout: Duration,
     /// Bytes of terminal log per session.
     pub output_limit: u64,
+    /// The name of the tmux server as configured, empty when it is not; [`tmux_server`] says which
+    /// it is.
+    pub tmux_socket: String,
 }
 
 /// Session providers.
@@ -210,6 +226,8 @@ pub struct SessionPolicy {
 pub enum Provider {
     /// The embedded one.
     Holder,
+    /// tmux.
+    Tmux,
 }
 
 /// How a coding agent is driven.

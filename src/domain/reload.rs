@@ -80,6 +80,10 @@ pub fn in_force(
         new.daemon.socket.clone_from(&old.daemon.socket);
         pending.push("[daemon] socket".to_owned());
     }
+    if new.session.tmux_socket != old.session.tmux_socket {
+        new.session.tmux_socket.clone_from(&old.session.tmux_socket);
+        pending.push("[session] tmux_socket".to_owned());
+    }
     for rig in &mut new.rigs {
         let Some(before) = old.rig(&rig.name) else {
             continue;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
@@ -213,6 +214,13 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError>;
 
+    /// Says which kind of session the next starts make; those that run stay where they are. A
+    /// provider of one kind has no choice.
+    ///
+    /// # Errors
+    /// Sessions of that kind cannot be started here, and why; nothing has changed then.
+    fn prefer(&self, provider: Provider) -> Result<(), String>;
+
     /// Which session the process belongs to, by membership (never by what the process says).
     fn session_of(&self, pid: u32) -> Option<SessionId>;
 
@@ -229,5 +237,10 @@ pub enum AttachPoint {
     /// A Unix socket that speaks the holder protocol.
     Holder(PathBuf),
     /// A command for the user's terminal.
-    Command(Vec<String>),
+    Command {
+        /// Program and arguments.
+        argv: Vec<String>,
+        /// A Unix socket that speaks the holder protocol, for those who only watch.
+        watch: PathBuf,
+    },
 }

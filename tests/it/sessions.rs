@@ -1,11 +1,13 @@
-//! The conformance suite of session providers, run by the fake and by the real holder.
+//! The conformance suite of session providers, run by the fake, by real holders and by real tmux.
 
-mod holder;
+mod local;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::sync::Arc;
 
-use horde_supervisor::adapters::sessions::holder::HolderSessions;
+use horde_supervisor::adapters::sessions::LocalSessions;
+use horde_supervisor::domain::city::{Provider, tmux_server};
 use horde_supervisor::ports::sessions::Sessions;
 use horde_supervisor::testing::conformance::sessions::{Bench, Program};
 use horde_supervisor::testing::fake_sessions::{self, FakeSessions};
@@ -31,28 +33,52 @@ impl Bench for FakeBench {
     }
 }
 
-/// Real holders in a directory of their own; none outlives the test.
-pub struct HolderBench(tempfile::TempDir);
+/// Real sessions in a directory of their own; none outlives the test, nor does its tmux server.
+pub struct LocalBench {
+    dir: tempfile::TempDir,
+    provider: Provider,
+}
 
-impl HolderBench {
+impl LocalBench {
     /// A bench without sessions.
-    pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+    pub fn new(provider: Provider) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir, provider }
+    }
+
+    /// The directory that is the test's own.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The name of its tmux server.
+    pub fn server(&self) -> String {
+        tmux_server(self.path(), "")
+    }
+
+    /// Runs a command of its tmux server.
+    pub fn tmux(&self, words: &[&str]) -> Output {
+        let mut tmux = std::process::Command::new("tmux");
+        tmux.env_remove("TMUX");
+        tmux.args(["-u", "-L", &self.server()]).args(words);
+        tmux.output().unwrap()
     }
 
     /// Where the sessions are kept.
     pub fn state_dir(&self) -> PathBuf {
-        self.0.path().join("sessions")
+        self.path().join("sessions")
     }
 
     /// A provider.
-    pub fn provider(&self) -> HolderSessions {
+    pub fn provider(&self) -> LocalSessions {
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
-        HolderSessions::new(self.state_dir(), exe).unwrap()
+        let sessions = LocalSessions::new(self.state_dir(), exe, &self.server()).unwrap();
+        sessions.prefer(self.provider).unwrap();
+        sessions
     }
 }
 
-impl Drop for HolderBench {
+impl Drop for LocalBench {
     fn drop(&mut self) {
         use horde_supervisor::ports::sessions::SessionHandle;
         // A test that failed half-way has sessions left.
@@ -64,10 +90,16 @@ impl Drop for HolderBench {
                 eprintln!("left behind: {error}");
             }
         }
+        // Panes of sessions that ended by themselves. Without any there is no server either.
+        self.tmux(&["kill-server"]);
+        let uid = nix::unistd::geteuid();
+        let dir = std::env::var("TMUX_TMPDIR").unwrap_or_else(|_| "/tmp".to_owned());
+        // tmux leaves its socket behind.
+        let _none = std::fs::remove_file(format!("{dir}/tmux-{uid}/{}", self.server()));
     }
 }
 
-impl Bench for HolderBench {
+impl Bench for LocalBench {
     fn sessions(&self) -> Arc<dyn Sessions> {
         Arc::new(self.provider())
     }
@@ -96,7 +128,7 @@ impl Bench for HolderBench {
     }
 
     fn cwd(&self) -> PathBuf {
-        self.0.path().to_owned()
+        self.path().to_owned()
     }
 }
 
@@ -105,5 +137,9 @@ mod fake_conforms {
 }
 
 mod holder_conforms {
-    horde_supervisor::sessions_conformance!(super::HolderBench::new());
+    horde_supervisor::sessions_conformance!(super::LocalBench::new(super::Provider::Holder));
+}
+
+mod tmux_conforms {
+    horde_supervisor::sessions_conformance!(super::LocalBench::new(super::Provider::Tmux));
 }

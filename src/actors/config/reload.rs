@@ -70,6 +70,9 @@ async fn attempt(
             Err(why) => return Ok(Outcome::Rejected(why)),
         },
     };
+    if !dry_run && let Err(why) = prefer(world, &city).await? {
+        return Ok(Outcome::Rejected(why));
+    }
     resize(world, &city, dry_run);
     let revision = city.revision.clone();
     let new = Arc::new(World {
@@ -135,6 +138,13 @@ async fn repos(
     });
     let panicked = || Refusal::internal("making the rigs ready panicked");
     opened.await.ok_or_else(panicked)
+}
+
+/// From now on sessions start where the configuration says; those that run stay where they are.
+async fn prefer(world: &World, city: &City) -> Result<Result<(), String>, Refusal> {
+    let (sessions, provider) = (Arc::clone(&world.sessions), city.session.provider);
+    let preferred = effects::blocking(move || sessions.prefer(provider)).await;
+    preferred.ok_or_else(|| Refusal::internal("the provider panicked"))
 }
 
 /// `start_concurrency` is a number of permits that all worlds share.

@@ -43,7 +43,14 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
             .hint("`hd peek NAME` prints the screen, `hd logs -f NAME` follows it"));
     }
     let name = args.name.clone();
-    let mut holder = Holder::reach(args, context)?;
+    let point = context.ask(&Op::Attach(args))?;
+    // A session of another provider has a command of its own, which this process becomes.
+    if let Some(command) = point.get("command").and_then(Value::as_array) {
+        let words: Vec<_> = command.iter().filter_map(Value::as_str).collect();
+        let (program, args) = words.split_first().ok_or_else(strange)?;
+        return Err(Command::new(program).args(args).exec()).doing(program);
+    }
+    let mut holder = Holder::reach(&point)?;
     output::say(&format!("hd: attached to {name}; Ctrl-\\ detaches"));
     let mut terminal = Terminal::raw()?;
     let end = holder.interact(&mut terminal);
@@ -58,7 +65,7 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
 
 /// Shows what the session writes until it ends, and touches nothing.
 pub(super) fn watch(name: String, context: &mut Context) -> Result<(), CliError> {
-    let mut holder = Holder::reach(Named { name }, context)?;
+    let mut holder = Holder::reach(&context.ask(&Op::Attach(Named { name }))?)?;
     match holder.watch()? {
         End::Ended(ended) => output::say(&format!("\nhd: the session {}", how(&ended))),
         End::Detached => {}
@@ -87,16 +94,9 @@ struct Holder {
 }
 
 impl Holder {
-    /// Asks the supervisor where the session is, and goes there. A session of another provider has
-    /// a command of its own instead, which this process becomes.
-    fn reach(args: Named, context: &mut Context) -> Result<Self, CliError> {
-        let point = context.ask(&Op::Attach(args))?;
+    /// Goes where the supervisor says that the session is.
+    fn reach(point: &Value) -> Result<Self, CliError> {
         let word = |key: &str| point.get(key).and_then(Value::as_str);
-        if let Some(command) = point.get("command").and_then(Value::as_array) {
-            let words: Vec<_> = command.iter().filter_map(Value::as_str).collect();
-            let (program, args) = words.split_first().ok_or_else(strange)?;
-            return Err(Command::new(program).args(args).exec()).doing(program);
-        }
         let socket = Path::new(word("socket").ok_or_else(strange)?);
         let stream = client::open(socket).doing(format!("the session at {}", socket.display()))?;
         let mut holder = Self {

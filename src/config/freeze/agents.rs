@@ -16,7 +16,7 @@ use crate::config::values::{
     Parsed, choice, command, complain, duration, environment, filled, flag, integer, list, name,
     optional, some_duration, text,
 };
-use crate::domain::city::{Agent, DaemonPolicy, Harness, Pool, PromptMode, RestartType, RigSource};
+use crate::domain::city::{Agent, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource};
 use crate::domain::harness::launch;
 use crate::domain::ids::{AgentName, HarnessName};
 
@@ -43,6 +43,7 @@ struct Known<'a> {
     harnesses: &'a Harnesses,
     rigs: &'a [ReadRig],
     shutdown_timeout: Option<Duration>,
+    provider: Option<Provider>,
 }
 
 /// `[[agents]]`.
@@ -52,12 +53,14 @@ pub fn all(
     harnesses: &Harnesses,
     rigs: &[ReadRig],
     daemon: Option<&DaemonPolicy>,
+    provider: Option<Provider>,
 ) -> Vec<ReadAgent> {
     let known = Known {
         context,
         harnesses,
         rigs,
         shutdown_timeout: daemon.map(|daemon| daemon.shutdown_timeout),
+        provider,
     };
     let agents = reader.sections("agents", "agents").into_iter();
     agents.map(|agent| one(agent, &known)).collect()
@@ -110,7 +113,7 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
             drain_timeout: Duration::ZERO,
             fingerprint: String::new(),
         };
-        agent.fingerprint = fingerprint::agent(&agent, &runs.prompt);
+        agent.fingerprint = fingerprint::agent(&agent, &runs.prompt, known.provider?);
         Some(agent)
     };
     ReadAgent {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::reader::Reader;
 use crate::config::values::{
-    choice, duration, integer, number, optional, size, some_duration, text,
+    choice, complain, duration, integer, number, optional, size, some_duration, text,
 };
 use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
 use crate::domain::restart::{Backoff, RestartPolicy};
@@ -86,14 +86,28 @@ fn backoff(mut reader: Reader<'_>) -> Option<Backoff> {
 pub fn session(mut reader: Reader<'_>) -> Option<SessionPolicy> {
     let provider = reader.get(
         "provider",
-        choice(&[("holder", Provider::Holder)], &["tmux"]),
+        choice(
+            &[("holder", Provider::Holder), ("tmux", Provider::Tmux)],
+            &[],
+        ),
     );
     let startup_timeout = reader.get("startup_timeout", some_duration);
     let output_limit = reader.get("output_limit", size(LEAST_OUTPUT));
+    let tmux_socket = reader.get(
+        "tmux_socket",
+        optional(|node| {
+            let name = text(node)?;
+            match crate::domain::ids::check_name("tmux server name", &name) {
+                Ok(()) => Ok(name),
+                Err(error) => complain(node, error.to_string()),
+            }
+        }),
+    );
     reader.finish();
     Some(SessionPolicy {
         provider: provider?,
         startup_timeout: startup_timeout?,
         output_limit: output_limit?,
+        tmux_socket: tmux_socket?.unwrap_or_default(),
     })
 }

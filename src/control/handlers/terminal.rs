@@ -41,7 +41,9 @@ pub(super) async fn attach(world: &World, name: &str) -> Result<Value, ControlEr
     let point = on(world, &session.handle.id, move |p| p.attach(&handle)).await?;
     Ok(match point {
         AttachPoint::Holder(socket) => json!({ "name": id, "socket": socket }),
-        AttachPoint::Command(command) => json!({ "name": id, "command": command }),
+        AttachPoint::Command { argv, watch } => {
+            json!({ "name": id, "command": argv, "socket": watch })
+        }
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Fake, FakeSessions, Inner, is_there};
+use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{
@@ -171,6 +172,10 @@ impl Sessions for FakeSessions {
         let inner = self.inner();
         let fake = inner.sessions.get(id);
         Ok(fake.and_then(|fake| fake.meta.get(key).cloned()))
+    }
+
+    fn prefer(&self, _provider: Provider) -> Result<(), String> {
+        Ok(())
     }
 
     fn session_of(&self, pid: u32) -> Option<SessionId> {

@@ -31,6 +31,7 @@ pub(super) fn city() -> City {
             provider: Provider::Holder,
             startup_timeout: Duration::from_secs(60),
             output_limit: 1 << 20,
+            tmux_socket: String::new(),
         },
         harnesses: BTreeMap::from([(
             harness.clone(),

@@ -17,3 +17,4 @@ mod review;
 mod rights;
 mod stop;
 mod survive;
+mod tmux;

@@ -1,282 +1,44 @@
-//! The default provider: one small detached holder process per session (`3-architecture.md`, 3.3).
-//!
-//! This side lives in the daemon. It starts holders ([`launch`]), reads what they leave on disk
-//! ([`files`], [`observe`]), talks to their sockets ([`client`]) and hears of their ends
-//! ([`monitor`]). It holds nothing that a new daemon could not find again. The other side,
-//! [`process`], is the holder itself.
+//! The default place of a session: a small detached process that owns the agent's terminal. This is
+//! how it is started; [`process`] is what it does.
 
-mod client;
-mod files;
-mod launch;
-mod members;
-mod monitor;
-mod observe;
 mod process;
-mod provider;
-mod remains;
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
-use rustix::process::Signal;
+pub use self::process::{hold_main, hold_pane_main};
+pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
 
-pub use self::process::hold_main;
+use super::launch::{Launch, Reply, converse};
 
-use self::client::{Client, Trouble};
-use self::files::{Found, Spec, State};
-use self::launch::{Launch, Reply};
-use self::members::Members;
-use self::monitor::Monitor;
-use self::observe::Sight;
-use crate::adapters::proc::{self, Pidfd};
-use crate::domain::facts::RunState;
-use crate::domain::holder_wire::{Answer, Request};
-use crate::domain::ids::SessionId;
-use crate::ports::sessions::{
-    SessionError, SessionHandle, SessionSpec, StartError, Started, Stopped,
-};
-
-/// Size of a session's terminal until somebody changes it.
-const ROWS: u16 = 50;
-const COLS: u16 = 200;
-/// Beyond the grace a holder gets this long to end everything and record it.
-const AFTER_GRACE: Duration = Duration::from_secs(10);
-
-/// The holder provider.
-pub struct HolderSessions {
-    root: PathBuf,
-    exe: PathBuf,
-    gates: Mutex<HashMap<SessionId, Arc<Mutex<()>>>>,
-    members: Members,
-    monitor: Monitor,
-    open_files: Option<u64>,
+/// Starts a holder in the directory and waits for its reply.
+///
+/// # Errors
+/// It could not be started, or said nothing that makes sense.
+pub(super) fn start(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
+    // No `pre_exec`: this is `posix_spawn`, whatever the size of the daemon. The holder detaches
+    // itself, so the child waited for here is only its short-lived first process.
+    let mut child = Command::new(exe)
+        .args([OsStr::new("hold"), dir.as_os_str()])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let reply = talk(&mut child, launch);
+    if reply.is_err() {
+        // It may be stuck before it detached; it has started nothing then.
+        let _gone_already = child.kill();
+    }
+    child.wait()?;
+    reply
 }
 
-impl HolderSessions {
-    /// A provider that keeps sessions in this directory (`.horde/sessions`) and re-executes this
-    /// program (`horde-supervisor`) as their holders.
-    ///
-    /// # Errors
-    /// The directory cannot be made, or the kernel refuses a thread.
-    pub fn new(state_dir: PathBuf, exe: PathBuf) -> io::Result<Self> {
-        files::make_dir(&state_dir)?;
-        let provider = Self {
-            root: fs::canonicalize(state_dir)?,
-            exe,
-            gates: Mutex::default(),
-            members: Members::default(),
-            monitor: Monitor::new()?,
-            open_files: proc::raise_open_files(),
-        };
-        // Whoever asks is recognised before the first patrol has adopted anything.
-        for sight in provider.look_at_all()? {
-            if let (RunState::Running, Some(state)) = (&sight.facts.state, &sight.state) {
-                provider.members.add(state);
-            }
-        }
-        Ok(provider)
-    }
-
-    fn dir(&self, id: &SessionId) -> PathBuf {
-        self.root.join(id.as_str())
-    }
-
-    fn look(&self, id: &SessionId) -> Option<Sight> {
-        observe::look(id, &self.dir(id))
-    }
-
-    fn look_at_all(&self) -> io::Result<Vec<Sight>> {
-        let mut seen = Vec::new();
-        for entry in fs::read_dir(&self.root)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            match name.to_str().map(SessionId::new) {
-                Some(Ok(id)) if entry.file_type()?.is_dir() => seen.extend(self.look(&id)),
-                _ => tracing::debug!(?name, "not a session's directory, passed over"),
-            }
-        }
-        Ok(seen)
-    }
-
-    /// Serialises what changes one session's files; sessions do not wait for each other.
-    fn gate(&self, id: &SessionId) -> Arc<Mutex<()>> {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(gates.entry(id.clone()).or_default())
-    }
-
-    /// The session this handle names, whether it runs or has ended.
-    fn named(&self, handle: &SessionHandle) -> Result<Sight, SessionError> {
-        let sight = self.look(&handle.id);
-        sight
-            .filter(|sight| sight.facts.token == handle.token)
-            .ok_or_else(|| SessionError::Gone(handle.id.clone()))
-    }
-
-    fn ask(&self, handle: &SessionHandle, request: &Request) -> Result<Answer, SessionError> {
-        Client::connect(&self.dir(&handle.id), &handle.token)
-            .and_then(|mut client| client.ask(request))
-            .map_err(|trouble| fault(&handle.id, &trouble))
-    }
-
-    /// Makes sure that nothing of an earlier session of this id lives.
-    fn clear(&self, id: &SessionId, dir: &Path) -> Result<(), StartError> {
-        let provider = |error: io::Error| StartError::Provider(error.to_string());
-        let sight = observe::look(id, dir);
-        match sight.as_ref().map(|sight| &sight.facts.state) {
-            Some(RunState::Running) => return Err(StartError::Exists(id.clone())),
-            Some(RunState::Unknown { why })
-                if sight.as_ref().is_some_and(|s| s.state.is_some()) =>
-            {
-                return Err(StartError::Provider(why.clone()));
-            }
-            _ => {}
-        }
-        let orderly = matches!(
-            sight.as_ref().map(|sight| &sight.facts.state),
-            None | Some(RunState::Exited(_))
-        );
-        let token = sight.and_then(|sight| sight.state).map(|state| state.token);
-        let spec = files::read::<Spec>(dir, files::SPEC).map_err(provider)?;
-        let broken_off = match spec {
-            Found::Record(spec) => Some(spec.token) != token,
-            Found::Nothing => false,
-            Found::Garbage(_) => true,
-        };
-        if orderly && !broken_off && !files::is_locked(dir).map_err(provider)? {
-            return Ok(());
-        }
-        match remains::end(dir).map_err(provider)? {
-            remains::Ending {
-                some_live: true, ..
-            } => Err(StartError::Stragglers(id.clone())),
-            remains::Ending { .. } => Ok(()),
-        }
-    }
-
-    fn launch(&self, spec: &SessionSpec, dir: &Path) -> Result<State, StartError> {
-        let provider = |error: io::Error| StartError::Provider(error.to_string());
-        let launch = Launch {
-            id: spec.id.clone(),
-            token: new_token().map_err(provider)?,
-            generation: spec.generation,
-            incarnation: spec.incarnation,
-            argv: spec.argv.clone(),
-            env: spec.env.clone(),
-            cwd: std::path::absolute(&spec.cwd).map_err(provider)?,
-            first_input: spec.first_input.clone(),
-            output_limit: spec.output_limit,
-            meta: spec.meta.clone(),
-            rows: ROWS,
-            cols: COLS,
-            open_files: self.open_files,
-        };
-        // Before the agent can act: whoever it is then taken for, it is not the operator.
-        self.members.starting(&launch.token, &spec.id);
-        let reply = launch::launch(&self.exe, dir, &launch).or_else(|error| {
-            // It may be stuck half-way, and its agent with it. Nothing else can hold this session's
-            // lock or token now, so whatever does is of this start.
-            let left = remains::end(dir)?;
-            tracing::warn!(session = %spec.id, killed = left.killed, "a broken start was ended");
-            Err(error)
-        });
-        if !matches!(reply, Ok(Reply::Ready(_))) {
-            self.members.not_started(&launch.token);
-        }
-        match reply.map_err(provider)? {
-            Reply::Ready(state) => {
-                self.members.add(&state);
-                Ok(*state)
-            }
-            Reply::Locked => Err(StartError::Stragglers(spec.id.clone())),
-            Reply::NoCwd => Err(StartError::NoCwd(spec.cwd.clone())),
-            Reply::NoProgram(why) => Err(StartError::NoProgram {
-                program: spec.argv.first().cloned().unwrap_or_default(),
-                why,
-            }),
-            Reply::Failed(why) => Err(StartError::Provider(why)),
-        }
-    }
-
-    /// Has the holder end its session; a holder that cannot is ended with what it held.
-    fn stop_running(&self, state: &State, grace: Duration) -> io::Result<Stopped> {
-        let dir = self.dir(&state.id);
-        let Some(holder) = Pidfd::open(&state.holder)? else {
-            return self.how_it_ended(state);
-        };
-        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let asked = Client::connect(&dir, &state.token)
-            .and_then(|mut client| client.tell(&Request::Stop { grace_ms }).map(|()| client));
-        match &asked {
-            Ok(_) => {}
-            // It is ending, or its socket was removed; a TERM asks the same in both cases.
-            Err(Trouble::Gone) => holder.signal(Signal::TERM)?,
-            Err(trouble) => {
-                tracing::warn!(session = %state.id, "its holder is killed: {trouble}");
-                holder.signal(Signal::KILL)?;
-            }
-        }
-        // The connection stays open: the request must not vanish with it.
-        if !holder.wait(grace.saturating_add(AFTER_GRACE))? {
-            tracing::warn!(session = %state.id, "its holder does not end and is killed");
-            holder.signal(Signal::KILL)?;
-            holder.wait(AFTER_GRACE)?;
-        }
-        self.how_it_ended(state)
-    }
-
-    fn how_it_ended(&self, state: &State) -> io::Result<Stopped> {
-        let dir = self.dir(&state.id);
-        let recorded = files::read_end(&dir, &state.token)?;
-        match recorded {
-            Some(ended) if ended.undead > 0 => Err(io::Error::other(format!(
-                "{} processes do not die",
-                ended.undead
-            ))),
-            Some(ended) if ended.killed => Ok(Stopped::Killed),
-            Some(_) => Ok(Stopped::Gracefully),
-            None => match remains::end(&dir)? {
-                remains::Ending {
-                    some_live: true, ..
-                } => Err(io::Error::other("some of its processes do not die")),
-                remains::Ending { .. } => Ok(Stopped::Killed),
-            },
-        }
-    }
-}
-
-fn fault(id: &SessionId, trouble: &Trouble) -> SessionError {
-    match trouble {
-        Trouble::Gone => SessionError::Gone(id.clone()),
-        other => failed(id, other),
-    }
-}
-
-fn failed(id: &SessionId, why: impl std::fmt::Display) -> SessionError {
-    SessionError::Failed {
-        id: id.clone(),
-        why: why.to_string(),
-    }
-}
-
-fn started(state: &State) -> Started {
-    Started {
-        handle: SessionHandle {
-            id: state.id.clone(),
-            token: state.token.clone(),
-        },
-        agent: state.agent.clone(),
-        holder: Some(state.holder.clone()),
-        generation: state.generation,
-    }
-}
-
-/// 128 random bits.
-fn new_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+fn talk(child: &mut Child, launch: &Launch) -> io::Result<Reply> {
+    let stdin = child.stdin.take().expect("stdin is piped");
+    let stdout = child.stdout.take().expect("stdout is piped");
+    converse(stdin, drop, stdout, launch)
 }

@@ -13,9 +13,10 @@ use std::path::Path;
 use nix::libc;
 
 use super::cgroup::Cgroup;
+use super::terminal::Terminal;
 use crate::adapters::proc;
-use crate::adapters::sessions::holder::files::TOKEN_VARIABLE;
-use crate::adapters::sessions::holder::launch::{Launch, Reply};
+use crate::adapters::sessions::files::TOKEN_VARIABLE;
+use crate::adapters::sessions::launch::{Launch, Reply};
 use crate::domain::facts::ProcessId;
 
 /// Not in the `libc` crate with a type that holds it.
@@ -39,7 +40,7 @@ struct Prepared {
 /// Starts the agent on this terminal. It inherits the alive-lock as descriptor 3.
 pub fn start(
     launch: &Launch,
-    terminal: BorrowedFd<'_>,
+    terminal: &Terminal,
     lock: BorrowedFd<'_>,
     cgroup: Option<&Cgroup>,
 ) -> Result<ProcessId, Reply> {
@@ -56,12 +57,7 @@ pub fn start(
     drop(low);
     let lock = high(lock).map_err(|error| failed(error.into()))?;
     match fork(cgroup).map_err(failed)? {
-        0 => child(
-            &prepared,
-            terminal.as_raw_fd(),
-            lock.as_raw_fd(),
-            writer.as_raw_fd(),
-        ),
+        0 => child(&prepared, terminal, lock.as_raw_fd(), writer.as_raw_fd()),
         pid => {
             drop((writer, lock));
             verdict(pid.cast_unsigned(), reader, launch)
@@ -193,11 +189,21 @@ fn fork(cgroup: Option<&Cgroup>) -> io::Result<i32> {
 }
 
 /// The child, from fork to exec.
-fn child(prepared: &Prepared, terminal: RawFd, lock: RawFd, failure: RawFd) -> ! {
+fn child(prepared: &Prepared, terminal: &Terminal, lock: RawFd, failure: RawFd) -> ! {
+    let in_pane = terminal.is_pane();
+    let terminal = terminal.of_the_agent().as_raw_fd();
     // SAFETY: plain system calls on descriptors and memory that were made before the fork.
     unsafe {
-        libc::setsid();
-        if libc::ioctl(terminal, libc::TIOCSCTTY, 0) < 0 {
+        let taken = if in_pane {
+            // The terminal belongs to our session: a group of its own in the foreground will do. (We
+            // inherit that SIGTTOU is ignored.)
+            libc::setpgid(0, 0);
+            libc::tcsetpgrp(terminal, libc::getpid())
+        } else {
+            libc::setsid();
+            libc::ioctl(terminal, libc::TIOCSCTTY, 0)
+        };
+        if taken < 0 {
             fail(failure, NO_TERMINAL);
         }
         for target in 0..3 {

@@ -17,11 +17,11 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::agent;
 use super::cgroup::{self, Cgroup};
-use super::pty::Pty;
-use super::{Holder, log::Log, screen};
+use super::terminal::Terminal;
+use super::{Holder, log::Log};
 use crate::adapters::proc;
-use crate::adapters::sessions::holder::files::{self, Meta, Spec, State};
-use crate::adapters::sessions::holder::launch::{Launch, Reply};
+use crate::adapters::sessions::files::{self, Meta, Spec, State};
+use crate::adapters::sessions::launch::{Launch, Reply};
 
 /// Reads what to start.
 pub fn read_launch() -> io::Result<Launch> {
@@ -47,9 +47,14 @@ pub fn detach() -> io::Result<bool> {
 }
 
 /// Becomes the holder of this session; the reply goes to the daemon either way.
-pub fn become_holder(dir: &Path, launch: Launch) -> Option<Holder> {
+pub fn become_holder(
+    dir: &Path,
+    launch: Launch,
+    terminal: impl FnOnce() -> io::Result<Terminal>,
+    daemon: impl AsFd,
+) -> Option<Holder> {
     let mut lost_records = Vec::new();
-    let (reply, holder) = match build(dir, launch, &mut lost_records) {
+    let (reply, holder) = match build(dir, launch, terminal, &mut lost_records) {
         Ok((holder, state)) => (Reply::Ready(Box::new(state)), Some(holder)),
         Err(reply) => {
             for name in lost_records {
@@ -60,7 +65,7 @@ pub fn become_holder(dir: &Path, launch: Launch) -> Option<Holder> {
         }
     };
     // A daemon that died meanwhile does not hear it, and its successor finds the records.
-    let _nobody_listens = rustix::io::write(rustix::stdio::stdout(), reply.line().as_bytes());
+    let _nobody_listens = rustix::io::write(daemon, reply.line().as_bytes());
     let_go_of_the_daemon();
     holder
 }
@@ -85,6 +90,7 @@ fn let_go_of_the_daemon() {
 fn build(
     dir: &Path,
     launch: Launch,
+    terminal: impl FnOnce() -> io::Result<Terminal>,
     lost_records: &mut Vec<&'static str>,
 ) -> Result<(Holder, State), Reply> {
     let failed =
@@ -97,11 +103,10 @@ fn build(
     let me = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(me))
         .map_err(|error| failed("subreaper")(error.into()))?;
-    let signals = own_signals().map_err(failed("signals"))?;
     lost_records.push(files::SOCK);
     let listener = listen(here).map_err(failed("the session's socket"))?;
-    let (rows, cols) = screen::bounded(launch.rows, launch.cols);
-    let pty = Pty::open(rows, cols).map_err(failed("the session's terminal"))?;
+    let terminal = terminal().map_err(failed("the session's terminal"))?;
+    let signals = own_signals(terminal.is_pane()).map_err(failed("signals"))?;
     let cgroup = Cgroup::make(&launch.token);
     let started_at = jiff::Timestamp::now();
     let path = cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
@@ -119,7 +124,7 @@ fn build(
     };
     // Before the agent: if we die now, its token is known and its processes can be found.
     files::write(here, files::SPEC, &spec).map_err(failed(files::SPEC))?;
-    let agent = agent::start(&launch, pty.slave(), lock.as_fd(), cgroup.as_ref());
+    let agent = agent::start(&launch, &terminal, lock.as_fd(), cgroup.as_ref());
     let agent = agent.inspect_err(|_| path.iter().for_each(|path| cgroup::remove(path)))?;
     let state = State {
         id: launch.id.clone(),
@@ -130,11 +135,14 @@ fn build(
         agent,
         holder: proc::identify(std::process::id()).map_err(failed("/proc"))?,
         cgroup: path,
+        pane: match &terminal {
+            Terminal::Own(..) => None,
+            Terminal::Pane(pane) => Some(pane.id().clone()),
+        },
         started_at,
     };
     let log = Log::open(here, launch.output_limit);
-    let size = (rows, cols);
-    let mut holder = Holder::new(state.clone(), size, pty, listener, signals, lock, log);
+    let mut holder = Holder::new(state.clone(), terminal, listener, signals, lock, log);
     let facts = launch.meta;
     let token = launch.token;
     let recorded = files::write(here, files::META, &Meta { token, facts })
@@ -166,12 +174,11 @@ fn listen(here: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Children's ends and a request to stop come by descriptor; what a terminal or a closed pipe
-/// would do to us is ignored.
-fn own_signals() -> io::Result<SignalFd> {
+/// Children's ends, a request to stop and the loss of a pane come by descriptor; what else a terminal
+/// or a closed pipe would do to us is ignored.
+fn own_signals(in_pane: bool) -> io::Result<SignalFd> {
     let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
     for signal in [
-        Signal::SIGHUP,
         Signal::SIGINT,
         Signal::SIGQUIT,
         Signal::SIGPIPE,
@@ -185,6 +192,12 @@ fn own_signals() -> io::Result<SignalFd> {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     mask.add(Signal::SIGTERM);
+    if in_pane {
+        mask.add(Signal::SIGHUP);
+    } else {
+        // SAFETY: as above.
+        unsafe { sigaction(Signal::SIGHUP, &ignore)? };
+    }
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
     Ok(SignalFd::with_flags(&mask, flags)?)

@@ -37,6 +37,17 @@ pub fn reap_one(pid: u32) {
     let _reaped = wait(libc::P_PID, pid, 0);
 }
 
+/// The signal that stopped this child, if it was stopped since the last look.
+pub fn stopped(pid: u32) -> Option<i32> {
+    let flags = libc::WSTOPPED | libc::WNOHANG;
+    // SAFETY: zeroed is a valid `siginfo_t`; the kernel fills it in or leaves the pid 0.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let asked = libc::waitid(libc::P_PID, pid, &raw mut info, flags);
+        (asked == 0 && info.si_pid() != 0).then(|| info.si_status())
+    }
+}
+
 fn wait(which: libc::idtype_t, pid: u32, more: libc::c_int) -> io::Result<Option<Dead>> {
     let flags = libc::WEXITED | libc::WNOHANG | more;
     // SAFETY: zeroed is a valid `siginfo_t`, and with `WEXITED` the kernel fills in a child's end

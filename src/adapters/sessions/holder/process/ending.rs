@@ -14,9 +14,10 @@ use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::children::{self, Dead};
+use super::terminal::Terminal;
 use super::{Holder, cgroup};
 use crate::adapters::proc::{self, Pidfd};
-use crate::adapters::sessions::holder::files;
+use crate::adapters::sessions::files;
 use crate::domain::facts::SessionExit;
 use crate::domain::holder_wire::{Answer, Ended};
 
@@ -65,6 +66,9 @@ impl Holder {
         self.read_terminal(LAST_READS);
         let (agent, stragglers, undead) = self.end_everything();
         self.read_terminal(LAST_READS);
+        if let Terminal::Pane(pane) = &self.terminal {
+            pane.read_rest(|bytes| self.log.append(bytes));
+        }
         self.remove_cgroup();
         let ended = Ended {
             token: self.state.token.clone(),
@@ -77,12 +81,17 @@ impl Holder {
             stragglers,
             undead,
         };
-        let recorded = files::write_durably(Path::new("."), files::EXIT, &ended);
+        // Without a record it is lost, and what is left of it is found as such.
+        let recorded = match self.lost {
+            true => Ok(()),
+            false => files::write_durably(Path::new("."), files::EXIT, &ended),
+        };
         for name in [files::SOCK, files::ATTACHED] {
             // A dead socket in the way misleads nobody: the next holder replaces it.
             let _best_effort = files::remove(Path::new("."), name);
         }
         let result = match recorded {
+            Ok(()) if self.lost => return ExitCode::FAILURE,
             Ok(()) => {
                 let _empty = files::remove(Path::new("."), files::COMPLAINT);
                 ExitCode::SUCCESS
@@ -92,7 +101,12 @@ impl Holder {
                 ExitCode::FAILURE
             }
         };
-        self.announce(&ended);
+        let pane = self.announce(&ended);
+        if let Terminal::Pane(pane) = pane
+            && let Err(error) = pane.leave()
+        {
+            eprintln!("the pane stays: {error}");
+        }
         result
     }
 
@@ -152,7 +166,8 @@ impl Holder {
         while let Ok(Some(_)) = self.signals.read_signal() {}
     }
 
-    fn announce(self, ended: &Ended) {
+    fn announce(self, ended: &Ended) -> Terminal {
+        let terminal = self.terminal;
         let mut peers = self.peers;
         // The name is free from here on: whoever hears of the end may start a successor.
         drop(self.lock);
@@ -166,7 +181,7 @@ impl Holder {
             peers.retain(|peer| peer.has_unsent() && !peer.is_over());
             let left = deadline.saturating_duration_since(Instant::now());
             if peers.is_empty() || left.is_zero() {
-                return;
+                return terminal;
             }
             let mut fds: Vec<_> = peers
                 .iter()

@@ -12,7 +12,8 @@ use super::children;
 use super::peer::Peer;
 use super::pty::Reading;
 use super::{First, Holder};
-use crate::adapters::sessions::holder::files;
+use crate::adapters::sessions::files;
+use crate::domain::holder_wire::Answer;
 
 /// Most connections at once.
 const MOST_PEERS: usize = 64;
@@ -77,13 +78,13 @@ impl Holder {
 
     fn wait(&self) -> Result<Seen, rustix::io::Errno> {
         let mut master = PollFlags::IN;
-        if self.input.wants_room() {
+        if self.input.wants_room() && !self.terminal.is_pane() {
             master |= PollFlags::OUT;
         }
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.pty.as_fd(), master),
+            PollFd::from_borrowed_fd(self.terminal.as_fd(), master),
         ];
         for peer in &self.peers {
             let mut flags = PollFlags::empty();
@@ -125,12 +126,12 @@ impl Holder {
     pub(super) fn read_terminal(&mut self, reads: usize) {
         let mut buffer = [0; 4096];
         for _ in 0..reads {
-            let Ok(count @ 1..) = self.pty.read(&mut buffer) else {
+            let Ok(count @ 1..) = self.terminal.read(&mut buffer) else {
                 return;
             };
             let bytes = &buffer[..count];
             self.log.append(bytes);
-            let replies = self.screen.show(bytes);
+            let replies = self.terminal.show(bytes);
             let watched = self.peers.iter().any(|peer| peer.attached);
             if !watched && !replies.is_empty() {
                 // A program that does not read its terminal does not need the replies either.
@@ -148,11 +149,38 @@ impl Holder {
     /// Returns true when the agent has ended.
     fn read_signals(&mut self) -> bool {
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            if signal.ssi_signo.cast_signed() == Signal::SIGTERM as i32 {
-                self.stop(OWN_GRACE);
+            match Signal::try_from(signal.ssi_signo.cast_signed()) {
+                Ok(Signal::SIGTERM) => self.stop(OWN_GRACE),
+                Ok(Signal::SIGHUP) => self.terminal_is_gone(),
+                _ => {}
             }
         }
+        self.keep_the_agent_awake();
         self.agent_has_ended()
+    }
+
+    /// tmux or the pane was killed: the session ends as it would with any terminal, but how its agent
+    /// takes that is not how its work ended, so it goes on record as lost.
+    fn terminal_is_gone(&mut self) {
+        // A stop that is under way ends in order.
+        if self.stopping.is_none() {
+            self.lost = true;
+            eprintln!("its terminal is gone: the tmux server or the pane was killed");
+            // If nothing is there to signal, the agent's end is on its way to us.
+            let _ended = self.signal_group(Signal::SIGHUP);
+            self.stop(OWN_GRACE);
+        }
+    }
+
+    /// The stop key does nothing where nobody could continue what it stops. The kernel sees to that
+    /// for the agent of a detached holder; in a pane it takes us for a shell.
+    fn keep_the_agent_awake(&self) {
+        if self.terminal.is_pane()
+            && children::stopped(self.state.agent.pid) == Some(Signal::SIGTSTP as i32)
+        {
+            // If nothing is there to signal, the agent's end is on its way to us.
+            let _ended = self.signal_group(Signal::SIGCONT);
+        }
     }
 
     /// Looks without reaping, so that the agent's pid names nobody else yet; adopted orphans are
@@ -216,9 +244,13 @@ impl Holder {
         {
             self.type_first_now(&first.text);
         }
-        // A terminal that cannot be written to is on its way out; SIGCHLD tells.
-        let pumped = self.input.pump(now, |bytes| self.pty.write(bytes));
-        let pumped = pumped.unwrap_or_default();
+        let pumped = self
+            .input
+            .pump(now, |bytes, kind| self.terminal.write(bytes, kind));
+        let pumped = match pumped {
+            Ok(pumped) => pumped,
+            Err(error) => return self.give_up_input(&error),
+        };
         if pumped.bytes > 0 {
             self.activity.last_input = Some(jiff::Timestamp::now());
             self.log.touch();
@@ -226,7 +258,19 @@ impl Holder {
         for waiter in pumped.told {
             if let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == waiter) {
                 peer.waits = false;
-                peer.answer(&crate::domain::holder_wire::Answer::Done);
+                peer.answer(&Answer::Done);
+            }
+        }
+    }
+
+    /// What could not be typed is not typed later, when nobody expects it.
+    fn give_up_input(&mut self, error: &std::io::Error) {
+        let why = format!("it was not typed: {error}");
+        eprintln!("{why}");
+        for waiter in self.input.give_up() {
+            if let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == waiter) {
+                peer.waits = false;
+                peer.refuse(&why);
             }
         }
     }
@@ -240,7 +284,7 @@ impl Holder {
     fn first_due(&self, first: &First) -> Instant {
         let quiet = self.activity.quiet_since.unwrap_or(first.started) + QUIET;
         let printed = self.activity.quiet_since.is_some();
-        let raw = self.screen.wants_brackets() || self.pty.reading() == Reading::Raw;
+        let raw = self.terminal.wants_brackets() || self.terminal.reading() == Reading::Raw;
         let due = if printed || raw {
             quiet
         } else {
@@ -250,11 +294,11 @@ impl Holder {
     }
 
     fn type_first_now(&mut self, text: &str) {
-        let (reading, bracketed) = (self.pty.reading(), self.screen.wants_brackets());
+        let (reading, bracketed) = (self.terminal.reading(), self.terminal.wants_brackets());
         if let Err(why) = self.input.submit(text, reading, bracketed, None) {
             let note = format!("\r\n[horde: the first input was not typed: {why}]\r\n");
             self.log.append(note.as_bytes());
-            self.screen.show(note.as_bytes());
+            self.terminal.show(note.as_bytes());
         }
     }
 
@@ -270,8 +314,10 @@ impl Holder {
             let _best_effort = std::fs::File::create(files::ATTACHED);
         } else {
             let _best_effort = std::fs::remove_file(files::ATTACHED);
-            let (rows, cols) = self.own_size;
-            self.set_size(rows, cols);
+            if !self.terminal.is_pane() {
+                let (rows, cols) = self.own_size;
+                let _best_effort = self.set_size(rows, cols);
+            }
         }
     }
 }

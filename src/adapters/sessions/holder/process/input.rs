@@ -20,8 +20,21 @@ const LONGEST_LINE: usize = 4095;
 /// Names the connection that waits for its input to be taken.
 pub type Waiter = u64;
 
+/// What bytes are to a terminal that can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A text, as if pasted.
+    Text,
+    /// Keys, as they are.
+    Keys,
+}
+
 enum Step {
-    Bytes { bytes: Vec<u8>, written: usize },
+    Bytes {
+        bytes: Vec<u8>,
+        written: usize,
+        kind: Kind,
+    },
     Pause(Duration),
     Tell(Waiter),
 }
@@ -48,7 +61,7 @@ impl Input {
     /// Queues bytes as they are.
     pub fn type_bytes(&mut self, bytes: Vec<u8>, waiter: Option<Waiter>) -> Result<(), String> {
         self.admit(bytes.len())?;
-        self.bytes(bytes);
+        self.bytes(bytes, Kind::Keys);
         self.steps.extend(waiter.map(Step::Tell));
         Ok(())
     }
@@ -69,14 +82,14 @@ impl Input {
         self.admit(text.len())?;
         match reading {
             _ if bracketed => {
-                self.bytes(format!("\x1b[200~{text}\x1b[201~").into_bytes());
+                self.bytes(format!("\x1b[200~{text}\x1b[201~").into_bytes(), Kind::Keys);
                 self.steps.push_back(Step::Pause(SETTLE));
-                self.bytes(b"\r".to_vec());
+                self.bytes(b"\r".to_vec(), Kind::Keys);
             }
             Reading::Raw => {
-                self.bytes(text.into_bytes());
+                self.bytes(text.into_bytes(), Kind::Text);
                 self.steps.push_back(Step::Pause(SETTLE));
-                self.bytes(b"\r".to_vec());
+                self.bytes(b"\r".to_vec(), Kind::Keys);
             }
             Reading::Lines => {
                 if let Some(line) = text.lines().find(|line| line.len() > LONGEST_LINE) {
@@ -85,7 +98,7 @@ impl Input {
                         line.len()
                     ));
                 }
-                self.bytes(format!("{text}\n").into_bytes());
+                self.bytes(format!("{text}\n").into_bytes(), Kind::Text);
             }
         }
         self.steps.extend(waiter.map(Step::Tell));
@@ -102,24 +115,44 @@ impl Input {
         Ok(())
     }
 
-    fn bytes(&mut self, bytes: Vec<u8>) {
+    fn bytes(&mut self, bytes: Vec<u8>, kind: Kind) {
         if !bytes.is_empty() {
             self.waiting += bytes.len();
-            self.steps.push_back(Step::Bytes { bytes, written: 0 });
+            let written = 0;
+            self.steps.push_back(Step::Bytes {
+                bytes,
+                written,
+                kind,
+            });
         }
+    }
+
+    /// Gives up what waits to be typed. Returns who waited for it.
+    pub fn give_up(&mut self) -> Vec<Waiter> {
+        self.waiting = 0;
+        self.paused_until = None;
+        let told = self.steps.drain(..).filter_map(|step| match step {
+            Step::Tell(waiter) => Some(waiter),
+            Step::Bytes { .. } | Step::Pause(_) => None,
+        });
+        told.collect()
     }
 
     /// Types as much as the terminal takes now.
     pub fn pump(
         &mut self,
         now: Instant,
-        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+        mut write: impl FnMut(&[u8], Kind) -> io::Result<usize>,
     ) -> io::Result<Pumped> {
         let mut pumped = Pumped::default();
         while let Some(step) = self.steps.front_mut() {
             match step {
-                Step::Bytes { bytes, written } => {
-                    let count = write(&bytes[*written..])?;
+                Step::Bytes {
+                    bytes,
+                    written,
+                    kind,
+                } => {
+                    let count = write(&bytes[*written..], *kind)?;
                     *written += count;
                     self.waiting -= count;
                     self.taken += count as u64;
@@ -172,7 +205,7 @@ mod tests {
         let (mut now, mut out, mut pauses) = (Instant::now(), Vec::new(), 0);
         loop {
             input
-                .pump(now, |bytes| {
+                .pump(now, |bytes, _| {
                     let count = bytes.len().min(room);
                     room -= count;
                     out.extend_from_slice(&bytes[..count]);
@@ -223,10 +256,10 @@ mod tests {
         let mut input = Input::default();
         input.type_bytes(b"abcdef".to_vec(), Some(7)).unwrap();
         let now = Instant::now();
-        let pumped = input.pump(now, |bytes| Ok(bytes.len().min(4))).unwrap();
+        let pumped = input.pump(now, |bytes, _| Ok(bytes.len().min(4))).unwrap();
         assert_eq!(pumped.bytes, 4);
         assert!(pumped.told.is_empty() && input.wants_room());
-        let pumped = input.pump(now, |bytes| Ok(bytes.len())).unwrap();
+        let pumped = input.pump(now, |bytes, _| Ok(bytes.len())).unwrap();
         assert_eq!(pumped.told, [7]);
         assert_eq!((input.waiting(), input.taken()), (0, 6));
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::adapters::sessions::holder::files::{LOG, OLDER_LOG};
+use crate::adapters::sessions::files::{LOG, OLDER_LOG};
 
 /// Below this a log would be all rotation.
 const LEAST: u64 = 8 * 1024;

@@ -1,7 +1,9 @@
-//! The holder process: `horde-supervisor hold <directory>`.
+//! The holder process: `horde-supervisor hold <directory>`, or `hold-pane <directory> <tmux>` inside
+//! a tmux pane.
 //!
 //! One process per session, one thread, asleep unless something happens. It owns the agent's
-//! terminal and nothing else can end it but a KILL: the daemon may die, be upgraded and come back.
+//! terminal (or has it from tmux) and nothing else can end it but a KILL: the daemon may die, be
+//! upgraded and come back.
 //!
 //! ```text
 //!   boot ──► Running ──agent ends────────────────────────────► ending ──► gone
@@ -22,6 +24,7 @@ mod peer;
 mod pty;
 mod requests;
 mod screen;
+mod terminal;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,12 +40,15 @@ use nix::sys::signalfd::SignalFd;
 use self::input::Input;
 use self::log::Log;
 use self::peer::Peer;
-use self::pty::Pty;
-use self::screen::Screen;
-use super::files::State;
+use self::terminal::Terminal;
+use crate::adapters::sessions::files::State;
+use crate::adapters::sessions::launch::{COLS, ROWS};
+use crate::adapters::sessions::tmux::{self, Pane};
 
-pub(super) use self::cgroup::{kill as kill_cgroup, remove as remove_cgroup};
-pub(super) use self::log::tail as log_tail;
+pub(in crate::adapters::sessions) use self::cgroup::{
+    kill as kill_cgroup, remove as remove_cgroup,
+};
+pub(in crate::adapters::sessions) use self::log::tail as log_tail;
 
 /// The whole life of a holder. To be called before the process has any other thread; `args` are
 /// those after `hold`.
@@ -68,7 +74,33 @@ pub fn hold_main(args: &[OsString]) -> ExitCode {
         }
     }
     bound_complaints();
-    match boot::become_holder(Path::new(dir), launch) {
+    let terminal = || Terminal::open(ROWS, COLS);
+    match boot::become_holder(Path::new(dir), launch, terminal, rustix::stdio::stdout()) {
+        Some(holder) => holder.run(),
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// The whole life of a holder inside a tmux pane. To be called before the process has any other
+/// thread; `args` are those after `hold-pane`.
+#[must_use]
+pub fn hold_pane_main(args: &[OsString]) -> ExitCode {
+    let [dir, program] = args else {
+        eprintln!("usage: horde-supervisor hold-pane <session directory> <tmux>");
+        return ExitCode::from(2);
+    };
+    let (launch, daemon) = match tmux::meet(Path::new(dir)) {
+        Ok(met) => met,
+        Err(error) => {
+            eprintln!(
+                "horde-supervisor hold-pane: the supervisor does not say what to start: {error}"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    bound_complaints();
+    let terminal = || Pane::take(Path::new(program)).map(Terminal::Pane);
+    match boot::become_holder(Path::new(dir), launch, terminal, &daemon) {
         Some(holder) => holder.run(),
         None => ExitCode::FAILURE,
     }
@@ -113,8 +145,7 @@ struct Activity {
 /// A holder.
 struct Holder {
     state: State,
-    pty: Pty,
-    screen: Screen,
+    terminal: Terminal,
     log: Log,
     input: Input,
     first: Option<First>,
@@ -129,23 +160,23 @@ struct Holder {
     /// Whether the marker of an attached client is there.
     marked: bool,
     stopping: Option<Stopping>,
+    /// Whether the terminal was taken from us.
+    lost: bool,
 }
 
 impl Holder {
     fn new(
         state: State,
-        own_size: (u16, u16),
-        pty: Pty,
+        terminal: Terminal,
         listener: UnixListener,
         signals: SignalFd,
         lock: File,
         log: Log,
     ) -> Self {
-        let (rows, cols) = own_size;
         Self {
             state,
-            pty,
-            screen: Screen::new(rows, cols),
+            own_size: terminal.size(),
+            terminal,
             log,
             input: Input::default(),
             first: None,
@@ -155,9 +186,9 @@ impl Holder {
             lock,
             peers: Vec::new(),
             next_peer: 0,
-            own_size,
             marked: false,
             stopping: None,
+            lost: false,
         }
     }
 }

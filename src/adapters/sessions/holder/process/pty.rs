@@ -21,6 +21,16 @@ pub enum Reading {
     Raw,
 }
 
+impl Reading {
+    /// How the program of this terminal reads now.
+    pub fn of(terminal: BorrowedFd<'_>) -> Self {
+        match tcgetattr(terminal) {
+            Ok(modes) if modes.local_modes.contains(LocalModes::ICANON) => Self::Lines,
+            _ => Self::Raw,
+        }
+    }
+}
+
 /// A terminal.
 pub struct Pty {
     master: OwnedFd,
@@ -58,14 +68,6 @@ impl Pty {
             ws_ypixel: 0,
         };
         Ok(tcsetwinsize(&self.master, size)?)
-    }
-
-    /// How the program reads now.
-    pub fn reading(&self) -> Reading {
-        match tcgetattr(&self.slave) {
-            Ok(modes) if modes.local_modes.contains(LocalModes::ICANON) => Reading::Lines,
-            _ => Reading::Raw,
-        }
     }
 
     /// Reads what the program wrote; 0 when there is nothing now.

@@ -20,6 +20,9 @@ impl Holder {
                 return;
             }
             Request::Attach { rows, cols } => return self.attach(at, rows, cols),
+            Request::Keys(_) if self.terminal.is_pane() => {
+                Answer::Refused("keys are pressed in tmux itself".to_owned())
+            }
             Request::Keys(bytes) => match self.input.type_bytes(bytes, None) {
                 Ok(()) => return,
                 Err(why) => Answer::Refused(why),
@@ -29,7 +32,8 @@ impl Holder {
                 Err(why) => Answer::Refused(why),
             },
             Request::Submit(text) => {
-                let (reading, bracketed) = (self.pty.reading(), self.screen.wants_brackets());
+                let (reading, bracketed) =
+                    (self.terminal.reading(), self.terminal.wants_brackets());
                 match self.input.submit(&text, reading, bracketed, Some(id)) {
                     Ok(()) => return self.peers[at].waits = true,
                     Err(why) => Answer::Refused(why),
@@ -39,11 +43,13 @@ impl Holder {
                 if !self.peers[at].attached {
                     self.own_size = screen::bounded(rows, cols);
                 }
-                self.set_size(rows, cols);
-                Answer::Done
+                done(self.set_size(rows, cols))
             }
-            Request::Peek => Answer::Screen(self.screen.text()),
-            Request::Interrupt => done(self.pty.interrupt()),
+            Request::Peek => match self.terminal.text() {
+                Ok(text) => Answer::Screen(text),
+                Err(error) => Answer::Refused(error.to_string()),
+            },
+            Request::Interrupt => done(self.terminal.interrupt()),
             Request::Signal(number) => self.signal(number),
             Request::Stop { grace_ms } => return self.stop(Duration::from_millis(grace_ms)),
             Request::Status => Answer::Status(Box::new(self.status())),
@@ -56,10 +62,15 @@ impl Holder {
     }
 
     fn attach(&mut self, at: usize, rows: u16, cols: u16) {
-        if rows > 0 && cols > 0 {
-            self.set_size(rows, cols);
+        // Whoever watches a pane through us does not decide on its size.
+        if rows > 0 && cols > 0 && !self.terminal.is_pane() {
+            // A terminal that cannot be resized is shown as it is.
+            let _best_effort = self.set_size(rows, cols);
         }
-        let paint = self.screen.paint();
+        let paint = match self.terminal.paint() {
+            Ok(paint) => paint,
+            Err(error) => return self.peers[at].refuse(error.to_string()),
+        };
         let (first, rest) = paint.split_at(paint.len().min(MAX_INPUT));
         let peer = &mut self.peers[at];
         peer.answer(&Answer::Snapshot(first.to_vec()));
@@ -68,11 +79,12 @@ impl Holder {
     }
 
     /// Changes the terminal's size, within bounds.
-    pub(super) fn set_size(&mut self, rows: u16, cols: u16) {
+    pub(super) fn set_size(&mut self, rows: u16, cols: u16) -> std::io::Result<()> {
         let (rows, cols) = screen::bounded(rows, cols);
-        if self.screen.size() != (rows, cols) && self.pty.resize(rows, cols).is_ok() {
-            self.screen.resize(rows, cols);
+        if self.terminal.size() == (rows, cols) {
+            return Ok(());
         }
+        self.terminal.resize(rows, cols)
     }
 
     fn signal(&self, number: i32) -> Answer {
@@ -108,7 +120,7 @@ impl Holder {
     }
 
     fn status(&self) -> Status {
-        let (rows, cols) = self.screen.size();
+        let (rows, cols) = self.terminal.size();
         let attached = self.peers.iter().filter(|peer| peer.attached).count();
         Status {
             token: self.state.token.clone(),

@@ -46,6 +46,8 @@ pub const ATTACHED: &str = "attached";
 pub const LOG: &str = "log.0";
 /// Terminal output before that.
 pub const OLDER_LOG: &str = "log.1";
+/// Where a pane's holder hears what to start.
+pub const START: &str = "start";
 /// How the session ended.
 pub const EXIT: &str = "exit.json";
 /// What a holder that broke had to say.
@@ -95,8 +97,20 @@ pub struct State {
     pub holder: ProcessId,
     /// Its cgroup, where it has one of its own.
     pub cgroup: Option<PathBuf>,
+    /// The tmux pane that is its terminal, unless its holder owns the terminal itself.
+    #[serde(default)]
+    pub pane: Option<PaneId>,
     /// When it was started.
     pub started_at: Timestamp,
+}
+
+/// Names a tmux pane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaneId {
+    /// The socket of its server.
+    pub socket: PathBuf,
+    /// Its id there (`%3`).
+    pub id: String,
 }
 
 /// Facts kept with a session: `meta.json`.

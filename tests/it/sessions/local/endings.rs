@@ -10,7 +10,20 @@ use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 use rustix::process::Signal;
 
-use super::{HolderBench, await_file, await_lost, kill, marked, script, state};
+use super::{LocalBench, Provider, await_file, await_lost, kill, marked, script, state};
+
+on_both!(
+    runaways_die_with_a_stop,
+    runaways_die_with_the_agent_that_left_them,
+    a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end,
+    the_last_output_before_the_end_is_in_the_log,
+    a_stopped_agent_dies,
+    a_killed_holder_is_lost_and_never_leads_to_a_second_copy,
+    what_a_killed_holder_left_can_be_stopped,
+    a_survivor_without_the_mark_is_found,
+    a_holder_that_hangs_is_ended_with_what_it_held,
+    a_term_to_the_holder_itself_ends_the_session_on_record
+);
 
 /// Children that do what they can to get away: own session and deaf, orphaned, without a terminal.
 const RUNAWAYS: &str =
@@ -19,11 +32,9 @@ const RUNAWAYS: &str =
     nohup sleep 1000 </dev/null >/dev/null 2>&1 &
     ";
 
-#[test]
-fn runaways_die_with_a_stop() {
-    let bench = HolderBench::new();
+fn runaways_die_with_a_stop(bench: &LocalBench) {
     let sessions = bench.provider();
-    let spec = script(&bench, &format!("{RUNAWAYS} echo ready; sleep 1000"));
+    let spec = script(bench, &format!("{RUNAWAYS} echo ready; sleep 1000"));
     let started = sessions.start(&spec).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     eventually("all of them", || {
@@ -34,25 +45,21 @@ fn runaways_die_with_a_stop() {
     assert_eq!(marked(&started), [], "somebody got away");
 }
 
-#[test]
-fn runaways_die_with_the_agent_that_left_them() {
-    let bench = HolderBench::new();
+fn runaways_die_with_the_agent_that_left_them(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
-    let spec = script(&bench, &format!("{RUNAWAYS} exit 4"));
+    let spec = script(bench, &format!("{RUNAWAYS} exit 4"));
     let started = sessions.start(&spec).unwrap();
     let event = events.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(event, SessionEvent::Exited(_, exit) if exit.code == Some(4)));
     assert_eq!(marked(&started), [], "somebody got away");
 }
 
-#[test]
-fn a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end() {
-    let bench = HolderBench::new();
+fn a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
     let flood = "(trap '' HUP; while :; do echo flood; done) & read -r line; exit 2";
-    let mut spec = script(&bench, flood);
+    let mut spec = script(bench, flood);
     spec.first_input = Some("end".to_owned());
     sessions.start(&spec).unwrap();
     let began = Instant::now();
@@ -61,13 +68,11 @@ fn a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end() {
     assert!(began.elapsed() < Duration::from_secs(25), "it waited");
 }
 
-#[test]
-fn the_last_output_before_the_end_is_in_the_log() {
-    let bench = HolderBench::new();
+fn the_last_output_before_the_end_is_in_the_log(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
     for _ in 0..10 {
-        let spec = script(&bench, "seq 1 2000; echo the very last");
+        let spec = script(bench, "seq 1 2000; echo the very last");
         sessions.start(&spec).unwrap();
         events.recv_timeout(PATIENCE).unwrap();
         let log = sessions.logs(&id("s"), 100).unwrap();
@@ -76,15 +81,13 @@ fn the_last_output_before_the_end_is_in_the_log() {
     }
 }
 
-#[test]
-fn a_stopped_agent_dies() {
-    let bench = HolderBench::new();
+fn a_stopped_agent_dies(bench: &LocalBench) {
     let sessions = bench.provider();
     for (trap, how) in [
         ("", Stopped::Gracefully),
         ("trap '' TERM;", Stopped::Killed),
     ] {
-        let spec = script(&bench, &format!("{trap} kill -STOP $$; exec sleep 1000"));
+        let spec = script(bench, &format!("{trap} kill -STOP $$; exec sleep 1000"));
         let started = sessions.start(&spec).unwrap();
         eventually("a stopped agent", || {
             let stat = proc::stat(started.agent.pid).unwrap();
@@ -96,13 +99,11 @@ fn a_stopped_agent_dies() {
     }
 }
 
-#[test]
-fn a_killed_holder_is_lost_and_never_leads_to_a_second_copy() {
-    let bench = HolderBench::new();
+fn a_killed_holder_is_lost_and_never_leads_to_a_second_copy(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
     let deaf = format!("trap '' HUP TERM; {RUNAWAYS} echo ready; while :; do sleep 1000; done");
-    let spec = script(&bench, &deaf);
+    let spec = script(bench, &deaf);
     let first = sessions.start(&spec).unwrap();
     await_screen(&sessions, &first.handle, "ready");
     kill(first.holder.as_ref().unwrap());
@@ -120,12 +121,10 @@ fn a_killed_holder_is_lost_and_never_leads_to_a_second_copy() {
     sessions.stop(&second.handle, Duration::ZERO).unwrap();
 }
 
-#[test]
-fn what_a_killed_holder_left_can_be_stopped() {
-    let bench = HolderBench::new();
+fn what_a_killed_holder_left_can_be_stopped(bench: &LocalBench) {
     let sessions = bench.provider();
     let deaf = "trap '' HUP TERM; echo ready; while :; do sleep 1000; done";
-    let started = sessions.start(&script(&bench, deaf)).unwrap();
+    let started = sessions.start(&script(bench, deaf)).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     kill(started.holder.as_ref().unwrap());
     await_lost(&sessions);
@@ -137,28 +136,24 @@ fn what_a_killed_holder_left_can_be_stopped() {
     assert_eq!(sessions.forget(&id("s")), Ok(()));
 }
 
-#[test]
-fn a_survivor_without_the_mark_is_found() {
-    let bench = HolderBench::new();
+fn a_survivor_without_the_mark_is_found(bench: &LocalBench) {
     let sessions = bench.provider();
     // Its environment is empty, so only what it inherited otherwise tells whose it is.
     let cleared = "setsid env -i sh -c 'trap \"\" HUP; echo $$ > pid; while :; do /bin/sleep 1000; done' & wait";
-    let started = sessions.start(&script(&bench, cleared)).unwrap();
-    let pid = await_file(&bench.0.path().join("pid"));
+    let started = sessions.start(&script(bench, cleared)).unwrap();
+    let pid = await_file(&bench.path().join("pid"));
     let survivor = proc::identify(pid.trim().parse().unwrap()).unwrap();
     kill(started.holder.as_ref().unwrap());
     await_lost(&sessions);
     assert!(proc::lives(&survivor).unwrap(), "the test needs a survivor");
-    let second = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    let second = sessions.start(&script(bench, "sleep 1000")).unwrap();
     assert!(!proc::lives(&survivor).unwrap(), "two copies");
     sessions.stop(&second.handle, Duration::ZERO).unwrap();
 }
 
-#[test]
-fn a_holder_that_hangs_is_ended_with_what_it_held() {
-    let bench = HolderBench::new();
+fn a_holder_that_hangs_is_ended_with_what_it_held(bench: &LocalBench) {
     let sessions = bench.provider();
-    let spec = script(&bench, "sleep 1000");
+    let spec = script(bench, "sleep 1000");
     let started = sessions.start(&spec).unwrap();
     let holder = started.holder.as_ref().unwrap();
     let pidfd = proc::Pidfd::open(holder).unwrap().unwrap();
@@ -171,12 +166,10 @@ fn a_holder_that_hangs_is_ended_with_what_it_held() {
     assert!(!proc::lives(holder).unwrap());
 }
 
-#[test]
-fn a_term_to_the_holder_itself_ends_the_session_on_record() {
-    let bench = HolderBench::new();
+fn a_term_to_the_holder_itself_ends_the_session_on_record(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
-    let started = sessions.start(&script(&bench, "exec sleep 1000")).unwrap();
+    let started = sessions.start(&script(bench, "exec sleep 1000")).unwrap();
     let holder = proc::Pidfd::open(started.holder.as_ref().unwrap());
     holder.unwrap().unwrap().signal(Signal::TERM).unwrap();
     let event = events.recv_timeout(PATIENCE).unwrap();

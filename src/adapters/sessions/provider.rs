@@ -1,12 +1,15 @@
 //! The port, method by method.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::files::{self, Found, Meta};
-use super::process::log_tail;
-use super::{HolderSessions, failed, remains, started};
+use super::holder::log_tail;
+use super::observe::Sight;
+use super::tmux;
+use super::{LocalSessions, failed, remains, started};
+use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
 use crate::domain::ids::SessionId;
@@ -15,7 +18,7 @@ use crate::ports::sessions::{
     Started, Stopped,
 };
 
-impl Sessions for HolderSessions {
+impl Sessions for LocalSessions {
     fn listen(&self, listener: Listener) {
         self.monitor.listen(listener);
     }
@@ -26,7 +29,12 @@ impl Sessions for HolderSessions {
         let dir = self.dir(&spec.id);
         files::make_dir(&dir).map_err(|error| StartError::Provider(error.to_string()))?;
         self.clear(&spec.id, &dir)?;
+        let before = self.look(&spec.id).and_then(|sight| sight.state);
         let state = self.launch(spec, &dir)?;
+        if let Some(before) = before.filter(|_| state.pane.is_none()) {
+            // The session moved out of tmux. (In tmux its new pane has taken the name.)
+            Self::remove_pane(&before);
+        }
         match self.monitor.watch(dir, state.clone()) {
             Ok(true) => {}
             // Its life was shorter than this call: the end is on disk, and the event is ours to
@@ -59,11 +67,11 @@ impl Sessions for HolderSessions {
             id: SessionId::new("all").expect("a valid id"),
             why: error.to_string(),
         })?;
-        Ok(seen.into_iter().map(|sight| sight.facts).collect())
+        Ok(ask_tmux(seen))
     }
 
     fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
-        Ok(self.look(id).map(|sight| sight.facts))
+        Ok(ask_tmux(self.look(id).into_iter().collect()).pop())
     }
 
     fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
@@ -81,11 +89,12 @@ impl Sessions for HolderSessions {
         let stopped = match (sight.facts.state, sight.state) {
             (RunState::Running, Some(state)) => self.stop_running(&state, grace),
             (RunState::Exited(_), _) => Ok(Stopped::Already),
-            (RunState::Lost { .. }, _) => {
+            (RunState::Lost { .. }, state) => {
                 let gate = self.gate(id);
                 let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
                 // A successor may have been started while we waited.
                 self.named(handle)?;
+                state.iter().for_each(Self::remove_pane);
                 remains::end(&self.dir(id)).and_then(|ending| match ending {
                     remains::Ending {
                         some_live: true, ..
@@ -129,8 +138,17 @@ impl Sessions for HolderSessions {
     }
 
     fn attach(&self, handle: &SessionHandle) -> Result<AttachPoint, SessionError> {
-        match self.named(handle)?.facts.state {
-            RunState::Running => Ok(AttachPoint::Holder(self.dir(&handle.id).join(files::SOCK))),
+        let sight = self.named(handle)?;
+        let socket = self.dir(&handle.id).join(files::SOCK);
+        let pane = sight.state.and_then(|state| state.pane);
+        match sight.facts.state {
+            RunState::Running => Ok(match pane {
+                None => AttachPoint::Holder(socket),
+                Some(pane) => AttachPoint::Command {
+                    argv: tmux::attach_command(&pane.socket, &handle.id),
+                    watch: socket,
+                },
+            }),
             RunState::Exited(_) | RunState::Lost { .. } => {
                 Err(SessionError::Gone(handle.id.clone()))
             }
@@ -156,6 +174,17 @@ impl Sessions for HolderSessions {
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
     }
 
+    fn prefer(&self, provider: Provider) -> Result<(), String> {
+        if provider == Provider::Tmux {
+            self.tmux.prepare().map_err(|error| error.to_string())?;
+        }
+        *self
+            .preferred
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = provider;
+        Ok(())
+    }
+
     fn session_of(&self, pid: u32) -> Option<SessionId> {
         self.members.session_of(pid)
     }
@@ -167,7 +196,8 @@ impl Sessions for HolderSessions {
         if !dir.exists() {
             return Ok(());
         }
-        if let Some(sight) = self.look(id)
+        let sight = self.look(id);
+        if let Some(sight) = &sight
             && matches!(
                 sight.facts.state,
                 RunState::Running | RunState::Unknown { .. }
@@ -179,6 +209,9 @@ impl Sessions for HolderSessions {
             return Err(failed(id, "some of its processes live on"));
         }
         self.members.remove(id);
+        if let Some(state) = sight.and_then(|sight| sight.state) {
+            Self::remove_pane(&state);
+        }
         // The record that says there is a session goes first: half a removal is no session.
         [
             files::STATE,
@@ -195,7 +228,7 @@ impl Sessions for HolderSessions {
     }
 }
 
-impl HolderSessions {
+impl LocalSessions {
     /// The facts kept with the session of this token.
     fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
         let found = files::read::<Meta>(&self.dir(id), files::META);
@@ -205,4 +238,34 @@ impl HolderSessions {
             Found::Garbage(why) => Err(failed(id, why)),
         }
     }
+}
+
+/// Adds what only tmux knows of the sessions that run in it: one question per server, and none where
+/// no session runs in tmux. A server that does not answer leaves their activity unknown.
+fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
+    let mut servers = HashMap::new();
+    let add = |Sight { mut facts, state }| {
+        let pane = state.as_ref().and_then(|state| state.pane.as_ref());
+        if let (RunState::Running, Some(state), Some(pane)) = (&facts.state, &state, pane) {
+            let panes = servers
+                .entry(pane.socket.clone())
+                .or_insert_with_key(|socket| {
+                    tmux::sweep(socket).inspect_err(|error| {
+                        tracing::warn!(%error, "tmux does not say what its sessions do");
+                    })
+                });
+            match panes {
+                Ok(panes) => {
+                    if let Some(glance) = panes.get(&state.holder.pid) {
+                        facts.attached |= glance.attached;
+                        let newer = Some(glance.activity).filter(|at| *at >= facts.started_at);
+                        facts.last_activity = facts.last_activity.max(newer);
+                    }
+                }
+                Err(_) => facts.last_activity = None,
+            }
+        }
+        facts
+    };
+    seen.into_iter().map(add).collect()
 }

@@ -8,19 +8,30 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use horde_supervisor::adapters::proc;
-use horde_supervisor::adapters::sessions::holder::HolderSessions;
+use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::facts::RunState;
 use horde_supervisor::ports::sessions::{Input, SessionEvent, Sessions};
 use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 
-use super::{HolderBench, await_file, script, state};
+use super::{LocalBench, Provider, await_file, script, state};
 
-#[test]
-fn the_daemon_dies_and_the_next_one_hears_of_the_end() {
-    let bench = HolderBench::new();
+on_both!(
+    the_daemon_dies_and_the_next_one_hears_of_the_end,
+    a_flood_is_bounded_on_disk_and_does_not_stop,
+    garbage_on_the_socket_hurts_nobody,
+    an_unknown_request_is_refused_and_the_connection_lives_on,
+    a_deep_directory_is_no_problem,
+    membership_is_ancestry_not_a_claim,
+    files_are_for_their_owner_alone_and_hold_no_secrets,
+    garbage_beside_the_sessions_is_passed_over,
+    many_start_at_once,
+    an_idle_holder_sleeps
+);
+
+fn the_daemon_dies_and_the_next_one_hears_of_the_end(bench: &LocalBench) {
     let first = bench.provider();
-    let spec = script(&bench, "read -r line; exit 6");
+    let spec = script(bench, "read -r line; exit 6");
     let started = first.start(&spec).unwrap();
     drop(first);
     let second = bench.provider();
@@ -33,12 +44,10 @@ fn the_daemon_dies_and_the_next_one_hears_of_the_end() {
         if handle == started.handle && exit.code == Some(6)));
 }
 
-#[test]
-fn a_flood_is_bounded_on_disk_and_does_not_stop() {
-    let bench = HolderBench::new();
+fn a_flood_is_bounded_on_disk_and_does_not_stop(bench: &LocalBench) {
     let sessions = bench.provider();
     let events = hear(&sessions);
-    let mut spec = script(&bench, "seq 1 300000; printf '\\377\\200 no newline'");
+    let mut spec = script(bench, "seq 1 300000; printf '\\377\\200 no newline'");
     spec.output_limit = 64 * 1024;
     sessions.start(&spec).unwrap();
     let event = events.recv_timeout(PATIENCE).unwrap();
@@ -51,11 +60,9 @@ fn a_flood_is_bounded_on_disk_and_does_not_stop() {
     assert!(log.ends_with(b"300000\r\n\xff\x80 no newline"));
 }
 
-#[test]
-fn garbage_on_the_socket_hurts_nobody() {
-    let bench = HolderBench::new();
+fn garbage_on_the_socket_hurts_nobody(bench: &LocalBench) {
     let sessions = bench.provider();
-    let spec = script(&bench, "echo alive; sleep 1000");
+    let spec = script(bench, "echo alive; sleep 1000");
     let started = sessions.start(&spec).unwrap();
     let path = bench.state_dir().join("s/sock");
     let mut held_open = Vec::new();
@@ -81,11 +88,9 @@ fn garbage_on_the_socket_hurts_nobody() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 }
 
-#[test]
-fn an_unknown_request_is_refused_and_the_connection_lives_on() {
-    let bench = HolderBench::new();
+fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench) {
     let sessions = bench.provider();
-    sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    sessions.start(&script(bench, "sleep 1000")).unwrap();
     let mut stream = UnixStream::connect(bench.state_dir().join("s/sock")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let from_the_future = b"HDHOLD\x00\x63\0\0\0\x01\x70\0\0\0\x01\x0c";
@@ -100,27 +105,23 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on() {
     assert_eq!(rest[length - 1..], [0, 0, 0, 1, 0x81], "subscribed");
 }
 
-#[test]
-fn a_deep_directory_is_no_problem() {
-    let bench = HolderBench::new();
+fn a_deep_directory_is_no_problem(bench: &LocalBench) {
     let deep: PathBuf = (0..12).map(|_| "a-rather-long-directory-name").collect();
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
-    let root = bench.0.path().join(deep);
+    let root = bench.path().join(deep);
     assert!(root.as_os_str().len() > 300);
-    let sessions = HolderSessions::new(root, exe).unwrap();
-    let spec = script(&bench, "echo deep; sleep 1000");
+    let sessions = LocalSessions::new(root, exe, "").unwrap();
+    let spec = script(bench, "echo deep; sleep 1000");
     let started = sessions.start(&spec).unwrap();
     await_screen(&sessions, &started.handle, "deep");
     sessions.stop(&started.handle, Duration::ZERO).unwrap();
 }
 
-#[test]
-fn membership_is_ancestry_not_a_claim() {
-    let bench = HolderBench::new();
+fn membership_is_ancestry_not_a_claim(bench: &LocalBench) {
     let sessions = bench.provider();
     let orphan = "sh -c 'setsid sh -c \"echo \\$\\$ > pid; sleep 1000\" & exit'; sleep 1000";
-    let started = sessions.start(&script(&bench, orphan)).unwrap();
-    let pid = await_file(&bench.0.path().join("pid"));
+    let started = sessions.start(&script(bench, orphan)).unwrap();
+    let pid = await_file(&bench.path().join("pid"));
     let pid = pid.trim().parse().unwrap();
     assert_eq!(sessions.session_of(pid), Some(id("s")), "a detached orphan");
     assert_eq!(sessions.session_of(started.agent.pid), Some(id("s")));
@@ -139,11 +140,9 @@ fn membership_is_ancestry_not_a_claim() {
     assert_eq!(believed, None, "a claim is no membership");
 }
 
-#[test]
-fn files_are_for_their_owner_alone_and_hold_no_secrets() {
-    let bench = HolderBench::new();
+fn files_are_for_their_owner_alone_and_hold_no_secrets(bench: &LocalBench) {
     let sessions = bench.provider();
-    let mut spec = script(&bench, "sleep 1000");
+    let mut spec = script(bench, "sleep 1000");
     spec.env.insert("API_KEY".to_owned(), "s3cret".to_owned());
     sessions.start(&spec).unwrap();
     let dir = bench.state_dir().join("s");
@@ -158,9 +157,7 @@ fn files_are_for_their_owner_alone_and_hold_no_secrets() {
     }
 }
 
-#[test]
-fn garbage_beside_the_sessions_is_passed_over() {
-    let bench = HolderBench::new();
+fn garbage_beside_the_sessions_is_passed_over(bench: &LocalBench) {
     let sessions = bench.provider();
     let root = bench.state_dir();
     fs::write(root.join("file"), "x").unwrap();
@@ -174,15 +171,13 @@ fn garbage_beside_the_sessions_is_passed_over() {
     };
     assert!(matches!(&torn.state, RunState::Unknown { why } if why.contains("state.json")));
     // It does not keep the name from being used.
-    let mut spec = script(&bench, "sleep 1000");
+    let mut spec = script(bench, "sleep 1000");
     spec.id = id("torn");
     let started = sessions.start(&spec).unwrap();
     sessions.stop(&started.handle, Duration::ZERO).unwrap();
 }
 
-#[test]
-fn many_start_at_once() {
-    let bench = HolderBench::new();
+fn many_start_at_once(bench: &LocalBench) {
     let sessions = bench.provider();
     std::thread::scope(|scope| {
         for n in 0..40 {
@@ -198,11 +193,9 @@ fn many_start_at_once() {
     assert_eq!(sessions.list().unwrap().len(), 40);
 }
 
-#[test]
-fn an_idle_holder_sleeps() {
-    let bench = HolderBench::new();
+fn an_idle_holder_sleeps(bench: &LocalBench) {
     let sessions = bench.provider();
-    let spec = script(&bench, "echo ready; exec sleep 1000");
+    let spec = script(bench, "echo ready; exec sleep 1000");
     let started = sessions.start(&spec).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     let holder = started.holder.unwrap().pid;

@@ -163,6 +163,7 @@ mod tests {
             agent: me.clone(),
             holder: me,
             cgroup: None,
+            pane: None,
             started_at: Timestamp::now(),
         };
         files::write(dir, files::STATE, &state).unwrap();

@@ -1,11 +1,10 @@
-//! What the daemon tells a new holder, and what the holder says back: one JSON object on its
-//! standard input, one line on its standard output.
+//! What the daemon tells a new holder, and what the holder says back: one JSON object one way, one
+//! line the other.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,8 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::files::State;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
+/// Size of a session's terminal until somebody changes it.
+pub const ROWS: u16 = 50;
+/// As [`ROWS`].
+pub const COLS: u16 = 200;
 /// A holder that says nothing for this long is not going to.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the daemon tells a new holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,10 +43,6 @@ pub struct Launch {
     pub output_limit: u64,
     /// Facts kept with the session.
     pub meta: BTreeMap<String, String>,
-    /// Rows of the terminal.
-    pub rows: u16,
-    /// Columns of the terminal.
-    pub cols: u16,
     /// Soft limit of open files for the agent: what the daemon was started with.
     pub open_files: Option<u64>,
 }
@@ -73,36 +72,19 @@ impl Reply {
     }
 }
 
-/// Starts a holder in the directory and waits for its reply.
+/// Tells a new holder what to start, says with `done` that this was all, and waits for its reply.
 ///
 /// # Errors
-/// It could not be started, or said nothing that makes sense.
-pub fn launch(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
-    // No `pre_exec`: this is `posix_spawn`, whatever the size of the daemon. The holder detaches
-    // itself, so the child waited for here is only its short-lived first process.
-    let mut child = Command::new(exe)
-        .args([OsStr::new("hold"), dir.as_os_str()])
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let reply = converse(&mut child, launch);
-    if reply.is_err() {
-        // It may be stuck before it detached; it has started nothing then.
-        let _gone_already = child.kill();
-    }
-    child.wait()?;
-    reply
-}
-
-fn converse(child: &mut Child, launch: &Launch) -> io::Result<Reply> {
-    let mut stdin = child.stdin.take().expect("stdin is piped");
-    let stdout = child.stdout.take().expect("stdout is piped");
-    stdin.write_all(&serde_json::to_vec(launch)?)?;
-    drop(stdin);
-    let line = first_line(stdout)?;
+/// It does not listen, or says nothing that makes sense.
+pub fn converse<W: Write, R: Read + AsFd>(
+    mut to: W,
+    done: impl FnOnce(W),
+    from: R,
+    launch: &Launch,
+) -> io::Result<Reply> {
+    to.write_all(&serde_json::to_vec(launch)?)?;
+    done(to);
+    let line = first_line(from)?;
     serde_json::from_str(&line).map_err(|error| {
         io::Error::other(format!(
             "the holder's reply {line:?} makes no sense: {error}"
@@ -110,13 +92,13 @@ fn converse(child: &mut Child, launch: &Launch) -> io::Result<Reply> {
     })
 }
 
-fn first_line(stdout: ChildStdout) -> io::Result<String> {
+fn first_line(from: impl Read + AsFd) -> io::Result<String> {
     let timeout = rustix::time::Timespec {
         tv_sec: PATIENCE.as_secs().cast_signed(),
         tv_nsec: 0,
     };
     loop {
-        match poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&timeout)) {
+        match poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&timeout)) {
             Ok(0) => return Err(io::Error::other("the holder does not reply")),
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}
@@ -125,6 +107,6 @@ fn first_line(stdout: ChildStdout) -> io::Result<String> {
     }
     // The reply is one short write, so a line is whole once its first byte is here.
     let mut line = String::new();
-    BufReader::with_capacity(4096, stdout).read_line(&mut line)?;
+    BufReader::with_capacity(4096, from).read_line(&mut line)?;
     Ok(line)
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::files::{self, Found, Spec, State, TOKEN_VARIABLE};
-use super::process::{kill_cgroup, remove_cgroup};
+use super::holder::{kill_cgroup, remove_cgroup};
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::facts::ProcessId;
 

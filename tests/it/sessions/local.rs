@@ -1,9 +1,33 @@
-//! What only the real holder can show: processes, signals, files, sockets.
+//! What only real sessions can show: processes, signals, files, sockets. What holds for a detached
+//! holder holds for one in a tmux pane.
+
+/// Makes two tests of each function: with detached holders, and in tmux.
+macro_rules! on_both {
+    ($($name:ident),+) => {
+        mod in_a_holder {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name(&super::LocalBench::new(super::Provider::Holder));
+                }
+            )+
+        }
+        mod in_tmux {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name(&super::LocalBench::new(super::Provider::Tmux));
+                }
+            )+
+        }
+    };
+}
 
 mod attach;
 mod endings;
 mod programs;
 mod robustness;
+mod tmux;
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +40,10 @@ use horde_supervisor::ports::sessions::{SessionSpec, Sessions, Started};
 use horde_supervisor::testing::conformance::sessions::{Program, id, spec};
 use horde_supervisor::testing::eventually;
 
-use super::HolderBench;
+use super::{LocalBench, Provider};
 
 /// A session `s` that runs this script.
-fn script(bench: &HolderBench, script: &str) -> SessionSpec {
+fn script(bench: &LocalBench, script: &str) -> SessionSpec {
     let mut spec = spec(bench, "s", &Program::Prints(String::new()));
     spec.argv = vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()];
     spec

@@ -7,15 +7,23 @@ use horde_supervisor::ports::sessions::{Input, SessionError, Sessions};
 use horde_supervisor::testing::conformance::sessions::{await_screen, id};
 use horde_supervisor::testing::eventually;
 
-use super::{HolderBench, await_file, script, state};
+use super::{LocalBench, Provider, await_file, script, state};
 
+on_both!(
+    a_line_that_the_terminal_would_cut_is_refused,
+    a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key,
+    a_program_that_asks_where_the_cursor_is_gets_an_answer,
+    an_agent_starts_clean
+);
+
+/// tmux takes all input itself, so there it does not wait.
 #[test]
 fn input_waits_for_a_program_that_does_not_read() {
-    let bench = HolderBench::new();
+    let bench = &LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let slow =
         "stty raw -echo; mkfifo go; echo ready; read -r line < go; head -c 1000000 | cksum > sum";
-    let started = sessions.start(&script(&bench, slow)).unwrap();
+    let started = sessions.start(&script(bench, slow)).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     let bytes = vec![b'x'; 1_000_000];
     std::thread::scope(|scope| {
@@ -23,10 +31,10 @@ fn input_waits_for_a_program_that_does_not_read() {
         // While that waits, the session still answers.
         sessions.peek(&started.handle).unwrap();
         assert!(!sending.is_finished(), "nobody reads yet");
-        fs::write(bench.0.path().join("go"), "go\n").unwrap();
+        fs::write(bench.path().join("go"), "go\n").unwrap();
         assert_eq!(sending.join().unwrap(), Ok(()));
     });
-    let sum = await_file(&bench.0.path().join("sum"));
+    let sum = await_file(&bench.path().join("sum"));
     let expected = std::process::Command::new("sh")
         .args(["-c", "printf '%1000000s' | tr ' ' x | cksum"])
         .output()
@@ -34,27 +42,23 @@ fn input_waits_for_a_program_that_does_not_read() {
     assert_eq!(sum.as_bytes(), expected.stdout);
 }
 
-#[test]
-fn a_line_that_the_terminal_would_cut_is_refused() {
-    let bench = HolderBench::new();
+fn a_line_that_the_terminal_would_cut_is_refused(bench: &LocalBench) {
     let sessions = bench.provider();
-    let started = sessions.start(&script(&bench, "cat")).unwrap();
+    let started = sessions.start(&script(bench, "cat")).unwrap();
     let long = Input::Submit("x".repeat(5000));
     let error = sessions.send(&started.handle, &long).unwrap_err();
     assert!(matches!(&error, SessionError::Failed { why, .. } if why.contains("too long")));
 }
 
-#[test]
-fn a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key() {
-    let bench = HolderBench::new();
+fn a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key(bench: &LocalBench) {
     let sessions = bench.provider();
     let program = "stty raw -echo; printf '\\033[?2004hready'
         dd bs=1 count=20 2>/dev/null | od -An -v -tx1 > seen; sleep 1000";
-    let started = sessions.start(&script(&bench, program)).unwrap();
+    let started = sessions.start(&script(bench, program)).unwrap();
     await_screen(&sessions, &started.handle, "ready");
     let text = Input::Submit("one\ntwo".to_owned());
     sessions.send(&started.handle, &text).unwrap();
-    let seen = await_file(&bench.0.path().join("seen"));
+    let seen = await_file(&bench.path().join("seen"));
     let bytes: Vec<u8> = seen
         .split_whitespace()
         .map(|word| u8::from_str_radix(word, 16).unwrap())
@@ -62,31 +66,27 @@ fn a_program_that_asked_for_it_gets_a_bracketed_paste_then_the_key() {
     assert_eq!(bytes, b"\x1b[200~one\ntwo\x1b[201~\r");
 }
 
-#[test]
-fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
-    let bench = HolderBench::new();
+fn a_program_that_asks_where_the_cursor_is_gets_an_answer(bench: &LocalBench) {
     let sessions = bench.provider();
     let program = "stty raw -echo; printf 'ab\\033[6n'
         dd bs=1 count=6 2>/dev/null | od -An -c > seen; sleep 1000";
-    sessions.start(&script(&bench, program)).unwrap();
-    let seen = await_file(&bench.0.path().join("seen"));
+    sessions.start(&script(bench, program)).unwrap();
+    let seen = await_file(&bench.path().join("seen"));
     let words: String = seen.split_whitespace().collect();
     assert_eq!(words, "033[1;3R");
 }
 
-#[test]
-fn an_agent_starts_clean() {
-    let bench = HolderBench::new();
+fn an_agent_starts_clean(bench: &LocalBench) {
     let sessions = bench.provider();
     // The last program takes the shell's place: a shell blocks signals while it waits.
     let report = "umask > seen; ls -l /proc/$$/fd >> seen; tty -s && echo terminal >> seen
         exec grep -E 'Sig(Blk|Ign)' /proc/self/status >> seen";
-    sessions.start(&script(&bench, report)).unwrap();
+    sessions.start(&script(bench, report)).unwrap();
     eventually("the end", || match state(&sessions, &id("s")) {
         RunState::Exited(_) => Some(()),
         _ => None,
     });
-    let seen = fs::read_to_string(bench.0.path().join("seen")).unwrap();
+    let seen = fs::read_to_string(bench.path().join("seen")).unwrap();
     let lines: Vec<&str> = seen.lines().collect();
     assert_eq!(lines[0], "0022");
     let open = lines.iter().filter_map(|line| line.split_once(" -> "));

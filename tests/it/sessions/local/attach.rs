@@ -12,7 +12,7 @@ use horde_supervisor::ports::sessions::{AttachPoint, SessionHandle, Sessions};
 use horde_supervisor::testing::conformance::sessions::{await_screen, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 
-use super::{HolderBench, await_file, script, state};
+use super::{LocalBench, Provider, await_file, script, state};
 
 struct Attached {
     stream: UnixStream,
@@ -83,7 +83,7 @@ fn status(sessions: &dyn Sessions, handle: &SessionHandle) -> Status {
 
 #[test]
 fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
-    let bench = HolderBench::new();
+    let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let shell = "echo before; while read -r line; do echo got $line; done; exit 3";
     let started = sessions.start(&script(&bench, shell)).unwrap();
@@ -120,7 +120,7 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
 
 #[test]
 fn another_session_of_the_name_is_not_attached_to() {
-    let bench = HolderBench::new();
+    let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     let mut attached = Attached::connect(&sessions, &started.handle, "another token");
@@ -131,7 +131,7 @@ fn another_session_of_the_name_is_not_attached_to() {
 
 #[test]
 fn a_slow_attacher_is_dropped_and_never_the_agent() {
-    let bench = HolderBench::new();
+    let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let flood = "read -r line; seq 1 400000; echo > done; sleep 1000";
     let started = sessions.start(&script(&bench, flood)).unwrap();
@@ -140,7 +140,7 @@ fn a_slow_attacher_is_dropped_and_never_the_agent() {
     assert!(matches!(slow.hear(), Some(Answer::Snapshot(_))));
     slow.say(&Request::Keys(b"go\r".to_vec()));
     // It reads nothing until the agent is through: nobody waited for it.
-    await_file(&bench.0.path().join("done"));
+    await_file(&bench.path().join("done"));
     let heard: usize = std::iter::from_fn(|| slow.hear())
         .map(|answer| match answer {
             Answer::Output(bytes) => bytes.len(),

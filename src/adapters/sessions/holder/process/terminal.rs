@@ -1,0 +1,129 @@
+//! The agent's terminal: one of our own with a model of its screen, or a tmux pane.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::input::Kind;
+use super::pty::{Pty, Reading};
+use super::screen::Screen;
+use crate::adapters::sessions::tmux::Pane;
+
+/// A terminal.
+pub enum Terminal {
+    /// The holder owns it.
+    Own(Pty, Box<Screen>),
+    /// tmux owns it, and the holder runs inside.
+    Pane(Pane),
+}
+
+impl Terminal {
+    /// A terminal of our own.
+    pub fn open(rows: u16, cols: u16) -> io::Result<Self> {
+        let screen = Box::new(Screen::new(rows, cols));
+        Ok(Self::Own(Pty::open(rows, cols)?, screen))
+    }
+
+    /// The side that the agent gets.
+    pub fn of_the_agent(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(pty, _) => pty.slave(),
+            Self::Pane(pane) => pane.tty(),
+        }
+    }
+
+    /// Whether tmux owns it.
+    pub fn is_pane(&self) -> bool {
+        matches!(self, Self::Pane(_))
+    }
+
+    /// Rows and columns.
+    pub fn size(&self) -> (u16, u16) {
+        match self {
+            Self::Own(_, screen) => screen.size(),
+            Self::Pane(pane) => pane.size(),
+        }
+    }
+
+    /// Changes the size.
+    pub fn resize(&mut self, rows: u16, cols: u16) -> io::Result<()> {
+        match self {
+            Self::Own(pty, screen) => {
+                pty.resize(rows, cols)?;
+                screen.resize(rows, cols);
+                Ok(())
+            }
+            Self::Pane(pane) => pane.resize(rows, cols),
+        }
+    }
+
+    /// How the program reads now.
+    pub fn reading(&self) -> Reading {
+        Reading::of(self.of_the_agent())
+    }
+
+    /// Whether pastes are to be marked by us; tmux does it by itself.
+    pub fn wants_brackets(&self) -> bool {
+        match self {
+            Self::Own(_, screen) => screen.wants_brackets(),
+            Self::Pane(_) => false,
+        }
+    }
+
+    /// Reads what the program wrote; 0 when there is nothing now.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Own(pty, _) => pty.read(buffer),
+            Self::Pane(pane) => pane.read(buffer),
+        }
+    }
+
+    /// Shows output. Returns what the program asked its terminal, answered; tmux answers by itself.
+    pub fn show(&mut self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Own(_, screen) => screen.show(bytes),
+            Self::Pane(_) => Vec::new(),
+        }
+    }
+
+    /// Types bytes; 0 when the program must read first.
+    pub fn write(&self, bytes: &[u8], kind: Kind) -> io::Result<usize> {
+        match (self, kind) {
+            (Self::Own(pty, _), _) => pty.write(bytes),
+            (Self::Pane(pane), Kind::Text) => pane.paste(bytes),
+            (Self::Pane(pane), Kind::Keys) => pane.press(bytes),
+        }
+    }
+
+    /// Presses the interrupt key, past everything that waits to be typed.
+    pub fn interrupt(&self) -> io::Result<()> {
+        match self {
+            Self::Own(pty, _) => pty.interrupt(),
+            Self::Pane(pane) => pane.interrupt(),
+        }
+    }
+
+    /// The screen as text, one line per row, blank ends cut.
+    pub fn text(&self) -> io::Result<String> {
+        match self {
+            Self::Own(_, screen) => Ok(screen.text()),
+            Self::Pane(pane) => pane.text(),
+        }
+    }
+
+    /// Bytes that paint a terminal as the screen is.
+    pub fn paint(&self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Own(_, screen) => Ok(screen.paint()),
+            Self::Pane(pane) => pane.paint(),
+        }
+    }
+}
+
+impl AsFd for Terminal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(pty, _) => pty.as_fd(),
+            Self::Pane(pane) => pane.as_fd(),
+        }
+    }
+}

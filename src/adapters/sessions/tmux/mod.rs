@@ -1,0 +1,241 @@
+//! Sessions in tmux: the city's own server, one tmux session with one pane each. Inside the pane runs
+//! a holder ([`Pane`] is its view of it) that keeps records, lock and log exactly as a detached one
+//! does, so that all but the terminal is the same for both. tmux itself is asked to start a pane, to
+//! remove one, and once per look at sessions that run in one.
+
+mod command;
+mod meeting;
+mod pane;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+pub use self::meeting::meet;
+pub use self::pane::Pane;
+
+use self::meeting::Meeting;
+use super::launch::{COLS, Launch, ROWS, Reply};
+use crate::adapters::proc;
+use crate::domain::facts::ProcessId;
+use crate::domain::ids::SessionId;
+
+/// Older ones lack what is used here.
+const LEAST_VERSION: (u32, u32) = (3, 3);
+/// A server whose last session ended is gone within this.
+const SERVER_END: Duration = Duration::from_secs(5);
+/// Between two tries while it is not.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Settings of the city's server. `window-size` must not be among them: set for all, "manual" crashes
+/// tmux at the next session.
+const SETTINGS: &str = "\
+# Written by horde-supervisor for its own tmux server; changes are lost.
+set -g remain-on-exit on
+set -g default-size 200x50
+set -g history-limit 2000
+set -g status off
+set -g allow-rename off
+set -g automatic-rename off
+set -g destroy-unattached off
+set -g update-environment ''
+set -s exit-empty on
+set -s escape-time 0
+";
+
+/// What tmux says of a pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glance {
+    /// Whether a person is attached.
+    pub attached: bool,
+    /// Its last activity, in whole seconds.
+    pub activity: Timestamp,
+}
+
+/// The city's tmux server, running or not.
+pub struct Tmux {
+    name: String,
+    settings: PathBuf,
+}
+
+impl Tmux {
+    /// The server of this name; its settings are kept in this file.
+    pub fn new(name: String, settings: PathBuf) -> Self {
+        Self { name, settings }
+    }
+
+    /// Makes sure that tmux is there and new enough, and writes the server's settings.
+    ///
+    /// # Errors
+    /// It is not, or the settings cannot be written.
+    pub fn prepare(&self) -> io::Result<()> {
+        let needed = "session provider \"tmux\" needs tmux 3.3 or newer";
+        let said = command::run(Path::new("tmux"), &[], &["-V".into()], &[]);
+        let said = said.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other(format!("{needed}; there is none in PATH")),
+            _ => error,
+        })?;
+        if version(&said).is_some_and(|version| version < LEAST_VERSION) {
+            return Err(io::Error::other(format!("{needed}, not {}", said.trim())));
+        }
+        std::fs::write(&self.settings, SETTINGS)
+    }
+
+    /// Starts a holder in a new pane and waits for its reply. Whatever has this name is removed first.
+    ///
+    /// # Errors
+    /// tmux refuses, or the holder said nothing that makes sense.
+    pub fn start(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
+        let meeting = Meeting::arrange(dir)?;
+        let holder = self.open_pane(exe, dir, launch)?;
+        let reply = meeting.hold(&holder, launch);
+        if !matches!(reply, Ok(Reply::Ready(_))) {
+            kill(|words| self.ask(words), &launch.id)?;
+        }
+        reply
+    }
+
+    fn open_pane(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<ProcessId> {
+        let program = program()?;
+        let size = [COLS.to_string(), ROWS.to_string()];
+        // Formats are expanded in a directory, and in nothing else of this.
+        let cwd = launch.cwd.to_string_lossy().replace('#', "##");
+        let mut words: Vec<OsString> = ["new-session", "-d", "-P", "-F", "#{pane_pid}"]
+            .map(Into::into)
+            .into();
+        words.extend(["-s", launch.id.as_str()].map(Into::into));
+        words.extend(["-x", &size[0], "-y", &size[1], "-c", &cwd, "--"].map(Into::into));
+        words.extend([exe.into(), "hold-pane".into(), dir.into(), program.into()]);
+        let said = self.new_session(&launch.id, &words)?;
+        // A client of another size makes the new window its own size.
+        let target = format!("={}:", launch.id);
+        let resize = [
+            "resize-window",
+            "-t",
+            &target,
+            "-x",
+            &size[0],
+            "-y",
+            &size[1],
+        ];
+        let follow = [";", "set-option", "-w", "-u", "-t", &target, "window-size"];
+        let words: Vec<OsString> = resize.into_iter().chain(follow).map(Into::into).collect();
+        self.ask(&words)?;
+        let strange = || io::Error::other(format!("tmux names no process of the pane: {said:?}"));
+        proc::identify(said.trim().parse().map_err(|_| strange())?)
+    }
+
+    fn new_session(&self, id: &SessionId, words: &[OsString]) -> io::Result<String> {
+        let deadline = Instant::now() + SERVER_END;
+        loop {
+            let said = self.ask(words);
+            let Err(error) = &said else {
+                return said;
+            };
+            let why = error.to_string();
+            if why.contains("duplicate session") {
+                kill(|words| self.ask(words), id)?;
+            } else if why.contains("server") && Instant::now() < deadline {
+                // It is just ending with its last session, and takes no new one.
+                std::thread::park_timeout(PAUSE);
+            } else {
+                return said;
+            }
+        }
+    }
+
+    /// Runs a command of the server, which it starts if need be.
+    fn ask(&self, words: &[OsString]) -> io::Result<String> {
+        let server = ["-L", &self.name, "-f"].map(OsStr::new);
+        let server = [server[0], server[1], server[2], self.settings.as_os_str()];
+        command::run(Path::new("tmux"), &server, words, &[])
+    }
+}
+
+/// Removes what is left of a session from the server that it ran on, by its exact name. Only the pane
+/// of a holder that could not say goodbye is left.
+///
+/// # Errors
+/// tmux does not answer.
+pub fn remove(socket: &Path, id: &SessionId) -> io::Result<()> {
+    if !socket.exists() {
+        return Ok(());
+    }
+    kill(|words| on(socket, words), id)
+}
+
+fn kill(ask: impl Fn(&[OsString]) -> io::Result<String>, id: &SessionId) -> io::Result<()> {
+    let target = format!("={id}");
+    match ask(&["kill-session", "-t", &target].map(Into::into)) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+        // No such session, or no server: nothing is left.
+        _ => Ok(()),
+    }
+}
+
+/// Runs a command of the server behind this socket.
+fn on(socket: &Path, words: &[OsString]) -> io::Result<String> {
+    let server = [OsStr::new("-S"), socket.as_os_str()];
+    command::run(Path::new("tmux"), &server, words, &[])
+}
+
+/// What the server says of all its panes, by the pids of their holders.
+///
+/// # Errors
+/// It does not answer.
+pub fn sweep(socket: &Path) -> io::Result<HashMap<u32, Glance>> {
+    let format = "#{pane_pid} #{session_attached} #{window_activity}";
+    let words = ["list-panes", "-a", "-F", format].map(Into::into);
+    let said = on(socket, &words)?;
+    let glance = |line: &str| {
+        let mut words = line.split(' ').map(str::parse::<i64>);
+        let (pid, attached) = (words.next()?.ok()?, words.next()?.ok()?);
+        let activity = Timestamp::from_second(words.next()?.ok()?).ok()?;
+        let attached = attached > 0;
+        Some((u32::try_from(pid).ok()?, Glance { attached, activity }))
+    };
+    Ok(said.lines().filter_map(glance).collect())
+}
+
+/// What a person runs to see the session.
+pub fn attach_command(socket: &Path, id: &SessionId) -> Vec<String> {
+    let (socket, target) = (socket.to_string_lossy().into_owned(), format!("={id}"));
+    let words = ["tmux", "-S", &socket, "attach-session", "-t", &target];
+    words.map(str::to_owned).into()
+}
+
+/// Where `tmux` is. The server looks in another PATH than we do.
+fn program() -> io::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|dir| dir.join("tmux"));
+    let found = places.find(|place| place.is_file());
+    found.ok_or_else(|| io::Error::other("there is no tmux in PATH"))
+}
+
+/// Of `tmux 3.3a` or `tmux next-3.6`; none of what is built from an unnamed source.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let number = said
+        .trim()
+        .trim_start_matches(|c: char| !c.is_ascii_digit());
+    let (major, minor) = number.split_once('.')?;
+    let end = minor.find(|c: char| !c.is_ascii_digit());
+    let minor = &minor[..end.unwrap_or(minor.len())];
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert_eq!(version("tmux 3.3a\n"), Some((3, 3)));
+        assert_eq!(version("tmux next-3.10"), Some((3, 10)));
+        assert_eq!(version("tmux master"), None);
+        assert!(version("tmux 2.9a").unwrap() < LEAST_VERSION);
+        assert!(version("tmux 3.10").unwrap() > LEAST_VERSION);
+    }
+}

@@ -1,0 +1,164 @@
+//! A city on tmux (`2-contract.md`, `[session] provider`): all that holds for sessions holds there.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use horde_supervisor::domain::city::tmux_server;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::live::{City, until, wait};
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+fn pid(raider: &Value) -> u32 {
+    raider["session"]["pid"]
+        .as_u64()
+        .unwrap()
+        .try_into()
+        .unwrap()
+}
+
+fn tmux_sessions(city: &City) -> String {
+    let mut tmux = Command::new("tmux");
+    tmux.args(["-L", &tmux_server(city.root(), "")]);
+    let output = tmux.args(["list-sessions", "-F", "#{session_name}"]);
+    String::from_utf8(output.output().unwrap().stdout).unwrap()
+}
+
+fn on_tmux() -> Plan {
+    Plan::new().set("session", "provider", "\"tmux\"")
+}
+
+/// The socket is all that tmux leaves.
+fn end(mut city: City) {
+    city.stop();
+    until("nothing is left", || processes::of(city.root()).is_empty());
+    let uid = nix::unistd::geteuid();
+    let socket = format!("/tmp/tmux-{uid}/{}", tmux_server(city.root(), ""));
+    fs::remove_file(socket).unwrap();
+}
+
+/// Charged, killed, respawned, adopted by the next daemon, done and merged.
+#[test]
+fn work_on_tmux_survives_its_agent_and_its_daemon_and_lands() {
+    let mut city = on_tmux().start();
+    let steps = [
+        "[ $n = 2 ] || { echo half >half.txt; sign first; forever; }",
+        "sign second",
+        "await go",
+        "git add half.txt",
+        "git commit --quiet -m whole",
+        "hd done",
+    ];
+    let relic = city.work("survive", &steps);
+    city.wait_sign("first");
+    assert_eq!(tmux_sessions(&city), "gt-horde-Toast\n");
+    let first = pid(&city.wait_session(&relic, 1));
+    processes::signal(first, Signal::SIGKILL);
+    city.wait_event(1, "raider.respawned", "horde/raiders/Toast");
+    city.wait_sign("second");
+    let second = pid(&city.wait_session(&relic, 2));
+    city.kill();
+    assert!(processes::runs(second));
+    city.start();
+    assert_eq!(pid(&city.wait_session(&relic, 2)), second);
+    city.wait_event(1, "agent.adopted", "horde/raiders/Toast");
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.sessions_of(&relic), 2);
+    assert!(city.landed().contains(&"half.txt".to_owned()));
+    city.wait_no_raiders();
+    end(city);
+}
+
+/// `hd` with a terminal of its own, which `script` gives it.
+fn on_a_terminal(city: &City, words: &str) -> Child {
+    let hd = assert_cmd::cargo::cargo_bin("hd");
+    let line = format!("{} --city {} {words}", hd.display(), city.root().display());
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--command", &line, "/dev/null"]);
+    script.env("TERM", "xterm").env_remove("TMUX");
+    let shown = File::create(city.root().join("shown")).unwrap();
+    script.stdin(Stdio::piped()).stdout(shown);
+    script.spawn().unwrap()
+}
+
+/// `hd attach`, `peek`, `send`, `logs` and `logs -f` do not care where the session is.
+#[test]
+fn a_terminal_in_tmux_is_watched_and_typed_into_like_any_other() {
+    let mayor = r#"
+[[agents]]
+name = "mayor"
+command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $line; done"]
+"#;
+    let city = on_tmux().add(mayor).start();
+    let peek = |text: &str| {
+        until(&format!("{text:?} on the screen"), || {
+            let peeked = city.hd(&["peek", "mayor"]);
+            peeked.code == 0 && peeked.json()["text"].as_str().unwrap().contains(text)
+        });
+    };
+    peek("good morning");
+    city.hd(&["send", "mayor", "the; first"]).json();
+    peek("heard the; first");
+
+    let has = |file: &str, text: &str| {
+        until(&format!("{text:?} in {file}"), || {
+            let shown = fs::read(city.root().join(file)).unwrap();
+            String::from_utf8_lossy(&shown).contains(text)
+        });
+    };
+    let mut follow = city.program("hd");
+    let followed = File::create(city.root().join("followed")).unwrap();
+    follow.args(["logs", "-f", "mayor"]).stdout(followed);
+    let mut follow = follow.spawn().unwrap();
+    has("followed", "heard the; first");
+
+    let mut attached = on_a_terminal(&city, "attach mayor");
+    let mut keys = attached.stdin.take().unwrap();
+    keys.write_all(b"the second\r").unwrap();
+    has("followed", "heard the second");
+    has("shown", "heard the second");
+    keys.write_all(b"\x02d").unwrap();
+    wait("the detach", || attached.try_wait().unwrap());
+
+    let logs = city.hd(&["logs", "mayor"]).json();
+    assert!(logs["text"].as_str().unwrap().contains("heard the second"));
+    city.hd(&["agent", "stop", "mayor"]).json();
+    wait("the end of the log", || follow.try_wait().unwrap());
+    end(city);
+}
+
+/// Another provider in `city.toml`: what runs is adopted where it is, what starts goes to the new one.
+#[test]
+fn a_city_moves_to_tmux_session_by_session() {
+    let mut city = Plan::new().set("session", "provider", "\"holder\"").start();
+    let steps = [
+        "sign up$n",
+        "await go$n",
+        "[ $n = 2 ] || exit 1",
+        "commit moved.txt",
+        "hd done",
+    ];
+    let relic = city.work("move", &steps);
+    city.wait_sign("up1");
+    assert_eq!(tmux_sessions(&city), "");
+    let first = pid(&city.wait_session(&relic, 1));
+    city.kill();
+    let config = city.root().join("city.toml");
+    let said = fs::read_to_string(&config).unwrap();
+    fs::write(&config, said.replace("\"holder\"", "\"tmux\"")).unwrap();
+    city.start();
+    assert_eq!(pid(&city.wait_session(&relic, 1)), first);
+    assert_eq!(tmux_sessions(&city), "");
+    city.sign("go1");
+    city.wait_sign("up2");
+    assert_eq!(tmux_sessions(&city), "gt-horde-Toast\n");
+    assert!(!processes::runs(first));
+    city.sign("go2");
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.sessions_of(&relic), 2);
+    end(city);
+}

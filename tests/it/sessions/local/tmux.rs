@@ -1,0 +1,308 @@
+//! What only tmux can show: its server, its clients, and moving in and out of it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use horde_supervisor::adapters::proc::{self, Pidfd};
+use horde_supervisor::domain::facts::{ProcessId, RunState};
+use horde_supervisor::ports::sessions::{AttachPoint, Input, SessionEvent, Sessions, Stopped};
+use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
+use horde_supervisor::testing::{PATIENCE, eventually};
+use rustix::process::Signal;
+
+use super::{LocalBench, Provider, await_lost, kill, marked, script, state};
+
+fn bench() -> LocalBench {
+    LocalBench::new(Provider::Tmux)
+}
+
+fn server(bench: &LocalBench) -> ProcessId {
+    let said = bench.tmux(&["display-message", "-p", "#{pid}"]).stdout;
+    let pid = String::from_utf8(said).unwrap().trim().parse().unwrap();
+    proc::identify(pid).unwrap()
+}
+
+/// Whether tmux knows a session of exactly this name.
+fn in_tmux(bench: &LocalBench, name: &str) -> bool {
+    let target = format!("={name}");
+    let known = bench.tmux(&["has-session", "-t", &target]);
+    known.status.success()
+}
+
+#[test]
+fn a_killed_server_loses_its_sessions_and_leaves_nothing_alive() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let events = hear(&sessions);
+    let deaf = "trap '' HUP TERM; setsid sleep 1000 & echo ready; while :; do sleep 1000; done";
+    let first = sessions.start(&script(&bench, deaf)).unwrap();
+    await_screen(&sessions, &first.handle, "ready");
+    kill(&server(&bench));
+    // Its processes live as long as it is not lost: no second copy is possible.
+    let event = events.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(marked(&first), [], "lost, but not gone");
+    let SessionEvent::Lost(handle, why) = event else {
+        panic!("not lost: {event:?}");
+    };
+    assert_eq!(handle, first.handle);
+    assert!(why.contains("terminal is gone"), "{why}");
+    await_lost(&sessions);
+    let second = sessions.start(&script(&bench, "echo again; sleep 1000"));
+    await_screen(&sessions, &second.unwrap().handle, "again");
+}
+
+#[test]
+fn a_pane_that_is_killed_by_a_person_is_lost_and_the_other_sessions_live_on() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    let mut other = script(&bench, "sleep 1000");
+    // A name that begins like the other one.
+    other.id = id("s-2");
+    let other = sessions.start(&other).unwrap();
+    bench.tmux(&["kill-session", "-t", "=s"]);
+    await_lost(&sessions);
+    assert_eq!(marked(&first), []);
+    assert_eq!(state(&sessions, &id("s-2")), RunState::Running);
+    // Nobody means the session whose name only begins so.
+    assert_eq!(sessions.forget(&id("s")), Ok(()));
+    assert!(sessions.peek(&other.handle).is_ok(), "it runs");
+}
+
+#[test]
+fn the_pane_of_a_killed_holder_shows_its_last_screen_until_the_session_is_forgotten() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let started = sessions
+        .start(&script(&bench, "echo last words; sleep 1000"))
+        .unwrap();
+    await_screen(&sessions, &started.handle, "last words");
+    kill(started.holder.as_ref().unwrap());
+    await_lost(&sessions);
+    // With history: tmux pushes the screen up by a line that says how the pane ended.
+    let seen = bench.tmux(&["capture-pane", "-p", "-S", "-", "-t", "=s:"]);
+    let seen = String::from_utf8(seen.stdout).unwrap();
+    assert!(seen.contains("last words"), "{seen}");
+    sessions.stop(&started.handle, PATIENCE).unwrap();
+    assert_eq!(sessions.forget(&id("s")), Ok(()));
+    assert!(!in_tmux(&bench, "s"));
+}
+
+/// A person's terminal: `script` gives it one.
+fn person(argv: &[String]) -> Child {
+    let line = shell_words::join(argv);
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--command", &line, "/dev/null"]);
+    script.env("TERM", "xterm").env_remove("TMUX");
+    script.stdin(Stdio::piped()).stdout(Stdio::null());
+    script.spawn().unwrap()
+}
+
+#[test]
+fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let shell = "stty size; while read -r line; do echo got $line; stty size; done";
+    let started = sessions.start(&script(&bench, shell)).unwrap();
+    await_screen(&sessions, &started.handle, "50 200");
+    let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
+    assert!(!attached());
+    let AttachPoint::Command { argv, watch } = sessions.attach(&started.handle).unwrap() else {
+        panic!("no command");
+    };
+    assert!(watch.exists());
+    let mut person = person(&argv);
+    eventually("a person is attached", || attached().then_some(()));
+    let mut keys = person.stdin.take().unwrap();
+    keys.write_all(b"hello\r").unwrap();
+    await_screen(&sessions, &started.handle, "got hello");
+    // tmux's own way to detach.
+    keys.write_all(b"\x02d").unwrap();
+    eventually("nobody is attached", || (!attached()).then_some(()));
+    drop(keys);
+    person.wait().unwrap();
+    assert_eq!(state(&sessions, &id("s")), RunState::Running);
+}
+
+#[test]
+fn a_new_session_has_its_size_though_a_person_sits_at_a_small_terminal() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    let AttachPoint::Command { argv, .. } = sessions.attach(&first.handle).unwrap() else {
+        panic!("no command");
+    };
+    let mut person = person(&argv);
+    let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
+    eventually("a person is attached", || attached().then_some(()));
+    let mut second = script(&bench, "stty size; sleep 1000");
+    second.id = id("second");
+    let second = sessions.start(&second).unwrap();
+    await_screen(&sessions, &second.handle, "50 200");
+    sessions.stop(&first.handle, PATIENCE).unwrap();
+    person.wait().unwrap();
+}
+
+#[test]
+fn the_stop_key_does_not_stop_an_agent_for_ever() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let shell = "trap '' INT; while read -r line; do echo got $line; done";
+    let started = sessions.start(&script(&bench, shell)).unwrap();
+    sessions
+        .send(&started.handle, &Input::Raw(b"\x1a".to_vec()))
+        .unwrap();
+    let text = Input::Submit("on".to_owned());
+    sessions.send(&started.handle, &text).unwrap();
+    await_screen(&sessions, &started.handle, "got on");
+}
+
+#[test]
+fn awkward_texts_arrive_byte_for_byte() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let program = "stty raw -echo; echo ready; head -c $(cat want) > seen; echo done; sleep 1000";
+    for text in [
+        "echo hi;".to_owned(),
+        "Enter C-c ; \\; #{pane_id} %H $HOME 'q' \"d\" -t".to_owned(),
+        "-".to_owned(),
+        format!("line\n\ttab\n{}", "ü€😀 ".repeat(3000)),
+    ] {
+        fs::write(bench.path().join("want"), (text.len() + 1).to_string()).unwrap();
+        let started = sessions.start(&script(&bench, program)).unwrap();
+        await_screen(&sessions, &started.handle, "ready");
+        let input = Input::Submit(text.clone());
+        sessions.send(&started.handle, &input).unwrap();
+        await_screen(&sessions, &started.handle, "done");
+        let seen = fs::read(bench.path().join("seen")).unwrap();
+        assert_eq!(String::from_utf8(seen).unwrap(), format!("{text}\r"));
+        sessions.stop(&started.handle, PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn a_session_moves_with_its_next_start_and_there_is_one_copy_at_all_times() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    let events = hear(&sessions);
+    let spec = script(&bench, "echo here; exec sleep 1000");
+    let mut last = sessions.start(&spec).unwrap();
+    for (provider, there) in [(Provider::Tmux, true), (Provider::Holder, false)] {
+        sessions.prefer(provider).unwrap();
+        // It stays where it is, is seen there, and keeps its name from a second copy.
+        assert_eq!(in_tmux(&bench, "s"), !there);
+        assert_eq!(state(&sessions, &id("s")), RunState::Running);
+        assert!(sessions.start(&spec).is_err());
+        assert_eq!(sessions.adopt(&id("s")).as_ref(), Ok(&last));
+        let stopped = sessions.stop(&last.handle, PATIENCE);
+        assert_eq!(stopped, Ok(Stopped::Gracefully));
+        let heard = events.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(heard, SessionEvent::Exited(handle, _) if handle == last.handle));
+        assert_eq!(marked(&last), []);
+        last = sessions.start(&spec).unwrap();
+        await_screen(&sessions, &last.handle, "here");
+        assert_eq!(in_tmux(&bench, "s"), there);
+        assert_eq!(sessions.list().unwrap().len(), 1);
+    }
+    let log = String::from_utf8(sessions.logs(&id("s"), 10_000).unwrap()).unwrap();
+    assert_eq!(log.matches("here").count(), 3, "one log for all: {log:?}");
+}
+
+#[test]
+fn sessions_of_both_kinds_are_listed_adopted_and_ended_side_by_side() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let one = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    sessions.prefer(Provider::Holder).unwrap();
+    let mut spec = script(&bench, "sleep 1000");
+    spec.id = id("t");
+    let two = sessions.start(&spec).unwrap();
+    drop(sessions);
+    let sessions = bench.provider();
+    for started in [&one, &two] {
+        let id = &started.handle.id;
+        assert_eq!(sessions.session_of(started.agent.pid).as_ref(), Some(id));
+        assert_eq!(sessions.adopt(id).as_ref(), Ok(started));
+    }
+    for started in [one, two] {
+        sessions.stop(&started.handle, PATIENCE).unwrap();
+        let state = state(&sessions, &started.handle.id);
+        assert!(matches!(state, RunState::Exited(_)));
+    }
+}
+
+#[test]
+fn starts_and_ends_in_quick_succession_find_a_server_every_time() {
+    let bench = bench();
+    let sessions = bench.provider();
+    for _ in 0..15 {
+        let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+        // The last session of its server, which ends with it.
+        sessions.stop(&started.handle, PATIENCE).unwrap();
+    }
+    eventually("the server's end", || {
+        let known = bench.tmux(&["list-sessions"]);
+        (!known.status.success()).then_some(())
+    });
+}
+
+#[test]
+fn a_tmux_that_is_missing_or_too_old_is_refused_and_the_choice_stays() {
+    let bench = LocalBench::new(Provider::Holder);
+    let dir = bench.path().join("bin");
+    fs::create_dir(&dir).unwrap();
+    for (script, expected) in [
+        (None, "there is none in PATH"),
+        (Some("#!/bin/sh\necho tmux 3.2a\n"), "not tmux 3.2a"),
+    ] {
+        if let Some(text) = script {
+            fs::write(dir.join("tmux"), text).unwrap();
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(dir.join("tmux"), mode).unwrap();
+        }
+        let error = start_city(&bench, &dir);
+        assert!(error.contains(expected), "{error}");
+        assert!(error.contains("tmux 3.3 or newer"), "{error}");
+    }
+}
+
+/// What a supervisor with this PATH says that is to use tmux.
+fn start_city(bench: &LocalBench, path: &Path) -> String {
+    let city = "[workspace]\nname = \"c\"\n[session]\nprovider = \"tmux\"\n";
+    fs::write(bench.path().join("city.toml"), city).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_horde-supervisor"))
+        .arg(bench.path())
+        .env_clear()
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A server that hangs must not take the daemon with it: what is known without it stays known.
+#[test]
+fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
+    let bench = bench();
+    let sessions = bench.provider();
+    let started = sessions
+        .start(&script(&bench, "echo ready; sleep 1000"))
+        .unwrap();
+    await_screen(&sessions, &started.handle, "ready");
+    let server = Pidfd::open(&server(&bench)).unwrap().unwrap();
+    server.signal(Signal::STOP).unwrap();
+    let facts = sessions.facts(&id("s"));
+    let sent = sessions.send(&started.handle, &Input::Submit("x".to_owned()));
+    server.signal(Signal::CONT).unwrap();
+    let facts = facts.unwrap().unwrap();
+    assert_eq!(
+        (facts.state, facts.last_activity),
+        (RunState::Running, None)
+    );
+    let error = sent.unwrap_err().to_string();
+    assert!(error.contains("not typed"), "{error}");
+    await_screen(&sessions, &started.handle, "ready");
+}
