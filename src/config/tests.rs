@@ -207,7 +207,7 @@ fn without(defaults: &toml::Table, path: &[String]) -> toml::Table {
 }
 
 /// What one of these says itself, the other leaves to its default.
-const COMPLEMENTS: [&str; 3] = [
+const COMPLEMENTS: [&str; 4] = [
     "workspace.name = \"c\"\n",
     "workspace.name = \"c\"\n\
      [[rigs]]\nname = \"r\"\npath = \"repo\"\nforge.gates = [{ name = \"t\", run = \"t\" }]\n\
@@ -215,6 +215,10 @@ const COMPLEMENTS: [&str; 3] = [
     "workspace.name = \"c\"\n\
      [[rigs]]\nname = \"r\"\nremote = \"git@example.org:r.git\"\n\
      [[agents]]\nname = \"a\"\nharness = \"claude\"\nprompt = \"p\"\n",
+    "workspace.name = \"c\"\n\
+     [[agents]]\nname = \"a\"\ncommand = [\"true\"]\npool = { check = \"true\" }\n\
+     [[agents]]\nname = \"b\"\ncommand = [\"true\"]\npool = { max = 2 }\n\
+     [[groups]]\nname = \"g\"\n",
 ];
 
 /// Takes each default away in turn: if the code had one of its own, loading would not notice.

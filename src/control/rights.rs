@@ -209,10 +209,20 @@ mod tests {
     #[test]
     fn an_agent_makes_work_and_ends_nothing() {
         let agent = Who::Agent(SessionId::new("city-mayor").unwrap());
-        for op in [OpName::Charge, OpName::RelicCreate, OpName::Handoff] {
+        for op in [
+            OpName::Charge,
+            OpName::RelicCreate,
+            OpName::Handoff,
+            OpName::Done,
+        ] {
             assert!(check(&agent, op).is_ok(), "{op}");
         }
-        for op in [OpName::Done, OpName::RaiderNuke, OpName::Stop, OpName::Send] {
+        for op in [
+            OpName::RaiderNuke,
+            OpName::Stop,
+            OpName::Send,
+            OpName::Reload,
+        ] {
             assert!(check(&agent, op).is_err(), "{op}");
         }
     }

@@ -19,6 +19,7 @@ pub struct FakeRunner(Mutex<State>);
 #[derive(Default)]
 struct State {
     courses: BTreeMap<String, Course>,
+    prints: BTreeMap<String, String>,
     started: Vec<Command>,
     leftovers: Vec<PathBuf>,
 }
@@ -31,6 +32,11 @@ impl FakeRunner {
     /// From now on this line goes so; any other succeeds at once.
     pub fn let_go(&self, line: &str, takes: Duration, code: i32) {
         self.state().courses.insert(line.to_owned(), (takes, code));
+    }
+
+    /// From now on this line prints so; any other says something.
+    pub fn say(&self, line: &str, text: &str) {
+        self.state().prints.insert(line.to_owned(), text.to_owned());
     }
 
     /// What was started with this line, in order.
@@ -54,13 +60,14 @@ impl Runner for FakeRunner {
         let course = state.courses.get(&command.line).copied();
         let (takes, code) = course.unwrap_or_default();
         let limit = command.limit;
+        let tail = state.prints.get(&command.line).cloned();
+        let tail = tail.unwrap_or_else(|| "said\n".to_owned());
         state.started.push(command);
         let stopped = Arc::new(Notify::new());
         let told = Arc::clone(&stopped);
         Running {
             stop: Arc::new(move || told.notify_one()),
             end: Box::pin(async move {
-                let tail = "said\n".to_owned();
                 let over = tokio::time::timeout(takes.min(limit), stopped.notified()).await;
                 if over.is_ok() {
                     return Ended {

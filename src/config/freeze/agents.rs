@@ -16,7 +16,9 @@ use crate::config::values::{
     Parsed, choice, command, complain, duration, environment, filled, flag, integer, list, name,
     optional, some_duration, text,
 };
-use crate::domain::city::{Agent, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource};
+use crate::domain::city::{
+    Agent, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource,
+};
 use crate::domain::harness::launch;
 use crate::domain::ids::{AgentName, HarnessName};
 

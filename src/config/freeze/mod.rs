@@ -77,7 +77,14 @@ pub fn freeze(
     let harnesses = harness::all(&mut reader);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
-    let agents = agents::all(&mut reader, context, &harnesses, &rigs, daemon.as_ref(), provider);
+    let agents = agents::all(
+        &mut reader,
+        context,
+        &harnesses,
+        &rigs,
+        daemon.as_ref(),
+        provider,
+    );
     let groups = groups::all(&mut reader, &agents);
     let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
     reader.finish();

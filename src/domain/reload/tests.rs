@@ -41,6 +41,7 @@ fn city(agents: Vec<Agent>) -> City {
             provider: Provider::Holder,
             startup_timeout: none,
             output_limit: 0,
+            tmux_socket: String::new(),
         },
         harnesses: BTreeMap::new(),
         rigs: Vec::new(),

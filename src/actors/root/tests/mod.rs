@@ -1,7 +1,10 @@
 //! The root on fakes, under the paused clock.
 
 mod converge;
+mod groups;
 mod orders;
+mod planned;
+mod pools;
 mod recovery;
 mod restart;
 mod shutdown;

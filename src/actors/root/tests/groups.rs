@@ -1,0 +1,126 @@
+//! OTP's restart strategies, on groups of agents.
+
+use std::time::Duration;
+
+use super::super::ChildState;
+use crate::domain::city::{Group, RestartType, Strategy};
+use crate::domain::ids::{AgentName, SessionId};
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn group(strategy: Strategy) -> Scenario {
+    let agents = NAMES.iter().fold(Scenario::new(), |scenario, name| {
+        scenario.agent(name, RestartType::Permanent)
+    });
+    agents.with(|city| {
+        city.groups = vec![Group {
+            name: "three".into(),
+            strategy,
+            members: NAMES.map(|name| AgentName::new(name).unwrap()).to_vec(),
+        }];
+    })
+}
+
+fn sessions(town: &Town) -> [SessionId; 3] {
+    NAMES.map(|name| town.session(&agent(name)))
+}
+
+fn counts(town: &Town) -> [usize; 3] {
+    sessions(town).map(|id| town.starts(&id))
+}
+
+/// OTP supervisor_SUITE, one_for_one, one_for_all and rest_for_one: who is restarted with `b`.
+#[tokio::test(start_paused = true)]
+async fn the_strategy_decides_who_is_restarted() {
+    let table = [
+        (Strategy::OneForOne, [1, 2, 1]),
+        (Strategy::OneForAll, [2, 2, 2]),
+        (Strategy::RestForOne, [1, 2, 2]),
+    ];
+    for (strategy, after) in table {
+        let town = group(strategy).start().await;
+        town.parts.sessions.crash(&sessions(&town)[1], 9);
+        town.pass(SECOND).await;
+        assert_eq!(counts(&town), after, "{strategy:?}");
+        assert!(sessions(&town).iter().all(|id| town.runs(id)));
+        let deaths = town.view(&agent("b")).await.unwrap().restarts;
+        assert_eq!(deaths, 1);
+        let innocent = town.view(&agent("c")).await.unwrap().restarts;
+        assert_eq!(innocent, 0, "only the dead one's death counts");
+    }
+}
+
+/// Siblings end in the reverse order of their start, and start in order.
+#[tokio::test(start_paused = true)]
+async fn the_others_end_last_first_and_start_first_first() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, c] = sessions(&town);
+    let before = town.parts.sessions.starts().len();
+    town.parts.sessions.crash(&b, 9);
+    town.pass(SECOND).await;
+    let stops: Vec<_> = town
+        .parts
+        .sessions
+        .stops()
+        .into_iter()
+        .map(|(h, _)| h.id)
+        .collect();
+    assert_eq!(stops, [c.clone(), a.clone()]);
+    let starts: Vec<_> = town
+        .parts
+        .sessions
+        .starts()
+        .into_iter()
+        .map(|s| s.id)
+        .collect();
+    assert_eq!(starts[before..], [a, b, c]);
+}
+
+/// OTP: a child that rests is not restarted with the others; a temporary one never is.
+#[tokio::test(start_paused = true)]
+async fn who_rests_stays_at_rest() {
+    let town = group(Strategy::OneForAll);
+    let town = town.with(|city| city.agents[2].restart = RestartType::Temporary);
+    let town = town.start().await;
+    let [a, b, _] = sessions(&town);
+    town.rest(&agent("a")).await.unwrap();
+    town.parts.sessions.crash(&b, 9);
+    town.pass(SECOND).await;
+    assert!(!town.runs(&a));
+    assert_eq!(counts(&town), [1, 2, 1]);
+    assert_eq!(town.state(&agent("c")).await, Some(ChildState::Stopped));
+}
+
+/// While the culprit is quarantined nobody runs without it; afterwards all of them do.
+#[tokio::test(start_paused = true)]
+async fn a_quarantined_member_keeps_its_group_down() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, c] = sessions(&town);
+    for _ in 0..6 {
+        town.pass(SECOND * 60).await;
+        town.parts.sessions.crash(&b, 9);
+        town.settle().await;
+    }
+    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
+    town.pass(SECOND * 600).await;
+    assert!(!town.runs(&a) && !town.runs(&b) && !town.runs(&c));
+    town.pass(SECOND * 3600).await;
+    assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
+}
+
+/// OTP: a second death during the restart is counted, and all begins again.
+#[tokio::test(start_paused = true)]
+async fn a_second_death_meanwhile_begins_again() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, c] = sessions(&town);
+    town.parts.sessions.crash(&b, 9);
+    town.parts.sessions.crash(&c, 9);
+    town.pass(SECOND * 5).await;
+    for id in [&a, &b, &c] {
+        assert!(town.runs(id));
+    }
+    town.pass(SECOND * 60).await;
+    assert_eq!(town.parts.sessions.doubles(), 0);
+}

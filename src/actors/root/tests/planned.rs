@@ -1,0 +1,263 @@
+//! What patrols and reloads plan: drift, idleness, suspension, removal, dependencies.
+
+use std::time::Duration;
+
+use super::super::{ChildState, StopMode};
+use crate::domain::city::{Agent, RestartType};
+use crate::domain::event::EventType;
+use crate::domain::ids::{AgentName, ChildId};
+use crate::domain::reload::Change;
+use crate::ports::sessions::Input;
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const PATROL: Duration = Duration::from_secs(31);
+
+async fn mayor() -> (Town, ChildId) {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    (town.start().await, agent("mayor"))
+}
+
+fn change(agents: &mut [Agent], name: &str, change: impl FnOnce(&mut Agent)) {
+    let agent = agents.iter_mut().find(|agent| agent.name.as_str() == name);
+    change(agent.unwrap());
+}
+
+/// `health-patrol.md`, drifted: stop and start; and the new session is not drifted again.
+#[tokio::test(start_paused = true)]
+async fn a_drifted_agent_gets_one_fresh_session() {
+    let (town, id) = mayor().await;
+    let drifted = |city: &mut crate::domain::city::City| {
+        change(&mut city.agents, "mayor", |agent| {
+            agent.fingerprint = "two".into()
+        });
+    };
+    let told = town.reload(drifted).await;
+    assert_eq!(told[0].action, Change::Restart);
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.starts(&town.session(&id)), 2);
+    assert_eq!(town.events(EventType::AgentDrifted).await.len(), 1);
+    assert!(
+        town.events(EventType::AgentCrashed).await.is_empty(),
+        "planned"
+    );
+}
+
+/// `3. Drift` of the health patrol: a person who is attached is not disturbed.
+#[tokio::test(start_paused = true)]
+async fn drift_waits_while_a_person_is_attached() {
+    let (town, id) = mayor().await;
+    let session = town.session(&id);
+    town.parts.sessions.set_attached(&session, true);
+    let told = town
+        .reload(|city| change(&mut city.agents, "mayor", |a| a.fingerprint = "two".into()))
+        .await;
+    assert_eq!(told[0].action, Change::Deferred);
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.starts(&session), 1);
+    assert!(town.view(&id).await.unwrap().drifted, "shown");
+    town.parts.sessions.set_attached(&session, false);
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&session), 2);
+}
+
+/// The hash is stored with the session, so an adopted session is judged correctly.
+#[tokio::test(start_paused = true)]
+async fn an_adopted_session_is_judged_by_what_it_was_started_from() {
+    for (fingerprint, starts) in [("", 1), ("two", 2)] {
+        let (town, id) = mayor().await;
+        let clock = town.world.clock.clone();
+        let session = town.session(&id);
+        let parts = town.crash().await;
+        let next = Scenario::new().agent("mayor", RestartType::Permanent);
+        let next = next.with(|city| city.agents[0].fingerprint = fingerprint.into());
+        let town = next.start_on(parts, clock).await;
+        town.pass(PATROL * 2).await;
+        assert_eq!(town.starts(&session), starts, "{fingerprint:?}");
+    }
+}
+
+/// `health-patrol.md`, idle timeout: unknown activity and attached sessions are left alone.
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_replaced_when_its_time_is_up() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.with(|city| {
+        city.agents[0].idle_timeout = Some(SECOND * 45);
+        city.daemon.patrol_interval = Duration::from_secs(3600);
+    });
+    let town = town.start().await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    town.pass(SECOND * 300).await;
+    assert_eq!(town.starts(&session), 1, "activity is not known");
+    town.parts
+        .sessions
+        .set_last_activity(&session, Some(town.world.clock.now()));
+    town.parts.sessions.set_attached(&session, true);
+    town.root.cast(super::super::RootMsg::Look).unwrap();
+    town.pass(SECOND * 60).await;
+    assert_eq!(town.starts(&session), 1, "a person is attached");
+    town.parts.sessions.set_attached(&session, false);
+    town.parts
+        .sessions
+        .set_last_activity(&session, Some(town.world.clock.now()));
+    town.root.cast(super::super::RootMsg::Look).unwrap();
+    town.pass(SECOND * 44).await;
+    assert_eq!(town.starts(&session), 1);
+    town.pass(SECOND * 2).await;
+    assert_eq!(town.starts(&session), 2, "known without a patrol");
+    assert_eq!(town.events(EventType::AgentIdleKilled).await.len(), 1);
+    assert_eq!(town.view(&id).await.unwrap().restarts, 0, "not a death");
+}
+
+/// Suspended agents are stopped with an `agent.suspended` event, and come back with resume.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_agent_rests_until_it_is_resumed() {
+    let (town, id) = mayor().await;
+    town.reload(|city| city.suspended = true).await;
+    assert!(!town.runs(&town.session(&id)));
+    assert!(town.view(&id).await.unwrap().suspended);
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.events(EventType::AgentSuspended).await.len(), 1);
+    town.reload(|city| city.suspended = false).await;
+    assert!(town.runs(&town.session(&id)));
+    assert_eq!(town.events(EventType::AgentResumed).await.len(), 1);
+}
+
+/// Sandbox and slot stay; the raider goes on where it was.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_rig_stops_sessions_and_keeps_sandboxes() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.reload(|city| city.rigs[0].suspended = true).await;
+    assert!(!town.runs(&charged.session));
+    assert!(town.hook(&charged.raider).await.is_some());
+    let relic = town.relic("b").await;
+    let refused = town.charge(&relic).await.unwrap_err();
+    assert!(refused.message.contains("suspended"), "{refused}");
+    town.reload(|city| city.rigs[0].suspended = false).await;
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.parts.repo.names().len(), 1);
+}
+
+/// What needs no restart is applied live, and a quarantined child whose spec changed is released.
+#[tokio::test(start_paused = true)]
+async fn a_changed_spec_releases_a_quarantined_child() {
+    let (town, id) = mayor().await;
+    let session = town.session(&id);
+    for _ in 0..6 {
+        town.parts.sessions.crash(&session, 9);
+        town.pass(SECOND * 31).await;
+    }
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    let same = town.reload(|_| {}).await;
+    assert_eq!(
+        town.state(&id).await,
+        Some(ChildState::Quarantined),
+        "{same:?}"
+    );
+    town.reload(|city| {
+        change(&mut city.agents, "mayor", |a| {
+            a.shutdown_timeout = SECOND * 9
+        });
+    })
+    .await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.view(&id).await.unwrap().restarts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_comes_and_goes_with_the_configuration() {
+    let (town, id) = mayor().await;
+    let mayors = town.starts(&town.session(&id));
+    town.reload(|city| {
+        let mut clerk = city.agents[0].clone();
+        clerk.name = AgentName::new("clerk").unwrap();
+        city.agents.push(clerk);
+    })
+    .await;
+    let clerk = agent("clerk");
+    assert!(town.runs(&town.session(&clerk)));
+    town.reload(|city| {
+        city.agents.pop();
+    })
+    .await;
+    assert!(!town.runs(&town.session(&clerk)));
+    assert!(town.view(&clerk).await.is_none());
+    assert_eq!(
+        town.starts(&town.session(&id)),
+        mayors,
+        "nobody else was touched"
+    );
+}
+
+fn chain() -> Scenario {
+    let names = ["db", "api", "web"];
+    let city = names.iter().fold(Scenario::new(), |scenario, name| {
+        scenario.agent(name, RestartType::Permanent)
+    });
+    city.with(|city| {
+        let needs = |name: &str| vec![AgentName::new(name).unwrap()];
+        city.agents[1].depends_on = needs("db");
+        city.agents[2].depends_on = needs("api");
+    })
+}
+
+/// `depends_on`: started after, also when what it needs takes its time.
+#[tokio::test(start_paused = true)]
+async fn an_agent_starts_when_what_it_depends_on_is_up() {
+    let scenario = chain();
+    let clock = std::sync::Arc::new(crate::adapters::clock::PausedClock::starting_at(
+        "2026-01-01T00:00:00Z".parse().unwrap(),
+    ));
+    let town = chain().start().await;
+    let order: Vec<_> = town
+        .parts
+        .sessions
+        .starts()
+        .into_iter()
+        .map(|spec| spec.id)
+        .collect();
+    let wanted = ["db", "api", "web"].map(|name| town.session(&agent(name)));
+    assert_eq!(order, wanted);
+    let parts = town.crash().await;
+    for id in &wanted {
+        parts.sessions.exit_unheard(id, 0);
+    }
+    parts.sessions.hold_start(&wanted[0]);
+    let town = scenario.begin_on(parts, clock).await;
+    let root = town.root.clone();
+    let booting = tokio::spawn(async move { root.call(super::super::RootMsg::Boot, None).await });
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    assert_eq!(town.state(&agent("web")).await, Some(ChildState::Blocked));
+    assert!(!town.runs(&wanted[1]));
+    town.parts.sessions.release_start(&wanted[0]);
+    town.pass(SECOND).await;
+    booting.await.unwrap().unwrap();
+    assert!(wanted.iter().all(|id| town.runs(id)));
+}
+
+/// `depends_on`: stopped before.
+#[tokio::test(start_paused = true)]
+async fn the_stop_goes_in_the_reverse_order_of_dependence() {
+    let town = chain().start().await;
+    let wanted = ["web", "api", "db"].map(|name| town.session(&agent(name)));
+    let sessions = std::sync::Arc::clone(&town.parts.sessions);
+    town.stop(StopMode::Graceful).await;
+    let stopped: Vec<_> = sessions
+        .stops()
+        .into_iter()
+        .map(|(handle, _)| handle.id)
+        .collect();
+    assert_eq!(stopped, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_typed_into_a_session_that_only_drifts() {
+    let (town, id) = mayor().await;
+    town.reload(|city| change(&mut city.agents, "mayor", |a| a.fingerprint = "x".into()))
+        .await;
+    let sent: Vec<Input> = town.parts.sessions.sent(&town.session(&id));
+    assert!(sent.is_empty(), "{sent:?}");
+}

@@ -1,0 +1,141 @@
+//! Pools: scaled up at once, drained in their own time.
+
+use std::time::Duration;
+
+use super::super::RootMsg;
+use crate::domain::city::{Pool, RestartType};
+use crate::domain::event::EventType;
+use crate::domain::ids::SessionId;
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const CHECK: &str = "wc -l < queue";
+
+fn pool(check: Option<&str>) -> Scenario {
+    let check = check.map(str::to_owned);
+    Scenario::new()
+        .agent("worker", RestartType::Permanent)
+        .with(|city| {
+            city.agents[0].pool = Some(Pool {
+                min: 1,
+                max: 3,
+                check,
+                check_interval: SECOND * 5,
+                drain_timeout: SECOND * 20,
+            });
+        })
+}
+
+fn member(town: &Town, number: u32) -> SessionId {
+    town.session(&agent(&format!("worker-{number}")))
+}
+
+fn running(town: &Town) -> Vec<u32> {
+    (1..=5).filter(|n| town.runs(&member(town, *n))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_check_there_are_as_many_as_min() {
+    let town = pool(None).start().await;
+    town.pass(SECOND * 60).await;
+    assert_eq!(running(&town), [1]);
+    assert!(
+        !town.runs(&town.session(&agent("worker"))),
+        "nobody has the plain name"
+    );
+}
+
+/// `check` prints the wanted size; more than `max` is `max`; a failing check means `min`.
+#[tokio::test(start_paused = true)]
+async fn the_check_decides_within_bounds() {
+    let town = pool(Some(CHECK));
+    let clock = town.start().await;
+    let runner = &clock.parts.runner;
+    runner.say(CHECK, "2\n");
+    clock.pass(SECOND * 6).await;
+    assert_eq!(running(&clock), [1, 2]);
+    runner.say(CHECK, "9\n");
+    clock.pass(SECOND * 6).await;
+    assert_eq!(running(&clock), [1, 2, 3]);
+    runner.let_go(CHECK, Duration::ZERO, 1);
+    clock.pass(SECOND * 60).await;
+    assert_eq!(running(&clock).len(), 1);
+}
+
+/// A member that is not needed has its time, is kept on when it is needed again, and may end earlier.
+#[tokio::test(start_paused = true)]
+async fn a_member_drains_in_its_own_time() {
+    let town = pool(Some(CHECK)).start().await;
+    town.parts.runner.say(CHECK, "3");
+    town.pass(SECOND * 6).await;
+    let starts = |town: &Town| {
+        (1..=3)
+            .map(|n| town.starts(&member(town, n)))
+            .sum::<usize>()
+    };
+    assert_eq!(starts(&town), 3);
+    town.parts.runner.say(CHECK, "1");
+    town.pass(SECOND * 6).await;
+    assert_eq!(running(&town), [1, 2, 3], "they have their time");
+    let draining = town.view(&agent("worker-3")).await.unwrap().draining;
+    assert!(draining);
+    town.parts.runner.say(CHECK, "3");
+    town.pass(SECOND * 40).await;
+    assert_eq!(
+        (running(&town), starts(&town)),
+        (vec![1, 2, 3], 3),
+        "nobody was ended"
+    );
+    town.parts.runner.say(CHECK, "2");
+    town.pass(SECOND * 6).await;
+    let id = agent("worker-3");
+    town.root
+        .cast(RootMsg::DrainDue { id, epoch: None })
+        .unwrap();
+    town.pass(SECOND).await;
+    assert_eq!(running(&town), [1, 2], "it said that it is finished");
+    town.parts.runner.say(CHECK, "1");
+    town.pass(SECOND * 6).await;
+    town.parts.sessions.exit(&member(&town, 2), 0);
+    town.pass(SECOND * 60).await;
+    assert_eq!(running(&town), [1], "it is not started again");
+    assert_eq!(town.events(EventType::AgentDrained).await.len(), 2);
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+}
+
+/// Raising a pool's max keeps every session; lowering it drains.
+#[tokio::test(start_paused = true)]
+async fn the_bounds_are_applied_live() {
+    let town = pool(Some(CHECK)).start().await;
+    town.parts.runner.say(CHECK, "9");
+    town.pass(SECOND * 6).await;
+    let bound = |max| {
+        move |city: &mut crate::domain::city::City| {
+            if let Some(pool) = &mut city.agents[0].pool {
+                pool.max = max;
+            }
+        }
+    };
+    town.reload(bound(4)).await;
+    assert_eq!(running(&town), [1, 2, 3, 4]);
+    assert!((1..=4).all(|n| town.starts(&member(&town, n)) == 1));
+    town.reload(bound(1)).await;
+    town.pass(SECOND * 30).await;
+    assert_eq!(running(&town).len(), 1);
+}
+
+/// A daemon that comes back drains nobody before it knows how many are wanted.
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_members_are_kept_until_the_check_has_come_back() {
+    let town = pool(Some(CHECK)).start().await;
+    town.parts.runner.say(CHECK, "3");
+    town.pass(SECOND * 6).await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.runner.let_go(CHECK, SECOND * 2, 0);
+    let town = pool(Some(CHECK)).start_on(parts, clock).await;
+    assert_eq!(running(&town), [1, 2, 3]);
+    town.pass(SECOND * 60).await;
+    assert_eq!(running(&town), [1, 2, 3]);
+    assert!((1..=3).all(|n| town.starts(&member(&town, n)) == 1));
+}
