@@ -167,6 +167,7 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     note(&world, EventType::ControllerReady);
     // Only now: what they run may ask the supervisor.
     world.automations.open(world.clock.now());
+    world.directory.tell_root(RootMsg::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     notify_manager(&[sd_notify::NotifyState::Ready]);
     let watched = sd_notify::watchdog_enabled();

@@ -281,6 +281,9 @@ impl FakeSessions {
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.facts.last_activity = at;
+            // It is at least as old as that.
+            fake.facts.started_at =
+                at.map_or(fake.facts.started_at, |at| at.min(fake.facts.started_at));
         }
     }
 

@@ -333,6 +333,7 @@ impl Town {
         let ready = self.root.call(RootMsg::Boot, None).await.unwrap();
         assert!(ready.is_success());
         self.world.automations.open(self.world.clock.now());
+        self.world.directory.tell_root(RootMsg::Ready);
         let dispatcher = &self.world.directory;
         dispatcher.tell_dispatcher(DispatcherMsg::Look);
         self.pass(MOMENT).await;

@@ -220,6 +220,8 @@ pub enum RootMsg {
     },
     /// Time to look at everything.
     Patrol(u64),
+    /// The control socket answers: what asks over it may be run.
+    Ready,
     /// Something that a look would see has changed.
     Look,
     /// A session may have been idle for as long as it may.
@@ -295,6 +297,8 @@ pub struct Root {
     /// Groups that are being restarted.
     together: BTreeMap<String, Together>,
     pools: Pools,
+    /// The control socket answers.
+    ready: bool,
     /// Who waits for the first look to be acted on.
     booting: Vec<RpcReplyPort<()>>,
     stopping: Option<shutdown::Stopping>,
@@ -326,6 +330,7 @@ impl Actor for RootActor {
             look_again: false,
             together: BTreeMap::new(),
             pools: Pools::default(),
+            ready: false,
             booting: Vec::new(),
             stopping: None,
         })
@@ -364,6 +369,10 @@ impl Actor for RootActor {
             RootMsg::Boot(reply) => root.boot(&me, reply).await,
             RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
+            RootMsg::Ready => {
+                root.ready = true;
+                root.ask_pools(&me);
+            }
             RootMsg::Look => root.set_out(&me),
             RootMsg::IdleDue(epoch) if epoch == root.idle_epoch => root.set_out(&me),
             RootMsg::IdleDue(_) => {}

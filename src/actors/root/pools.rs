@@ -36,6 +36,9 @@ impl Root {
     /// Begins to ask the pools of the configuration in force, and stops asking those that are gone
     /// or ask otherwise now.
     pub(super) fn ask_pools(&mut self, me: &ActorRef<RootMsg>) {
+        if !self.ready {
+            return;
+        }
         let city = Arc::clone(&self.world.city);
         let pools = city.agents.iter().filter(|agent| agent.pool.is_some());
         let names: Vec<_> = pools.clone().map(|agent| &agent.name).collect();

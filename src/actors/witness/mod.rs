@@ -151,6 +151,7 @@ impl Actor for WitnessActor {
         msg: WitnessMsg,
         witness: &mut Witness,
     ) -> Result<(), ActorProcessingErr> {
+        witness.args.world = witness.args.world.newest();
         match msg {
             // What would be begun now is left to the next start.
             WitnessMsg::Look if witness.args.world.is_stopping() => {}
