@@ -237,12 +237,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
     let Some(permit) = permit else {
         return Ok(salvaged);
     };
-    let trash = world.city.trash_dir();
-    let rig = target.raider.rig.clone();
-    effects::repo(world, &rig, move |repo| {
-        repo.discard_sandbox(&permit, &trash)
-    })
-    .await?;
+    effects::discard(world, permit).await?;
     Ok(salvaged)
 }
 
