@@ -10,6 +10,8 @@
 //!
 //! A charge that nobody asked for and that fails for good is counted on the relic.
 
+mod unwind;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -18,19 +20,19 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::raider_spec;
 use super::super::world::{Claim, World};
 use super::super::{ask, effects, launch};
-use super::{claimed, failures, nuke, pack, step, unpack};
+use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{
-    ChildId, HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName,
-};
-use crate::domain::message;
-use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName};
+use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::SandboxSpec;
+
+pub use self::unwind::stranded;
+use self::unwind::unwind;
 
 /// What to charge.
 #[derive(Debug, Clone)]
@@ -369,6 +371,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     }
     let mut relic = txn.relic(&plan.relic)?;
     relic.charge_failures = 0;
+    relic.labels.retain(|label| label != REWORK);
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
@@ -455,42 +458,5 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
         .await?;
     saga.step = "hook".to_owned();
     saga.data = data;
-    Ok(())
-}
-
-/// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
-async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
-    let child = ChildId::Raider(plan.raider.clone());
-    ask::end(world, child, plan.raider.session_id(), Cause::ChargeFailed).await?;
-    let target = nuke::Target {
-        raider: plan.raider.clone(),
-        incarnation: plan.incarnation,
-        target: plan.target.clone(),
-        cause: Cause::ChargeFailed,
-        relic: Some(plan.relic.clone()),
-    };
-    nuke::remove(world, &target).await?;
-    let (id, plan) = (saga.id, plan.clone());
-    world
-        .store
-        .run(move |txn| {
-            txn.drop_hook(&plan.raider, plan.incarnation)?;
-            let mut relic = txn.relic(&plan.relic)?;
-            let ours = relic.assignee.as_deref() == Some(plan.raider.to_string().as_str());
-            if relic.status == RelicStatus::Hooked && ours {
-                relic.status = RelicStatus::Open;
-                relic.assignee = None;
-                txn.put_relic(&relic)?;
-                let data = serde_json::json!({ "status": "open" });
-                let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
-                txn.record(&event.with(data))?;
-            }
-            if let Some(why) = &plan.failure {
-                failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
-            }
-            txn.close_saga(id)
-        })
-        .await?;
-    world.nudge(message::SHAMAN);
     Ok(())
 }

@@ -260,7 +260,7 @@ async fn write_salvage(world: &World, target: &Target) -> Result<GitFacts, Refus
     Ok(facts)
 }
 
-/// Notes a salvage, and journals it.
+/// Notes a salvage, and journals it; once, for a retry finds the same.
 ///
 /// # Errors
 /// The store's.
@@ -281,6 +281,10 @@ pub fn record_salvage(
         bytes: record.bytes,
         ignored: record.ignored.clone(),
     };
+    let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
+    if txn.salvages()?.iter().any(same) {
+        return Ok(());
+    }
     txn.put_salvage(&entry)?;
     let data = serde_json::json!({
         "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,
