@@ -4,5 +4,6 @@ pub mod clock;
 pub mod git;
 pub mod proc;
 pub mod relics_sqlite;
+pub mod runs;
 pub mod sessions;
 pub mod task_files;

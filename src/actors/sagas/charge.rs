@@ -10,6 +10,7 @@
 //!
 //! A charge that nobody asked for and that fails for good is counted on the relic.
 
+mod sandbox;
 mod unwind;
 
 use std::collections::BTreeSet;
@@ -29,8 +30,8 @@ use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
 use crate::ports::relics::{StoreError, Txn};
-use crate::ports::repo::SandboxSpec;
 
+pub use self::sandbox::sandbox_spec;
 pub use self::unwind::stranded;
 use self::unwind::unwind;
 
@@ -141,12 +142,17 @@ pub fn known_harness(
 /// Chooses and holds a slot. Nothing has changed when this fails.
 ///
 /// # Errors
-/// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot.
+/// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot,
+/// [`RefusalKind::Unavailable`] while the supervisor stops.
 pub async fn begin(
     world: &World,
     rig: &Rig,
     request: ChargeRequest,
 ) -> Result<(Saga, Claim), Refusal> {
+    if world.is_stopping() {
+        let message = "the supervisor is stopping";
+        return Err(Refusal::new(RefusalKind::Unavailable, message));
+    }
     let id = request.relic.clone();
     let relic = world.store.run(move |txn| check_relic(txn, &id)).await?;
     if relic.id.prefix() != rig.prefix {
@@ -308,7 +314,13 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     }
     match forward(world, &mut saga, &plan).await {
         Ok(()) => Ok(plan.charged(world)),
-        Err(failure) if world.is_stopping() || !stored(world).await => Err(failure),
+        Err(failure) if world.is_stopping() => {
+            tracing::info!(raider = %plan.raider, error = %failure, "a charge is interrupted");
+            let what = "the supervisor is stopping; its next start completes the charge of";
+            let message = format!("{what} {}", plan.relic);
+            Err(Refusal::new(RefusalKind::Unavailable, message))
+        }
+        Err(failure) if !stored(world).await => Err(failure),
         Err(failure) => {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
             // Whoever asked for it hears of it; what will pass is tried again as it is.
@@ -332,7 +344,7 @@ async fn stored(world: &World) -> bool {
 
 async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     if saga.step == "slot" {
-        make_sandbox(world, plan).await?;
+        sandbox::make(world, plan).await?;
         world.at(FaultPoint::ChargeSandboxBefore);
         step(world, saga, "sandbox", plan).await?;
         world.at(FaultPoint::ChargeSandboxAfter);
@@ -383,50 +395,6 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
     txn.record(&event.with(working))?;
     txn.close_saga(saga.id)
-}
-
-async fn make_sandbox(world: &World, plan: &Plan) -> Result<(), Refusal> {
-    let city = &world.city;
-    let rig = city
-        .rig(&plan.raider.rig)
-        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", plan.raider.rig)))?;
-    let task_dir = city.task_dir(&plan.raider.rig, &plan.relic, plan.incarnation);
-    let text = launch::task_text(world, rig, &plan.hook(world)).await?;
-    let dir = task_dir.clone();
-    effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
-    let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
-    effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
-    if !rig.raiders.setup.is_empty() {
-        let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
-        let env = launch::raider_env(world, rig, &plan.hook(world));
-        let made = effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env));
-        made.await.map_err(|error| {
-            let hint =
-                "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";
-            Refusal::new(RefusalKind::Failed, error.to_string()).hint(hint)
-        })?;
-    }
-    Ok(())
-}
-
-/// What the sandbox of a hook is made from.
-#[must_use]
-pub fn sandbox_spec(
-    world: &World,
-    rig: &Rig,
-    hook: &Hook,
-    task_dir: std::path::PathBuf,
-) -> SandboxSpec {
-    SandboxSpec {
-        raider: hook.raider.clone(),
-        relic: hook.relic.clone(),
-        incarnation: hook.incarnation,
-        branch: hook.branch.clone(),
-        base: hook.base.clone(),
-        path: world.city.sandbox(&hook.raider),
-        task_dir,
-        copy: rig.raiders.copy.clone(),
-    }
 }
 
 /// Ties relic and raider in one transaction; the relic is looked at again, for it may have been

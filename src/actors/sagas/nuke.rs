@@ -218,6 +218,12 @@ pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
 async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
     let Some(git) = measure(world, target).await.transpose() else {
         // Gone already: an earlier attempt was interrupted behind the rename.
+        let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
+        let incarnation = target.incarnation;
+        effects::repo(world, &target.raider.rig, move |repo| {
+            repo.forget_sandbox(&sandbox, &raider, incarnation)
+        })
+        .await?;
         return Ok(false);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);

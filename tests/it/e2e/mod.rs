@@ -2,6 +2,7 @@
 
 mod agents;
 mod charge;
+mod commands;
 mod config;
 mod crash;
 mod done;

@@ -138,6 +138,8 @@ async fn an_interrupted_nuke_still_says_what_holds_the_work() {
     town.nuke(&charged.raider, true).await.unwrap_err();
     town.pass(PATROL).await;
     assert!(town.hook(&charged.raider).await.is_none());
+    let finished = town.parts.repo.count("forget_sandbox");
+    assert_eq!(finished, 1, "the removal may have been half done");
     let nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked.len(), 1);
     let id = &town.parts.repo.salvages()[0].id;

@@ -10,7 +10,6 @@
 
 mod log;
 mod process;
-mod stragglers;
 mod worktree;
 
 #[cfg(test)]
@@ -21,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::rig::GitRepo;
+use crate::adapters::runs::{self, Run};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec, RepoError};
 use log::Log;
 use process::End;
-use stragglers::Record;
 use worktree::Worktree;
 
 /// Checks `commit` out in the rig's gate worktree and runs one gate in it.
@@ -42,18 +41,17 @@ pub(super) fn run_gate(
     make_dir(forge)?;
     make_dir(&gate.log_dir)?;
     let _lock = lock(&forge.join("gate-0.lock"))?;
-    let record = Record::at(&forge.join("gate-0.run"));
-    record.end_leftovers()?;
+    end_leftovers(repo)?;
     let worktree = Worktree::new(repo, &forge.join("gate-0"));
     let mut sound = worktree.check_out(commit)?;
 
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
     let started = Instant::now();
-    let token = record.begin()?;
-    let end = process::run(gate, worktree.path(), &token, &record, &mut log);
+    let own = Run::begin(&runs_dir(repo)).map_err(|error| failed("the gate's record", &error))?;
+    let end = process::run(gate, worktree.path(), &own, &mut log);
     let took = started.elapsed();
-    record.end_leftovers()?;
+    own.end().map_err(|error| failed("the gate", &error))?;
     let mut run = GateRun {
         code: None,
         signal: None,
@@ -76,6 +74,18 @@ pub(super) fn run_gate(
         }
     }
     Ok(run)
+}
+
+fn runs_dir(repo: &GitRepo) -> PathBuf {
+    repo.forge_dir().join("runs")
+}
+
+/// Ends what is left of gates of a daemon that was killed. Only while no gate of the rig runs.
+///
+/// # Errors
+/// Something cannot be ended; the next gate would not have the worktree for itself.
+pub(super) fn end_leftovers(repo: &GitRepo) -> Result<(), RepoError> {
+    runs::end_leftovers(&runs_dir(repo)).map_err(|error| failed("an earlier gate", &error))
 }
 
 /// `<name>-<commit>-<milliseconds>.log`, the name made safe for a file.

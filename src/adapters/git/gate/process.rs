@@ -14,7 +14,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::failed;
 use super::log::Log;
-use super::stragglers::{Record, TOKEN};
+use crate::adapters::runs::{self, Run};
 use crate::ports::repo::{GateSpec, RepoError};
 
 /// Between TERM and KILL.
@@ -40,18 +40,12 @@ pub(super) enum End {
 
 /// Runs the gate's command in the directory until it ends or its time is up. When this returns,
 /// its process group is gone; who left the group is found by the token.
-pub(super) fn run(
-    gate: &GateSpec,
-    dir: &Path,
-    token: &str,
-    record: &Record,
-    log: &mut Log,
-) -> Result<End, RepoError> {
+pub(super) fn run(gate: &GateSpec, dir: &Path, own: &Run, log: &mut Log) -> Result<End, RepoError> {
     let lost = |error: std::io::Error| failed("the gate's process", &error);
     let (mut output, writer) = std::io::pipe().map_err(lost)?;
     rustix::io::ioctl_fionbio(&output, true).map_err(|errno| lost(errno.into()))?;
     let mut child = {
-        let mut command = command(gate, dir, token);
+        let mut command = command(gate, dir, own.token());
         command
             .stdout(writer.try_clone().map_err(lost)?)
             .stderr(writer);
@@ -62,13 +56,13 @@ pub(super) fn run(
         // The command is dropped here, and with it our writing ends of the pipe.
     };
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    let watched = record
+    let watched = own
         .started(child.id())
-        .and_then(|()| watch(&child, group, &mut output, gate.timeout, log).map_err(lost));
+        .and_then(|()| watch(&child, group, &mut output, gate.timeout, log));
     // Nobody to end is what is hoped for. The child is not reaped yet, so its number is its own.
     let _gone = killpg(group, Signal::SIGKILL);
     let status = child.wait().map_err(lost)?;
-    let timed_out = watched?;
+    let timed_out = watched.map_err(lost)?;
     drain(&mut output, log).map_err(lost)?;
     Ok(End::Ended {
         code: status.code(),
@@ -84,7 +78,7 @@ fn command(gate: &GateSpec, dir: &Path, token: &str) -> Command {
         .current_dir(dir)
         .env_clear()
         .envs(&gate.env)
-        .env(TOKEN, token)
+        .env(runs::TOKEN, token)
         .stdin(Stdio::null());
     // SAFETY: setsid is async-signal-safe, and nothing else runs between fork and exec.
     unsafe {
@@ -143,7 +137,7 @@ fn ready(
 }
 
 /// Polls to the deadline; signals do not cut it short.
-pub(super) fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::Result<()> {
+fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = rustix::time::Timespec {

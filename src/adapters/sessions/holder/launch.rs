@@ -73,6 +73,16 @@ impl Reply {
     }
 }
 
+/// The word that makes the program a holder.
+const HOLD: &str = "hold";
+
+/// Whether a process was started as a session's holder.
+#[must_use]
+pub fn is_holder(pid: u32) -> bool {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.split(|byte| *byte == 0).nth(1) == Some(HOLD.as_bytes())
+}
+
 /// Starts a holder in the directory and waits for its reply.
 ///
 /// # Errors
@@ -81,7 +91,7 @@ pub fn launch(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
     // No `pre_exec`: this is `posix_spawn`, whatever the size of the daemon. The holder detaches
     // itself, so the child waited for here is only its short-lived first process.
     let mut child = Command::new(exe)
-        .args([OsStr::new("hold"), dir.as_os_str()])
+        .args([OsStr::new(HOLD), dir.as_os_str()])
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+pub use self::launch::is_holder;
 pub use self::process::hold_main;
 
 use self::client::{Client, Trouble};
