@@ -10,18 +10,17 @@
 mod files;
 mod infra;
 mod lock;
+mod own;
 mod tree;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ractor::{Actor, ActorRef};
-use rustix::process::Signal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -32,7 +31,6 @@ use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::root::{RootActor, RootMsg, StopMode};
 use crate::actors::world::World;
-use crate::adapters::proc;
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
 use crate::control::server;
@@ -49,8 +47,6 @@ const HELD_BY_ANOTHER: u8 = 4;
 
 /// How long answers under way may take once the tree has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long blocking work (a push, a gate being killed) may hold up the end of the process.
-const LAST_WORK: Duration = Duration::from_secs(5);
 
 /// Why the daemon did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -126,8 +122,7 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
         .build()
         .map_err(failed("the runtime cannot be started"))?;
     let result = runtime.block_on(live(city, shown, path));
-    // Blocking work that is left was fenced or is idempotent; it may not hold the city for ever.
-    runtime.shutdown_timeout(LAST_WORK);
+    own::end(runtime);
     drop(lock);
     result
 }
@@ -136,12 +131,10 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
 async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let socket = socket_of(&city);
-    let building = tree::build(&city, shown, path, socket.clone());
-    tokio::pin!(building);
     let args = tokio::select! {
-        built = &mut building => built?,
+        built = tree::build(&city, shown, path, socket.clone()) => built?,
         () = signals.stop(None) => {
-            abandon(building).await;
+            notify_manager(&[sd_notify::NotifyState::Stopping]);
             return Ok(());
         }
     };
@@ -176,7 +169,6 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     if let Some(watching) = watching {
         watching.abort();
     }
-    notify_manager(&[sd_notify::NotifyState::Stopping]);
     // Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
     if let Err(error) = std::fs::remove_file(&socket)
         && error.kind() != std::io::ErrorKind::NotFound
@@ -210,29 +202,6 @@ impl Control {
     }
 }
 
-/// Gives up making rigs ready: nothing but their git commands runs below this process yet.
-async fn abandon<T>(mut building: Pin<&mut impl Future<Output = T>>) {
-    const TURN: Duration = Duration::from_millis(50);
-    let deadline = Instant::now() + LAST_WORK;
-    while Instant::now() < deadline {
-        end_children(Signal::TERM);
-        if tokio::time::timeout(TURN, building.as_mut()).await.is_ok() {
-            return;
-        }
-    }
-    end_children(Signal::KILL);
-}
-
-fn end_children(signal: Signal) {
-    let children = proc::descendants(std::process::id()).unwrap_or_default();
-    for child in children {
-        // One that is gone, or cannot be reached, needs no more of this.
-        if let Ok(Some(child)) = proc::Pidfd::open(&child) {
-            let _gone = child.signal(signal);
-        }
-    }
-}
-
 /// What the first signal asks for.
 fn on_term(world: &Arc<World>) -> StopMode {
     match world.newest().city.daemon.on_term {
@@ -256,6 +225,9 @@ async fn until_stopped(
     let mut stopping = None;
     loop {
         if let Some(mode) = reason.take() {
+            if stopping.is_none() {
+                notify_manager(&[sd_notify::NotifyState::Stopping]);
+            }
             // Sessions that are being ended cannot be kept any more, nor the other way round.
             stopping.get_or_insert(mode);
             if root.cast(RootMsg::Stop { mode, reply: None }).is_err() {

@@ -8,6 +8,7 @@ use super::world::World;
 use crate::domain::city::Agent;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{RigName, SessionId};
+use crate::domain::nuke::NukePermit;
 use crate::domain::session_env;
 use crate::ports::repo::{Repo, RepoError};
 use crate::ports::runner::Command;
@@ -37,6 +38,29 @@ pub async fn repo<T: Send + 'static>(
     };
     let broken = || RepoError::Failed("an operation on the repository panicked".into());
     blocking(move || work(&*repo)).await.ok_or_else(broken)?
+}
+
+/// Removes the sandbox that the permit is for, unless a session came to it after it was given.
+///
+/// # Errors
+/// [`RepoError::PermitStale`] when anything changed since the permit was given.
+pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError> {
+    let id = permit.raider().session_id();
+    let seen = facts(world, &id).await;
+    let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
+    let ended = |facts: &SessionFacts| {
+        !matches!(facts.state, RunState::Running | RunState::Unknown { .. })
+            && permit.session() == Some(facts.token.as_str())
+    };
+    // One that is forgotten by now has ended for good.
+    if !seen.as_ref().is_none_or(ended) {
+        return Err(RepoError::PermitStale("it has a later session".into()));
+    }
+    let (trash, rig) = (world.city.trash_dir(), permit.raider().rig.clone());
+    repo(world, &rig, move |repo| {
+        repo.discard_sandbox(&permit, &trash)
+    })
+    .await
 }
 
 /// Runs work on task files.

@@ -25,6 +25,9 @@ use crate::domain::merge::{self, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 
+/// Until a look at what could not go on.
+const SOON: Duration = Duration::from_secs(1);
+
 /// Messages to a forge.
 #[derive(Debug)]
 pub enum ForgeMsg {
@@ -65,7 +68,7 @@ pub struct Forge {
     again: bool,
     /// One landing at a time.
     landing: bool,
-    /// Wakes for the first parked merge request.
+    /// Wakes for the first parked merge request, or for a lane that was held.
     timer: Option<Timer>,
 }
 
@@ -152,7 +155,7 @@ impl Forge {
             .claims
             .claim(format!("lane/{}", self.args.rig))
         else {
-            let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Look);
+            self.arm(me, Some(SOON));
             return;
         };
         self.landing = true;
@@ -170,22 +173,25 @@ impl Forge {
     fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Landing, Refusal>) {
         match result {
             // Nothing to do: sleep until told, or until the next parked one is due.
-            Ok(Landing::Idle { due }) => self.arm(me, due),
+            Ok(Landing::Idle { due }) => {
+                let now = self.args.world.clock.now();
+                let wait = |due: Timestamp| Duration::try_from(due - now).unwrap_or_default();
+                self.arm(me, due.map(wait));
+            }
             Ok(Landing::Tried(_)) => self.land_next(me),
             Err(error) => {
                 tracing::warn!(rig = %self.args.rig, %error, "a landing could not go on");
-                let _timer = me.send_after(Duration::from_secs(1), || ForgeMsg::Look);
+                self.arm(me, Some(SOON));
             }
         }
     }
 
-    /// Wakes when the first parked merge request is due. One timer at a time.
-    fn arm(&mut self, me: &ActorRef<ForgeMsg>, due: Option<Timestamp>) {
+    /// Looks again after a while. One timer at a time.
+    fn arm(&mut self, me: &ActorRef<ForgeMsg>, wait: Option<Duration>) {
         if let Some(timer) = self.timer.take() {
             timer.abort();
         }
-        self.timer = due.map(|due| {
-            let wait = Duration::try_from(due - self.args.world.clock.now()).unwrap_or_default();
+        self.timer = wait.map(|wait| {
             let wait = wait.max(Duration::from_millis(10));
             me.send_after(wait, || ForgeMsg::Look)
         });
@@ -221,10 +227,16 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
 
 async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Result<(), Refusal> {
     let world = &args.world;
+    let (id, mr) = (message.id, ready.mr.clone());
+    let state = world.store.run(move |txn| Ok(txn.mr(&mr)?.state)).await?;
+    if state != MrState::Reviewing {
+        // Taken before, or wanted no more: a pin would outlive it.
+        world.store.run(move |txn| txn.handled(id)).await?;
+        return Ok(());
+    }
     let (mr, head) = (ready.mr.clone(), ready.head.clone());
     effects::repo(world, &args.rig, move |repo| repo.pin(&mr, &head)).await?;
     world.at(FaultPoint::LandPinBefore);
-    let id = message.id;
     world
         .store
         .run(move |txn| {

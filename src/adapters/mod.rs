@@ -5,6 +5,7 @@ pub mod commands;
 pub mod git;
 pub mod proc;
 pub mod relics_sqlite;
+pub mod runs;
 pub mod sessions;
 pub mod task_files;
 pub mod watch;

@@ -184,6 +184,14 @@ pub fn all() -> io::Result<HashMap<u32, Stat>> {
 /// # Errors
 /// `/proc` cannot be listed.
 pub fn descendants(root: u32) -> io::Result<Vec<ProcessId>> {
+    descendants_but(root, |_| false)
+}
+
+/// The same without the processes that the predicate picks and what is below them.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn descendants_but(root: u32, apart: impl Fn(u32) -> bool) -> io::Result<Vec<ProcessId>> {
     let all = all()?;
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (pid, stat) in &all {
@@ -194,7 +202,8 @@ pub fn descendants(root: u32) -> io::Result<Vec<ProcessId>> {
     let mut level = vec![root];
     while !level.is_empty() {
         let next = level.iter().filter_map(|pid| children.get(pid)).flatten();
-        level = next.copied().filter(|pid| seen.insert(*pid)).collect();
+        let new = |pid: &u32| seen.insert(*pid) && !apart(*pid);
+        level = next.copied().filter(new).collect();
         found.extend(level.iter().filter_map(|pid| {
             let stat = all.get(pid).filter(|stat| stat.lives())?;
             Some(ProcessId {

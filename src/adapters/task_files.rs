@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use super::runs;
 use crate::ports::tasks::{OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
@@ -20,6 +21,7 @@ const FILE_MAX: u64 = 64 * 1024;
 pub struct DiskTaskFiles {
     outbox: PathBuf,
     trash: PathBuf,
+    set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
     watcher: Mutex<RecommendedWatcher>,
 }
@@ -32,11 +34,15 @@ fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
 }
 
 impl DiskTaskFiles {
-    /// Opens the outbox and trash of a city, making them where needed.
+    /// Opens the outbox and trash of a city, making them where needed, and the records of its
+    /// set-up commands: what is left of those of a daemon that was killed is ended.
     ///
     /// # Errors
     /// A directory cannot be made or watched.
-    pub fn new(outbox: PathBuf, trash: PathBuf) -> Result<Self, TaskError> {
+    pub fn new(outbox: PathBuf, trash: PathBuf, set_ups: PathBuf) -> Result<Self, TaskError> {
+        if let Err(error) = runs::end_leftovers(&set_ups) {
+            tracing::error!(%error, "an earlier set-up runs on");
+        }
         for dir in [&outbox, &trash] {
             fs::create_dir_all(dir).map_err(at(dir))?;
         }
@@ -54,6 +60,7 @@ impl DiskTaskFiles {
         Ok(Self {
             outbox,
             trash,
+            set_ups,
             listener,
             watcher: Mutex::new(watcher),
         })
@@ -180,7 +187,7 @@ impl TaskFiles for DiskTaskFiles {
         env: &BTreeMap<String, String>,
     ) -> Result<(), TaskError> {
         for command in commands {
-            set_up::run(sandbox, command, env).map_err(|why| TaskError {
+            set_up::run(sandbox, command, env, &self.set_ups).map_err(|why| TaskError {
                 path: sandbox.to_owned(),
                 why: format!("set-up {command:?}: {why}"),
             })?;
@@ -274,7 +281,7 @@ mod tests {
     use super::*;
 
     fn files(city: &Path) -> DiskTaskFiles {
-        DiskTaskFiles::new(city.join("outbox"), city.join("trash")).unwrap()
+        DiskTaskFiles::new(city.join("outbox"), city.join("trash"), city.join("set-up")).unwrap()
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) async fn build(
     let exe = std::env::current_exe().map_err(|e| failed("the program cannot find itself", &e))?;
     let sessions = sessions(city, exe.clone())
         .map_err(|e| failed("the session provider cannot be started", &e))?;
-    let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir())
+    let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock);
     // A damaged store is said at once, before anything is started on top of it.

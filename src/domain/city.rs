@@ -128,6 +128,12 @@ impl City {
         self.state_dir().join("automations")
     }
 
+    /// `.horde/set-up`: set-up commands that are running.
+    #[must_use]
+    pub fn set_up_dir(&self) -> PathBuf {
+        self.state_dir().join("set-up")
+    }
+
     /// `.horde/gate-logs/<rig>`.
     #[must_use]
     pub fn gate_logs(&self, rig: &RigName) -> PathBuf {

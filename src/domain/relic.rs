@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 
+/// The label of a relic that a fresh raider must rework, whatever `auto_charge` says. It goes with the
+/// charge that it brings about.
+pub const REWORK: &str = "rework";
+
 /// What a relic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -285,6 +285,19 @@ pub trait Repo: Send + Sync {
     /// [`RepoError::PermitStale`] when anything changed since the permit was given.
     fn discard_sandbox(&self, permit: &NukePermit, trash: &Path) -> Result<(), RepoError>;
 
+    /// Finishes a removal that was interrupted behind the rename: sets what `repo.git` still knows
+    /// of the sandbox aside, and drops the incarnation's branches where another ref reaches them.
+    /// Nothing to finish is fine.
+    ///
+    /// # Errors
+    /// [`RepoError::PermitStale`] when the sandbox is there: that takes a permit.
+    fn forget_sandbox(
+        &self,
+        sandbox: &Path,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<(), RepoError>;
+
     /// Makes the sandbox's administrative files whole again (gitdir links, index, lock) or
     /// recreates it from its branch; content found on disk stays.
     ///

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use horde_supervisor::domain::facts::GitFacts;
+use horde_supervisor::domain::ids::Oid;
 use horde_supervisor::domain::nuke::CleanupStatus;
 use horde_supervisor::ports::repo::{Repo, RepoError};
 
@@ -77,8 +78,26 @@ fn without_pushing_the_target_makes_it_reachable() {
     );
     let landed = city.facts(&sandbox);
     assert!(landed.head_reachable && landed.ahead == 0);
-    let found = city.repo.fetch_branch("raider/Toast/gt-1-1").unwrap();
-    assert_eq!(found.map(|id| id.to_string()), Some(head));
+}
+
+/// What a push leaves on a remote is kept here, and counts like it.
+#[test]
+fn without_pushing_a_push_makes_it_reachable() {
+    let mut city = City::bare();
+    city.repo = repo(&city.root(), city.repo.source().clone(), false);
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = Oid::new(commit_all(&sandbox, "one")).unwrap();
+    let branch = "raider/Toast/gt-1-1";
+    assert_eq!(city.repo.fetch_branch(branch).unwrap(), None);
+    assert!(!city.facts(&sandbox).head_reachable);
+    city.repo.push_branch(branch, &head, None).unwrap();
+    assert_eq!(city.repo.fetch_branch(branch).unwrap(), Some(head));
+    assert!(city.facts(&sandbox).head_reachable);
+    write(&sandbox, "README", "2\n");
+    commit_all(&sandbox, "two");
+    assert!(!city.facts(&sandbox).head_reachable);
 }
 
 /// Each edit makes other facts, also one of a path that was dirty before.

@@ -69,6 +69,45 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     assert!(city.facts(&other.path).is_clean());
 }
 
+/// Killed at any point behind the rename: what is left of it goes when the removal is resumed, and
+/// whatever nothing else reaches stays.
+#[test]
+fn a_removal_that_was_interrupted_is_finished() {
+    for admin_gone in [false, true] {
+        let city = City::new();
+        let spec = city.spec(1);
+        let sandbox = city.sandbox();
+        let forget = || {
+            city.repo
+                .forget_sandbox(&sandbox, &toast(), spec.incarnation)
+        };
+        let there = forget().unwrap_err();
+        assert!(matches!(there, RepoError::PermitStale(_)), "{there}");
+        let bare = city.repo.repo_dir();
+        git(bare, &["branch", "raider/Toast/gt-2-11", &spec.branch]);
+        fs::rename(&sandbox, city.root().join("thrown")).unwrap();
+        if admin_gone {
+            let admin = bare.join("worktrees/Toast");
+            fs::rename(admin, city.root().join("thrown.git")).unwrap();
+        }
+        forget().unwrap();
+        let left = git(bare, &["worktree", "list", "--porcelain"]);
+        assert!(!left.contains("Toast"), "{left}");
+        let branches = git(bare, &["branch", "--list", "--format=%(refname:short)"]);
+        assert_eq!(branches, "raider/Toast/gt-2-11");
+        forget().unwrap();
+    }
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let head = commit_all(&sandbox, "one");
+    fs::rename(&sandbox, city.root().join("thrown")).unwrap();
+    let gone = city.repo.forget_sandbox(&sandbox, &toast(), Incarnation(1));
+    gone.unwrap();
+    let branch = "refs/heads/raider/Toast/gt-1-1";
+    assert_eq!(rev(city.repo.repo_dir(), branch), head);
+}
+
 #[test]
 fn a_branch_that_nothing_else_reaches_stays() {
     let city = City::new();

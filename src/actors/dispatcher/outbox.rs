@@ -70,11 +70,8 @@ async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
     };
     match settled {
         Ok(()) => {}
-        // It may be accepted later: a tree that is not clean can be cleaned, a probe can succeed.
-        Err(error)
-            if error.is_passing()
-                || matches!(error.kind, RefusalKind::Internal | RefusalKind::WorkAtRisk) =>
-        {
+        // It may be accepted later: a probe can succeed.
+        Err(error) if error.is_passing() || error.kind == RefusalKind::Internal => {
             tracing::warn!(file = %file.display(), %error, "an intent waits in the outbox");
             return;
         }
@@ -90,11 +87,17 @@ async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
 }
 
 async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
-    let witness = world.directory.witness(&request.raider.rig);
+    let (raider, witness) = (
+        request.raider.clone(),
+        world.directory.witness(&request.raider.rig),
+    );
     let message = |reply| WitnessMsg::Done(request, reply);
-    ask::ask(witness, message, Duration::from_secs(120))
-        .await?
-        .map(|_| ())
+    let declared = ask::ask(witness, message, Duration::from_secs(120)).await?;
+    declared.map(drop).inspect_err(|refused| {
+        // Nobody else hears of it; a tree that is cleaned later may be in the middle of other work.
+        let told = WitnessMsg::Refused(raider.clone(), refused.clone());
+        world.directory.tell_witness(&raider.rig, told);
+    })
 }
 
 fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::actors::sagas::land;
 use crate::domain::event::EventType;
 use crate::domain::merge::MrState;
+use crate::domain::message::{Body, MergeReady};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, SagaKind};
+use crate::ports::relics::Txn;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::gate_run;
 use crate::testing::world::{MOMENT, Scenario, Town};
@@ -286,4 +289,71 @@ async fn the_target_is_tested_once_per_state() {
         assert_eq!(runs() - before, more);
     }
     assert_eq!(town.relic_now(&relic).await.reworks, 3);
+}
+
+/// Work that was refused before the queue took it is not held by it.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_merge_request_is_not_pinned() {
+    let town = Scenario::new()
+        .rig(|rig| rig.forge.review_human = true)
+        .start()
+        .await;
+    let relic = submitted(&town).await;
+    let mut mr = town.mr(&relic).await.unwrap();
+    mr.state = MrState::Rejected;
+    let ready = MergeReady {
+        raider: mr.raider.clone(),
+        incarnation: mr.incarnation,
+        rig: mr.rig.clone(),
+        relic: mr.relic.clone(),
+        mr: mr.id.clone(),
+        branch: mr.branch.clone(),
+        head: mr.head.clone(),
+        verified: String::new(),
+    };
+    town.store(move |txn| {
+        txn.put_mr(&mr)?;
+        txn.send("test", "horde/forge", Body::MergeReady(ready.clone()))
+    })
+    .await;
+    town.pass(SECOND * 31).await;
+    let inbox = |txn: &mut dyn Txn| txn.inbox("horde/forge");
+    assert!(town.store(inbox).await.is_empty());
+    assert!(town.parts.repo.pins().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_rejected_meanwhile_is_not_restored() {
+    let town = Scenario::new().start().await;
+    let relic = parked(&town).await;
+    let mut mr = town.mr(&relic).await.unwrap();
+    let id = mr.id.clone();
+    mr.state = MrState::Rejected;
+    town.store(move |txn| txn.put_mr(&mr)).await;
+    land::restore(&town.world, vec![id]).await.unwrap();
+    assert_eq!(town.mr(&relic).await.unwrap().state, MrState::Rejected);
+}
+
+/// However many hints come while the lane is held, one timer waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_is_held_is_looked_at_once_a_second() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("pin", away);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let lane = town.world.claims.claim("lane/horde").unwrap();
+    for _ in 0..20 {
+        town.world.nudge("horde/forge");
+        town.settle().await;
+    }
+    let before = town.parts.repo.count("pin");
+    town.pass(SECOND * 10).await;
+    let looks = town.parts.repo.count("pin") - before;
+    assert!((9..=12).contains(&looks), "{looks}");
+    drop(lane);
+    town.parts.repo.mend("pin");
+    town.pass(SECOND * 2).await;
+    lands(&town, &charged.relic).await;
 }

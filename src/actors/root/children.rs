@@ -17,7 +17,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
 use super::super::witness::WitnessMsg;
-use super::slot::{ChildState, Desired, answer};
+use super::slot::{ChildState, Desired, EndRefused, answer};
 use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
@@ -125,7 +125,11 @@ impl Root {
         if let Some(stopping) = &self.stopping {
             let kept = stopping.keeps_sessions();
             slot.become_state(ChildState::Stopped, now);
-            answer(&mut slot.for_end, &Ok(()));
+            let why = || EndRefused {
+                id: id.clone(),
+                why: "the supervisor is stopping and keeps its sessions".into(),
+            };
+            answer(&mut slot.for_end, &if kept { Err(why()) } else { Ok(()) });
             if session.is_some() && !kept {
                 self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Shutdown));
             }

@@ -10,6 +10,9 @@
 //!
 //! A charge that nobody asked for and that fails for good is counted on the relic.
 
+mod sandbox;
+mod unwind;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -18,19 +21,19 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::raider_spec;
 use super::super::world::{Claim, World};
 use super::super::{ask, effects, launch};
-use super::{claimed, failures, nuke, pack, step, unpack};
+use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{
-    ChildId, HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName,
-};
-use crate::domain::message;
-use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName};
+use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
 use crate::ports::relics::{StoreError, Txn};
-use crate::ports::repo::SandboxSpec;
+
+pub use self::sandbox::sandbox_spec;
+pub use self::unwind::stranded;
+use self::unwind::unwind;
 
 /// What to charge.
 #[derive(Debug, Clone)]
@@ -139,12 +142,17 @@ pub fn known_harness(
 /// Chooses and holds a slot. Nothing has changed when this fails.
 ///
 /// # Errors
-/// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot.
+/// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot,
+/// [`RefusalKind::Unavailable`] while the supervisor stops.
 pub async fn begin(
     world: &World,
     rig: &Rig,
     request: ChargeRequest,
 ) -> Result<(Saga, Claim), Refusal> {
+    if world.is_stopping() {
+        let message = "the supervisor is stopping";
+        return Err(Refusal::new(RefusalKind::Unavailable, message));
+    }
     if let Some(why) = rig.closed(&world.city) {
         return Err(Refusal::conflict(format!("{}: {why}", rig.name)));
     }
@@ -309,7 +317,13 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
     }
     match forward(world, &mut saga, &plan).await {
         Ok(()) => Ok(plan.charged(world)),
-        Err(failure) if world.is_stopping() || !stored(world).await => Err(failure),
+        Err(failure) if world.is_stopping() => {
+            tracing::info!(raider = %plan.raider, error = %failure, "a charge is interrupted");
+            let what = "the supervisor is stopping; its next start completes the charge of";
+            let message = format!("{what} {}", plan.relic);
+            Err(Refusal::new(RefusalKind::Unavailable, message))
+        }
+        Err(failure) if !stored(world).await => Err(failure),
         Err(failure) => {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
             // Whoever asked for it hears of it; what will pass is tried again as it is.
@@ -333,7 +347,7 @@ async fn stored(world: &World) -> bool {
 
 async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     if saga.step == "slot" {
-        make_sandbox(world, plan).await?;
+        sandbox::make(world, plan).await?;
         world.at(FaultPoint::ChargeSandboxBefore);
         step(world, saga, "sandbox", plan).await?;
         world.at(FaultPoint::ChargeSandboxAfter);
@@ -372,6 +386,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     }
     let mut relic = txn.relic(&plan.relic)?;
     relic.charge_failures = 0;
+    relic.labels.retain(|label| label != REWORK);
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
@@ -383,50 +398,6 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
     txn.record(&event.with(working))?;
     txn.close_saga(saga.id)
-}
-
-async fn make_sandbox(world: &World, plan: &Plan) -> Result<(), Refusal> {
-    let city = &world.city;
-    let rig = city
-        .rig(&plan.raider.rig)
-        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", plan.raider.rig)))?;
-    let task_dir = city.task_dir(&plan.raider.rig, &plan.relic, plan.incarnation);
-    let text = launch::task_text(world, rig, &plan.hook(world)).await?;
-    let dir = task_dir.clone();
-    effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
-    let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
-    effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
-    if !rig.raiders.setup.is_empty() {
-        let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
-        let env = launch::raider_env(world, rig, &plan.hook(world));
-        let made = effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env));
-        made.await.map_err(|error| {
-            let hint =
-                "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";
-            Refusal::new(RefusalKind::Failed, error.to_string()).hint(hint)
-        })?;
-    }
-    Ok(())
-}
-
-/// What the sandbox of a hook is made from.
-#[must_use]
-pub fn sandbox_spec(
-    world: &World,
-    rig: &Rig,
-    hook: &Hook,
-    task_dir: std::path::PathBuf,
-) -> SandboxSpec {
-    SandboxSpec {
-        raider: hook.raider.clone(),
-        relic: hook.relic.clone(),
-        incarnation: hook.incarnation,
-        branch: hook.branch.clone(),
-        base: hook.base.clone(),
-        path: world.city.sandbox(&hook.raider),
-        task_dir,
-        copy: rig.raiders.copy.clone(),
-    }
 }
 
 /// Ties relic and raider in one transaction; the relic is looked at again, for it may have been
@@ -458,42 +429,5 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
         .await?;
     saga.step = "hook".to_owned();
     saga.data = data;
-    Ok(())
-}
-
-/// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
-async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
-    let child = ChildId::Raider(plan.raider.clone());
-    ask::end(world, child, plan.raider.session_id(), Cause::ChargeFailed).await?;
-    let target = nuke::Target {
-        raider: plan.raider.clone(),
-        incarnation: plan.incarnation,
-        target: plan.target.clone(),
-        cause: Cause::ChargeFailed,
-        relic: Some(plan.relic.clone()),
-    };
-    nuke::remove(world, &target).await?;
-    let (id, plan) = (saga.id, plan.clone());
-    world
-        .store
-        .run(move |txn| {
-            txn.drop_hook(&plan.raider, plan.incarnation)?;
-            let mut relic = txn.relic(&plan.relic)?;
-            let ours = relic.assignee.as_deref() == Some(plan.raider.to_string().as_str());
-            if relic.status == RelicStatus::Hooked && ours {
-                relic.status = RelicStatus::Open;
-                relic.assignee = None;
-                txn.put_relic(&relic)?;
-                let data = serde_json::json!({ "status": "open" });
-                let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
-                txn.record(&event.with(data))?;
-            }
-            if let Some(why) = &plan.failure {
-                failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
-            }
-            txn.close_saga(id)
-        })
-        .await?;
-    world.nudge(message::SHAMAN);
     Ok(())
 }

@@ -218,6 +218,12 @@ pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
 async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
     let Some(git) = measure(world, target).await.transpose() else {
         // Gone already: an earlier attempt was interrupted behind the rename.
+        let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
+        let incarnation = target.incarnation;
+        effects::repo(world, &target.raider.rig, move |repo| {
+            repo.forget_sandbox(&sandbox, &raider, incarnation)
+        })
+        .await?;
         return Ok(false);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);
@@ -237,12 +243,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
     let Some(permit) = permit else {
         return Ok(salvaged);
     };
-    let trash = world.city.trash_dir();
-    let rig = target.raider.rig.clone();
-    effects::repo(world, &rig, move |repo| {
-        repo.discard_sandbox(&permit, &trash)
-    })
-    .await?;
+    effects::discard(world, permit).await?;
     Ok(salvaged)
 }
 
@@ -265,7 +266,7 @@ async fn write_salvage(world: &World, target: &Target) -> Result<GitFacts, Refus
     Ok(facts)
 }
 
-/// Notes a salvage, and journals it.
+/// Notes a salvage, and journals it; once, for a retry finds the same.
 ///
 /// # Errors
 /// The store's.
@@ -286,6 +287,10 @@ pub fn record_salvage(
         bytes: record.bytes,
         ignored: record.ignored.clone(),
     };
+    let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
+    if txn.salvages()?.iter().any(same) {
+        return Ok(());
+    }
     txn.put_salvage(&entry)?;
     let data = serde_json::json!({
         "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,

@@ -8,11 +8,13 @@ use super::super::refusal::Refusal;
 use super::super::root::raider_spec;
 use super::super::world::World;
 use super::super::{ask, effects};
-use super::charge::sandbox_spec;
-use super::nuke;
+use super::charge::{self, sandbox_spec};
+use super::{claim_key, nuke};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::message;
+use crate::domain::relic::Hook;
 
 /// What a repair did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,18 +33,25 @@ pub fn mending(raider: &RaiderId) -> String {
     format!("repair/{raider}")
 }
 
-/// Ends the session, makes the sandbox whole, starts the session again.
+/// Ends the session, makes the sandbox whole, starts the session again. A charge that could not be
+/// taken back, because git could not judge its sandbox, can be after it.
 ///
 /// # Errors
 /// The raider has no hook, or git could not mend it; what is on disk is untouched then.
 pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
+    if let Some((saga, hook)) = charge::stranded(world, &raider).await? {
+        // Only its sandbox keeps it from being taken back, which goes on when that is whole.
+        let busy = || Refusal::conflict(format!("{raider} is busy: its charge is taken back"));
+        let alone = world.claims.claim(claim_key(saga.id)).ok_or_else(busy)?;
+        end(world, &raider).await?;
+        let repaired = rebuild(world, &hook).await?;
+        drop(alone);
+        world.nudge(&message::witness(&raider.rig));
+        return Ok(repaired);
+    }
     let wanted = raider.clone();
     let hook = world.store.run(move |txn| txn.hook(&wanted)).await?;
     let hook = hook.ok_or_else(|| Refusal::not_found(format!("{raider} holds no slot")))?;
-    let rig = world
-        .city
-        .rig(&raider.rig)
-        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
     let about = nuke::Target {
         raider: raider.clone(),
         incarnation: hook.incarnation,
@@ -54,13 +63,27 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     // the one, the mark holds off the other.
     let _alone = nuke::fence(world, &about, false).await?;
     let marked = world.claims.claim(mending(&raider));
-    ask::end(
-        world,
-        ChildId::Raider(raider.clone()),
-        raider.session_id(),
-        Cause::Repair,
-    )
-    .await?;
+    end(world, &raider).await?;
+    let repaired = rebuild(world, &hook).await?;
+    drop(marked);
+    if hook.done.is_none() {
+        ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await?;
+    }
+    Ok(repaired)
+}
+
+async fn end(world: &World, raider: &RaiderId) -> Result<(), Refusal> {
+    let child = ChildId::Raider(raider.clone());
+    ask::end(world, child, raider.session_id(), Cause::Repair).await
+}
+
+/// Makes the sandbox of the hook whole.
+async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
+    let raider = hook.raider.clone();
+    let rig = world
+        .city
+        .rig(&raider.rig)
+        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
     let sandbox = world.city.sandbox(&raider);
     let (path, target) = (sandbox.clone(), hook.target.clone());
     let was = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target))
@@ -69,16 +92,12 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     let task_dir = world
         .city
         .task_dir(&rig.name, &hook.relic, hook.incarnation);
-    let spec = sandbox_spec(world, rig, &hook, task_dir);
+    let spec = sandbox_spec(world, rig, hook, task_dir);
     effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
     let was = was.map(|error| error.to_string());
     let data = serde_json::json!({ "relic": hook.relic, "was": was });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
     world.store.note(vec![event.with(data)]);
-    drop(marked);
-    if hook.done.is_none() {
-        ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await?;
-    }
     Ok(Repaired {
         raider,
         sandbox,

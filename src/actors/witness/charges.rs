@@ -5,11 +5,11 @@ use super::super::sagas::charge::{self, ChargeRequest};
 use super::super::sagas::failures;
 use super::super::world::Claim;
 use super::WitnessArgs;
-use super::inbox::{Handled, REWORK};
+use super::inbox::Handled;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
-use crate::domain::relic::{Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::Saga;
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 

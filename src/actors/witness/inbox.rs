@@ -8,9 +8,6 @@ use crate::domain::cause::Cause;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::Hook;
 
-/// The label of a relic that a fresh raider must rework, whatever `auto_charge` says.
-pub const REWORK: &str = "rework";
-
 /// What a piece of work came to. An error is the same as [`Handled::Soon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handled {

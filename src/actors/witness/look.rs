@@ -28,7 +28,7 @@ pub enum Piece {
     /// A message.
     Message(Box<Message>),
     /// An open saga that may be nobody's.
-    Saga(u64),
+    Saga(Box<Saga>),
     /// A saga of `done` that may take too long.
     Overdue(Box<Saga>),
     /// A raider that has no work any more.
@@ -42,10 +42,33 @@ impl Piece {
     fn key(&self) -> String {
         match self {
             Self::Message(message) => format!("message/{}", message.id),
-            Self::Saga(id) => claim_key(*id),
+            Self::Saga(saga) => claim_key(saga.id),
             Self::Overdue(saga) => format!("overdue/{}", saga.id),
             Self::Release(raider) => format!("release/{raider}"),
             Self::Charges(rig) => format!("charges/{rig}"),
+        }
+    }
+
+    /// Whom it is about, and what it means for people that it cannot go on.
+    fn trouble(&self) -> (String, String) {
+        match self {
+            Self::Message(message) => {
+                let raider = message.body.raider().map(ToString::to_string);
+                let problem = "what became of its work cannot be dealt with".to_owned();
+                (raider.unwrap_or_else(|| message.from.clone()), problem)
+            }
+            Self::Saga(saga) | Self::Overdue(saga) => {
+                let problem = format!("its {} cannot go on", saga.kind.as_str());
+                (saga.subject.clone(), problem)
+            }
+            Self::Release(raider) => {
+                let problem = "it has no work any more and cannot be removed".to_owned();
+                (raider.to_string(), problem)
+            }
+            Self::Charges(rig) => {
+                let problem = "waiting work cannot be charged".to_owned();
+                (message::witness(rig), problem)
+            }
         }
     }
 }
@@ -88,10 +111,11 @@ fn pieces(txn: &mut dyn Txn, rig: &RigName) -> Result<Vec<Piece>, StoreError> {
     }
     pieces.extend(inbox.into_iter().map(Box::new).map(Piece::Message));
     for saga in sagas {
-        pieces.push(Piece::Saga(saga.id));
+        let saga = Box::new(saga);
         if saga.kind == SagaKind::Done {
-            pieces.push(Piece::Overdue(Box::new(saga)));
+            pieces.push(Piece::Overdue(saga.clone()));
         }
+        pieces.push(Piece::Saga(saga));
     }
     pieces.push(Piece::Charges(rig.clone()));
     Ok(pieces)
@@ -151,7 +175,7 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
         Ok(Ok(handled)) => handled,
         Ok(Err(error)) => {
             tracing::warn!(rig = %args.rig, key, %error, "a piece of work could not go on");
-            Handled::Soon
+            stopped(args, piece, error).await
         }
         Err(panic) => {
             tracing::error!(rig = %args.rig, key, %panic, "a piece of work panicked");
@@ -160,10 +184,34 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
     }
 }
 
+/// When to try again what could not go on: soon, when it may pass by itself or somebody else was at it.
+/// What will not pass is a person's, and is tried at each look all the same.
+async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -> Handled {
+    let passes = error.is_passing() || error.kind == RefusalKind::Conflict;
+    if passes || args.world.is_stopping() {
+        return Handled::Soon;
+    }
+    let (agent, problem) = piece.trouble();
+    let mut evidence = vec![error.message];
+    evidence.extend(error.losses);
+    evidence.extend(error.hint);
+    let body = Escalation {
+        agent,
+        relic: None,
+        problem,
+        severity: Severity::High,
+        evidence: evidence.join("\n"),
+    };
+    match inbox::raise(args, body).await {
+        Ok(()) => Handled::AtPatrol,
+        Err(_) => Handled::Soon,
+    }
+}
+
 async fn work_on(args: &WitnessArgs, piece: Piece) -> Result<Handled, Refusal> {
     match piece {
         Piece::Message(message) => inbox::handle(args, *message).await,
-        Piece::Saga(id) => resume(args, id).await,
+        Piece::Saga(saga) => resume(args, saga.id).await,
         Piece::Overdue(saga) => overdue(args, *saga).await,
         Piece::Release(raider) => release(args, raider).await,
         Piece::Charges(_) => charges::charge_waiting(args).await,

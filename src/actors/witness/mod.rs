@@ -54,6 +54,8 @@ pub enum WitnessMsg {
     Finished(RaiderId),
     /// An outcome file in this task directory changed.
     Outcome(std::path::PathBuf),
+    /// What this raider left in the outbox was refused.
+    Refused(RaiderId, Refusal),
     /// Charge a relic.
     Charge(ChargeRequest, RpcReplyPort<Result<Charged, Refusal>>),
     /// Work is declared done.
@@ -172,6 +174,7 @@ impl Actor for WitnessActor {
                 witness.read_outcomes(outcomes::Which::Ended(raider));
             }
             WitnessMsg::Outcome(dir) => witness.read_outcomes(outcomes::Which::In(dir)),
+            WitnessMsg::Refused(raider, refused) => witness.refused(raider, refused),
             WitnessMsg::Charge(request, reply) => witness.charge(request, reply),
             WitnessMsg::Done(request, reply) => witness.done(request, reply),
             WitnessMsg::Nuke {
@@ -237,6 +240,16 @@ impl Witness {
         });
     }
 
+    fn refused(&self, raider: RaiderId, refused: Refusal) {
+        let (args, nudges) = (self.args.clone(), Arc::clone(&self.nudges));
+        tokio::spawn(async move {
+            let told = outcomes::refused(&args, raider, &refused, &nudges).await;
+            if let Err(error) = told {
+                tracing::warn!(rig = %args.rig, %error, "a refusal could not be told");
+            }
+        });
+    }
+
     fn charge(&self, request: ChargeRequest, reply: RpcReplyPort<Result<Charged, Refusal>>) {
         let args = self.args.clone();
         tokio::spawn(async move {
@@ -260,7 +273,7 @@ impl Witness {
                 Ok(Begun::New(accepted, saga, claim)) => {
                     // Durable: the caller may go, and its session may be ended.
                     let _gave_up = reply.send(Ok(accepted));
-                    look::attend(&args, Piece::Saga(saga.id), claim);
+                    look::attend(&args, Piece::Saga(saga), claim);
                 }
             }
         });

@@ -28,6 +28,9 @@ use crate::ports::sessions::Input;
 /// Between two attempts to be the one who looks.
 const TURN: Duration = Duration::from_millis(50);
 
+/// What a person is called for.
+const UNACCEPTABLE: &str = "an outcome was declared that cannot be accepted";
+
 /// How often each incarnation was told.
 pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
 
@@ -131,7 +134,11 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Re
             };
             let Some(problem) = endings::problem_of(&refused) else {
                 tracing::warn!(raider = %hook.raider, error = %refused, "an outcome could not be accepted yet");
-                return Ok(());
+                // Somebody else is at it, or it passes by itself; else only a person can help.
+                if refused.is_passing() || refused.kind == RefusalKind::Conflict {
+                    return Ok(());
+                }
+                return escalate(args, &hook, UNACCEPTABLE, refused.to_string()).await;
             };
             (problem, refused)
         }
@@ -154,6 +161,25 @@ async fn declare(args: &WitnessArgs, request: DoneRequest) -> Result<(), Refusal
     ask::ask(witness, message, limit).await?.map(|_| ())
 }
 
+/// Tells a raider why what it left in the outbox was refused, where it can do something about it: it
+/// was told at the time that it is done.
+///
+/// # Errors
+/// The store or the root cannot be asked.
+pub async fn refused(
+    args: &WitnessArgs,
+    raider: RaiderId,
+    refused: &Refusal,
+    nudges: &Nudges,
+) -> Result<(), Refusal> {
+    let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
+    let (Some(problem), Some(hook)) = (endings::problem_of(refused), hook) else {
+        return Ok(());
+    };
+    let now = (false, Some(args.world.clock.now()));
+    remind(args, hook, now, (problem, refused), nudges).await
+}
+
 /// Tells the session what is in the way; starts it again for that when it is gone; calls a person
 /// when that did not help.
 async fn remind(
@@ -173,13 +199,7 @@ async fn remind(
     };
     if told > most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
-        return escalate(
-            args,
-            &hook,
-            "an outcome was declared that cannot be accepted",
-            evidence,
-        )
-        .await;
+        return escalate(args, &hook, UNACCEPTABLE, evidence).await;
     }
     let data = serde_json::json!({ "relic": hook.relic, "nudge": told, "why": refused.message });
     let event = NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile);

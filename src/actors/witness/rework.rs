@@ -5,13 +5,13 @@
 
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
-use super::inbox::{Handled, REWORK};
+use super::inbox::Handled;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::{FailureType, MergeRequest};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Severity};
 use crate::domain::prompt;
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{REWORK, RelicStatus};
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{StoreError, Txn};
 

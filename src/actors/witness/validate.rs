@@ -15,6 +15,7 @@ use super::WitnessArgs;
 use super::inbox::{Handled, escalate};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
@@ -34,9 +35,14 @@ pub async fn polecat_done(
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
     let (raider, subject) = (done.raider.clone(), done.raider.to_string());
-    let (hook, saga) = world
+    let (relic, incarnation) = (done.relic.clone(), done.incarnation);
+    let (hook, saga, mr) = world
         .store
-        .run(move |txn| Ok((txn.hook(&raider)?, txn.saga_of(SagaKind::Done, &subject)?)))
+        .run(move |txn| {
+            let saga = txn.saga_of(SagaKind::Done, &subject)?;
+            let mr = txn.mr_of(&relic, &raider, incarnation)?;
+            Ok((txn.hook(&raider)?, saga, mr))
+        })
         .await?;
     let Some(hook) = hook.filter(|hook| hook.incarnation == done.incarnation) else {
         // Fenced: whatever it was about is gone, and its successor is not touched.
@@ -45,6 +51,10 @@ pub async fn polecat_done(
     };
     if saga.is_some() {
         // Its session is being ended; the end of the saga makes the witness look again.
+        return Ok(Handled::AtPatrol);
+    }
+    if mr.is_some_and(|mr| awaits_person(&mr)) {
+        // Measured again when somebody has looked.
         return Ok(Handled::AtPatrol);
     }
     let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
@@ -58,21 +68,13 @@ pub async fn polecat_done(
             return Ok(Handled::AtPatrol);
         }
     };
-    if !facts.is_committed() {
-        let evidence = losses(&facts).join("\n");
-        escalate(args, &hook, "the sandbox is not clean after done", evidence).await?;
-        return Ok(Handled::AtPatrol);
-    }
-    let no_change = hook.done.as_ref().is_some_and(|intent| intent.no_change);
-    let lands = done.exit == Exit::Completed && !no_change;
-    if lands && facts.ahead == 0 && facts.head != done.head {
-        // Nothing would land, and the relic would be closed for it.
-        let evidence = format!("done said {}, now it is at {}", done.head, facts.head);
-        let problem = "the branch lost its commits after done";
+    let said = hook.done.as_ref();
+    let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
+    if let Some((problem, evidence)) = objection(&facts, &done, no_change) {
         escalate(args, &hook, problem, evidence).await?;
         return Ok(Handled::AtPatrol);
     }
-    if facts.ahead > 0 && !no_change {
+    if facts.ahead > 0 {
         match ensure_pushed(args, &hook, &done.head, &facts.head).await {
             Ok(()) => {}
             Err(error) if error.is_passing() => return Err(error),
@@ -94,6 +96,30 @@ pub async fn polecat_done(
     };
     world.at(FaultPoint::WitnessReadyAfter);
     settled
+}
+
+/// Why what is in the sandbox now is not what was declared, and the evidence.
+fn objection(
+    facts: &GitFacts,
+    done: &PolecatDone,
+    no_change: bool,
+) -> Option<(&'static str, String)> {
+    if !facts.is_committed() {
+        let evidence = losses(facts).join("\n");
+        return Some(("the sandbox is not clean after done", evidence));
+    }
+    if no_change && facts.ahead > 0 {
+        let evidence = format!("{} commits up to {}", facts.ahead, facts.head);
+        let problem = "commits were made after done said that nothing had to change";
+        return Some((problem, evidence));
+    }
+    let lands = done.exit == Exit::Completed && !no_change;
+    if lands && facts.ahead == 0 && facts.head != done.head {
+        // Nothing would land, and the relic would be closed for it.
+        let evidence = format!("done said {}, now it is at {}", done.head, facts.head);
+        return Some(("the branch lost its commits after done", evidence));
+    }
+    None
 }
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
@@ -159,9 +185,14 @@ async fn vouch(
     Ok(sent)
 }
 
+/// Whether it is noted that a person must look, and none has.
+fn awaits_person(mr: &MergeRequest) -> bool {
+    mr.state == MrState::Reviewing && mr.review == Review::Wanted && mr.note.is_some()
+}
+
 /// Notes, once, that a person must look.
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
-    let first = mr.note.is_none();
+    let first = !awaits_person(&mr);
     mr.review = Review::Wanted;
     mr.note = Some(format!(
         "a person must look: hd mq approve {0} or hd mq reject {0}",

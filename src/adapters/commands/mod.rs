@@ -5,7 +5,6 @@
 //! ```
 
 pub mod process;
-pub mod stragglers;
 pub mod tail;
 
 use std::fs::File;
@@ -17,9 +16,9 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::runs::{self, Run};
 use crate::ports::runner::{Command, Ended, Runner, Running};
 use process::{Cut, End, Script};
-use stragglers::Record;
 use tail::Tail;
 
 /// This much of the end of an output is kept.
@@ -57,18 +56,14 @@ impl Runner for Commands {
     }
 
     fn end_leftovers(&self, record: &Path) -> Result<(), String> {
-        let ended = Record::at(record).end_leftovers();
+        let ended = runs::end_leftovers(record);
         ended.map_err(|error| error.to_string())
     }
 }
 
 fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
-    if let Some(dir) = command.record.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    let record = Record::at(&command.record);
-    record.end_leftovers()?;
-    let token = record.begin()?;
+    runs::end_leftovers(&command.record)?;
+    let own = Run::begin(&command.record)?;
     let mut tail = Tail::new(TAIL_MAX);
     let script = Script {
         line: &command.line,
@@ -78,8 +73,8 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
         limit: command.limit,
         stop,
     };
-    let end = process::run(script, &token, &record, &mut |bytes| tail.add(bytes));
-    record.end_leftovers()?;
+    let end = process::run(script, &own, &mut |bytes| tail.add(bytes));
+    own.end()?;
     let mut ended = Ended {
         tail: tail.text(),
         ..Ended::default()

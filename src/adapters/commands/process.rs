@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::stragglers::{Record, TOKEN};
+use crate::adapters::runs::{self, Run};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -67,17 +67,12 @@ pub enum Cut {
 ///
 /// # Errors
 /// It cannot be watched; it is ended then.
-pub fn run(
-    script: Script<'_>,
-    token: &str,
-    record: &Record,
-    output: &mut dyn FnMut(&[u8]),
-) -> std::io::Result<End> {
+pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std::io::Result<End> {
     let (mut reader, writer) = std::io::pipe()?;
     rustix::io::ioctl_fionbio(&reader, true)?;
     let (limit, stop) = (script.limit, script.stop);
     let mut child = {
-        let mut command = command(script, token);
+        let mut command = command(script, own.token());
         command.stdout(writer.try_clone()?).stderr(writer);
         match command.spawn() {
             Ok(child) => child,
@@ -86,7 +81,7 @@ pub fn run(
         // The command is dropped here, and with it our writing ends of the pipe.
     };
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    let watched = record
+    let watched = own
         .started(child.id())
         .and_then(|()| watch(&child, group, &mut reader, limit, stop, output));
     // Nobody to end is what is hoped for. The child is not reaped yet, so its number is its own.
@@ -108,7 +103,7 @@ fn command(script: Script<'_>, token: &str) -> Command {
         .current_dir(script.dir)
         .env_clear()
         .envs(script.env)
-        .env(TOKEN, token)
+        .env(runs::TOKEN, token)
         .stdin(script.stdin);
     // SAFETY: setsid is async-signal-safe, and nothing else runs between fork and exec.
     unsafe {
@@ -183,7 +178,7 @@ fn ready(
 }
 
 /// Polls to the deadline; signals do not cut it short.
-pub(super) fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::Result<()> {
+fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> std::io::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = rustix::time::Timespec {

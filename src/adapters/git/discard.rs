@@ -11,6 +11,7 @@ use super::remote::checked_out;
 use super::rig::GitRepo;
 use super::sandbox;
 use crate::domain::facts::GitFacts;
+use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::RepoError;
 
@@ -66,6 +67,34 @@ pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Resu
         if branch.starts_with(&own) || notes.iter().any(|note| note.branch == branch) {
             drop_branch(repo, branch)?;
         }
+    }
+    Ok(())
+}
+
+/// Finishes what [`discard`] began before it was killed. The administrative directory is set aside
+/// and not thrown away: no permit says that nothing hangs on its reflog.
+pub(super) fn forget(
+    repo: &GitRepo,
+    sandbox: &Path,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    sandbox::inside(repo, sandbox)?;
+    if fs::symlink_metadata(sandbox).is_ok() {
+        let what = format!("{} is there", sandbox.display());
+        return Err(RepoError::PermitStale(what));
+    }
+    for admin in admin::of_sandbox(repo, sandbox)? {
+        if Note::read(&admin).is_none_or(|note| note.incarnation == incarnation) {
+            admin::retire(repo, &admin)?;
+        }
+    }
+    let own = format!("refs/heads/raider/{}/", raider.name);
+    let (format, end) = ("--format=%(refname:lstrip=2)", format!("-{incarnation}"));
+    let branches = repo.git().args(["for-each-ref", format, &own]).run()?;
+    for branch in branches.text().lines().filter(|name| name.ends_with(&end)) {
+        drop_branch(repo, branch)?;
     }
     Ok(())
 }

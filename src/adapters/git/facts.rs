@@ -5,6 +5,7 @@ use std::path::Path;
 use super::bytes;
 use super::command::Git;
 use super::measure::{Measured, measure};
+use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::status;
 use crate::domain::facts::GitFacts;
@@ -123,15 +124,15 @@ fn ahead(git: Git, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
         .map_err(|_| RepoError::Failed(format!("git rev-list --count printed {text:?}")))
 }
 
-/// Whether a remote-tracking ref, a queue pin or, without pushing, the target reaches the commit.
-/// The raider's own branch does not count.
+/// Whether a remote-tracking ref, a queue pin or, without pushing, a pushed branch or the target
+/// reaches the commit. The raider's own branch does not count.
 fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, RepoError> {
     let mut git = repo
         .git()
         .args(["for-each-ref", "--format=%(refname)", "--contains"])
         .args([head.as_str(), "refs/remotes", "refs/horde/mq"]);
     if !repo.pushes() {
-        git = git.arg(match target {
+        git = git.arg(PUSHED).arg(match target {
             Some(target) => format!("refs/heads/{target}"),
             None => "refs/heads".to_owned(),
         });

@@ -177,7 +177,7 @@ pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
 /// Fetches one pushed branch; none when the remote has no such branch.
 pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
     if !repo.pushes() {
-        return repo.resolve(&format!("refs/heads/{branch}"));
+        return remote::remote_head(repo, branch);
     }
     let tracking = format!("refs/remotes/origin/{branch}");
     match remote::fetch(repo, &repo.push_url()?, "origin", branch) {

@@ -73,6 +73,15 @@ impl Repo for GitRepo {
         discard::discard(self, permit, trash)
     }
 
+    fn forget_sandbox(
+        &self,
+        sandbox: &Path,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<(), RepoError> {
+        discard::forget(self, sandbox, raider, incarnation)
+    }
+
     fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
         repair::repair(self, spec)
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::admin::failed;
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
-use super::links;
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
+use super::{gate, links};
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
@@ -32,6 +32,9 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     links::exclude(repo, links::EXCLUDED)?;
     if repo.first_time() {
         clear_scratch(repo)?;
+        if let Err(error) = gate::end_leftovers(repo) {
+            tracing::warn!(%error, "the next gate tries again");
+        }
     }
     let ready = repo
         .git()

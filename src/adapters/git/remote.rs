@@ -1,8 +1,8 @@
 //! The remote's branches: read, fetched, pushed with read-back, deleted with a lease.
 //!
-//! With `push = false` there is no remote: branches and target live in `repo.git` alone, and a
-//! push only makes sure that the branch is there. What such a rig calls reachable is what the
-//! target or a pin (`refs/horde/mq/*`) reaches.
+//! With `push = false` there is no remote: branches and target live in `repo.git` alone, and what
+//! a push would leave on a remote is left in `refs/horde/pushed/*`. It outlives the sandbox and its
+//! local branch, as it would on a remote.
 
 use super::command::NETWORK;
 use super::discard::drop_branch;
@@ -11,6 +11,9 @@ use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
+
+/// Where pushed branches are without a remote.
+pub(super) const PUSHED: &str = "refs/horde/pushed";
 
 /// Fetches the branch from where the supervisor pushes to, and says where it is.
 ///
@@ -68,10 +71,10 @@ pub(super) fn fetch(
 /// # Errors
 /// [`RepoError::Remote`].
 pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
-    let name = format!("refs/heads/{branch}");
     if !repo.pushes() {
-        return repo.resolve(&name);
+        return repo.resolve(&format!("{PUSHED}/{branch}"));
     }
+    let name = format!("refs/heads/{branch}");
     let url = repo.push_url()?;
     let output = repo
         .git()
@@ -132,22 +135,21 @@ pub(super) fn push_branch(
     }
 }
 
-/// Without a remote, the branch that the work was done on is the only one there is. It is made
-/// where it is missing, and moved only where that loses nothing and disturbs nobody.
+/// What a remote would do with the push: moved only where that loses nothing, or by lease.
 fn keep_branch(
     repo: &GitRepo,
     branch: &str,
     head: &Oid,
     expected: Option<&Oid>,
 ) -> Result<(), RepoError> {
-    let name = format!("refs/heads/{branch}");
+    let name = format!("{PUSHED}/{branch}");
     let wanted = || expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
     let current = match repo.resolve(&name)? {
         Some(current) if current == *head => return Ok(()),
         Some(current) => {
             let leased = expected == Some(&current);
             let forward = expected.is_none() && is_ancestor(repo.repo_dir(), &current, head)?;
-            if !(leased || forward) || checked_out(repo, &name)? {
+            if !(leased || forward) {
                 return Err(moved(branch, wanted(), Some(&current)));
             }
             current.to_string()
@@ -155,8 +157,10 @@ fn keep_branch(
         None if expected.is_some() => return Err(moved(branch, wanted(), None)),
         None => String::new(),
     };
+    // A sandbox may go by this, so it must outlive a loss of power too.
     repo.git()
-        .args(["update-ref", &name, head.as_str(), &current])
+        .args(["-c", "core.fsync=committed,reference", "update-ref"])
+        .args([&name, head.as_str(), &current])
         .run()
         .map(drop)
 }
@@ -169,6 +173,8 @@ fn keep_branch(
 pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
     if repo.pushes() {
         delete_remote(repo, branch, head)?;
+    } else {
+        delete_kept(repo, branch, head)?;
     }
     repo.git()
         .args(["update-ref", "-d", &format!("refs/remotes/origin/{branch}")])
@@ -176,6 +182,19 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
     // Nobody may check it out meanwhile.
     let _worktrees = repo.worktrees();
     drop_branch(repo, branch)
+}
+
+fn delete_kept(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
+    let name = format!("{PUSHED}/{branch}");
+    match repo.resolve(&name)? {
+        None => Ok(()),
+        Some(found) if found == *head => repo
+            .git()
+            .args(["update-ref", "-d", &name, head.as_str()])
+            .run()
+            .map(drop),
+        Some(found) => Err(moved(branch, head.to_string(), Some(&found))),
+    }
 }
 
 fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {

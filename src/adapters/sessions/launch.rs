@@ -72,6 +72,17 @@ impl Reply {
     }
 }
 
+/// The words that make the program a holder, of a terminal of its own or in a pane of tmux.
+pub const HOLD: [&str; 2] = ["hold", "hold-pane"];
+
+/// Whether a process was started as a session's holder.
+#[must_use]
+pub fn is_holder(pid: u32) -> bool {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let word = words.split(|byte| *byte == 0).nth(1);
+    word.is_some_and(|word| HOLD.iter().any(|hold| hold.as_bytes() == word))
+}
+
 /// Tells a new holder what to start, says with `done` that this was all, and waits for its reply.
 ///
 /// # Errors

@@ -29,6 +29,8 @@ use rustix::process::Signal;
 
 use self::client::{Client, Trouble};
 use self::files::{Found, Spec, State};
+pub use self::launch::is_holder;
+
 use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;

@@ -1,67 +1,82 @@
 //! One set-up command in a fresh sandbox: own process group, a limit, its output in a file that is
-//! read from the end. Whatever it leaves running in its group is ended with it.
+//! read from the end. Whatever it leaves running is ended with it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::adapters::proc::{self, Pidfd};
+use crate::adapters::runs::{self, Run};
 
 /// Installing dependencies takes a while; a command that waits for somebody takes for ever.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How much of a failed command's output is shown.
 const TAIL: u64 = 2_000;
 
-/// Runs the command to its end.
+/// Runs the command to its end, recorded in the directory `runs`.
 ///
 /// # Errors
 /// How it ended, with the end of its output.
-pub(super) fn run(dir: &Path, command: &str, env: &BTreeMap<String, String>) -> Result<(), String> {
-    run_within(dir, command, env, LIMIT)
+pub(super) fn run(
+    dir: &Path,
+    command: &str,
+    env: &BTreeMap<String, String>,
+    runs: &Path,
+) -> Result<(), String> {
+    run_within(dir, command, env, runs, LIMIT)
 }
 
 fn run_within(
     dir: &Path,
     command: &str,
     env: &BTreeMap<String, String>,
+    runs: &Path,
     limit: Duration,
 ) -> Result<(), String> {
     let wrong = |error: io::Error| error.to_string();
     // A file, not a pipe: a process left in the background cannot hold up the end.
     let mut output = tempfile::tempfile().map_err(wrong)?;
-    let copy = || output.try_clone().map_err(wrong);
-    let mut child = Command::new("sh")
-        .args(["-c", command])
-        .current_dir(dir)
-        .env_clear()
-        .envs(env)
-        .stdin(Stdio::null())
-        .stdout(copy()?)
-        .stderr(copy()?)
-        .process_group(0)
-        .spawn()
-        .map_err(wrong)?;
-    let in_time = wait(&child, limit).map_err(wrong);
+    let run = Run::begin(runs).map_err(wrong)?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(dir);
+    shell.env_clear().envs(env).env(runs::TOKEN, run.token());
+    let ended = attend(shell, &output, &run, limit);
     // Also after a good end: what it left in the background is not the sandbox's to keep.
-    let group = Pid::from_raw(child.id().cast_signed());
-    let _none_left = killpg(group, Signal::SIGKILL);
-    let status = child.wait().map_err(wrong)?;
-    if in_time? && status.success() {
-        return Ok(());
-    }
-    let how = if status.code().is_some() {
-        status.to_string()
-    } else {
-        format!("it took longer than {limit:?}")
+    run.end().map_err(wrong)?;
+    let how = match ended.map_err(wrong)? {
+        Some(status) if status.success() => return Ok(()),
+        Some(status) => status.to_string(),
+        None => format!("it took longer than {limit:?}"),
     };
     Err(format!("{how}\n{}", tail(&mut output).map_err(wrong)?))
+}
+
+/// How it ended; none when it had to be ended at the limit.
+fn attend(
+    mut shell: Command,
+    output: &File,
+    run: &Run,
+    limit: Duration,
+) -> io::Result<Option<ExitStatus>> {
+    let mut child = shell
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let in_time = run.started(child.id()).and_then(|()| wait(&child, limit));
+    // The child is not reaped yet, so its number is its own.
+    let group = Pid::from_raw(child.id().cast_signed());
+    let _none_left = killpg(group, Signal::SIGKILL);
+    let status = child.wait()?;
+    Ok(in_time?.then_some(status))
 }
 
 /// Whether it ended within the limit.
@@ -94,15 +109,25 @@ mod tests {
     fn a_command_that_leaves_something_running_does_not_hold_up_the_charge() {
         let dir = tempfile::tempdir().unwrap();
         let started = Instant::now();
-        run(dir.path(), "sleep 300 & echo done", &path()).unwrap();
+        let command = "setsid sleep 300 & echo $! >pid; sleep 300 & echo $! >>pid";
+        let runs = dir.path().join("runs");
+        run(dir.path(), command, &path(), &runs).unwrap();
         assert!(started.elapsed() < Duration::from_secs(60));
+        let pids = std::fs::read_to_string(dir.path().join("pid")).unwrap();
+        let pids: Vec<u32> = pids.lines().map(|pid| pid.parse().unwrap()).collect();
+        assert_eq!(pids.len(), 2);
+        for pid in pids {
+            assert!(!proc::stat(pid).unwrap().is_some_and(|stat| stat.lives()));
+        }
+        assert_eq!(std::fs::read_dir(runs).unwrap().count(), 0);
     }
 
     #[test]
     fn a_command_that_never_ends_is_ended_at_the_limit() {
         let dir = tempfile::tempdir().unwrap();
         let limit = Duration::from_millis(200);
-        let why = run_within(dir.path(), "echo waiting; sleep 300", &path(), limit).unwrap_err();
+        let (command, runs) = ("echo waiting; sleep 300", dir.path().join("runs"));
+        let why = run_within(dir.path(), command, &path(), &runs, limit).unwrap_err();
         assert!(
             why.contains("longer than") && why.contains("waiting"),
             "{why}"

@@ -24,8 +24,13 @@ pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     let result = context.ask(&Op::Run(args.run))?;
     context.print(&result, show::charged)?;
     uncharged(&result)?;
+    let relics = relics(&result);
     match since {
-        Some(since) => Follow::new(context, relics(&result))?.finish(since),
+        Some(since) if !relics.is_empty() => Follow::new(context, relics)?.finish(since),
+        Some(_) => {
+            output::say("hd: nobody works on it yet; `hd charge RELIC RIG` charges it");
+            Ok(())
+        }
         None => Ok(()),
     }
 }
@@ -60,16 +65,21 @@ pub(super) fn last_event(context: &mut Context) -> Result<u64, CliError> {
     Ok(status.get("seq").and_then(Value::as_u64).unwrap_or(0))
 }
 
-/// The ids of the relics that `run` made.
+/// The ids of the relics that `run` made and that somebody works on, or will without being told.
 fn relics(result: &Value) -> Vec<String> {
     let relics = result.get("relics").and_then(Value::as_array);
     let id = |relic: &Value| {
         let id = relic.get("relic").or_else(|| relic.get("id"));
         id.and_then(Value::as_str).map(str::to_owned)
     };
+    let goes_on = |relic: &&Value| {
+        let raider = relic.get("raider").is_some_and(|raider| !raider.is_null());
+        raider || relic.get("auto_charge").and_then(Value::as_bool) == Some(true)
+    };
     relics
         .map_or(&[][..], Vec::as_slice)
         .iter()
+        .filter(goes_on)
         .filter_map(id)
         .collect()
 }
@@ -211,6 +221,16 @@ mod tests {
         let charged = json!({"subject": "horde/raiders/Toast", "data": {"relic": "gt-1"}});
         assert_eq!(found(charged), Some("gt-1".into()));
         assert_eq!(found(json!({"subject": "gt-10", "data": {}})), None);
+    }
+
+    #[test]
+    fn a_relic_that_nobody_will_charge_is_not_followed() {
+        let result = json!({"relics": [
+            {"relic": "gt-1", "raider": "horde/raiders/Toast"},
+            {"relic": "gt-2", "raider": null, "note": "no free slot", "auto_charge": false},
+            {"relic": "gt-3", "raider": null, "note": "no free slot", "auto_charge": true},
+        ]});
+        assert_eq!(relics(&result), ["gt-1", "gt-3"]);
     }
 
     #[test]

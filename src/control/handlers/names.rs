@@ -8,6 +8,7 @@ use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::Rig;
 use crate::domain::ids::{ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
+use crate::domain::saga::SagaKind;
 
 /// The rig of this name; the only rig when none is named.
 pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, ControlError> {
@@ -83,6 +84,24 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
                 names.join(" or ")
             )))
         }
+    }
+}
+
+/// The raider of this name that holds a slot, be it by a charge that is not complete.
+pub(super) async fn holder(world: &World, name: &str) -> Result<RaiderId, ControlError> {
+    let unknown = match raider(world, name).await {
+        Ok(hook) => return Ok(hook.raider),
+        Err(unknown) => unknown,
+    };
+    let sagas = world.store.run(|txn| txn.sagas(None)).await?;
+    let mut charged = sagas
+        .iter()
+        .filter(|saga| saga.kind == SagaKind::Charge)
+        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok())
+        .filter(|raider| means(raider, name));
+    match (charged.next(), charged.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(unknown),
     }
 }
 

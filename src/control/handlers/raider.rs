@@ -64,6 +64,6 @@ pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, Contr
 }
 
 pub(super) async fn repair(world: &World, name: &str) -> Result<Value, ControlError> {
-    let hook = names::raider(world, name).await?;
-    to_json(&repair::run(world, hook.raider).await?)
+    let raider = names::holder(world, name).await?;
+    to_json(&repair::run(world, raider).await?)
 }

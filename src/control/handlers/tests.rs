@@ -139,3 +139,26 @@ async fn run_tells_a_session_that_does_not_start_from_a_rig_that_is_full() {
         "{told}"
     );
 }
+
+/// A charge that cannot be taken back holds its slot without a hook, and answers to its name.
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
+    let town = Scenario::new()
+        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
+        .start()
+        .await;
+    let relic = town.relic("a").await;
+    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let broken = RepoError::Failed("index is damaged".into());
+    town.parts.repo.break_op("facts", broken);
+    town.charge(&relic).await.unwrap_err();
+    town.settle().await;
+    assert!(town.hook(&raider("Toast")).await.is_none());
+    let nobody = ask(&town, "raider.repair", json!({ "name": "Ash" })).await;
+    assert_eq!(nobody.unwrap_err().kind, ErrorKind::NotFound);
+    let repaired = ask(&town, "raider.repair", json!({ "name": "Toast" })).await;
+    assert_eq!(repaired.unwrap()["was"], "index is damaged");
+    town.parts.repo.mend("facts");
+    town.pass(PATROL).await;
+    assert_eq!(town.sagas().await, 0);
+}

@@ -85,7 +85,9 @@ pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError>
             Ok(charged) => to_json(&charged)?,
             // No slot, or it waits for another: it is ready, and that is no failure.
             Err(refused) if refused.kind == RefusalKind::Conflict => {
-                json!({ "relic": relic.id, "raider": null, "note": refused.message })
+                let later = rig.raiders.auto_charge;
+                let note = refused.message;
+                json!({ "relic": relic.id, "raider": null, "note": note, "auto_charge": later })
             }
             Err(refused) => json!({
                 "relic": relic.id, "raider": null, "note": refused.message,

@@ -209,6 +209,15 @@ impl Repo for FakeRepo {
         Ok(())
     }
 
+    fn forget_sandbox(
+        &self,
+        _sandbox: &Path,
+        raider: &RaiderId,
+        _incarnation: Incarnation,
+    ) -> Result<(), RepoError> {
+        self.enter("forget_sandbox", &raider.to_string()).map(drop)
+    }
+
     fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
         self.enter("repair_sandbox", &spec.branch).map(drop)
     }

@@ -3,6 +3,7 @@
 mod agents;
 mod automations;
 mod charge;
+mod commands;
 mod config;
 mod crash;
 mod done;

@@ -72,6 +72,36 @@ fn stuck_work_is_blocked_escalated_and_pushed() {
     );
 }
 
+/// The same where nothing is pushed: the work is kept, the slot is not.
+#[test]
+fn stuck_work_that_is_not_pushed_anywhere_frees_its_slot_and_is_gone_on_with() {
+    let city = Plan::new().set("forge", "push", "false").start();
+    let relic = city.work(
+        "get stuck",
+        &[
+            r#"[ $n = 2 ] || { commit half.txt; outcome stuck ',"reason":"no key"'; forever; }"#,
+            "test -e half.txt",
+            "commit rest.txt",
+            "hd done",
+        ],
+    );
+    city.wait_status(&relic, "blocked");
+    city.wait_no_raiders();
+    city.hd(&["relic", "reopen", &relic]).json();
+    city.charge(&relic);
+    city.wait_status(&relic, "closed");
+    let repo = city.root().join("horde/repo.git");
+    let files = git(&repo, &["ls-tree", "-r", "--name-only", "main"]);
+    assert_eq!(files, ".gitignore\nREADME\nhalf.txt\nrest.txt");
+    assert_eq!(city.landed(), [".gitignore", "README"]);
+    assert!(
+        city.hd(&["salvage", "list"])
+            .json()
+            .as_array()
+            .is_some_and(Vec::is_empty)
+    );
+}
+
 /// `4-rules.md`, done: an outcome on a dirty tree is told to the session, which may then mend it.
 #[test]
 fn a_session_is_told_of_its_dirty_tree_and_completes_when_it_is_clean() {

@@ -74,6 +74,7 @@ impl City {
             assert_eq!(refs(&self.origin(), "refs/horde"), "");
         }
         assert_eq!(refs(&self.repo(), "refs/horde/mq"), "");
+        assert_eq!(refs(&self.repo(), "refs/horde/pushed"), "");
         assert_eq!(refs(&self.repo(), "refs/heads/raider"), "");
         let worktrees = git(&self.repo(), &["worktree", "list", "--porcelain"]);
         assert!(!worktrees.contains("/raiders/"), "{worktrees}");
@@ -109,6 +110,7 @@ impl City {
             "--format=%(refname)",
             "refs/heads/raider",
             "refs/horde/mq",
+            "refs/horde/pushed",
         ];
         left.extend(git(&self.repo(), &refs).lines().map(str::to_owned));
         left

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::{ChildState, RootMsg, StopMode};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
+use crate::actors::refusal::RefusalKind;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -62,6 +63,30 @@ async fn keeping_sessions_leaves_them_running_and_nothing_is_said_to_have_stoppe
     };
     let stopped = store.run(move |txn| txn.events(&filter)).await.unwrap();
     assert!(stopped.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_kept_is_not_said_to_have_ended() {
+    let town = two().await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&session);
+    town.wake(&id).await.unwrap();
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    let (world, other) = (town.world.clone(), session.clone());
+    let ended = tokio::spawn(async move { ask::end(&world, id, other, Cause::Done).await });
+    ask::views(&town.world).await.unwrap();
+    let mode = StopMode::KeepSessions;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    ask::views(&town.world).await.unwrap();
+    town.parts.sessions.release_start(&session);
+    let parts = town.parts.clone();
+    town.task.await.unwrap();
+    assert!(parts.sessions.running().contains(&session));
+    let refused = ended.await.unwrap().unwrap_err();
+    assert!(refused.message.contains("keeps its sessions"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +202,13 @@ async fn nothing_is_wanted_any_more_while_stopping() {
     let mode = StopMode::Graceful;
     town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
     let relic = town.relic("late").await;
-    town.charge(&relic).await.unwrap_err();
+    let refused = town.charge(&relic).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Unavailable);
+    assert_eq!(
+        town.sagas().await,
+        0,
+        "nor done after all by the next start"
+    );
     town.parts.sessions.release_stop(&session);
     let parts = town.parts.clone();
     town.task.await.unwrap();

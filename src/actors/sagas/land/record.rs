@@ -277,6 +277,10 @@ pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, R
     let restored = world.store.run(move |txn| {
         for id in &stranded {
             let mut mr = txn.mr(id)?;
+            // Somebody may have taken it out of the queue since it was listed.
+            if !matches!(mr.state, MrState::Testing | MrState::Merging) {
+                continue;
+            }
             mr.state = MrState::Queued;
             txn.put_mr(&mr)?;
             record_mr(txn, EventType::MrQueued, &mr, Cause::Resumed)?;

@@ -1,6 +1,7 @@
 //! Charge: all or nothing, whatever fails.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
@@ -46,6 +47,21 @@ async fn a_sandbox_that_cannot_be_made_unwinds() {
         nothing_is_left(&town, &relic).await;
         works_now(&town, &relic).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_a_stop_interrupts_is_left_to_the_next_start_and_says_so() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let world = town.world.clone();
+    let stop = move || world.stopping.store(true, Ordering::Relaxed);
+    town.parts.repo.interlude("make_sandbox", stop);
+    let ended = RepoError::Failed("a signal ended it".into());
+    town.parts.repo.fail("make_sandbox", ended);
+    let refused = town.charge(&relic).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Unavailable);
+    assert!(refused.message.contains("next start"), "{refused}");
+    assert_eq!(town.sagas().await, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Done: pushed and verified, once; POLECAT_DONE is never taken at its word.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
@@ -228,4 +230,45 @@ async fn stuck_and_deferred_work_is_pushed_and_waits() {
         let called = usize::from(exit == Exit::Escalated);
         assert_eq!(town.escalations().await.len(), called);
     }
+}
+
+/// What the raider did after it said that nothing had to change is neither lost nor forgotten.
+#[tokio::test(start_paused = true)]
+async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    let (looks, later) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
+    let made = Arc::clone(&later);
+    town.parts.repo.interlude("facts", move || {
+        if looks.fetch_add(1, Ordering::SeqCst) == 1 {
+            *made.lock().unwrap() = Some(repo.commit(&name));
+        }
+    });
+    let mut request = completion(&charged.raider);
+    (request.no_change, request.reason) = (true, Some("it works".into()));
+    town.done(request).await.unwrap();
+    town.pass(PATROL * 3).await;
+    assert!(later.lock().unwrap().is_some());
+    assert!(!closed(&town, &relic).await);
+    assert_eq!(town.escalations().await.len(), 1);
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_person_must_look_nothing_is_measured() {
+    let town = Scenario::new()
+        .rig(|rig| rig.forge.review_human = true)
+        .start()
+        .await;
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let mr = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Reviewing);
+    let asked = |op| town.parts.repo.count(op);
+    let before = (asked("facts"), asked("remote_head"));
+    town.pass(PATROL * 10).await;
+    assert_eq!((asked("facts"), asked("remote_head")), before);
 }

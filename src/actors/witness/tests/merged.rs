@@ -1,5 +1,7 @@
 //! MERGED and MERGE_FAILED: what is believed, what follows, and how often.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::actors::sagas::charge::Charged;
@@ -7,9 +9,10 @@ use crate::domain::event::EventType;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{FailureType, MergeOutcome, MrState};
 use crate::domain::message::{self, Body, MergeFailed, MergeReady, Merged};
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town, rig};
+use crate::ports::sessions::StartError;
+use crate::testing::world::{Scenario, Town, raider, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
 
@@ -178,7 +181,7 @@ async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let mut old = failed(&charged, "gt-99");
-    old.raider = crate::testing::world::raider("Shadow");
+    old.raider = raider("Shadow");
     send(&town, message::witness(&rig()), Body::MergeFailed(old)).await;
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Hooked);
@@ -237,4 +240,65 @@ async fn messages_delivered_twice_come_to_the_same_end() {
         chain.iter().filter(|entry| entry.kind == "merged").count()
     };
     assert_eq!(merges(&after), merges(&before));
+}
+
+/// A relic whose first attempt conflicted, on the hook of the raider that reworks it.
+async fn reworked(town: &Town) -> Hook {
+    let relic = town.relic("a").await;
+    town.charge(&relic).await.unwrap();
+    let first = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    town.parts.repo.commit(&first.raider.name);
+    let files = vec!["src/a.rs".to_owned()];
+    town.parts.repo.script_merge(MergeOutcome::Conflict(files));
+    town.completed(&first.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let second = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    assert_ne!(second.incarnation, first.incarnation);
+    second
+}
+
+/// One failure musters one raider: whoever takes that one away has the last word.
+#[tokio::test(start_paused = true)]
+async fn a_rework_that_a_person_nuked_waits_for_a_person() {
+    let town = Scenario::new().start().await;
+    let rework = reworked(&town).await;
+    town.nuke(&rework.raider, true).await.unwrap();
+    town.pass(PATROL * 2).await;
+    let relic = town.relic_now(&rework.relic).await;
+    assert_eq!(relic.status, RelicStatus::Open);
+    assert!(town.store(|txn| txn.hooks(None)).await.is_empty());
+}
+
+/// A charge that fails takes nothing away: the relic is still to be reworked.
+#[tokio::test(start_paused = true)]
+async fn a_rework_whose_charge_failed_is_charged_again() {
+    let town = Scenario::new().start().await;
+    let session = raider("Toast").session_id();
+    let refuse = StartError::Provider("no memory".into());
+    let (sessions, fetched) = (Arc::clone(&town.parts.sessions), AtomicUsize::new(0));
+    town.parts.repo.interlude("make_sandbox", move || {
+        if fetched.fetch_add(1, Ordering::SeqCst) == 1 {
+            sessions.refuse_start(&session, refuse.clone());
+        }
+    });
+    let rework = reworked(&town).await;
+    assert_eq!(town.parts.repo.count("make_sandbox"), 3);
+    assert_eq!(rework.incarnation.0, 3);
+}
+
+/// Retries of what follows a landing tell its story once.
+#[tokio::test(start_paused = true)]
+async fn salvage_is_journalled_once_however_often_merged_is_retried() {
+    let town = Scenario::new().start().await;
+    let rework = reworked(&town).await;
+    town.parts.repo.commit(&rework.raider.name);
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("delete_branch", away);
+    town.completed(&rework.raider).await.unwrap();
+    town.pass(PATROL).await;
+    assert!(town.parts.repo.count("salvage_head") > 1, "it was retried");
+    town.parts.repo.mend("delete_branch");
+    town.pass(PATROL).await;
+    assert!(town.parts.repo.remote_branches().is_empty());
+    assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
 }

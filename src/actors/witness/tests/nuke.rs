@@ -5,13 +5,17 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::actors::effects;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::ChildState;
+use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
+use crate::domain::facts::Probed;
 use crate::domain::ids::ChildId;
+use crate::domain::nuke::{Evidence, Judgement, judge};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::ports::repo::RepoError;
+use crate::ports::repo::{Repo, RepoError};
 use crate::testing::world::Scenario;
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -134,8 +138,38 @@ async fn an_interrupted_nuke_still_says_what_holds_the_work() {
     town.nuke(&charged.raider, true).await.unwrap_err();
     town.pass(PATROL).await;
     assert!(town.hook(&charged.raider).await.is_none());
+    let finished = town.parts.repo.count("forget_sandbox");
+    assert_eq!(finished, 1, "the removal may have been half done");
     let nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked.len(), 1);
     let id = &town.parts.repo.salvages()[0].id;
     assert_eq!(nuked[0].data["salvage"], id.as_str());
+}
+
+/// The permit is for the session that had ended, not for one that came after it.
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let path = town.world.city.sandbox(&charged.raider);
+    let facts = town.parts.repo.facts(&path, "main").unwrap();
+    for session in [None, Some("an earlier one".to_owned())] {
+        let judged = judge(Evidence {
+            raider: charged.raider.clone(),
+            incarnation: charged.incarnation,
+            sandbox: path.clone(),
+            session: Probed::Known(session),
+            session_runs: false,
+            git: Probed::Known(facts.clone()),
+            salvaged: None,
+            cause: Cause::Operator,
+        });
+        let Judgement::Permit(permit) = judged else {
+            panic!("{judged:?}");
+        };
+        let stale = effects::discard(&town.world, *permit).await.unwrap_err();
+        assert!(matches!(stale, RepoError::PermitStale(_)), "{stale}");
+    }
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
 }

@@ -1,21 +1,36 @@
 //! Outcome files and the outbox: completion by any harness.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::root::ChildState;
+use crate::actors::sagas::charge::Charged;
 use crate::domain::event::EventType;
+use crate::domain::facts::GitFacts;
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
 use crate::ports::tasks::Intent;
 use crate::testing::world::{Scenario, Town, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
 const PASSED: &str = r#"{"outcome":"passed"}"#;
 
-fn dir(town: &Town, charged: &crate::actors::sagas::charge::Charged) -> std::path::PathBuf {
+fn dir(town: &Town, charged: &Charged) -> std::path::PathBuf {
     let city = &town.world.city;
     city.task_dir(&rig(), &charged.relic, charged.incarnation)
+}
+
+/// What `hd done` leaves in the outbox.
+fn done_intent(charged: &Charged) -> Intent {
+    Intent {
+        op: "done".into(),
+        args: serde_json::json!({}),
+        raider: Some(charged.raider.to_string()),
+        rig: None,
+        incarnation: Some(charged.incarnation.0),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,17 +187,30 @@ async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
 async fn what_hd_left_in_the_outbox_is_done() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
-    town.parts.tasks.leave(Intent {
-        op: "done".into(),
-        args: serde_json::json!({}),
-        raider: Some(charged.raider.to_string()),
-        rig: None,
-        incarnation: Some(charged.incarnation.0),
-    });
+    town.parts.tasks.leave(done_intent(&charged));
     town.settle().await;
     assert_eq!(town.parts.tasks.intents(), 0);
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// It said `hd done` to nobody and ended: its next session hears what became of that.
+#[tokio::test(start_paused = true)]
+async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    parts.sessions.exit_unheard(&charged.session, 0);
+    parts.tasks.leave(done_intent(&charged));
+    let town = Scenario::new().start_on(parts, clock).await;
+    town.settle().await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    assert!(town.runs(&charged.session));
+    let sent = town.parts.sessions.sent(&charged.session);
+    let heard = format!("{sent:?} {:?}", town.parts.tasks.prompts().last());
+    assert!(heard.contains("wip.txt"), "{heard}");
 }
 
 /// A note is for the successor on the same work, not for whoever gets the slot next.
@@ -203,4 +231,41 @@ async fn a_handoff_note_never_reaches_the_next_incarnation() {
     assert_eq!(next.raider, charged.raider);
     let prompt = town.parts.tasks.prompts().pop().unwrap();
     assert!(!prompt.contains("mind the gap"), "{prompt}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let broken = RepoError::Failed("index is damaged".into());
+    town.parts.repo.break_op("facts", broken);
+    town.parts.tasks.say_unheard(&dir(&town, &charged), PASSED);
+    town.parts.sessions.exit(&charged.session, 0);
+    town.pass(PATROL * 4).await;
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1);
+    assert!(escalations[0].body.contains("index is damaged"));
+    town.parts.repo.mend("facts");
+    town.pass(PATROL).await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// What was refused is told, and never carried out behind the back of who works on.
+#[tokio::test(start_paused = true)]
+async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.parts.tasks.leave(done_intent(&charged));
+    town.settle().await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    let sent = town.parts.sessions.sent(&charged.session);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(format!("{sent:?}").contains("wip.txt"), "{sent:?}");
+    let clean = |facts: &mut GitFacts| facts.dirty.clear();
+    town.parts.repo.change(&charged.raider.name, clean);
+    town.pass(PATROL * 3).await;
+    assert!(town.events(EventType::RaiderDone).await.is_empty());
+    assert!(town.runs(&charged.session));
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::actors::sagas::repair;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, completion};
+use crate::testing::world::{Scenario, completion, raider};
+
+const PATROL: Duration = Duration::from_secs(31);
 
 /// Three raiders whose sessions will not end: the attempts stay few, however long it takes.
 #[tokio::test(start_paused = true)]
@@ -28,6 +31,7 @@ async fn sagas_that_cannot_go_on_are_not_hammered() {
     // Ten minutes: at most every 16 s, and every patrol; each attempt looks twice.
     assert!(attempts <= 2 * (600 / 16 + 600 / 30 + 2), "{attempts}");
     assert!(attempts > 10, "it is not given up");
+    assert_eq!(town.escalations().await.len(), 3, "each is told once");
     for charged in &workers {
         town.parts.sessions.hide(&charged.session, None);
     }
@@ -80,4 +84,52 @@ async fn a_message_that_cannot_be_handled_holds_up_no_other() {
     assert_eq!(relic.status, RelicStatus::Closed);
     let relic = town.relic_now(&first.relic).await;
     assert_eq!(relic.status, RelicStatus::Hooked);
+}
+
+/// What will not pass by itself is tried again at each patrol only, and a person is told.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_pass_is_told_once_and_not_hammered() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let gone = RepoError::NotFound("branch main".into());
+    town.parts.repo.break_op("landed", gone);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 10).await;
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    assert!(escalations[0].body.contains("branch main"));
+    let tried = town.parts.repo.count("landed");
+    assert!((3..=15).contains(&tried), "{tried}");
+    town.parts.repo.mend("landed");
+    town.pass(PATROL).await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// A charge whose sandbox git cannot judge keeps it; `repair` lets it be taken back.
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
+    let town = Scenario::new()
+        .rig(|rig| rig.raiders.setup = vec!["make deps".into()])
+        .start()
+        .await;
+    let relic = town.relic("a").await;
+    town.parts.tasks.break_set_up(Some("make: no rule"));
+    let broken = RepoError::Failed("index is damaged".into());
+    town.parts.repo.break_op("facts", broken);
+    town.charge(&relic).await.unwrap_err();
+    town.pass(PATROL * 5).await;
+    assert_eq!(town.sagas().await, 1);
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    assert!(escalations[0].body.contains("hd raider repair"));
+    let repo = Arc::clone(&town.parts.repo);
+    let mends = move || repo.mend("facts");
+    town.parts.repo.interlude("repair_sandbox", mends);
+    let repaired = repair::run(&town.world, raider("Toast")).await.unwrap();
+    assert_eq!(repaired.was.unwrap(), "index is damaged");
+    town.settle().await;
+    assert_eq!(town.sagas().await, 0);
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Open);
 }

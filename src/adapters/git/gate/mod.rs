@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use super::rig::GitRepo;
 use crate::adapters::commands::process::{self, Cut, End, Script};
-use crate::adapters::commands::stragglers::Record;
+use crate::adapters::runs::{self, Run};
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec, RepoError};
 use log::Log;
@@ -41,16 +41,14 @@ pub(super) fn run_gate(
     make_dir(forge)?;
     make_dir(&gate.log_dir)?;
     let _lock = lock(&forge.join("gate-0.lock"))?;
-    let record = Record::at(&forge.join("gate-0.run"));
-    let recorded = |error: std::io::Error| failed("the gate's processes", &error);
-    record.end_leftovers().map_err(recorded)?;
+    end_leftovers(repo)?;
     let worktree = Worktree::new(repo, &forge.join("gate-0"));
     let mut sound = worktree.check_out(commit)?;
 
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
     let started = Instant::now();
-    let token = record.begin().map_err(recorded)?;
+    let own = Run::begin(&runs_dir(repo)).map_err(|error| failed("the gate's record", &error))?;
     let script = Script {
         line: &gate.run,
         dir: worktree.path(),
@@ -59,9 +57,9 @@ pub(super) fn run_gate(
         limit: gate.timeout,
         stop: None,
     };
-    let end = process::run(script, &token, &record, &mut |bytes| log.add(bytes));
+    let end = process::run(script, &own, &mut |bytes| log.add(bytes));
     let took = started.elapsed();
-    record.end_leftovers().map_err(recorded)?;
+    own.end().map_err(|error| failed("the gate", &error))?;
     let mut run = GateRun {
         code: None,
         signal: None,
@@ -72,7 +70,7 @@ pub(super) fn run_gate(
         log: path,
         changed: Vec::new(),
     };
-    match end.map_err(recorded)? {
+    match end.map_err(|error| failed("the gate's processes", &error))? {
         End::NotStarted(why) => run.spawn_error = Some(why),
         End::Ended { code, signal, cut } => {
             (run.code, run.signal) = (code, signal);
@@ -81,6 +79,18 @@ pub(super) fn run_gate(
         }
     }
     Ok(run)
+}
+
+fn runs_dir(repo: &GitRepo) -> PathBuf {
+    repo.forge_dir().join("runs")
+}
+
+/// Ends what is left of gates of a daemon that was killed. Only while no gate of the rig runs.
+///
+/// # Errors
+/// Something cannot be ended; the next gate would not have the worktree for itself.
+pub(super) fn end_leftovers(repo: &GitRepo) -> Result<(), RepoError> {
+    runs::end_leftovers(&runs_dir(repo)).map_err(|error| failed("an earlier gate", &error))
 }
 
 /// `<name>-<commit>-<milliseconds>.log`, the name made safe for a file.

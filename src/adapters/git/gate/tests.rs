@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::run_gate;
-use crate::adapters::commands::stragglers::TOKEN;
 use crate::adapters::git::testing::{Rigged, executable};
+use crate::adapters::runs::TOKEN;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec};
 
@@ -230,8 +230,8 @@ fn a_gate_of_a_killed_daemon_does_not_disturb_the_next() {
         .env(TOKEN, "1-2-33")
         .spawn()
         .unwrap();
-    let record = format!("1-2-3 {} 1", bystander.id());
-    fs::write(rig.repo.forge_dir().join("gate-0.run"), record).unwrap();
+    let record = rig.repo.forge_dir().join("runs/1-2-3");
+    fs::write(&record, format!("{} 1", bystander.id())).unwrap();
     passes(&rig, &rig.base, "true");
     assert_eq!(old.wait().unwrap().signal(), Some(9));
     assert!(
@@ -240,7 +240,7 @@ fn a_gate_of_a_killed_daemon_does_not_disturb_the_next() {
     );
     bystander.kill().unwrap();
     bystander.wait().unwrap();
-    assert!(!rig.repo.forge_dir().join("gate-0.run").exists());
+    assert!(!record.exists());
 }
 
 #[test]

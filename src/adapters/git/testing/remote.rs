@@ -1,7 +1,7 @@
 //! Remote branches, pins.
 
 use super::Rigged;
-use crate::adapters::git::{pins, remote};
+use crate::adapters::git::{discard, fetch, pins, remote};
 use crate::domain::ids::{Oid, RelicId};
 use crate::ports::repo::RepoError;
 
@@ -173,4 +173,26 @@ fn without_pushing_branches_live_here() {
         remote::fetch_target(&rig.repo, "main").unwrap().tip,
         rig.base
     );
+}
+
+/// What a push leaves on a remote outlives the branch that it was made from; so here.
+#[test]
+fn without_pushing_what_was_pushed_outlives_its_local_branch() {
+    let rig = Rigged::silent();
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    let local = format!("refs/heads/{BRANCH}");
+    let git = |args: &[&str]| rig.repo.git().args(args).run().unwrap();
+    git(&["update-ref", &local, head.as_str()]);
+    assert_eq!(fetch::fetch_branch(&rig.repo, BRANCH).unwrap(), None);
+    remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
+    discard::drop_branch(&rig.repo, BRANCH).unwrap();
+    assert_eq!(rig.repo.resolve(&local).unwrap(), None);
+    let pushed = fetch::fetch_branch(&rig.repo, BRANCH).unwrap();
+    assert_eq!(pushed.as_ref(), Some(&head));
+    let error = remote::delete_branch(&rig.repo, BRANCH, &rig.base).unwrap_err();
+    assert!(matches!(error, RepoError::Moved { .. }), "{error}");
+    for _ in 0..2 {
+        remote::delete_branch(&rig.repo, BRANCH, &head).unwrap();
+        assert_eq!(fetch::fetch_branch(&rig.repo, BRANCH).unwrap(), None);
+    }
 }

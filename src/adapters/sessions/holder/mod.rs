@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 pub use self::process::{hold_main, hold_pane_main};
 pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
 
-use super::launch::{Launch, Reply, converse};
+use super::launch::{HOLD, Launch, Reply, converse};
 
 /// Starts a holder in the directory and waits for its reply.
 ///
@@ -21,7 +21,7 @@ pub(super) fn start(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply
     // No `pre_exec`: this is `posix_spawn`, whatever the size of the daemon. The holder detaches
     // itself, so the child waited for here is only its short-lived first process.
     let mut child = Command::new(exe)
-        .args([OsStr::new("hold"), dir.as_os_str()])
+        .args([OsStr::new(HOLD[0]), dir.as_os_str()])
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())

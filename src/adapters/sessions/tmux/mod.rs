@@ -19,7 +19,7 @@ pub use self::meeting::meet;
 pub use self::pane::Pane;
 
 use self::meeting::Meeting;
-use super::launch::{COLS, Launch, ROWS, Reply};
+use super::launch::{COLS, HOLD, Launch, ROWS, Reply};
 use crate::adapters::proc;
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
@@ -108,7 +108,7 @@ impl Tmux {
             .into();
         words.extend(["-s", launch.id.as_str()].map(Into::into));
         words.extend(["-x", &size[0], "-y", &size[1], "-c", &cwd, "--"].map(Into::into));
-        words.extend([exe.into(), "hold-pane".into(), dir.into(), program.into()]);
+        words.extend([exe.into(), HOLD[1].into(), dir.into(), program.into()]);
         let said = self.new_session(&launch.id, &words)?;
         // A client of another size makes the new window its own size.
         let target = format!("={}:", launch.id);

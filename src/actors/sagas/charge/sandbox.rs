@@ -1,0 +1,54 @@
+//! The sandbox of a charge: task, worktree, set-up commands.
+
+use super::super::super::refusal::{Refusal, RefusalKind};
+use super::super::super::world::World;
+use super::super::super::{effects, launch};
+use super::Plan;
+use crate::domain::city::Rig;
+use crate::domain::relic::Hook;
+use crate::ports::repo::SandboxSpec;
+
+/// Writes the task, makes the sandbox and sets it up. Idempotent.
+pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
+    let city = &world.city;
+    let rig = city
+        .rig(&plan.raider.rig)
+        .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", plan.raider.rig)))?;
+    let task_dir = city.task_dir(&plan.raider.rig, &plan.relic, plan.incarnation);
+    let text = launch::task_text(world, rig, &plan.hook(world)).await?;
+    let dir = task_dir.clone();
+    effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
+    let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
+    effects::repo(world, &rig.name, move |repo| repo.make_sandbox(&spec)).await?;
+    if !rig.raiders.setup.is_empty() {
+        let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
+        let env = launch::raider_env(world, rig, &plan.hook(world));
+        let made = effects::tasks(world, move |tasks| tasks.set_up(&sandbox, &commands, &env));
+        made.await.map_err(|error| {
+            let hint =
+                "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";
+            Refusal::new(RefusalKind::Failed, error.to_string()).hint(hint)
+        })?;
+    }
+    Ok(())
+}
+
+/// What the sandbox of a hook is made from.
+#[must_use]
+pub fn sandbox_spec(
+    world: &World,
+    rig: &Rig,
+    hook: &Hook,
+    task_dir: std::path::PathBuf,
+) -> SandboxSpec {
+    SandboxSpec {
+        raider: hook.raider.clone(),
+        relic: hook.relic.clone(),
+        incarnation: hook.incarnation,
+        branch: hook.branch.clone(),
+        base: hook.base.clone(),
+        path: world.city.sandbox(&hook.raider),
+        task_dir,
+        copy: rig.raiders.copy.clone(),
+    }
+}

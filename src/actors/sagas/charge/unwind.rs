@@ -1,0 +1,73 @@
+//! A charge that failed is taken back: session, sandbox, hook, slot.
+
+use super::super::super::ask;
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::super::{failures, nuke, unpack};
+use super::Plan;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::message;
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::saga::{Saga, SagaKind};
+
+/// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
+pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
+    let child = ChildId::Raider(plan.raider.clone());
+    ask::end(world, child, plan.raider.session_id(), Cause::ChargeFailed).await?;
+    let target = nuke::Target {
+        raider: plan.raider.clone(),
+        incarnation: plan.incarnation,
+        target: plan.target.clone(),
+        cause: Cause::ChargeFailed,
+        relic: Some(plan.relic.clone()),
+    };
+    nuke::remove(world, &target).await.map_err(|kept| {
+        let raider = &plan.raider;
+        kept.hint(format!(
+            "`hd raider repair {raider}` mends its sandbox; then it is removed"
+        ))
+    })?;
+    let (id, plan) = (saga.id, plan.clone());
+    world
+        .store
+        .run(move |txn| {
+            txn.drop_hook(&plan.raider, plan.incarnation)?;
+            let mut relic = txn.relic(&plan.relic)?;
+            let ours = relic.assignee.as_deref() == Some(plan.raider.to_string().as_str());
+            if relic.status == RelicStatus::Hooked && ours {
+                relic.status = RelicStatus::Open;
+                relic.assignee = None;
+                txn.put_relic(&relic)?;
+                let data = serde_json::json!({ "status": "open" });
+                let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
+                txn.record(&event.with(data))?;
+            }
+            if let Some(why) = &plan.failure {
+                failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
+            }
+            txn.close_saga(id)
+        })
+        .await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// The charge of this raider that is being taken back, and the hook that it was to have; none when
+/// there is no such charge.
+///
+/// # Errors
+/// The store's.
+pub async fn stranded(world: &World, raider: &RaiderId) -> Result<Option<(Saga, Hook)>, Refusal> {
+    let subject = raider.to_string();
+    let saga = world
+        .store
+        .run(move |txn| txn.saga_of(SagaKind::Charge, &subject))
+        .await?;
+    let Some(saga) = saga.filter(|saga| saga.step == "unwind") else {
+        return Ok(None);
+    };
+    let hook = unpack::<Plan>(&saga)?.hook(world);
+    Ok(Some((saga, hook)))
+}

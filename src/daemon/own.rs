@@ -1,0 +1,61 @@
+//! The end of what the daemon runs for itself: git, gates, set-up commands. Only sessions outlive it,
+//! and those are in the care of their holders.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tokio::runtime::Runtime;
+
+use crate::adapters::proc::{self, Pidfd};
+use crate::adapters::sessions::is_holder;
+
+/// Between TERM, at which git removes its locks, and KILL.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long blocking work, and then what it leaves, may hold up the end of the process.
+const LAST_WORK: Duration = Duration::from_secs(5);
+/// Between two looks at what was started meanwhile.
+const TURN: Duration = Duration::from_millis(50);
+
+/// Shuts the runtime down and ends whatever its blocking work has started. What is left undone was
+/// fenced or is idempotent: the next start goes on with it.
+pub(super) fn end(runtime: Runtime) {
+    // What a child of ours leaves behind when it ends stays below us.
+    let own = rustix::process::getpid();
+    if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
+        tracing::warn!(%error, "orphans of this process cannot be followed");
+    }
+    let begun = Instant::now();
+    let (done, waits) = mpsc::channel::<()>();
+    let ending = thread::spawn(move || {
+        while waits.recv_timeout(TURN) == Err(mpsc::RecvTimeoutError::Timeout) {
+            signal(begun);
+        }
+    });
+    signal(begun);
+    runtime.shutdown_timeout(LAST_WORK);
+    drop(done);
+    // A panic there was logged, and what follows does what it could not.
+    let _panicked = ending.join();
+    let last = Instant::now() + LAST_WORK;
+    while signal(begun) && Instant::now() < last {
+        thread::sleep(TURN);
+    }
+}
+
+/// Signals everything below this process but holders and their agents; whether there was anything.
+fn signal(begun: Instant) -> bool {
+    let signal = match begun.elapsed() < GRACE {
+        true => Signal::TERM,
+        false => Signal::KILL,
+    };
+    let own = proc::descendants_but(std::process::id(), is_holder).unwrap_or_default();
+    for process in &own {
+        // One that is gone, or cannot be reached, needs no more of this.
+        if let Ok(Some(process)) = Pidfd::open(process) {
+            let _gone = process.signal(signal);
+        }
+    }
+    !own.is_empty()
+}
