@@ -31,12 +31,12 @@ async fn closed(town: &Town, relic: &crate::domain::ids::RelicId) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_remote_hangs_holds_up_no_other_raider() {
-    let town = Scenario::new()
-        .rig(|rig| (rig.raiders.auto_charge, rig.raiders.max) = (true, 2))
-        .start()
-        .await;
+    let town = Scenario::new();
+    let town = town.rig(|rig| rig.raiders.max = 2).start().await;
     let repo = Arc::clone(&town.parts.repo);
     let (slow, quick) = (town.worker("a").await, town.worker("b").await);
+    town.reload(|city| city.rigs[0].raiders.auto_charge = true)
+        .await;
     let waiting = town.relic("c").await;
     let release = hang_once(&repo, "remote_head");
     town.completed(&slow.raider).await.unwrap();
