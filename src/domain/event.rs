@@ -34,7 +34,6 @@ event_types! {
     ControllerStopped => "controller.stopped",
     ConfigReloaded => "config.reloaded",
     ConfigRejected => "config.rejected",
-    ConfigRestartNeeded => "config.restart_needed",
     AgentStarted => "agent.started",
     AgentStopped => "agent.stopped",
     AgentCrashed => "agent.crashed",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Output;
 
-use crate::support::live::{City, until};
+use crate::support::live::City;
 use crate::support::plan::Plan;
 
 fn supervisor(city: &City, words: &[&str]) -> Output {
@@ -43,34 +43,4 @@ fn names_of_roles_are_not_accepted_for_slots() {
     assert_eq!(told.status.code(), Some(2));
     let text = String::from_utf8(told.stderr).unwrap();
     assert!(text.contains("Witness"), "{text}");
-}
-
-/// `health-patrol.md`, known limitations: an edit is seen, judged as a whole, and the old
-/// configuration kept.
-#[test]
-fn an_edit_is_judged_when_it_is_seen_and_the_old_configuration_kept() {
-    let city = City::new();
-    let path = city.root().join("city.toml");
-    let good = fs::read_to_string(&path).unwrap();
-    let error = || city.hd(&["status"]).json()["last_reload_error"].clone();
-    let told = |what: &str| {
-        let says = || error().as_str().is_some_and(|error| error.contains(what));
-        let pid = i32::try_from(city.pid()).unwrap();
-        let pid = nix::unistd::Pid::from_raw(pid);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
-        until("the edit is judged", || {
-            error().is_null() == what.is_empty() && (says() || what.is_empty())
-        });
-    };
-    assert!(error().is_null());
-    fs::write(&path, good.replace("max = 4", "mx = 4")).unwrap();
-    told("did you mean");
-    fs::write(&path, good.replace("max = 4", "max = 5")).unwrap();
-    told("next start");
-    fs::write(&path, &good).unwrap();
-    told("");
-    assert_eq!(city.happened("config.rejected", "e2e").len(), 1);
-    assert_eq!(city.happened("config.restart_needed", "e2e").len(), 1);
-    let relic = city.work("go on", &["commit a.txt", "hd done"]);
-    city.wait_status(&relic, "closed");
 }

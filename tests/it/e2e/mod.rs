@@ -14,6 +14,7 @@ mod names;
 mod nuke;
 mod outcome;
 mod push;
+mod reload;
 mod review;
 mod rights;
 mod stop;

@@ -1,0 +1,203 @@
+//! Reload (`health-patrol.md`, config reload; `4-rules.md`, reload): seen by itself, judged as a
+//! whole, applied without a restart of the supervisor.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::live::{City, until, wait};
+use crate::support::plan::Plan;
+
+const TWO: &str = r#"
+[[agents]]
+name = "mayor"
+command = ["sh", "-c", "exec sleep 1000"]
+env = { SEASON = "winter" }
+
+[[agents]]
+name = "clerk"
+command = ["sh", "-c", "exec sleep 1000"]
+"#;
+
+fn agent(city: &City, name: &str) -> Value {
+    let agents = city.ask("agent.list", json!({})).unwrap();
+    let mut agents = agents.as_array().unwrap().iter();
+    let found = agents.find(|agent| agent["name"] == name);
+    found.cloned().unwrap_or_default()
+}
+
+fn running(city: &City, name: &str) -> u64 {
+    wait(&format!("{name} runs"), || {
+        let agent = agent(city, name);
+        (agent["state"] == "running").then(|| agent["pid"].as_u64())?
+    })
+}
+
+fn toml(city: &City) -> String {
+    fs::read_to_string(city.root().join("city.toml")).unwrap()
+}
+
+/// As an editor does: a new file is renamed over the old one.
+fn save(city: &City, toml: &str) {
+    let new = city.root().join(".city.toml.new");
+    fs::write(&new, toml).unwrap();
+    fs::rename(new, city.root().join("city.toml")).unwrap();
+}
+
+/// An edit is seen without anybody's telling; who drifted gets a fresh session, nobody else.
+#[test]
+fn an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns() {
+    let city = Plan::new().add(TWO).start();
+    let (mayor, clerk) = (running(&city, "mayor"), running(&city, "clerk"));
+    save(&city, &toml(&city).replace("winter", "summer"));
+    city.wait_event(1, "agent.drifted", "mayor");
+    city.wait_event(2, "agent.started", "mayor");
+    assert_ne!(running(&city, "mayor"), mayor);
+    assert_eq!(running(&city, "clerk"), clerk);
+    let told = city.hd(&["reload"]).json();
+    let actions = json!([
+        { "agent": "mayor", "action": "restart" }, { "agent": "clerk", "action": "none" },
+    ]);
+    assert_eq!(told["actions"], actions, "the newest application");
+    assert!(told["applied_at"].is_string());
+    let status = city.ask("status", json!({})).unwrap();
+    assert_eq!(status["config_revision"], told["revision"]);
+    assert_eq!(city.happened("config.reloaded", "e2e").len(), 1);
+}
+
+/// `--dry-run` says what would be done and does nothing.
+#[test]
+fn a_dry_run_only_says_what_would_be_done() {
+    let city = Plan::new().add(TWO).start();
+    let mayor = running(&city, "mayor");
+    let old = toml(&city);
+    // Written in one go with a question about it: whichever comes first, both say the same.
+    save(&city, &old.replace("winter", "summer"));
+    let told = city.hd(&["reload", "--dry-run"]).json();
+    assert_eq!(told["actions"][0], json!({ "agent": "mayor", "action": "restart" }));
+    city.wait_event(2, "agent.started", "mayor");
+    assert_ne!(running(&city, "mayor"), mayor);
+    let again = city.hd(&["reload", "--dry-run"]).json();
+    assert!(again["errors"].as_array().unwrap().is_empty());
+}
+
+/// Applied as a whole or not at all: a broken edit changes nothing, and `status` says why.
+#[test]
+fn a_broken_edit_keeps_the_old_configuration() {
+    let city = Plan::new().add(TWO).start();
+    let mayor = running(&city, "mayor");
+    let good = toml(&city);
+    save(&city, &good.replace("winter", "summer").replace("max = 4", "mx = 4"));
+    let told = city.hd(&["reload"]);
+    assert_eq!(told.code, 2, "{told:?}");
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    let error = told["errors"][0].as_str().unwrap();
+    assert!(error.contains("did you mean"), "{error}");
+    let error = || city.ask("status", json!({})).unwrap()["last_reload_error"].clone();
+    assert!(error().as_str().unwrap().contains("city.toml:"));
+    assert_eq!(running(&city, "mayor"), mayor);
+    save(&city, &good.replace("name = \"e2e\"", "name = \"other\""));
+    until("the new name is refused", || {
+        error().as_str().is_some_and(|error| error.contains("\"other\""))
+    });
+    save(&city, &good);
+    until("all is well", || error().is_null());
+    assert_eq!(city.happened("config.rejected", "e2e").len(), 2);
+    assert_eq!(running(&city, "mayor"), mayor);
+}
+
+/// A rig can be added and removed; one that holds work goes when the work is done.
+#[test]
+fn a_rig_comes_and_goes_without_a_restart() {
+    let both = Plan::new().rig("other", "ot");
+    let mut city = City::made(&both);
+    let (one, two) = (Plan::new().toml(), both.toml());
+    save(&city, &one);
+    city.start();
+    save(&city, &two);
+    let rigs = || {
+        let status = city.ask("status", json!({})).unwrap();
+        let rigs = status["rigs"].as_array().unwrap().iter();
+        rigs.map(|rig| rig["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("the rig is there", || rigs() == ["horde", "other"]);
+    let relic = city.relic_in("other", "over there", &["commit a.txt", "await go", "hd done"]);
+    city.hd(&["charge", &relic, "other"]).json();
+    city.wait_session(&relic, 1);
+    save(&city, &one);
+    city.wait_event(2, "config.reloaded", "e2e");
+    assert_eq!(rigs(), ["horde", "other"], "it holds work");
+    let next = city.relic_in("other", "more", &["hd done"]);
+    city.hd(&["charge", &next, "other"]).error(1);
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
+    until("the rig is gone", || {
+        city.hd(&["reload"]).json();
+        rigs() == ["horde"]
+    });
+}
+
+/// An explicit stop, and a suspension, outlive the supervisor.
+#[test]
+fn what_a_person_said_of_an_agent_holds_over_a_restart() {
+    let mut city = Plan::new().add(TWO).start();
+    running(&city, "mayor");
+    running(&city, "clerk");
+    city.hd(&["agent", "stop", "mayor"]).json();
+    city.hd(&["agent", "suspend", "clerk"]).json();
+    until("both rest", || {
+        agent(&city, "mayor")["state"] == "stopped" && agent(&city, "clerk")["state"] == "suspended"
+    });
+    assert_eq!(city.happened("agent.suspended", "clerk").len(), 1);
+    city.stop();
+    city.start();
+    assert_eq!(agent(&city, "mayor")["state"], "stopped");
+    assert_eq!(agent(&city, "clerk")["state"], "suspended");
+    city.hd(&["agent", "start", "mayor"]).json();
+    city.hd(&["agent", "resume", "clerk"]).json();
+    running(&city, "mayor");
+    running(&city, "clerk");
+}
+
+/// A suspended raider keeps slot and sandbox, and goes on where it was.
+#[test]
+fn a_suspended_raider_goes_on_where_it_was() {
+    let city = City::new();
+    let relic = city.work("slow", &["echo x >dirty.txt", "await go", "commit a.txt", "hd done"]);
+    city.wait_session(&relic, 1);
+    let name = city.raiders()[0]["name"].as_str().unwrap().to_owned();
+    until("it has begun", || city.sandbox(&name).join("dirty.txt").exists());
+    city.hd(&["raider", "suspend", &name]).json();
+    until("its session ended", || city.raiders()[0]["session"].is_null());
+    assert!(city.sandbox(&name).join("dirty.txt").exists());
+    city.hd(&["agent", "start", &name]).error(1);
+    city.hd(&["raider", "resume", &name]).json();
+    city.wait_session(&relic, 2);
+}
+
+/// `[[patches.agents]]`, groups and pools from the file to the running city.
+#[test]
+fn a_pool_is_as_large_as_its_check_says() {
+    let pool = r#"
+[[agents]]
+name = "worker"
+command = ["sh", "-c", "exec sleep 1000"]
+pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain_timeout = "100ms" }
+"#;
+    let plan = Plan::new().add(pool);
+    let mut city = City::made(&plan);
+    fs::write(city.root().join("wanted"), "2\n").unwrap();
+    city.start();
+    let members = || {
+        let agents = city.ask("agent.list", json!({})).unwrap();
+        let up = |agent: &&Value| agent["state"] == "running";
+        agents.as_array().unwrap().iter().filter(up).count()
+    };
+    until("two members", || members() == 2);
+    fs::write(city.root().join("wanted"), "7\n").unwrap();
+    until("no more than max", || members() == 3);
+    fs::write(city.root().join("wanted"), "0\n").unwrap();
+    until("no fewer than min", || members() == 1);
+    assert!(!city.events().iter().any(|event| event["type"] == "agent.crashed"));
+}
