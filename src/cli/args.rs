@@ -102,7 +102,7 @@ pub(super) enum Verb {
     /// What removed sandboxes contained
     #[command(subcommand)]
     Salvage(SalvageVerb),
-    /// What waits for a person
+    /// What waits for a person; `hd relic close ID` ends one that is settled
     Escalations,
     /// The configuration
     #[command(subcommand)]
