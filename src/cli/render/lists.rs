@@ -43,7 +43,25 @@ pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
     list(result, &columns, "no relics", style)
 }
 
+/// Those that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
+    let over = |mr: &Value| {
+        let state = at(mr, "/state");
+        matches!(
+            state.as_str(),
+            "merged" | "conflict" | "failed" | "rejected"
+        )
+    };
+    let (over, going): (Vec<_>, Vec<_>) = items(result).iter().cloned().partition(over);
+    let mut text = all_merge_requests(&Value::Array(going), style);
+    if !over.is_empty() {
+        let more = format!("\n{} finished: hd mq list --all", over.len());
+        text.push_str(&style.paint(Tone::Faint, &more));
+    }
+    text
+}
+
+pub(in crate::cli) fn all_merge_requests(result: &Value, style: Style) -> String {
     let columns = [
         ("ID", "/id"),
         ("RELIC", "/relic"),
