@@ -393,7 +393,10 @@ fn init_makes_the_city_beside_the_repository() {
     repository(&repo);
     let ran = run(hd().arg("init").current_dir(&repo));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let city = temp.path().join("my-tool-city");
+    // Each line can be pasted as it is.
+    let city = temp.path().join("my-tool-city").canonicalize().unwrap();
+    let next = format!("next:\n  cd {}\n  hd up -d\n", city.display());
+    assert!(ran.stderr.contains(&next), "{}", ran.stderr);
     let ran = run(hd().args(["config", "check"]).current_dir(&city));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(!repo.join("city.toml").exists());
