@@ -102,7 +102,7 @@ pub(super) enum Verb {
     /// What removed sandboxes contained
     #[command(subcommand)]
     Salvage(SalvageVerb),
-    /// What waits for a person
+    /// What waits for a person; `hd relic close ID` ends one that is settled
     Escalations,
     /// The configuration
     #[command(subcommand)]
@@ -248,7 +248,7 @@ pub(super) enum AgentVerb {
 #[derive(Debug, Subcommand)]
 pub(super) enum MqVerb {
     /// Merge requests in the order they land
-    List(args::InRig),
+    List(MqList),
     /// One merge request, with what its gates said
     Show(args::MrRef),
     /// Try one again now
@@ -257,6 +257,17 @@ pub(super) enum MqVerb {
     Approve(args::MrRef),
     /// Say no to one that waits for a person; a fresh raider takes the work up
     Reject(args::MqReject),
+}
+
+/// `hd mq list`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct MqList {
+    #[command(flatten)]
+    pub rig: args::InRig,
+    /// The finished ones, too; --json always has them
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Verbs of `hd salvage`.
