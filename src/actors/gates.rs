@@ -83,9 +83,13 @@ pub async fn run_all(
         ran.outcome = match (verdict, base) {
             (Verdict::Fail, Verdict::Pass) => Outcome::Red { gate: name, tail },
             (Verdict::Fail, Verdict::Fail) => Outcome::TargetRed { gate: name },
-            (_, Verdict::Infra) => Outcome::Infra {
+            (Verdict::Infra, Verdict::Infra) => Outcome::Infra {
                 gate: name,
                 why: tail,
+            },
+            (_, Verdict::Infra) => Outcome::Infra {
+                gate: name,
+                why: format!("failed, and cannot run on the target itself:\n{tail}"),
             },
             // It cannot run here but can on the target: confirmed once by `judge`, so it is what
             // the branch does to it.
@@ -175,8 +179,11 @@ async fn run_once(
     };
     let commit = commit.clone();
     match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
-        Ok(run) => (verdict(&run), describe(&run), run.took),
-        Err(error) => (Verdict::Infra, error.to_string(), Duration::ZERO),
+        Ok(run) => (verdict(&run), describe(&run, gate.timeout), run.took),
+        Err(error) => {
+            let why = format!("could not run: {error}");
+            (Verdict::Infra, why, Duration::ZERO)
+        }
     }
 }
 
@@ -193,15 +200,19 @@ fn verdict(run: &GateRun) -> Verdict {
     }
 }
 
-fn describe(run: &GateRun) -> String {
+/// What it did, to be read behind its name.
+fn describe(run: &GateRun, timeout: Duration) -> String {
     let what = if run.timed_out {
-        format!("it took longer than {:?}\n", run.took)
+        let limit = humantime::format_duration(timeout);
+        format!("timed out: it took longer than {limit}\n")
     } else if let Some(error) = &run.spawn_error {
-        format!("it could not be started: {error}\n")
+        format!("could not be started: {error}\n")
     } else if let Some(signal) = run.signal {
-        format!("signal {signal} ended it\n")
+        format!("was ended by signal {signal}\n")
     } else if !run.changed.is_empty() && run.code == Some(0) {
-        format!("it changed tracked files: {}\n", run.changed.join(", "))
+        format!("changed tracked files: {}\n", run.changed.join(", "))
+    } else if matches!(run.code, None | Some(126 | 127)) {
+        "could not run\n".to_owned()
     } else {
         String::new()
     };
@@ -248,6 +259,22 @@ mod tests {
             ..run(None)
         };
         assert_eq!(verdict(&missing), Verdict::Infra);
+    }
+
+    /// The limit is what was configured; when the gate was ended is some moment later.
+    #[test]
+    fn a_gate_that_timed_out_says_which_limit_it_passed() {
+        let slow = GateRun {
+            timed_out: true,
+            took: Duration::from_millis(6_004),
+            tail: "still compiling".into(),
+            ..run(None)
+        };
+        let said = describe(&slow, Duration::from_secs(6));
+        assert_eq!(said, "timed out: it took longer than 6s\nstill compiling");
+        let missing = describe(&run(Some(127)), Duration::from_secs(6));
+        assert_eq!(missing, "could not run\n");
+        assert_eq!(describe(&run(Some(1)), Duration::from_secs(6)), "");
     }
 
     #[test]

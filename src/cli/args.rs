@@ -107,7 +107,7 @@ pub(super) enum Verb {
     /// What removed sandboxes contained
     #[command(subcommand)]
     Salvage(SalvageVerb),
-    /// What waits for a person
+    /// What waits for a person; `hd relic close ID` ends one that is settled
     Escalations,
     /// The configuration
     #[command(subcommand)]
@@ -261,7 +261,7 @@ pub(super) enum AgentVerb {
 #[derive(Debug, Subcommand)]
 pub(super) enum MqVerb {
     /// Merge requests in the order they land
-    List(args::InRig),
+    List(MqList),
     /// One merge request, with what its gates said
     Show(args::MrRef),
     /// Try one again now
@@ -296,6 +296,17 @@ pub(super) struct AutoRun {
     /// Wait for its end and print its output; exit code 1 when it failed
     #[arg(short, long)]
     pub wait: bool,
+}
+
+/// `hd mq list`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct MqList {
+    #[command(flatten)]
+    pub rig: args::InRig,
+    /// The finished ones, too; --json always has them
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Verbs of `hd salvage`.

@@ -92,12 +92,17 @@ impl Context {
         io::stdout().is_terminal() && !self.json
     }
 
+    /// Whether a person is there to be asked.
+    pub fn can_ask() -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
     /// Consent to something destructive: `--yes`, or a person's answer. Fails closed without one.
     pub fn consent(&self, question: &str) -> Result<(), CliError> {
         if self.yes {
             return Ok(());
         }
-        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        if !Self::can_ask() {
             return Err(
                 CliError::usage(format!("not done without consent: {question}")).hint("pass --yes"),
             );

@@ -2,6 +2,9 @@
 //! panic when the reader is gone.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use rustix::termios;
 
 use super::error::CliError;
 
@@ -9,6 +12,8 @@ use super::error::CliError;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     pub color: bool,
+    /// Columns of the terminal, which lines are fitted to; nothing is cut for anybody else.
+    pub width: Option<usize>,
 }
 
 /// Few colours, each with a meaning.
@@ -34,11 +39,12 @@ impl Style {
     }
 
     /// `NO_COLOR`, `TERM=dumb` and anything but a terminal mean no colours.
-    fn of(stream: &impl IsTerminal) -> Self {
+    fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
             color: stream.is_terminal() && !unwanted && !dumb,
+            width: width(stream),
         }
     }
 
@@ -57,6 +63,12 @@ impl Style {
             text.to_owned()
         }
     }
+}
+
+/// None for what is no terminal, and for one that does not know.
+fn width(stream: &impl AsFd) -> Option<usize> {
+    let size = termios::tcgetwinsize(stream).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
 /// Prints text as it is, flushed.

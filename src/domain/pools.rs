@@ -84,7 +84,8 @@ mod tests {
             member(2, false, Some(9)),
             member(4, false, Some(1)),
         ];
-        let table: [(&str, u32, &[Member], &[u32], &[u32]); 6] = [
+        type Row<'a> = (&'a str, u32, &'a [Member], &'a [u32], &'a [u32]);
+        let table: [Row<'_>; 6] = [
             ("from nothing", 2, &[], &[1, 2], &[]),
             ("as it is", 3, &three, &[1, 2, 4], &[]),
             (

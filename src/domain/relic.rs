@@ -24,7 +24,7 @@ pub enum RelicKind {
 }
 
 /// Where a relic stands (`4-rules.md`, relic status).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RelicStatus {
     /// May be charged.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,13 +14,15 @@ use serde_json::{Value, json};
 
 use crate::fake_city::{FakeCity, VARIABLES, event, hd, until};
 
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
+/// What a run of `hd` came to.
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
 }
 
-fn run(command: &mut assert_cmd::Command) -> Ran {
+/// Runs it to its end.
+pub fn run(command: &mut assert_cmd::Command) -> Ran {
     let output = command.output().unwrap();
     Ran {
         code: output.status.code().unwrap(),
@@ -292,6 +293,16 @@ fn followed_events_end_with_the_supervisor() {
 }
 
 #[test]
+fn an_empty_task_is_exit_2() {
+    let city = FakeCity::start();
+    for words in [["run", " "].as_slice(), &["relic", "create", ""]] {
+        let ran = city.run(words);
+        assert_eq!(ran.code, 2, "{words:?}");
+        assert!(ran.stderr.contains("it is empty"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn run_without_a_terminal_returns_at_once() {
     let city = FakeCity::start();
     let result =
@@ -384,7 +395,10 @@ fn init_makes_the_city_beside_the_repository() {
     repository(&repo);
     let ran = run(hd().arg("init").current_dir(&repo));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let city = temp.path().join("my-tool-city");
+    // Each line can be pasted as it is.
+    let city = temp.path().join("my-tool-city").canonicalize().unwrap();
+    let next = format!("next:\n  cd {}\n  hd up -d\n", city.display());
+    assert!(ran.stderr.contains(&next), "{}", ran.stderr);
     let ran = run(hd().args(["config", "check"]).current_dir(&city));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(!repo.join("city.toml").exists());
@@ -439,59 +453,4 @@ fn a_wrong_word_is_exit_2_and_help_names_the_exit_codes() {
         help.stdout
     );
     assert!(help.stdout.contains("hd demo"), "{}", help.stdout);
-}
-
-/// `hd` in a directory of its own, with this script as the supervisor beside it.
-fn hd_with_supervisor(dir: &Path, script: &str) -> assert_cmd::Command {
-    let own = dir.join("hd");
-    let built = cargo_bin("hd");
-    if fs::hard_link(&built, &own).is_err() {
-        fs::copy(&built, &own).unwrap();
-    }
-    let supervisor = dir.join("horde-supervisor");
-    fs::write(&supervisor, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&supervisor, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut hd = assert_cmd::Command::new(own);
-    for name in VARIABLES {
-        hd.env_remove(name);
-    }
-    hd
-}
-
-#[test]
-fn up_says_why_the_supervisor_did_not_start() {
-    let cases = [
-        (2, 2, "hd config check"),
-        (4, 1, "another supervisor holds"),
-        (1, 1, "the last words"),
-    ];
-    for (its, ours, said) in cases {
-        let city = FakeCity::away();
-        let bin = tempfile::tempdir().unwrap();
-        let script = format!("echo the last words >&2; exit {its}");
-        let mut up = hd_with_supervisor(bin.path(), &script);
-        let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
-        assert_eq!(ran.code, ours, "{}", ran.stderr);
-        assert!(ran.stderr.contains(said), "{}", ran.stderr);
-    }
-}
-
-#[test]
-fn up_in_the_foreground_becomes_the_supervisor_of_the_city() {
-    let city = FakeCity::away();
-    let bin = tempfile::tempdir().unwrap();
-    let mut up = hd_with_supervisor(bin.path(), "echo \"$1\"; exit 7");
-    let ran = run(up.args(["up", "--city"]).arg(city.root()));
-    let root = city.root().canonicalize().unwrap();
-    assert_eq!((ran.code, ran.stdout.trim()), (7, root.to_str().unwrap()));
-}
-
-#[test]
-fn up_leaves_a_running_supervisor_alone() {
-    let city = FakeCity::start();
-    let bin = tempfile::tempdir().unwrap();
-    let mut up = hd_with_supervisor(bin.path(), "exit 1");
-    let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stderr.contains("running already"), "{}", ran.stderr);
 }

@@ -178,7 +178,7 @@ fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Value> {
 
 #[test]
 fn run_follows_on_a_terminal_until_the_work_has_ended() {
-    for (status, code) in [("closed", 0), ("blocked", 7), ("deferred", 9)] {
+    for (status, code) in [("closed", 0), ("blocked", 7), ("deferred", 0)] {
         let city = FakeCity::start();
         let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
         city.fake.answer("status", Ok(json!({"seq": 4})));
@@ -198,6 +198,48 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
         let asked = json!({"follow": true, "since": 4});
         assert_eq!(city.fake.asked("events"), [asked]);
     }
+}
+
+/// A relic stays hooked while its raider is in quarantine or a person has to look.
+#[test]
+fn run_ends_when_nothing_moves_without_a_person() {
+    let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast", "data": {}});
+    let note = "a person must look: hd mq approve gt-2 or hd mq reject gt-2";
+    let held = json!({"type": "mr.held", "subject": "gt-2",
+        "data": {"relic": "gt-1", "note": note}});
+    for (happened, code, said) in [(died, 1, "hd agent unquarantine"), (held, 7, note)] {
+        let city = FakeCity::start();
+        let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
+        city.fake.answer("status", Ok(json!({"seq": 4})));
+        city.fake.answer("run", Ok(relics));
+        let hooked = json!({"id": "gt-1", "status": "hooked"});
+        city.fake.answer("relic.show", Ok(hooked));
+        let (mut seat, end) = terminal();
+        let mut hd = hd_on(&city, &end, &["run", "a task"]);
+        let mut hd = hd.stderr(Stdio::from(end)).spawn().unwrap();
+        let events = followed(&city);
+        let crashed = json!({"type": "agent.crashed", "subject": "horde/raiders/Toast",
+            "cause": "exited", "data": {"code": 3}});
+        events.blocking_send(crashed).unwrap();
+        shown(&mut seat, "code=3");
+        events.blocking_send(happened).unwrap();
+        assert_eq!(hd.wait().unwrap().code(), Some(code), "{said}");
+        shown(&mut seat, said);
+    }
+}
+
+/// Nobody takes it up by itself: there is nothing to wait for.
+#[test]
+fn run_does_not_follow_what_nobody_starts() {
+    let city = FakeCity::start();
+    let relics = json!({"relics": [{"relic": "gt-1", "raider": null, "note": "full",
+        "rig": "horde", "auto_charge": false}]});
+    city.fake.answer("status", Ok(json!({"seq": 4})));
+    city.fake.answer("run", Ok(relics));
+    let (mut seat, end) = terminal();
+    let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
+    shown(&mut seat, "hd charge gt-1 horde");
+    assert_eq!(hd.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -227,7 +269,8 @@ fn a_watched_status_is_drawn_again_when_something_happens() {
 
 #[test]
 fn consent_is_asked_for_on_a_terminal() {
-    for (answer, code, asked) in [("y\n", 0, 1), ("\n", 1, 0)] {
+    // The dry run tells what it costs before the question.
+    for (answer, code, asked) in [("y\n", 0, 2), ("\n", 1, 1)] {
         let city = FakeCity::start();
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["raider", "nuke", "Toast"]);
@@ -238,6 +281,31 @@ fn consent_is_asked_for_on_a_terminal() {
         assert_eq!(hd.wait().unwrap().code(), Some(code));
         assert_eq!(city.fake.asked("raider.nuke").len(), asked);
     }
+}
+
+#[test]
+fn nobody_is_asked_to_consent_to_a_loss_unheard() {
+    let city = FakeCity::start();
+    let looked = json!({"safe": false, "losses": ["2 commits"], "message": "work would be lost"});
+    city.fake.answer("raider.nuke", Ok(looked));
+    let (mut seat, end) = terminal();
+    let nuke = |words: &[&str]| {
+        let mut hd = hd_on(&city, &end, words);
+        let stderr = Stdio::from(end.try_clone().unwrap());
+        hd.stdout(Stdio::null()).stderr(stderr).spawn().unwrap()
+    };
+    let mut hd = nuke(&["raider", "nuke", "Toast"]);
+    assert!(shown(&mut seat, "--salvage").contains("2 commits"));
+    assert_eq!(hd.wait().unwrap().code(), Some(5));
+    let mut hd = nuke(&["raider", "nuke", "Toast", "--salvage"]);
+    assert!(shown(&mut seat, "[y/N]").contains("2 commits"));
+    seat.write_all(b"n\n").unwrap();
+    assert_eq!(hd.wait().unwrap().code(), Some(1));
+    let asked = city.fake.asked("raider.nuke");
+    assert!(
+        asked.iter().all(|asked| asked["dry_run"] == true),
+        "{asked:?}"
+    );
 }
 
 #[test]

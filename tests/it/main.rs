@@ -3,6 +3,7 @@
 
 mod cli;
 mod cli_terminal;
+mod cli_up;
 mod control;
 mod custody_facts;
 mod custody_prepare;

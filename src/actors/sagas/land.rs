@@ -122,9 +122,7 @@ async fn test(
             let why = format!("gate {gate} fails on {target} itself; nobody is blamed");
             park(world, mr, why).await
         }
-        gates::Outcome::Infra { gate, why } => {
-            park(world, mr, format!("gate {gate} could not run: {why}")).await
-        }
+        gates::Outcome::Infra { gate, why } => park(world, mr, format!("gate {gate} {why}")).await,
     };
     dealt_with.map(Err)
 }

@@ -83,10 +83,11 @@ fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
     if !rig {
         output::say("hd: name your repository under [[rigs]] in city.toml");
     }
-    output::say(&format!(
-        "hd: next: cd {}, hd up -d, hd run \"what is to be done\"",
-        dir.display()
-    ));
+    let dir = dir.to_string_lossy();
+    output::say("next:");
+    output::say(&format!("  cd {}", shell_words::quote(&dir)));
+    output::say("  hd up -d");
+    output::say("  hd run \"what is to be done\"");
 }
 
 /// Where the city goes.

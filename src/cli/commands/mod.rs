@@ -73,7 +73,13 @@ fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {
 
 fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
-        MqVerb::List(args) => context.show(&Op::MqList(args), lists::merge_requests),
+        MqVerb::List(args) => {
+            let render = match args.all {
+                true => lists::all_merge_requests,
+                false => lists::merge_requests,
+            };
+            context.show(&Op::MqList(args.rig), render)
+        }
         MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts),
         MqVerb::Retry(args) => context.show(&Op::MqRetry(args), show::facts),
         MqVerb::Approve(args) => context.show(&Op::MqApprove(args), show::facts),

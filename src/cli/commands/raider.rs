@@ -1,10 +1,14 @@
 //! `hd raider`: what the safety protocol allows to be done with raiders from outside.
 
+use serde_json::Value;
+
 use crate::cli::args::RaiderVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::output;
 use crate::cli::render::{lists, show};
-use crate::control::protocol::{Op, no_such_transition};
+use crate::control::protocol::args::RaiderNuke;
+use crate::control::protocol::{Exit, Op, no_such_transition};
 
 pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -12,6 +16,9 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
         RaiderVerb::Show(args) => context.show(&Op::RaiderShow(args), show::facts),
         RaiderVerb::Nuke(mut args) => {
             if !args.dry_run {
+                if !context.yes && Context::can_ask() {
+                    losses(&args, context)?;
+                }
                 let what = "end its session, sandbox and slot";
                 context.consent(&format!("nuke {}: {what}?", args.name))?;
                 args.yes = true;
@@ -28,4 +35,27 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
         RaiderVerb::Done { .. } => Err(no_such_transition("done").into()),
         RaiderVerb::Reset { .. } => Err(no_such_transition("reset").into()),
     }
+}
+
+/// Whoever is asked for consent knows before what it costs.
+fn losses(args: &RaiderNuke, context: &mut Context) -> Result<(), CliError> {
+    let look = RaiderNuke {
+        dry_run: true,
+        ..args.clone()
+    };
+    let looked = context.ask(&Op::RaiderNuke(look))?;
+    if looked.get("safe") != Some(&Value::Bool(false)) {
+        output::say(&format!("hd: nothing of {} would be lost", args.name));
+        return Ok(());
+    }
+    let losses = looked.get("losses").and_then(Value::as_array);
+    let losses = losses.into_iter().flatten().filter_map(Value::as_str);
+    let losses: String = losses.map(|loss| format!("\n  {loss}")).collect();
+    let what = looked.get("message").and_then(Value::as_str);
+    let what = format!("{}{losses}", what.unwrap_or("work would be lost"));
+    if args.salvage {
+        output::say(&format!("hd: {what}\nhd: salvage refs will keep it"));
+        return Ok(());
+    }
+    Err(CliError::new(Exit::Refused, what).hint("--salvage keeps it in salvage refs first"))
 }

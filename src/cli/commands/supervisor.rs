@@ -92,6 +92,8 @@ pub(super) struct Background {
     child: Child,
     /// Where it logs to.
     pub log: PathBuf,
+    /// How long the log was before.
+    logged: u64,
 }
 
 /// Starts it, logging to `.horde/supervisor.log`.
@@ -106,6 +108,7 @@ pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
     let log = state.join("supervisor.log");
     let file = OpenOptions::new().create(true).append(true).open(&log);
     let file = file.doing(log.display())?;
+    let logged = file.metadata().doing(log.display())?.len();
     let mut command = Command::new(program()?);
     command
         .arg(&city.root)
@@ -116,7 +119,7 @@ pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
         detach(&mut command);
     }
     let child = command.spawn().doing("horde-supervisor")?;
-    Ok(Background { child, log })
+    Ok(Background { child, log, logged })
 }
 
 fn detach(command: &mut Command) {
@@ -148,15 +151,16 @@ impl Background {
     }
 
     fn ended(&self, code: Option<i32>) -> CliError {
-        const LINES: usize = 5;
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        let tail = lines[lines.len().saturating_sub(LINES)..].join("\n");
+        // What cannot be read now is where the hint leads.
+        let log = fs::read(&self.log).unwrap_or_default();
+        let from = usize::try_from(self.logged).unwrap_or(usize::MAX);
+        let written = String::from_utf8_lossy(log.get(from..).unwrap_or_default());
+        let said = last_words(&written);
         match code {
-            Some(2) => CliError::usage(format!("the configuration is invalid\n{tail}"))
+            Some(2) => CliError::usage(format!("the configuration is invalid\n{said}"))
                 .hint("`hd config check` says it in full"),
             Some(HELD_BY_ANOTHER) => CliError::failed("another supervisor holds this city"),
-            _ => CliError::failed(format!("the supervisor ended at once\n{tail}"))
+            _ => CliError::failed(format!("the supervisor ended at once\n{said}"))
                 .hint(format!("see {}", self.log.display())),
         }
     }
@@ -172,6 +176,22 @@ impl Background {
             )))
         }
     }
+}
+
+/// What a supervisor that ended at once wrote for people: its plain lines and its errors.
+fn last_words(written: &str) -> String {
+    const MOST: usize = 40;
+    let plain = |line: &str| match serde_json::from_str::<Value>(line) {
+        Ok(logged) if logged.is_object() => {
+            let word = |key| logged.get(key).and_then(Value::as_str);
+            let said = [word("message"), word("error")].into_iter().flatten();
+            let said = said.collect::<Vec<_>>().join(": ");
+            (word("level") == Some("error")).then_some(said)
+        }
+        _ => Some(line.to_owned()),
+    };
+    let lines: Vec<_> = written.lines().filter_map(plain).take(MOST).collect();
+    lines.join("\n")
 }
 
 /// Asks whether the city's supervisor lives.

@@ -4,21 +4,31 @@ use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
 
-use super::words::{at, cell, clean};
+use super::words::{at, cell, cut};
 
 /// One event: number, time, type, subject, cause, particulars.
 pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     let kind = at(event, "/type");
-    let time = time(&at(event, "/ts"));
+    let time = at(event, "/ts");
     let seq = format!("{:>6}", at(event, "/seq"));
+    let (subject, cause) = (at(event, "/subject"), format!("({})", at(event, "/cause")));
+    let said = particulars(event.get("data").unwrap_or(&Value::Null));
+    let plain = format!("{seq}  {time}  {kind:<22}  {subject}  {cause}  ");
+    let said = match style.width {
+        // The particulars are what gives way; a line that is too long without them stays so.
+        Some(columns) => match columns.saturating_sub(plain.chars().count()) {
+            ..4 => String::new(),
+            left => cut(&said, left),
+        },
+        None => said,
+    };
     let mut parts = vec![
         style.paint(Tone::Faint, &seq),
         style.paint(Tone::Faint, &time),
         style.paint(tone(&kind), &format!("{kind:<22}")),
-        at(event, "/subject"),
-        style.paint(Tone::Faint, &format!("({})", at(event, "/cause"))),
+        subject,
+        style.paint(Tone::Faint, &cause),
     ];
-    let said = particulars(event.get("data").unwrap_or(&Value::Null));
     if !said.is_empty() {
         parts.push(said);
     }
@@ -43,14 +53,6 @@ pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
     format!("{heading}\n{}", lines.join("\n"))
 }
 
-/// To the second; the rest is in `--json`.
-fn time(ts: &str) -> String {
-    match ts.split_once('.') {
-        Some((seconds, _)) => format!("{seconds}Z"),
-        None => clean(ts),
-    }
-}
-
 fn tone(kind: &str) -> Tone {
     match kind {
         "raider.merged" | "relic.closed" | "controller.ready" => Tone::Good,
@@ -72,21 +74,20 @@ fn tone(kind: &str) -> Tone {
     }
 }
 
-/// `key=value`, short ones only: long texts are in `--json`.
+/// `key=value`, short ones only: long texts and whole hashes are in `--json`.
 fn particulars(data: &Value) -> String {
-    const LONG: usize = 60;
+    const LONG: usize = 61;
+    const HASH: usize = 12;
     let Some(data) = data.as_object() else {
         return String::new();
     };
+    let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let short = data
         .iter()
         .filter(|(_, value)| !value.is_null())
-        .map(|(key, value)| {
-            let mut text = cell(value);
-            if text.chars().count() > LONG {
-                text = text.chars().take(LONG).chain(['…']).collect();
-            }
-            format!("{key}={text}")
+        .map(|(key, value)| match cell(value) {
+            hash if is_hash(&hash) => format!("{key}={}", &hash[..HASH]),
+            text => format!("{key}={}", cut(&text, LONG)),
         });
     short.collect::<Vec<_>>().join(" ")
 }

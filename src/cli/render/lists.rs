@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cli::output::{Style, Tone};
 
 use super::table::{Cell, Table};
-use super::words::{at, condition, git};
+use super::words::{at, clean, condition, git};
 
 /// A column: its heading, and where its cell is in an item.
 type Column = (&'static str, &'static str);
@@ -43,7 +43,25 @@ pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
     list(result, &columns, "no relics", style)
 }
 
+/// Those that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
+    let over = |mr: &Value| {
+        let state = at(mr, "/state");
+        matches!(
+            state.as_str(),
+            "merged" | "conflict" | "failed" | "rejected"
+        )
+    };
+    let (over, going): (Vec<_>, Vec<_>) = items(result).iter().cloned().partition(over);
+    let mut text = all_merge_requests(&Value::Array(going), style);
+    if !over.is_empty() {
+        let more = format!("\n{} finished: hd mq list --all", over.len());
+        text.push_str(&style.paint(Tone::Faint, &more));
+    }
+    text
+}
+
+pub(in crate::cli) fn all_merge_requests(result: &Value, style: Style) -> String {
     let columns = [
         ("ID", "/id"),
         ("RELIC", "/relic"),
@@ -68,16 +86,57 @@ pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
     list(result, &columns, "nothing was salvaged", style)
 }
 
+/// Escalations are relics: what they are about is a label, how urgent they are their priority.
 pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
-    let columns = [
-        ("ID", "/id"),
-        ("SEVERITY", "/severity"),
-        ("ABOUT", "/agent"),
-        ("RELIC", "/relic"),
-        ("CREATED", "/created"),
-        ("PROBLEM", "/problem"),
-    ];
-    list(result, &columns, "nothing waits for a person", style)
+    let mut table = Table::new(&["ID", "SEVERITY", "ABOUT", "CREATED", "PROBLEM"]);
+    for escalation in items(result) {
+        let (severity, tone) = severity(escalation);
+        table.row(vec![
+            at(escalation, "/id").into(),
+            Cell(severity, tone),
+            about(escalation).into(),
+            at(escalation, "/created").into(),
+            at(escalation, "/title").into(),
+        ]);
+    }
+    let none = or_none(&table, "nothing waits for a person", style);
+    match items(result).first() {
+        Some(first) => {
+            let close = format!(
+                "`hd relic show ID` says more; `hd relic close ID` ends one that is settled, as in: \
+                 hd relic close {}",
+                at(first, "/id")
+            );
+            format!("{none}\n{}", style.paint(Tone::Faint, &close))
+        }
+        None => none,
+    }
+}
+
+fn severity(escalation: &Value) -> (String, Tone) {
+    let priority = escalation.get("priority").and_then(Value::as_i64);
+    let (word, tone) = match priority {
+        None => ("-", Tone::Plain),
+        Some(..=0) => ("low", Tone::Plain),
+        Some(1) => ("medium", Tone::Waits),
+        Some(2) => ("high", Tone::Bad),
+        Some(3..) => ("critical", Tone::Bad),
+    };
+    (word.to_owned(), tone)
+}
+
+/// `about:horde/raiders/Toast:gt-1` is a label of an escalation about Toast and its work.
+fn about(escalation: &Value) -> String {
+    let labels = escalation.get("labels").and_then(Value::as_array);
+    let labels = labels.into_iter().flatten().filter_map(Value::as_str);
+    let about: Vec<_> = labels
+        .filter_map(|label| label.strip_prefix("about:"))
+        .map(|about| clean(&about.replace(':', " ")))
+        .collect();
+    match about.is_empty() {
+        true => "-".to_owned(),
+        false => about.join(", "),
+    }
 }
 
 pub(in crate::cli) fn automations(result: &Value, style: Style) -> String {

@@ -104,7 +104,20 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
             ),
         }
     };
-    relics.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<_> = relics.iter().map(line).collect();
+    lines.extend(relics.iter().filter_map(|relic| nobody_comes(relic, style)));
+    lines.join("\n")
+}
+
+/// Where nothing is charged by itself, a relic that waits does so until a person charges it.
+fn nobody_comes(charged: &Value, style: Style) -> Option<String> {
+    if charged.get("auto_charge")? != &Value::Bool(false) {
+        return None;
+    }
+    let (relic, rig) = (at(charged, "/relic"), at(charged, "/rig"));
+    let text =
+        format!("nobody starts {relic} by itself, auto_charge is off: hd charge {relic} {rig}");
+    Some(style.paint(Tone::Waits, &text))
 }
 
 /// A text result: the screen, the log.

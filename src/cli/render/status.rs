@@ -23,6 +23,9 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         let line = format!("the last reload failed: {}", cell(error));
         screen.push(style.paint(Tone::Bad, &line));
     }
+    for rig in list(result, "/rigs") {
+        screen.extend(to_review(rig, style));
+    }
     let children = children(result);
     if children.is_empty() {
         screen.push(style.paint(Tone::Faint, "nothing is being worked on"));
@@ -31,6 +34,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     }
     screen.extend(questions(&children, style));
     for rig in list(result, "/rigs") {
+        screen.extend(relics(rig));
         screen.extend(queue(rig, style));
     }
     screen.extend(automations(result, style));
@@ -104,11 +108,10 @@ fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
     let mut table = Table::new(&headings);
     for child in children {
         let (state, tone) = state(child.value);
-        let mark = if child.needs_person { "!" } else { " " };
         let since = child.value.pointer("/session/since");
         let since = since.or_else(|| child.value.get("since"));
         table.row(vec![
-            Cell(mark.to_owned(), Tone::Waits),
+            Cell(mark(child.needs_person), Tone::Waits),
             child.name.clone().into(),
             Cell(state, tone),
             ago(since, now).into(),
@@ -119,6 +122,11 @@ fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
         ]);
     }
     table.text(style)
+}
+
+fn mark(needs_person: bool) -> String {
+    let mark = if needs_person { "!" } else { " " };
+    mark.to_owned()
 }
 
 /// What exactly is asked of a person, and until when who is parked.
@@ -147,6 +155,36 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
     lines
 }
 
+/// Merge requests that land when a person has looked, and how to say so.
+fn to_review(rig: &Value, style: Style) -> Vec<String> {
+    let queue = list(rig, "/forge/queue").iter();
+    let line = |mr: &Value| {
+        let text = format!(
+            "! {} {}: {}",
+            at(rig, "/name"),
+            at(mr, "/id"),
+            at(mr, "/note")
+        );
+        style.paint(Tone::Waits, &text)
+    };
+    queue.filter(|mr| wants_review(mr)).map(line).collect()
+}
+
+fn wants_review(mr: &Value) -> bool {
+    at(mr, "/state") == "reviewing" && at(mr, "/review") == "wanted"
+}
+
+/// `relics horde  9 open, 2 blocked`: what is there to do, and why less is done.
+fn relics(rig: &Value) -> Option<String> {
+    let counted = ["open", "hooked", "blocked", "deferred"].map(|status| {
+        let count = count(rig, &format!("/relics/{status}"));
+        (count > 0).then(|| format!("{count} {status}"))
+    });
+    let counted: Vec<_> = counted.into_iter().flatten().collect();
+    let line = || format!("relics {}  {}", at(rig, "/name"), counted.join(", "));
+    (!counted.is_empty()).then(line)
+}
+
 fn queue(rig: &Value, style: Style) -> Vec<String> {
     let queue = list(rig, "/forge/queue");
     let paused = rig.pointer("/forge/paused") == Some(&Value::Bool(true));
@@ -156,7 +194,9 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
     let note = if paused { "  paused" } else { "" };
     let heading = format!("queue {}{note}", at(rig, "/name"));
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
-    let mut table = Table::new(&["", "MR", "RELIC", "STATE", "BRANCH"]);
+    let mut table = Table::new(&["", "MR", "RELIC", "STATE", "BRANCH", "NOTE"]);
+    let mut queue: Vec<_> = queue.iter().collect();
+    queue.sort_by_key(|mr| !wants_review(mr));
     for mr in queue {
         let tone = match at(mr, "/state").as_str() {
             "conflict" | "failed" => Tone::Bad,
@@ -164,11 +204,12 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
             _ => Tone::Plain,
         };
         table.row(vec![
-            String::from(" ").into(),
+            Cell(mark(wants_review(mr)), Tone::Waits),
             at(mr, "/id").into(),
             at(mr, "/relic").into(),
             Cell(at(mr, "/state"), tone),
             at(mr, "/branch").into(),
+            at(mr, "/note").into(),
         ]);
     }
     if !table.is_empty() {

@@ -2,6 +2,8 @@
 
 use crate::cli::output::{Style, Tone};
 
+use super::words::cut;
+
 /// A cell: its text, and how it is painted. Alignment counts the text alone.
 pub(super) struct Cell(pub String, pub Tone);
 
@@ -40,7 +42,10 @@ impl Table {
             let heading = self.headings[column].chars().count();
             widest.unwrap_or(0).max(heading)
         };
-        let widths: Vec<_> = (0..self.headings.len()).map(width).collect();
+        let mut widths: Vec<_> = (0..self.headings.len()).map(width).collect();
+        if let Some(columns) = style.width {
+            fit(&mut widths, columns);
+        }
         let headings = self.headings.iter();
         let headings = headings.map(|text| Cell((*text).to_owned(), Tone::Faint));
         let headings: Vec<_> = headings.collect();
@@ -53,15 +58,28 @@ impl Table {
     }
 }
 
+/// Takes from the widest column until the line fits; some of each stays.
+fn fit(widths: &mut [usize], columns: usize) {
+    const LEAST: usize = 8;
+    let gaps = 2 * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > columns {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > LEAST => *widest -= 1,
+            _ => break,
+        }
+    }
+}
+
 fn line(cells: &[Cell], widths: &[usize], style: Style) -> String {
     let mut line = String::new();
     let last = cells.iter().rposition(|cell| !cell.0.is_empty());
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        line.push_str(&style.paint(cell.1, &cell.0));
+        let text = cut(&cell.0, *width);
+        line.push_str(&style.paint(cell.1, &text));
         if Some(column) == last {
             break;
         }
-        let gap = width + 2 - cell.0.chars().count();
+        let gap = width + 2 - text.chars().count();
         line.extend(std::iter::repeat_n(' ', gap));
     }
     line

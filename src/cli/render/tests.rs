@@ -6,8 +6,18 @@ use crate::cli::output::Style;
 
 use super::{event, lists, show, status};
 
-const PLAIN: Style = Style { color: false };
-const COLOR: Style = Style { color: true };
+const PLAIN: Style = Style {
+    color: false,
+    width: None,
+};
+const COLOR: Style = Style {
+    color: true,
+    width: None,
+};
+const NARROW: Style = Style {
+    color: false,
+    width: Some(60),
+};
 
 fn city() -> Value {
     json!({
@@ -28,9 +38,12 @@ fn city() -> Value {
                  "session": {"id": "gt-horde-Toast", "since": "2026-01-31T11:57:46Z"},
                  "git": {"ahead": 3, "dirty": 2, "untracked": 1}},
             ],
+            "relics": {"open": 9, "hooked": 0, "blocked": 2, "deferred": 0},
             "forge": {"paused": true, "queue": [
-                {"id": "gt-4", "relic": "gt-3", "state": "testing",
-                 "branch": "raider/Shadow/gt-3-1"}]},
+                {"id": "gt-4", "relic": "gt-3", "state": "testing", "note": null,
+                 "branch": "raider/Shadow/gt-3-1"},
+                {"id": "gt-6", "relic": "gt-5", "state": "reviewing", "review": "wanted",
+                 "note": "hd mq approve gt-6", "branch": "raider/Rust/gt-5-1"}]},
         }],
         "automations": [], "escalations": 2,
     })
@@ -41,14 +54,17 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     insta::assert_snapshot!(status::at_time(&city(), PLAIN, now), @r"
     bright-lights  up 3d04h (pid 41)  2 raiders  1 agent  2 escalations (hd escalations)
+    ! horde gt-6: hd mq approve gt-6
        NAME         STATE                FOR    HOOK  GIT       BRANCH               RESTARTS
     !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
        horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
        mayor        running              1h00m  -     -         -                    0
     ! horde/Toast: needs_input: rm -r  target?
+    relics horde  9 open, 2 blocked
     queue horde  paused
-       MR    RELIC  STATE    BRANCH
-       gt-4  gt-3   testing  raider/Shadow/gt-3-1
+       MR    RELIC  STATE      BRANCH                NOTE
+    !  gt-6  gt-5   reviewing  raider/Rust/gt-5-1    hd mq approve gt-6
+       gt-4  gt-3   testing    raider/Shadow/gt-3-1  -
     ");
 }
 
@@ -126,10 +142,15 @@ fn a_relic_shows_its_body_below_its_facts() {
 fn charged_and_waiting_relics_are_told_apart() {
     let result = json!({"relics": [
         {"relic": "gt-1", "raider": "horde/raiders/Toast", "branch": "raider/Toast/gt-1-1"},
-        {"relic": "gt-2", "raider": null, "note": "no free slot"}]});
+        {"relic": "gt-2", "raider": null, "note": "no free slot", "rig": "horde",
+         "auto_charge": false},
+        {"relic": "gt-3", "raider": null, "note": "no free slot", "rig": "auto",
+         "auto_charge": true}]});
     insta::assert_snapshot!(show::charged(&result, PLAIN), @r"
     gt-1  horde/raiders/Toast  raider/Toast/gt-1-1
     gt-2  waits  no free slot
+    gt-3  waits  no free slot
+    nobody starts gt-2 by itself, auto_charge is off: hd charge gt-2 horde
     ");
 }
 
@@ -139,4 +160,64 @@ fn a_terminals_log_reads_as_text() {
                \u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
     let text = show::text(&json!({ "text": log }), PLAIN);
     assert_eq!(text, "ok\ntwolink\nthree");
+}
+
+/// Escalations come as the relics they are.
+#[test]
+fn an_escalation_says_how_urgent_it_is_about_what_and_how_to_close_it() {
+    let relics = json!([
+        {"id": "hd-2", "kind": "escalation", "title": "its work cannot be pushed",
+         "body": "remote: no", "status": "open", "priority": 2,
+         "labels": ["about:horde/raiders/Toast:gt-1"], "created": "2026-01-31T12:00:00Z"},
+        {"id": "hd-1", "kind": "escalation", "title": "the disk is full", "body": "",
+         "status": "open", "priority": 0, "labels": ["about:horde/forge"],
+         "created": "2026-01-31T11:00:00Z"}]);
+    insta::assert_snapshot!(lists::escalations(&relics, PLAIN), @r"
+    ID    SEVERITY  ABOUT                     CREATED               PROBLEM
+    hd-2  high      horde/raiders/Toast gt-1  2026-01-31T12:00:00Z  its work cannot be pushed
+    hd-1  low       horde/forge               2026-01-31T11:00:00Z  the disk is full
+    `hd relic show ID` says more; `hd relic close ID` ends one that is settled, as in: hd relic close hd-2
+    ");
+    assert!(!lists::escalations(&json!([]), PLAIN).contains("close"));
+}
+
+#[test]
+fn the_queue_leaves_out_what_has_ended_and_says_so() {
+    let queue = json!([
+        {"id": "gt-4", "state": "testing"}, {"id": "gt-2", "state": "merged"},
+        {"id": "gt-3", "state": "failed"}]);
+    let text = lists::merge_requests(&queue, PLAIN);
+    assert!(text.contains("gt-4") && !text.contains("gt-2"), "{text}");
+    assert!(text.ends_with("2 finished: hd mq list --all"), "{text}");
+    let all = lists::all_merge_requests(&queue, PLAIN);
+    assert!(all.contains("gt-2") && all.contains("gt-3"), "{all}");
+}
+
+/// What a terminal shows is as wide as it is; times end with the second.
+#[test]
+fn lines_are_fitted_to_the_terminal() {
+    let salvages = json!([{"id": "x-1", "rig": "horde", "relic": "gt-1", "bytes": 7,
+        "created": "2026-01-31T12:00:00.123456789Z", "reason": "r".repeat(90)}]);
+    let text = lists::salvages(&salvages, NARROW);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 60),
+        "{text}"
+    );
+    let whole = lists::salvages(&salvages, PLAIN);
+    assert!(whole.contains("2026-01-31T12:00:00Z"), "{whole}");
+    assert!(whole.contains(&"r".repeat(90)), "{whole}");
+    let happened = json!({"seq": 1, "ts": "2026-01-31T12:00:00.5Z", "type": "mr.merging",
+        "subject": "gt-2", "cause": "done", "data": {"head": "0123456789abcdef".repeat(3)}});
+    let wide = Style {
+        width: Some(100),
+        ..PLAIN
+    };
+    let line = event::event(&happened, wide);
+    assert!(line.ends_with("head=0123456789ab"), "{line}");
+    let wide = Style {
+        width: Some(74),
+        ..PLAIN
+    };
+    let line = event::event(&happened, wide);
+    assert!(line.chars().count() <= 74 && line.ends_with('…'), "{line}");
 }

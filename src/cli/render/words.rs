@@ -8,10 +8,25 @@ pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => clean(text),
+        Value::String(text) => to_second(text).unwrap_or_else(|| clean(text)),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         other => clean(&other.to_string()),
+    }
+}
+
+/// A time with a fraction of a second is shown without.
+fn to_second(text: &str) -> Option<String> {
+    let (seconds, _) = text.split_once('.')?;
+    let _time: Timestamp = text.parse().ok()?;
+    Some(format!("{seconds}Z"))
+}
+
+/// At most so many characters of a text.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most.max(1) - 1).chain(['…']).collect(),
+        false => text.to_owned(),
     }
 }
 

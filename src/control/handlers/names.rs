@@ -10,6 +10,14 @@ use crate::domain::ids::{ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 
+/// Work has to say what is to be done.
+pub(super) fn said(task: &str) -> Result<(), ControlError> {
+    match task.trim().is_empty() {
+        true => Err(ControlError::bad_request("the task is empty").hint("say what is to be done")),
+        false => Ok(()),
+    }
+}
+
 /// The rig of this name; the only rig when none is named.
 pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, ControlError> {
     let rigs = &world.city.rigs;

@@ -16,6 +16,7 @@ use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
 
 pub(super) async fn create(world: &World, args: RelicCreate) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
+    names::said(&args.title)?;
     let deps = args
         .dep
         .iter()

@@ -28,6 +28,8 @@ struct Stored {
     hooks: Vec<Hook>,
     sagas: Vec<Saga>,
     queue: Vec<MergeRequest>,
+    /// Tasks that are not closed, as counted by prefix and status.
+    relics: BTreeMap<(String, RelicStatus), usize>,
     escalations: usize,
     seq: u64,
     said: standing::Said,
@@ -39,8 +41,18 @@ async fn stored(world: &World) -> Result<Stored, ControlError> {
         status: Some(RelicStatus::Open),
         ..RelicFilter::default()
     };
+    let tasks = RelicFilter {
+        kind: Some(RelicKind::Task),
+        ..RelicFilter::default()
+    };
     let stored = world.store.run(move |txn| {
+        let mut relics = BTreeMap::new();
+        for relic in txn.relics(&tasks)? {
+            let prefix = relic.id.prefix().to_owned();
+            *relics.entry((prefix, relic.status)).or_default() += 1;
+        }
         Ok(Stored {
+            relics,
             hooks: txn.hooks(None)?,
             sagas: txn.sagas(None)?,
             queue: txn.mrs(None, true)?,
@@ -99,10 +111,23 @@ async fn rig_status(
         .filter(|mr| mr.rig == rig.name)
         .collect();
     queue.sort_by(|a, b| merge::order(a).cmp(&merge::order(b)));
+    let relics = |status| {
+        stored
+            .relics
+            .get(&(rig.prefix.clone(), status))
+            .unwrap_or(&0)
+    };
     Ok(json!({
         "name": rig.name, "raiders": raiders, "draining": rig.draining,
         "suspended": rig.suspended || world.city.suspended,
-        "forge": { "paused": rig.suspended || world.city.suspended, "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>() },
+        "relics": {
+            "open": relics(RelicStatus::Open), "hooked": relics(RelicStatus::Hooked),
+            "blocked": relics(RelicStatus::Blocked), "deferred": relics(RelicStatus::Deferred),
+        },
+        "forge": {
+            "paused": rig.suspended || world.city.suspended,
+            "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>(),
+        },
         "witness": { "last_patrol": world.directory.last_look(&rig.name) },
     }))
 }
@@ -112,7 +137,7 @@ pub(super) fn mr_json(mr: &MergeRequest) -> Value {
     json!({
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
         "head": mr.head, "target": mr.target, "state": mr.state, "priority": mr.priority,
-        "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
+        "review": mr.review, "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
     })
 }
 

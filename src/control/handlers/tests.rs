@@ -162,3 +162,35 @@ async fn a_charge_that_cannot_be_taken_back_is_repaired_by_its_name() {
     town.pass(PATROL).await;
     assert_eq!(town.sagas().await, 0);
 }
+
+/// A task that says nothing makes no relic.
+#[tokio::test(start_paused = true)]
+async fn empty_tasks_are_bad_requests() {
+    let town = Scenario::new().start().await;
+    for blank in ["", " \n "] {
+        let run = json!({ "task": ["one", blank] });
+        let create = json!({ "title": blank });
+        for (op, args) in [("run", run), ("relic.create", create)] {
+            let refused = ask(&town, op, args).await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::BadRequest, "{op}");
+        }
+    }
+    let relics = town.store(|txn| txn.relics(&RelicFilter::default())).await;
+    assert!(relics.is_empty());
+}
+
+/// What waits is counted, and said to wait for a person where nothing is charged by itself.
+#[tokio::test(start_paused = true)]
+async fn work_that_nobody_starts_is_told_and_counted() {
+    let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
+    let told = ask(&town, "run", json!({ "task": ["one", "two", "three"] })).await;
+    let told = told.unwrap();
+    let waits = told["relics"].as_array().unwrap().iter();
+    let waits = waits.filter(|relic| relic["auto_charge"] == false);
+    assert_eq!(waits.count(), 2, "{told}");
+    let status = super::status::status(&town.world, Duration::ZERO)
+        .await
+        .unwrap();
+    let counted = json!({ "open": 2, "hooked": 1, "blocked": 0, "deferred": 0 });
+    assert_eq!(status["rigs"][0]["relics"], counted);
+}

@@ -63,6 +63,7 @@ pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError>
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
+    args.task.iter().try_for_each(|task| names::said(task))?;
     let (prefix, tasks) = (rig.prefix.clone(), args.task);
     let relics = world
         .store
@@ -85,9 +86,10 @@ pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError>
             Ok(charged) => to_json(&charged)?,
             // No slot, or it waits for another: it is ready, and that is no failure.
             Err(refused) if refused.kind == RefusalKind::Conflict => {
-                let later = rig.raiders.auto_charge;
-                let note = refused.message;
-                json!({ "relic": relic.id, "raider": null, "note": note, "auto_charge": later })
+                json!({
+                    "relic": relic.id, "raider": null, "note": refused.message,
+                    "rig": rig.name, "auto_charge": rig.raiders.auto_charge,
+                })
             }
             Err(refused) => json!({
                 "relic": relic.id, "raider": null, "note": refused.message,

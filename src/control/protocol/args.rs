@@ -59,7 +59,7 @@ pub struct Reload {
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// What is to be done; several texts are several relics
-    #[arg(required = true, value_name = "TASK")]
+    #[arg(required = true, value_name = "TASK", value_parser = not_blank)]
     #[serde(alias = "tasks", deserialize_with = "one_or_many")]
     pub task: Vec<String>,
     /// The rig; may be left out when the city has one only
@@ -148,6 +148,7 @@ pub struct Handoff {
 #[serde(deny_unknown_fields)]
 pub struct RelicCreate {
     /// One line
+    #[arg(value_parser = not_blank)]
     pub title: String,
     /// The rest; `-` reads it from standard input
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -369,6 +370,14 @@ fn completed() -> Exit {
 /// Reads a word of an enumeration, as it is spelled on the wire.
 fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
+}
+
+/// A text that says something.
+fn not_blank(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it is empty: say what is to be done".to_owned()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {

@@ -89,14 +89,31 @@ fn decide(
     })
 }
 
-/// `health-patrol.md`, reconciliation state machine: not running, healthy, orphan, drifted.
+type Row = (
+    Option<Mode>,
+    Option<Tended>,
+    Option<RunState>,
+    Vec<Decision>,
+);
+
+fn id() -> ChildId {
+    agent("a")
+}
+
+fn check(rows: impl IntoIterator<Item = Row>) {
+    for (mode, tended, state, decisions) in rows {
+        let row = format!("{mode:?} {tended:?} {state:?}");
+        assert_eq!(decide(mode, tended, state, |_| {}), decisions, "{row}");
+    }
+}
+
+/// `health-patrol.md`, reconciliation state machine: not running, healthy, drifted.
 #[test]
-fn each_row_of_the_table_is_decided() {
-    use Mode::{Drain, Run, Suspended};
+fn what_should_run_is_started_adopted_or_replaced() {
+    use Mode::Run;
     use RunState::Running;
-    let id = || agent("a");
     let drift = Decision::Cycle(id(), Cause::Drift);
-    let rows = [
+    check([
         (Some(Run), None, None, vec![Decision::Start(id())]),
         (Some(Run), None, Some(lost()), vec![Decision::Start(id())]),
         (Some(Run), None, Some(Running), vec![Decision::Adopt(id())]),
@@ -123,6 +140,16 @@ fn each_row_of_the_table_is_decided() {
         (Some(Run), Some(up("old", false)), Some(unknown()), vec![]),
         (Some(Run), Some(Tended::Waiting), None, vec![]),
         (Some(Run), Some(Tended::Resting), None, vec![]),
+        (Some(Run), Some(Tended::Ending), None, vec![]),
+    ]);
+}
+
+/// `health-patrol.md`, orphan cleanup: pool excess drains, the suspended stop.
+#[test]
+fn what_should_not_run_is_suspended_or_drained() {
+    use Mode::{Drain, Suspended};
+    use RunState::Running;
+    check([
         (
             Some(Suspended),
             Some(up("new", false)),
@@ -163,6 +190,14 @@ fn each_row_of_the_table_is_decided() {
             None,
             vec![Decision::Remove(id())],
         ),
+    ]);
+}
+
+/// Who is not configured any more is removed, and true orphans end.
+#[test]
+fn what_nobody_wants_is_removed() {
+    use RunState::Running;
+    check([
         (
             None,
             Some(up("new", false)),
@@ -182,9 +217,8 @@ fn each_row_of_the_table_is_decided() {
             vec![Decision::Remove(id())],
         ),
         (None, Some(Tended::Ending), None, vec![]),
-        (Some(Run), Some(Tended::Ending), None, vec![]),
         (
-            Some(Drain),
+            Some(Mode::Drain),
             Some(Tended::Resting),
             None,
             vec![Decision::Remove(id())],
@@ -192,11 +226,7 @@ fn each_row_of_the_table_is_decided() {
         (None, None, Some(Running), vec![orphan(&id(), false)]),
         (None, None, Some(unknown()), vec![]),
         (None, None, Some(lost()), vec![]),
-    ];
-    for (mode, tended, state, decisions) in rows {
-        let row = format!("{mode:?} {tended:?} {state:?}");
-        assert_eq!(decide(mode, tended, state, |_| {}), decisions, "{row}");
-    }
+    ]);
 }
 
 /// Idle is asked before drift; attached is never disturbed; unknown activity is no idleness.

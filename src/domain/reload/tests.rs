@@ -100,6 +100,26 @@ fn pool(max: u32) -> impl Fn(&mut Agent) {
 /// `health-patrol.md`, config drift; raising a pool's max keeps every session.
 #[test]
 fn each_change_has_its_word() {
+    for (row, old, new, running, action) in rows() {
+        let (old, new) = (
+            city(old.into_iter().collect()),
+            city(new.into_iter().collect()),
+        );
+        let told = changes(&old, &new, &running, &BTreeSet::new());
+        assert_eq!(told.len(), 1, "{row}");
+        assert_eq!(told[0].action, action, "{row}");
+    }
+}
+
+type Row = (
+    &'static str,
+    Option<Agent>,
+    Option<Agent>,
+    Vec<Running>,
+    Change,
+);
+
+fn rows() -> Vec<Row> {
     let same = || Some(agent("a"));
     let drifted = || Some(with(|agent| agent.fingerprint = "two".into()));
     let live = || {
@@ -108,7 +128,7 @@ fn each_change_has_its_word() {
         }))
     };
     let off = || Some(with(|agent| agent.suspended = true));
-    let rows = [
+    vec![
         (
             "as it was",
             same(),
@@ -168,16 +188,7 @@ fn each_change_has_its_word() {
             vec![up("a-1", Some("one"), false)],
             Change::Live,
         ),
-    ];
-    for (row, old, new, running, action) in rows {
-        let (old, new) = (
-            city(old.into_iter().collect()),
-            city(new.into_iter().collect()),
-        );
-        let told = changes(&old, &new, &running, &BTreeSet::new());
-        assert_eq!(told.len(), 1, "{row}");
-        assert_eq!(told[0].action, action, "{row}");
-    }
+    ]
 }
 
 /// An explicit stop is sticky: a reload starts nobody who was told to rest.

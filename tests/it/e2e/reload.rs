@@ -74,7 +74,10 @@ fn a_dry_run_only_says_what_would_be_done() {
     // Written in one go with a question about it: whichever comes first, both say the same.
     save(&city, &old.replace("winter", "summer"));
     let told = city.hd(&["reload", "--dry-run"]).json();
-    assert_eq!(told["actions"][0], json!({ "agent": "mayor", "action": "restart" }));
+    assert_eq!(
+        told["actions"][0],
+        json!({ "agent": "mayor", "action": "restart" })
+    );
     city.wait_event(2, "agent.started", "mayor");
     assert_ne!(running(&city, "mayor"), mayor);
     let again = city.hd(&["reload", "--dry-run"]).json();
@@ -87,7 +90,12 @@ fn a_broken_edit_keeps_the_old_configuration() {
     let city = Plan::new().add(TWO).start();
     let mayor = running(&city, "mayor");
     let good = toml(&city);
-    save(&city, &good.replace("winter", "summer").replace("max = 4", "mx = 4"));
+    save(
+        &city,
+        &good
+            .replace("winter", "summer")
+            .replace("max = 4", "mx = 4"),
+    );
     let told = city.hd(&["reload"]);
     assert_eq!(told.code, 2, "{told:?}");
     let told: Value = serde_json::from_str(&told.out).unwrap();
@@ -98,7 +106,9 @@ fn a_broken_edit_keeps_the_old_configuration() {
     assert_eq!(running(&city, "mayor"), mayor);
     save(&city, &good.replace("name = \"e2e\"", "name = \"other\""));
     until("the new name is refused", || {
-        error().as_str().is_some_and(|error| error.contains("\"other\""))
+        error()
+            .as_str()
+            .is_some_and(|error| error.contains("\"other\""))
     });
     save(&city, &good);
     until("all is well", || error().is_null());
@@ -118,10 +128,15 @@ fn a_rig_comes_and_goes_without_a_restart() {
     let rigs = || {
         let status = city.ask("status", json!({})).unwrap();
         let rigs = status["rigs"].as_array().unwrap().iter();
-        rigs.map(|rig| rig["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        rigs.map(|rig| rig["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     until("the rig is there", || rigs() == ["horde", "other"]);
-    let relic = city.relic_in("other", "over there", &["commit a.txt", "await go", "hd done"]);
+    let relic = city.relic_in(
+        "other",
+        "over there",
+        &["commit a.txt", "await go", "hd done"],
+    );
     city.hd(&["charge", &relic, "other"]).json();
     city.wait_session(&relic, 1);
     save(&city, &one);
@@ -164,12 +179,19 @@ fn what_a_person_said_of_an_agent_holds_over_a_restart() {
 #[test]
 fn a_suspended_raider_goes_on_where_it_was() {
     let city = City::new();
-    let relic = city.work("slow", &["echo x >dirty.txt", "await go", "commit a.txt", "hd done"]);
+    let relic = city.work(
+        "slow",
+        &["echo x >dirty.txt", "await go", "commit a.txt", "hd done"],
+    );
     city.wait_session(&relic, 1);
     let name = city.raiders()[0]["name"].as_str().unwrap().to_owned();
-    until("it has begun", || city.sandbox(&name).join("dirty.txt").exists());
+    until("it has begun", || {
+        city.sandbox(&name).join("dirty.txt").exists()
+    });
     city.hd(&["raider", "suspend", &name]).json();
-    until("its session ended", || city.raiders()[0]["session"].is_null());
+    until("its session ended", || {
+        city.raiders()[0]["session"].is_null()
+    });
     assert!(city.sandbox(&name).join("dirty.txt").exists());
     city.hd(&["agent", "start", &name]).error(1);
     city.hd(&["raider", "resume", &name]).json();
@@ -199,5 +221,10 @@ pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain
     until("no more than max", || members() == 3);
     fs::write(city.root().join("wanted"), "0\n").unwrap();
     until("no fewer than min", || members() == 1);
-    assert!(!city.events().iter().any(|event| event["type"] == "agent.crashed"));
+    assert!(
+        !city
+            .events()
+            .iter()
+            .any(|event| event["type"] == "agent.crashed")
+    );
 }

@@ -227,20 +227,21 @@ fn report(project: &Project, kept: bool) -> Result<(), CliError> {
     let root = project.root.display();
     let own = env::current_exe().unwrap_or_else(|_| "hd".into());
     let hd = own.display();
-    let supervisor = own.with_file_name("horde-supervisor");
-    let supervisor = supervisor.display();
     let mut lines = vec!["\nwhere to look:".to_owned()];
     if kept {
         lines.push(format!("  {hd} --city {root} status"));
         lines.push(format!("  {hd} --city {root} stop"));
     } else {
-        lines.push(format!(
-            "  {supervisor} {root}/city.toml     runs it on, then, beside it:"
-        ));
+        lines[0] =
+            "\nwhere to look (it has stopped; the first command starts it again):".to_owned();
+        lines.push(format!("  {hd} --city {root} up -d"));
         lines.push(format!("  {hd} --city {root} status"));
     }
     lines.push(format!("  {hd} --city {root} events"));
     lines.push(format!("  {hd} --city {root} relic list"));
+    if !kept {
+        lines.push(format!("  {hd} --city {root} stop"));
+    }
     lines.push(format!("  {root}/agent.sh      the scripted agent"));
     lines.push(format!("  {root}/city.toml     the city"));
     output::line(&lines.join("\n"))

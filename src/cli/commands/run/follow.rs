@@ -1,0 +1,308 @@
+//! Following relics by the events until each has landed, or somebody has to act.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::output;
+use crate::cli::render::event;
+use crate::control::client::{Client, Flow};
+use crate::control::protocol::args::{Events, RelicRef};
+use crate::control::protocol::{Exit, Op};
+
+/// How a relic stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum End {
+    /// It landed.
+    Closed,
+    /// A person has to act.
+    Blocked,
+    /// A person has to look before it lands; says how.
+    Held(String),
+    /// Its raider died too often; names it.
+    Quarantined(String),
+    /// It could not land.
+    NotMerged,
+    /// Put off, until when.
+    Deferred(Option<String>),
+}
+
+/// Relics being followed, by what the events say.
+#[derive(Default)]
+pub(super) struct Follow {
+    ends: BTreeMap<String, Option<End>>,
+    /// Who works on them: the events of a session name the raider only.
+    raiders: BTreeMap<String, String>,
+    /// Relics that the merge queue gave up on.
+    exhausted: Vec<String>,
+}
+
+impl Follow {
+    /// Those of a `run` that are worked on, or will be by themselves.
+    pub fn of(result: &Value) -> Self {
+        let mut follow = Self::default();
+        let relics = result.get("relics").and_then(Value::as_array);
+        for charged in relics.into_iter().flatten() {
+            let word = |key| charged.get(key).and_then(Value::as_str);
+            let Some(relic) = word("relic") else { continue };
+            let comes = charged.get("auto_charge") == Some(&Value::Bool(true));
+            if let Some(raider) = word("raider") {
+                follow.raiders.insert(raider.to_owned(), relic.to_owned());
+            } else if !comes {
+                continue;
+            }
+            follow.ends.insert(relic.to_owned(), None);
+        }
+        follow
+    }
+
+    /// Shows what happens to them until all have ended; the worst end decides the exit code.
+    pub fn finish(mut self, context: &mut Context, since: u64) -> Result<(), CliError> {
+        if self.ends.is_empty() {
+            return Ok(());
+        }
+        let (mut asking, stream): (Client, Client) = (context.client()?, context.client()?);
+        output::say("hd: following; Ctrl-C ends the watching and not the work");
+        let events = Op::Events(Events {
+            follow: true,
+            since: Some(since),
+            kind: None,
+        });
+        stream.stream(&events, |item| {
+            let Some(relic) = self.about(&item) else {
+                return Ok(Flow::Continue);
+            };
+            context.print(&item, event::event)?;
+            let asked = Op::RelicShow(RelicRef {
+                relic: relic.clone(),
+            });
+            let shown = asking.call(&asked)?;
+            self.saw(&relic, &item, &shown);
+            let all = self.ends.values().all(Option::is_some);
+            Ok::<_, CliError>(if all { Flow::Stop } else { Flow::Continue })
+        })?;
+        self.verdict()
+    }
+
+    /// Which of the followed relics an event is about. Slots are given out again: who is charged
+    /// with something else is no longer ours.
+    fn about(&mut self, event: &Value) -> Option<String> {
+        let subject = event.get("subject").and_then(Value::as_str)?;
+        let named = event.pointer("/data/relic").and_then(Value::as_str);
+        let ours = |name: &&str| self.ends.contains_key(*name);
+        let relic = [Some(subject), named].into_iter().flatten().find(ours);
+        let relic = relic.map(str::to_owned);
+        if event
+            .get("type")
+            .is_some_and(|kind| kind == "raider.charged")
+        {
+            self.raiders.remove(subject);
+            if let Some(relic) = &relic {
+                self.raiders.insert(subject.to_owned(), relic.clone());
+            }
+        }
+        relic.or_else(|| self.raiders.get(subject).cloned())
+    }
+
+    /// Takes in an event, and how its relic stands now.
+    fn saw(&mut self, relic: &str, event: &Value, shown: &Value) {
+        if is_given_up(event) {
+            self.exhausted.push(relic.to_owned());
+        }
+        let exhausted = self.exhausted.iter().any(|it| it == relic);
+        let before = self.ends.get(relic).cloned().flatten();
+        let said = match before {
+            Some(End::Held(_) | End::Quarantined(_)) => waits(event).unwrap_or(before),
+            _ => waits(event).flatten(),
+        };
+        let end = end(shown, exhausted).or(said);
+        self.ends.insert(relic.to_owned(), end);
+    }
+
+    fn verdict(&self) -> Result<(), CliError> {
+        let mut worst: Option<CliError> = None;
+        for (relic, end) in &self.ends {
+            let Some(error) = end.as_ref().and_then(|end| failure(relic, end)) else {
+                continue;
+            };
+            let rank = |error: &CliError| match error.exit {
+                Exit::MergeFailed => 3,
+                Exit::NeedsHuman => 1,
+                _ => 2,
+            };
+            worst = Some(match worst {
+                // All are told; the worst decides.
+                Some(mut before) => {
+                    let mut worse = error;
+                    if rank(&before) >= rank(&worse) {
+                        std::mem::swap(&mut before, &mut worse);
+                    }
+                    worse.message = format!("{}\n{}", worse.message, before.message);
+                    let hints = [worse.hint.take(), before.hint];
+                    let hints: Vec<_> = hints.into_iter().flatten().collect();
+                    worse.hint(hints.join("\n"))
+                }
+                None => error,
+            });
+        }
+        worst.map_or(Ok(()), Err)
+    }
+}
+
+/// What an event says of waiting for a person: that it begins, that it is over, or nothing.
+fn waits(event: &Value) -> Option<Option<End>> {
+    let word = |at| event.pointer(at).and_then(Value::as_str);
+    match word("/type")? {
+        // With a time it is tried again by itself.
+        "mr.held" if word("/data/not_before").is_none() => Some(Some(End::Held(
+            word("/data/note").unwrap_or_default().to_owned(),
+        ))),
+        "agent.quarantined" => Some(Some(End::Quarantined(word("/subject")?.to_owned()))),
+        "mr.approved" | "mr.rejected" | "agent.unquarantined" | "agent.started" => Some(None),
+        _ => None,
+    }
+}
+
+/// Whether an event says that no more raiders are mustered for a relic that could not land.
+fn is_given_up(event: &Value) -> bool {
+    let word = |at| event.pointer(at).and_then(Value::as_str);
+    match word("/cause") {
+        Some("rework_exhausted") => true,
+        Some("merge_failed") => word("/data/status") == Some("blocked"),
+        _ => false,
+    }
+}
+
+fn end(relic: &Value, exhausted: bool) -> Option<End> {
+    let word = |key| relic.get(key).and_then(Value::as_str);
+    match word("status")? {
+        "closed" => Some(End::Closed),
+        "blocked" if exhausted => Some(End::NotMerged),
+        "blocked" => Some(End::Blocked),
+        "deferred" => Some(End::Deferred(word("until").map(str::to_owned))),
+        _ => None,
+    }
+}
+
+/// How an end is told, when it is not the one that was wanted. A relic that was put off is no
+/// failure: it is only said.
+fn failure(relic: &str, end: &End) -> Option<CliError> {
+    let failed = |exit, what: &str| CliError::new(exit, format!("{relic} {what}"));
+    let why = format!(
+        "`hd why {relic}` tells how it came to that, `hd relic reopen {relic}` lets it go on"
+    );
+    match end {
+        End::Closed => None,
+        End::Deferred(until) => {
+            let until = until.as_deref().unwrap_or("somebody says `hd relic reopen`");
+            output::say(&format!("hd: {relic} was put off until {until}"));
+            None
+        }
+        End::Blocked => Some(failed(Exit::NeedsHuman, "waits for a person").hint(why)),
+        End::Held(note) => Some(failed(Exit::NeedsHuman, "waits for a person").hint(note)),
+        End::Quarantined(raider) => Some(
+            failed(Exit::Failed, &format!("stands still: {raider} died too often")).hint(format!(
+                "`hd logs {raider}` shows its last words, `hd agent unquarantine {raider}` lets it try again"
+            )),
+        ),
+        End::NotMerged => Some(failed(Exit::MergeFailed, "could not be merged").hint(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn one() -> Follow {
+        Follow::of(&json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]}))
+    }
+
+    #[test]
+    fn only_what_will_be_worked_on_is_followed() {
+        let follow = Follow::of(&json!({"relics": [
+            {"relic": "gt-1", "raider": "horde/raiders/Toast"},
+            {"relic": "gt-2", "raider": null, "auto_charge": true},
+            {"relic": "gt-3", "raider": null, "auto_charge": false},
+        ]}));
+        assert_eq!(follow.ends.keys().collect::<Vec<_>>(), ["gt-1", "gt-2"]);
+    }
+
+    #[test]
+    fn relics_are_found_in_events_by_subject_or_particulars_or_raider() {
+        let mut follow = one();
+        let mut found = |event: Value| follow.about(&event);
+        assert_eq!(found(json!({"subject": "gt-1"})), Some("gt-1".into()));
+        let named = json!({"subject": "gt-4", "data": {"relic": "gt-1"}});
+        assert_eq!(found(named), Some("gt-1".into()));
+        assert_eq!(found(json!({"subject": "gt-10", "data": {}})), None);
+        let crashed = json!({"type": "agent.crashed", "subject": "horde/raiders/Toast"});
+        assert_eq!(found(crashed.clone()), Some("gt-1".into()));
+        let other = json!({"type": "raider.charged", "subject": "horde/raiders/Toast",
+            "data": {"relic": "gt-9"}});
+        assert_eq!(found(other), None);
+        assert_eq!(found(crashed), None, "the slot was given out again");
+    }
+
+    #[test]
+    fn the_worst_end_decides_the_exit_code() {
+        let exit = |ends: &[End]| {
+            let ends = ends.iter().enumerate();
+            let ends = ends.map(|(n, end)| (format!("gt-{n}"), Some(end.clone())));
+            let follow = Follow {
+                ends: ends.collect(),
+                ..Follow::default()
+            };
+            follow.verdict().err().map_or(Exit::Ok, |error| error.exit)
+        };
+        let died = End::Quarantined("horde/raiders/Toast".into());
+        assert_eq!(exit(&[End::Closed, End::Closed]), Exit::Ok);
+        assert_eq!(exit(&[End::Closed, End::Deferred(None)]), Exit::Ok);
+        assert_eq!(exit(&[End::Blocked, End::Deferred(None)]), Exit::NeedsHuman);
+        assert_eq!(exit(&[End::Blocked, died.clone()]), Exit::Failed);
+        assert_eq!(exit(&[died, End::Blocked]), Exit::Failed);
+        assert_eq!(exit(&[End::NotMerged, End::Blocked]), Exit::MergeFailed);
+    }
+
+    #[test]
+    fn a_blocked_relic_is_a_failed_merge_only_when_the_queue_gave_it_up() {
+        let blocked = json!({"status": "blocked"});
+        assert_eq!(end(&blocked, true), Some(End::NotMerged));
+        assert_eq!(end(&blocked, false), Some(End::Blocked));
+        assert_eq!(end(&json!({"status": "hooked"}), false), None);
+        let said = |cause: &str, status: &str| {
+            is_given_up(&json!({"cause": cause, "data": {"status": status}}))
+        };
+        assert!(said("rework_exhausted", "blocked"));
+        assert!(said("merge_failed", "blocked"), "the remote refused it");
+        assert!(!said("merge_failed", "open"), "it is reworked");
+        assert!(!said("stuck", "blocked"));
+    }
+
+    /// The relic is hooked all the while; only the events say that nothing moves.
+    #[test]
+    fn waiting_for_a_person_lasts_until_the_person_acted() {
+        let hooked = json!({"status": "hooked"});
+        let mut follow = one();
+        let mut saw = |event: Value| {
+            follow.saw("gt-1", &event, &hooked);
+            follow.ends["gt-1"].clone()
+        };
+        let parked = json!({"type": "mr.held", "data": {"not_before": "2026-01-31T12:00:00Z"}});
+        assert_eq!(saw(parked), None);
+        let held = json!({"type": "mr.held", "data": {"note": "hd mq approve gt-2"}});
+        let waits = Some(End::Held("hd mq approve gt-2".into()));
+        assert_eq!(saw(held), waits);
+        assert_eq!(saw(json!({"type": "message.sent"})), waits);
+        assert_eq!(saw(json!({"type": "mr.approved"})), None);
+        let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast"});
+        assert_eq!(
+            saw(died),
+            Some(End::Quarantined("horde/raiders/Toast".into()))
+        );
+        assert_eq!(saw(json!({"type": "agent.unquarantined"})), None);
+    }
+}
