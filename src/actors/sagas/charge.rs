@@ -87,6 +87,9 @@ pub(super) struct Plan {
     /// Why it is unwound, where that counts as a failure of the relic's.
     #[serde(default)]
     failure: Option<String>,
+    /// Why it is unwound, for displays.
+    #[serde(default)]
+    error: Option<String>,
 }
 
 impl Plan {
@@ -188,6 +191,7 @@ pub async fn begin(
                 cause: request.cause,
                 asked: asked.clone(),
                 failure: None,
+                error: None,
                 raider: raider.clone(),
             };
             let (subject, data) = (raider.to_string(), pack(&plan));
@@ -311,7 +315,8 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
             // Whoever asked for it hears of it; what will pass is tried again as it is.
             let counts = plan.cause != Cause::Operator && !failure.is_passing();
-            plan.failure = counts.then(|| failure.to_string());
+            plan.error = Some(failure.to_string());
+            plan.failure = plan.error.clone().filter(|_| counts);
             step(world, &mut saga, "unwind", &plan).await?;
             unwind(world, &saga, &plan).await?;
             Err(failure)
@@ -476,15 +481,7 @@ async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> 
         .run(move |txn| {
             txn.drop_hook(&plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
-            let ours = relic.assignee.as_deref() == Some(plan.raider.to_string().as_str());
-            if relic.status == RelicStatus::Hooked && ours {
-                relic.status = RelicStatus::Open;
-                relic.assignee = None;
-                txn.put_relic(&relic)?;
-                let data = serde_json::json!({ "status": "open" });
-                let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
-                txn.record(&event.with(data))?;
-            }
+            failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;
             if let Some(why) = &plan.failure {
                 failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
             }

@@ -67,7 +67,14 @@ pub async fn polecat_done(
     let lands = done.exit == Exit::Completed && !no_change;
     if lands && facts.ahead == 0 && facts.head != done.head {
         // Nothing would land, and the relic would be closed for it.
-        let evidence = format!("done said {}, now it is at {}", done.head, facts.head);
+        let key = (hook.relic.clone(), hook.raider.clone(), hook.incarnation);
+        let mr = world.store.run(move |txn| txn.mr_of(&key.0, &key.1, key.2));
+        let mr = mr.await?.map_or_else(String::new, |mr| mr.id.to_string());
+        let evidence = format!(
+            "done said {}, now it is at {}\n`hd mq reject {mr}` gives the work to a fresh raider; \
+             `hd raider nuke {} --salvage` does too and keeps what the sandbox holds",
+            done.head, facts.head, hook.raider
+        );
         let problem = "the branch lost its commits after done";
         escalate(args, &hook, problem, evidence).await?;
         return Ok(Handled::AtPatrol);
