@@ -67,16 +67,7 @@ pub async fn polecat_done(
     let lands = done.exit == Exit::Completed && !no_change;
     if lands && facts.ahead == 0 && facts.head != done.head {
         // Nothing would land, and the relic would be closed for it.
-        let key = (hook.relic.clone(), hook.raider.clone(), hook.incarnation);
-        let mr = world.store.run(move |txn| txn.mr_of(&key.0, &key.1, key.2));
-        let mr = mr.await?.map_or_else(String::new, |mr| mr.id.to_string());
-        let evidence = format!(
-            "done said {}, now it is at {}\n`hd mq reject {mr}` gives the work to a fresh raider; \
-             `hd raider nuke {} --salvage` does too and keeps what the sandbox holds",
-            done.head, facts.head, hook.raider
-        );
-        let problem = "the branch lost its commits after done";
-        escalate(args, &hook, problem, evidence).await?;
+        lost_commits(args, &hook, &done.head, &facts.head).await?;
         return Ok(Handled::AtPatrol);
     }
     if facts.ahead > 0 && !no_change {
@@ -101,6 +92,31 @@ pub async fn polecat_done(
     };
     world.at(FaultPoint::WitnessReadyAfter);
     settled
+}
+
+/// Calls a person about a branch that nothing would land from, and names the ways out.
+async fn lost_commits(
+    args: &WitnessArgs,
+    hook: &Hook,
+    said: &Oid,
+    now: &Oid,
+) -> Result<(), Refusal> {
+    let key = (hook.relic.clone(), hook.raider.clone(), hook.incarnation);
+    let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
+    let mr = args.world.store.run(read).await?;
+    let mr = mr.map_or_else(String::new, |mr| mr.id.to_string());
+    let evidence = format!(
+        "done said {said}, now it is at {now}\n`hd mq reject {mr}` gives the work to a fresh raider; \
+         `hd raider nuke {} --salvage` does too and keeps what the sandbox holds",
+        hook.raider
+    );
+    escalate(
+        args,
+        hook,
+        "the branch lost its commits after done",
+        evidence,
+    )
+    .await
 }
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed

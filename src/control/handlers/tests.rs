@@ -265,3 +265,18 @@ async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
     assert!(town.parts.repo.names().is_empty());
     assert!(town.view(&id).await.is_none());
 }
+
+/// The safety protocol holds up a slot only until a person says what to do, and says what that is.
+#[tokio::test(start_paused = true)]
+async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    ask(&town, "relic.close", close).await.unwrap();
+    town.pass(PATROL).await;
+    let raised = town.escalations().await;
+    let way = "hd raider nuke horde/raiders/Toast --salvage";
+    assert!(raised[0].body.contains(way), "{}", raised[0].body);
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert!(town.hook(&charged.raider).await.is_none());
+}
