@@ -9,8 +9,9 @@ use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RelicId;
 use crate::domain::message::{self, Body, Escalation};
-use crate::domain::relic::{RelicKind, RelicStatus};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
 /// Prefix of the ids of escalations.
@@ -122,13 +123,51 @@ fn is_raised(txn: &mut dyn Txn, body: &Escalation) -> Result<bool, StoreError> {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),
         prefix: None,
-        label: Some(about(body)),
+        label: Some(label(body)),
     })?;
     Ok(open.iter().any(|relic| relic.title == body.problem))
 }
 
+/// The open escalations about these relics or merge requests.
+///
+/// # Errors
+/// The store's.
+pub fn about(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<Vec<Relic>, StoreError> {
+    let mut open = txn.relics(&RelicFilter {
+        kind: Some(RelicKind::Escalation),
+        status: Some(RelicStatus::Open),
+        ..RelicFilter::default()
+    })?;
+    open.retain(|escalation| {
+        let named = |label: &String| {
+            let rest = label
+                .strip_prefix("about:")
+                .and_then(|l| l.rsplit_once(':'));
+            rest.is_some_and(|(_, relic)| ids.iter().any(|id| id.as_str() == relic))
+        };
+        escalation.labels.iter().any(named)
+    });
+    Ok(open)
+}
+
+/// Closes escalations that what happened has settled.
+///
+/// # Errors
+/// The store's.
+pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<(), StoreError> {
+    for mut escalation in settled {
+        escalation.status = RelicStatus::Closed;
+        escalation.closed = Some(txn.now());
+        txn.put_relic(&escalation)?;
+        let data = serde_json::json!({ "problem": escalation.title });
+        let event = NewEvent::new(EventType::EscalationAcked, &escalation.id, cause);
+        txn.record(&event.with(data))?;
+    }
+    Ok(())
+}
+
 /// Slots are given out again: the same name with other work is another matter.
-fn about(body: &Escalation) -> String {
+fn label(body: &Escalation) -> String {
     match &body.relic {
         Some(relic) => format!("about:{}:{relic}", body.agent),
         None => format!("about:{}", body.agent),
@@ -146,7 +185,7 @@ fn raise(txn: &mut dyn Txn, body: &Escalation) -> Result<(), StoreError> {
         title: body.problem.clone(),
         body: body.evidence.clone(),
         priority: body.severity as i64,
-        labels: vec![about(body)],
+        labels: vec![label(body)],
         parent: None,
         deps: Vec::new(),
     })?;

@@ -271,6 +271,13 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError>;
 
+    /// What a sandbox whose directory is gone had committed and nothing else holds: the tips of its
+    /// branch and of what was checked out, as far as no remote, queue pin or salvage reaches them.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be judged.
+    fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError>;
+
     /// Makes a worktree at `to` whose HEAD, index, dirty and untracked files are as salvaged.
     ///
     /// # Errors

@@ -37,6 +37,8 @@ struct Inner {
     pins: BTreeMap<RelicId, Oid>,
     salvages: Vec<SalvageRecord>,
     salvaged: BTreeSet<Oid>,
+    /// Tips of branches whose sandbox somebody removed.
+    orphans: BTreeMap<String, Oid>,
     discarded: Vec<RaiderId>,
     failures: HashMap<&'static str, VecDeque<RepoError>>,
     broken: HashMap<&'static str, RepoError>,
@@ -109,6 +111,16 @@ impl FakeRepo {
     /// The agent leaves a file that no commit holds.
     pub fn dirty(&self, slot: &SlotName, path: &str) {
         self.change(slot, |facts| facts.dirty.push(path.to_owned()));
+    }
+
+    /// Somebody removes the sandbox's directory; its branch stays.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn lose(&self, slot: &SlotName) {
+        let mut inner = self.inner();
+        let Sandbox { spec, facts } = inner.sandboxes.remove(slot).expect("a sandbox");
+        inner.orphans.insert(spec.branch, facts.head);
     }
 
     /// Somebody else pushes to the target.

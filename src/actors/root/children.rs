@@ -218,7 +218,13 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        let (cause, how, data) = describe(exit, slot.generation, planned);
+        let (cause, how, mut data) = describe(exit, slot.generation, planned);
+        if let Work::Raider { hook, .. } = &slot.spec.work {
+            data["relic"] = hook.relic.as_str().into();
+            if how.as_ref().is_some_and(|exit| exit.code == Some(0)) {
+                data["why"] = "ended without hd done or an outcome".into();
+            }
+        }
         slot.cause = cause;
         // A cycle that counts as a death is over: what follows is the restart of a wanted child.
         slot.desired = Desired::Up;

@@ -90,6 +90,9 @@ pub(super) struct Plan {
     /// Why it is unwound, where that counts as a failure of the relic's.
     #[serde(default)]
     failure: Option<String>,
+    /// Why it is unwound, for displays.
+    #[serde(default)]
+    error: Option<String>,
 }
 
 impl Plan {
@@ -199,6 +202,7 @@ pub async fn begin(
                 cause: request.cause,
                 asked: asked.clone(),
                 failure: None,
+                error: None,
                 raider: raider.clone(),
             };
             let (subject, data) = (raider.to_string(), pack(&plan));
@@ -328,7 +332,8 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
             // Whoever asked for it hears of it; what will pass is tried again as it is.
             let counts = plan.cause != Cause::Operator && !failure.is_passing();
-            plan.failure = counts.then(|| failure.to_string());
+            plan.error = Some(failure.to_string());
+            plan.failure = plan.error.clone().filter(|_| counts);
             step(world, &mut saga, "unwind", &plan).await?;
             unwind(world, &saga, &plan).await?;
             Err(failure)

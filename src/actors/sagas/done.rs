@@ -271,6 +271,7 @@ fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refus
         let hint = "commit what belongs to the work, remove what does not, and say `hd done` again";
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
+    on_branch(hook, git)?;
     if request.exit != Exit::Completed {
         return Ok(());
     }
@@ -293,6 +294,19 @@ fn check(request: &DoneRequest, hook: &Hook, git: &GitFacts) -> Result<(), Refus
         return Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint));
     }
     Ok(())
+}
+
+/// The raider's branch is what is pushed and measured again: HEAD must be on it.
+fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
+    let branch = &hook.branch;
+    let (at, from) = match git.branch.as_deref() {
+        Some(at) if at == branch => return Ok(()),
+        Some(other) => (other, other),
+        None => ("a detached HEAD", git.head.short()),
+    };
+    let message = format!("the sandbox is on {at}, not on {branch}");
+    let hint = format!("git checkout {branch} && git merge {from}, then say `hd done` again");
+    Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }
 
 /// A report that disagrees with what git says is recorded; what git says is acted on.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{RelicId, RigName};
+use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::message::{self, Body, Escalation, Severity};
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// How many may fail in a row.
@@ -40,6 +40,28 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
         txn.send(&witness, message::SHAMAN, body)?;
     }
     txn.put_relic(&relic)
+}
+
+/// The relic of a charge that is unwound is nobody's, and its story says why.
+///
+/// # Errors
+/// The store's.
+pub fn reopen(
+    txn: &mut dyn Txn,
+    raider: &RaiderId,
+    relic: &mut Relic,
+    error: Option<&str>,
+) -> Result<(), StoreError> {
+    let ours = relic.assignee.as_deref() == Some(raider.to_string().as_str());
+    if relic.status == RelicStatus::Hooked && ours {
+        relic.status = RelicStatus::Open;
+        relic.assignee = None;
+        relic.raider = None;
+        txn.put_relic(relic)?;
+    }
+    let data = serde_json::json!({ "status": relic.status, "error": error });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
+    txn.record(&event.with(data)).map(|_| ())
 }
 
 /// How long a relic is left alone after so many failed charges.

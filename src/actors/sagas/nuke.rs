@@ -7,6 +7,8 @@
 //!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
 //! ```
 
+mod strays;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -112,7 +114,9 @@ fn gives_up(target: &Target, salvage: bool) -> bool {
 pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
     let git = measure(world, target).await;
     match &git {
-        Probed::Known(None) => return Ok(()),
+        Probed::Known(None) => {
+            return strays::check(world, target).await;
+        }
         Probed::Known(Some(git)) if only_left_behind(git) => return Ok(()),
         Probed::Known(Some(_)) | Probed::Unknown(_) => {}
     }
@@ -217,14 +221,15 @@ pub async fn remove(world: &World, target: &Target) -> Result<(), Refusal> {
 /// True when it wrote salvage.
 async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
     let Some(git) = measure(world, target).await.transpose() else {
-        // Gone already: an earlier attempt was interrupted behind the rename.
+        // Gone already: an earlier attempt was interrupted behind the rename, or somebody did it.
+        let kept = strays::keep(world, target, salvage).await?;
         let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
         let incarnation = target.incarnation;
         effects::repo(world, &target.raider.rig, move |repo| {
             repo.forget_sandbox(&sandbox, &raider, incarnation)
         })
         .await?;
-        return Ok(false);
+        return Ok(kept);
     };
     let salvage = salvage || git.known().is_some_and(only_left_behind);
     // Salvage saves what git holds; about a session that may still run it changes nothing.
@@ -452,11 +457,15 @@ fn permit(judgement: Judgement, target: &Target) -> Result<NukePermit, Refusal> 
     match judgement {
         Judgement::Permit(permit) => Ok(*permit),
         Judgement::Skip { losses, .. } | Judgement::Escalate { losses, .. } => {
-            let message = format!("nuking {} would lose work", target.raider);
-            let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
-            Err(Refusal::work_at_risk(message, losses).hint(hint))
+            Err(at_risk(target, losses))
         }
     }
+}
+
+fn at_risk(target: &Target, losses: Vec<String>) -> Refusal {
+    let message = format!("nuking {} would lose work", target.raider);
+    let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
+    Refusal::work_at_risk(message, losses).hint(hint)
 }
 
 impl<T> Probed<Option<T>> {

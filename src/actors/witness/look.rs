@@ -345,7 +345,11 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         // Somebody is at it, and tells the witness when it is over.
         Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
-            escalate(args, &hook, problem, refused.losses.join("\n")).await?;
+            let evidence = format!(
+                "{}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot",
+                refused.losses.join("\n")
+            );
+            escalate(args, &hook, problem, evidence).await?;
             Ok(Handled::AtPatrol)
         }
         Err(error) => Err(error),

@@ -6,6 +6,7 @@
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
+use super::super::shaman;
 use super::inbox::{Handled, nuke_target, raise};
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
@@ -73,6 +74,8 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
         let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
         txn.record(&event.with(data.clone()))?;
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
+        let settled = shaman::about(txn, &[&merged.relic, &merged.mr])?;
+        shaman::settle(txn, settled, Cause::Merged)?;
     }
     let mut all = txn.mrs_of(&merged.relic)?;
     all.retain(|mr| mr.is_over() || mr.id == merged.mr);

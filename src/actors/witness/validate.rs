@@ -70,8 +70,14 @@ pub async fn polecat_done(
     };
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
-    if let Some((problem, evidence)) = objection(&facts, &done, no_change) {
+    if let Some((problem, evidence)) = objection(&facts, no_change) {
         escalate(args, &hook, problem, evidence).await?;
+        return Ok(Handled::AtPatrol);
+    }
+    let lands = done.exit == Exit::Completed && !no_change;
+    if lands && facts.ahead == 0 && facts.head != done.head {
+        // Nothing would land, and the relic would be closed for it.
+        lost_commits(args, &hook, &done.head, &facts.head).await?;
         return Ok(Handled::AtPatrol);
     }
     if facts.ahead > 0 {
@@ -99,11 +105,7 @@ pub async fn polecat_done(
 }
 
 /// Why what is in the sandbox now is not what was declared, and the evidence.
-fn objection(
-    facts: &GitFacts,
-    done: &PolecatDone,
-    no_change: bool,
-) -> Option<(&'static str, String)> {
+fn objection(facts: &GitFacts, no_change: bool) -> Option<(&'static str, String)> {
     if !facts.is_committed() {
         let evidence = losses(facts).join("\n");
         return Some(("the sandbox is not clean after done", evidence));
@@ -113,13 +115,32 @@ fn objection(
         let problem = "commits were made after done said that nothing had to change";
         return Some((problem, evidence));
     }
-    let lands = done.exit == Exit::Completed && !no_change;
-    if lands && facts.ahead == 0 && facts.head != done.head {
-        // Nothing would land, and the relic would be closed for it.
-        let evidence = format!("done said {}, now it is at {}", done.head, facts.head);
-        return Some(("the branch lost its commits after done", evidence));
-    }
     None
+}
+
+/// Calls a person about a branch that nothing would land from, and names the ways out.
+async fn lost_commits(
+    args: &WitnessArgs,
+    hook: &Hook,
+    said: &Oid,
+    now: &Oid,
+) -> Result<(), Refusal> {
+    let key = (hook.relic.clone(), hook.raider.clone(), hook.incarnation);
+    let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
+    let mr = args.world.store.run(read).await?;
+    let mr = mr.map_or_else(String::new, |mr| mr.id.to_string());
+    let evidence = format!(
+        "done said {said}, now it is at {now}\n`hd mq reject {mr}` gives the work to a fresh raider; \
+         `hd raider nuke {} --salvage` does too and keeps what the sandbox holds",
+        hook.raider
+    );
+    escalate(
+        args,
+        hook,
+        "the branch lost its commits after done",
+        evidence,
+    )
+    .await
 }
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed

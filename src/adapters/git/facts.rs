@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::bytes;
 use super::command::Git;
 use super::measure::{Measured, measure};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::status;
+use super::{admin, bytes};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -87,6 +87,35 @@ pub(super) fn glance(
     ))
 }
 
+/// What a sandbox whose directory is gone had committed, as far as nothing else holds it. What was
+/// not committed went with the directory.
+pub(super) fn strays(
+    repo: &GitRepo,
+    sandbox: &Path,
+    branch: &str,
+    target: &str,
+) -> Result<Vec<Oid>, RepoError> {
+    let mut names = vec![format!("refs/heads/{branch}")];
+    for admin in admin::of_sandbox(repo, sandbox)? {
+        let file = admin.join("HEAD");
+        let head = std::fs::read_to_string(&file);
+        let head = head.map_err(|error| admin::failed("cannot read", &file, &error))?;
+        names.push(head.trim().trim_start_matches("ref: ").to_owned());
+    }
+    let salvage = ["refs/horde/salvage".to_owned()];
+    let mut strays = Vec::new();
+    for name in names {
+        if let Some(tip) = repo.resolve(&name)?
+            && !strays.contains(&tip)
+            && !reachable(repo, &tip, Some(target))?
+            && !reached_from(repo, &tip, &salvage)?
+        {
+            strays.push(tip);
+        }
+    }
+    Ok(strays)
+}
+
 fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
     let format = repo
         .git()
@@ -127,17 +156,23 @@ fn ahead(git: Git, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
 /// Whether a remote-tracking ref, a queue pin or, without pushing, a pushed branch or the target
 /// reaches the commit. The raider's own branch does not count.
 fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, RepoError> {
-    let mut git = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)", "--contains"])
-        .args([head.as_str(), "refs/remotes", "refs/horde/mq"]);
+    let mut refs = vec!["refs/remotes".to_owned(), "refs/horde/mq".to_owned()];
     if !repo.pushes() {
-        git = git.arg(PUSHED).arg(match target {
+        refs.push(PUSHED.to_owned());
+        refs.push(match target {
             Some(target) => format!("refs/heads/{target}"),
             None => "refs/heads".to_owned(),
         });
     }
-    let names = git.run()?.text();
+    reached_from(repo, head, &refs)
+}
+
+/// Whether one of these refs, a raider's branch apart, reaches the commit.
+fn reached_from(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<bool, RepoError> {
+    let git = repo
+        .git()
+        .args(["for-each-ref", "--format=%(refname)", "--contains"]);
+    let names = git.arg(head.as_str()).args(refs).run()?.text();
     Ok(names
         .lines()
         .any(|name| !name.starts_with("refs/heads/raider/")))

@@ -65,6 +65,10 @@ impl Repo for GitRepo {
         salvage::keep(self, head, raider, incarnation)
     }
 
+    fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError> {
+        facts::strays(self, sandbox, branch, target)
+    }
+
     fn restore(&self, record: &SalvageRecord, to: &Path) -> Result<(), RepoError> {
         salvage::restore(self, record, to)
     }

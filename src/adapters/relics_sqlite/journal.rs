@@ -10,7 +10,7 @@ use super::txn::SqliteTxn;
 use super::value::{Json, Time};
 
 /// Fields of an event's data that name somebody it is about, besides its subject.
-const ABOUT: &[&str] = &["raider", "agent", "relic", "mr"];
+const ABOUT: &[&str] = &["raider", "agent", "relic", "mr", "rig"];
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Event> {
     Ok(Event {
@@ -40,6 +40,10 @@ pub(super) fn record(txn: &mut SqliteTxn<'_>, new: &NewEvent) -> Result<u64, Sto
         .conn
         .prepare_cached("INSERT OR IGNORE INTO event_subjects (subject, seq) VALUES (?, ?)")?;
     about.execute(params![new.subject, seq])?;
+    // What happens to a rig's raiders, witness and forge happens to the rig.
+    if let Some((rig, _)) = new.subject.split_once('/') {
+        about.execute(params![rig, seq])?;
+    }
     for field in ABOUT {
         if let Some(Value::String(subject)) = new.data.get(field) {
             about.execute(params![subject, seq])?;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{names, status};
 use crate::actors::sagas::land;
+use crate::actors::shaman;
 use crate::actors::witness::rework;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
@@ -12,7 +13,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
-use crate::ports::relics::StoreError;
+use crate::ports::relics::{StoreError, Txn};
 
 /// In the order in which they land; finished ones last.
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
@@ -79,14 +80,38 @@ pub(super) async fn approve(world: &World, id: &str) -> Result<Value, ControlErr
                 return Ok(mr);
             }
             waits(&mr)?;
+            if mr.review != Review::Wanted {
+                return Err(unverified(txn, &mr)?);
+            }
             mr.review = Review::Approved;
+            mr.note = Some("approved: it is measured once more, then it is queued".to_owned());
             txn.put_mr(&mr)?;
             land::record_mr(txn, EventType::MrApproved, &mr, Cause::Operator)?;
             Ok(mr)
         })
         .await?;
     world.nudge(&message::witness(&mr.rig));
-    Ok(status::mr_json(&mr))
+    Ok(decided(&mr, "approved"))
+}
+
+/// The merge request, and first of all what a person decided about it.
+fn decided(mr: &MergeRequest, decision: &str) -> Value {
+    let mut answer = status::mr_json(mr);
+    answer["decision"] = decision.into();
+    answer
+}
+
+/// What a merge request waits for that its raider has declared and nobody has to approve.
+fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreError> {
+    let open = shaman::about(txn, &[&mr.relic, &mr.id])?;
+    let why = match open.last() {
+        Some(escalation) => format!("{} ({})", escalation.title, escalation.id),
+        None => "its raider's work is being verified".to_owned(),
+    };
+    let id = &mr.id;
+    let message =
+        format!("{id} does not wait for a person: {why}; `hd mq reject {id}` gives it up");
+    Ok(StoreError::Conflict(message))
 }
 
 /// A person said no: a fresh raider takes the work up with what was said. Not counted as a rework
@@ -105,7 +130,7 @@ pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, Contr
         })
         .await?;
     world.nudge(&message::witness(&mr.rig));
-    Ok(status::mr_json(&mr))
+    Ok(decided(&mr, "rejected"))
 }
 
 /// Only what waits for a person can be approved or rejected.
@@ -113,8 +138,7 @@ fn waits(mr: &MergeRequest) -> Result<(), StoreError> {
     if mr.state == MrState::Reviewing {
         return Ok(());
     }
-    Err(StoreError::Conflict(format!(
-        "{} does not wait for a person",
-        mr.id
-    )))
+    let state = serde_json::to_value(mr.state).unwrap_or_default();
+    let why = format!("{} does not wait for a person: it is {state}", mr.id);
+    Err(StoreError::Conflict(why.replace('"', "")))
 }

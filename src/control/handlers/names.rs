@@ -65,6 +65,15 @@ fn means(raider: &RaiderId, name: &str) -> bool {
     }
 }
 
+/// The slots that the name may mean, whether anybody is there or not.
+pub(super) fn slots(world: &World, name: &str) -> Vec<RaiderId> {
+    let short = name.rsplit('/').next().unwrap_or(name);
+    let rigs = world.city.rigs.iter();
+    rigs.filter_map(|rig| format!("{}/raiders/{short}", rig.name).parse().ok())
+        .filter(|raider| means(raider, name))
+        .collect()
+}
+
 /// The hooks of all raiders.
 pub(super) async fn hooks(world: &World) -> Result<Vec<Hook>, ControlError> {
     Ok(world.store.run(|txn| txn.hooks(None)).await?)

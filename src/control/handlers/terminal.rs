@@ -7,8 +7,8 @@ use crate::actors::effects;
 use crate::actors::refusal::Refusal;
 use crate::actors::root::SessionView;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{Logs, Send};
+use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{AttachPoint, Input, SessionError, Sessions};
 
@@ -62,11 +62,32 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
 }
 
 pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlError> {
-    let view = names::child(world, &args.name).await?;
-    let session = view.spec.session.clone();
+    let (name, id) = match names::child(world, &args.name).await {
+        Ok(view) => (view.spec.id.to_string(), view.spec.session),
+        Err(unknown) if unknown.kind == ErrorKind::NotFound => {
+            former(world, &args.name).await?.ok_or(unknown)?
+        }
+        Err(error) => return Err(error),
+    };
+    let session = id.clone();
     // One answer is one line: what is asked for is bounded like any other.
     let bytes = args.bytes.unwrap_or(LOG_BYTES).min(LOG_BYTES * 8);
-    let log = on(world, &view.spec.session, move |p| p.logs(&session, bytes)).await?;
+    let log = on(world, &id, move |p| p.logs(&session, bytes)).await?;
     let text = String::from_utf8_lossy(&log);
-    Ok(json!({ "name": view.spec.id.to_string(), "text": text, "bytes": log.len() }))
+    Ok(json!({ "name": name, "text": text, "bytes": log.len() }))
+}
+
+/// A slot of this name whose last session is over, and whose log is still there.
+async fn former(world: &World, name: &str) -> Result<Option<(String, SessionId)>, ControlError> {
+    for raider in names::slots(world, name) {
+        let id = raider.session_id();
+        let session = id.clone();
+        if !on(world, &id, move |p| p.logs(&session, 1))
+            .await?
+            .is_empty()
+        {
+            return Ok(Some((raider.to_string(), id)));
+        }
+    }
+    Ok(None)
 }

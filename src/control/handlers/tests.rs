@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::dispatch;
+use crate::actors::root::ChildState;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
 use crate::control::server::Caller;
 use crate::domain::event::EventType;
-use crate::domain::ids::RelicId;
+use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::RelicFilter;
@@ -193,4 +194,144 @@ async fn work_that_nobody_starts_is_told_and_counted() {
         .unwrap();
     let counted = json!({ "open": 2, "hooked": 1, "blocked": 0, "deferred": 0 });
     assert_eq!(status["rigs"][0]["relics"], counted);
+}
+
+/// A completion whose branch lost its commits: nobody can approve that, and there is a way out.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_wait_for_a_person_is_not_approved_and_can_be_rejected() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let base = town.hook(&charged.raider).await.unwrap().base;
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    town.parts.repo.interlude("push_branch", move || {
+        let base = base.clone();
+        repo.change(&name, |facts| {
+            facts.head = base;
+            facts.ahead = 0;
+        });
+    });
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let mr = town.mr(&charged.relic).await.unwrap();
+    let raised = town.escalations().await;
+    let way = format!("hd mq reject {}", mr.id);
+    assert!(raised[0].body.contains(&way), "{}", raised[0].body);
+    let which = json!({ "mr": mr.id });
+    let refused = ask(&town, "mq.approve", which.clone()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    assert!(refused.message.contains("lost its commits"), "{refused}");
+    let reject = json!({ "mr": mr.id, "note": "again", "yes": true });
+    let said = ask(&town, "mq.reject", reject).await.unwrap();
+    assert_eq!(said["decision"], "rejected");
+    let gone = ask(&town, "mq.approve", which).await.unwrap_err();
+    assert!(gone.message.contains("it is rejected"), "{gone}");
+    town.pass(PATROL).await;
+    let hook = town.hook(&charged.raider).await;
+    let again = hook.is_none_or(|hook| hook.incarnation != charged.incarnation);
+    assert!(again, "its slot was held for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn approve_answers_with_what_was_decided() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let town = Scenario::new().rig(human).start().await;
+    let relic = submitted(&town).await;
+    let mr = town.mr(&relic).await.unwrap();
+    let said = ask(&town, "mq.approve", json!({ "mr": mr.id })).await;
+    let said = said.unwrap();
+    assert_eq!(said["decision"], "approved");
+    let note = said["note"].as_str().unwrap();
+    assert!(!note.contains("a person must look"), "{note}");
+    town.pass(PATROL).await;
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
+    assert_eq!(town.mr(&relic).await.unwrap().note, None);
+}
+
+/// What a session wrote is read by its slot's name as long as it exists.
+#[tokio::test(start_paused = true)]
+async fn the_log_of_a_raider_that_is_gone_can_be_read() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.sessions.print(&charged.session, "what I did");
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    assert!(town.hook(&charged.raider).await.is_none());
+    for name in ["Toast", "horde/Toast"] {
+        let log = ask(&town, "logs", json!({ "name": name })).await.unwrap();
+        assert!(log["text"].as_str().unwrap().contains("what I did"));
+        assert_eq!(log["name"], "horde/raiders/Toast");
+    }
+    for nobody in ["Nux", "other/Toast"] {
+        let unknown = ask(&town, "logs", json!({ "name": nobody })).await;
+        assert_eq!(unknown.unwrap_err().kind, ErrorKind::NotFound);
+    }
+}
+
+async fn story(town: &Town, name: &str) -> Vec<(String, Value)> {
+    let told = ask(town, "why", json!({ "name": name })).await.unwrap();
+    let events = told["events"].as_array().unwrap().iter();
+    let brief = |event: &Value| {
+        let kind = event["type"].as_str().unwrap().to_owned();
+        (kind, event["data"].clone())
+    };
+    events.map(brief).collect()
+}
+
+/// A relic's story has what happened to its raider, and a rig's what happened in it.
+#[tokio::test(start_paused = true)]
+async fn why_tells_of_deaths_and_failed_charges() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let session = raider("Toast").session_id();
+    let refused = StartError::Provider("no memory".into());
+    town.parts.sessions.refuse_start(&session, refused);
+    town.charge(&relic).await.unwrap_err();
+    let shown = ask(&town, "relic.show", json!({ "relic": relic })).await;
+    assert_eq!(shown.unwrap()["raider"], Value::Null);
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.sessions.exit(&charged.session, 0);
+    town.pass(PATROL).await;
+    let told = story(&town, relic.as_str()).await;
+    let failed = told.iter().find(|(_, data)| data["error"].is_string());
+    let failed = failed.expect("the charge that failed").1["error"].to_string();
+    assert!(failed.contains("no memory"), "{failed}");
+    let crashed = told.iter().find(|(kind, _)| kind == "agent.crashed");
+    let why = &crashed.expect("the death").1["why"];
+    assert_eq!(why, "ended without hd done or an outcome");
+    let rig = story(&town, "horde").await;
+    assert!(rig.iter().any(|(kind, _)| kind == "raider.charged"));
+}
+
+/// Class 4, of a raider that keeps ending without a word.
+#[tokio::test(start_paused = true)]
+async fn closing_the_relic_of_a_quarantined_raider_frees_its_slot() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let id = ChildId::Raider(charged.raider.clone());
+    while town.state(&id).await != Some(ChildState::Quarantined) {
+        town.parts.sessions.exit(&charged.session, 0);
+        town.pass(Duration::from_secs(10)).await;
+    }
+    let close = json!({ "relic": relic, "yes": true });
+    ask(&town, "relic.close", close).await.unwrap();
+    town.settle().await;
+    assert!(town.hook(&charged.raider).await.is_none());
+    assert!(town.parts.repo.names().is_empty());
+    assert!(town.view(&id).await.is_none());
+}
+
+/// The safety protocol holds up a slot only until a person says what to do, and says what that is.
+#[tokio::test(start_paused = true)]
+async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    ask(&town, "relic.close", close).await.unwrap();
+    town.pass(PATROL).await;
+    let raised = town.escalations().await;
+    let way = "hd raider nuke horde/raiders/Toast --salvage";
+    assert!(raised[0].body.contains(way), "{}", raised[0].body);
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert!(town.hook(&charged.raider).await.is_none());
 }

@@ -191,6 +191,13 @@ impl Repo for FakeRepo {
         Ok(record)
     }
 
+    fn strays(&self, _sandbox: &Path, branch: &str, _target: &str) -> Result<Vec<Oid>, RepoError> {
+        let inner = self.enter("strays", branch)?;
+        let head = inner.orphans.get(branch);
+        let stray = head.filter(|head| !inner.reaches(head) && !inner.salvaged.contains(head));
+        Ok(stray.cloned().into_iter().collect())
+    }
+
     fn restore(&self, record: &SalvageRecord, _to: &Path) -> Result<(), RepoError> {
         self.enter("restore", &record.id).map(drop)
     }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::git::git;
-use crate::support::live::City;
+use crate::support::live::{City, until};
 
 const TOAST: &str = "horde/raiders/Toast";
 
@@ -200,4 +200,44 @@ fn done_from_outside_a_session_is_refused() {
     assert_eq!(city.hd(&["handoff"]).error(1)["kind"], "forbidden");
     assert_eq!(city.status_of(&relic), "hooked");
     assert_eq!(city.hd(&["raider", "nuke", "Toast", "--yes"]).code, 0);
+}
+
+/// An agent that finishes on another branch is told at once, and can mend it.
+#[test]
+fn done_on_another_branch_is_refused_with_what_to_do() {
+    let city = City::new();
+    let relic = city.work(
+        "wander",
+        &[
+            "mine=$(git branch --show-current)",
+            "git checkout -q -b other",
+            "commit a.txt",
+            "hd done && exit 9",
+            "git checkout -q \"$mine\"",
+            "git merge -q other",
+            "hd done",
+        ],
+    );
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"a.txt".to_owned()));
+    assert_eq!(city.sessions_of(&relic), 1);
+}
+
+/// A harness that ends in good order without a word, until it is quarantined: closing its relic frees
+/// the slot, and the story says what was missing.
+#[test]
+fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
+    let city = City::new();
+    let relic = city.work("say nothing", &["echo nothing to say", "exit 0"]);
+    until("it is quarantined", || {
+        !city
+            .happened("agent.quarantined", "horde/raiders/Toast")
+            .is_empty()
+    });
+    let told = city.hd(&["why", &relic]).json();
+    assert!(told.to_string().contains("ended without hd done"), "{told}");
+    assert_eq!(city.hd(&["relic", "close", &relic, "--yes"]).code, 0);
+    city.wait_no_raiders();
+    let log = city.hd(&["logs", "Toast"]).json();
+    assert!(log["text"].as_str().unwrap().contains("nothing to say"));
 }

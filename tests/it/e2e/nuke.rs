@@ -125,6 +125,23 @@ fn unpushed_commits_are_salvaged() {
     assert_eq!(git(&restored, &["status", "--porcelain"]), "");
 }
 
+/// With its directory gone, the branch is what is measured.
+#[test]
+fn commits_of_a_sandbox_that_somebody_removed_are_refused_and_salvaged() {
+    let city = City::new();
+    city.work("commit", &["commit a.txt", "sign ready", "forever"]);
+    city.wait_sign("ready");
+    let head = rev(&city.sandbox("Toast"), "HEAD");
+    std::fs::remove_dir_all(city.sandbox("Toast")).unwrap();
+    let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]).json();
+    assert_eq!(would["safe"], false, "{would}");
+    let error = city.hd(&["raider", "nuke", "Toast", "--yes"]).error(5);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(&head[..7]), "{error}");
+    let restored = salvage(&city);
+    assert_eq!(rev(&restored, "HEAD"), head);
+}
+
 /// With nothing at risk there is nothing to salvage; the relic is open again and can be charged.
 #[test]
 fn a_nuke_without_risk_returns_the_relic() {

@@ -6,10 +6,9 @@ use super::super::super::world::World;
 use super::super::{failures, nuke, unpack};
 use super::Plan;
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::message;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
 
 /// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
@@ -35,15 +34,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
         .run(move |txn| {
             txn.drop_hook(&plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
-            let ours = relic.assignee.as_deref() == Some(plan.raider.to_string().as_str());
-            if relic.status == RelicStatus::Hooked && ours {
-                relic.status = RelicStatus::Open;
-                relic.assignee = None;
-                txn.put_relic(&relic)?;
-                let data = serde_json::json!({ "status": "open" });
-                let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
-                txn.record(&event.with(data))?;
-            }
+            failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;
             if let Some(why) = &plan.failure {
                 failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
             }

@@ -15,6 +15,9 @@ use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 
+/// What a person is called for.
+const PROBLEM: &str = "the remote does not take the finished branch";
+
 /// Pushes until the remote has it; false when the completion was taken back meanwhile. A remote that
 /// is away or says no blocks only this raider.
 pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<bool, Refusal> {
@@ -30,7 +33,15 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
             repo.push_branch(&branch, &head, None)
         });
         let Err(error) = pushed.await else {
-            plan.blocked = None;
+            if plan.blocked.take().is_some() {
+                let relic = plan.relic.clone();
+                let taken = world.store.run(move |txn| {
+                    let mut settled = shaman::about(txn, &[&relic])?;
+                    settled.retain(|escalation| escalation.title == PROBLEM);
+                    shaman::settle(txn, settled, Cause::Done)
+                });
+                taken.await?;
+            }
             return Ok(true);
         };
         let error = Refusal::from(error);
@@ -50,7 +61,7 @@ async fn tell(world: &World, saga: &mut Saga, plan: &Plan, error: &Refusal) -> R
     let body = Escalation {
         agent: plan.raider.to_string(),
         relic: Some(plan.relic.clone()),
-        problem: "the remote does not take the finished branch".to_owned(),
+        problem: PROBLEM.to_owned(),
         severity: Severity::High,
         evidence: format!(
             "{}: {error}\nit is tried again; `hd raider nuke {} --salvage` gives the branch up and \

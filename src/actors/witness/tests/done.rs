@@ -164,6 +164,25 @@ async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
         .change(&charged.raider.name, |facts| facts.dirty.clear());
     town.pass(PATROL).await;
     assert!(closed(&town, &charged.relic).await);
+    let settled = town.events(EventType::EscalationAcked).await;
+    assert_eq!((settled.len(), settled[0].cause.as_str()), (1, "merged"));
+    assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
+}
+
+/// What is pushed and measured again is the raider's branch.
+#[tokio::test(start_paused = true)]
+async fn done_is_refused_on_another_branch_and_on_none() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    for branch in [Some("other".to_owned()), None] {
+        let change = |facts: &mut crate::domain::facts::GitFacts| facts.branch = branch.clone();
+        town.parts.repo.change(&charged.raider.name, change);
+        let refused = town.completed(&charged.raider).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::BadRequest);
+        assert!(refused.message.contains(&charged.branch), "{refused}");
+        assert!(refused.hint.unwrap().contains("git checkout"));
+    }
+    assert!(town.mr(&charged.relic).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

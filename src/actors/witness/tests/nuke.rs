@@ -65,6 +65,23 @@ async fn a_sandbox_that_changes_at_the_last_moment_is_kept_and_worked_on() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
+/// What somebody removed by hand is measured by its branch.
+#[tokio::test(start_paused = true)]
+async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.lose(&charged.raider.name);
+    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(error.kind, RefusalKind::WorkAtRisk);
+    assert_eq!(error.losses.len(), 1);
+    assert!(town.runs(&charged.session), "nothing was touched");
+    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    let entries = town.store(|txn| txn.salvages()).await;
+    assert_eq!(entries.len(), 1);
+    assert!(town.hook(&charged.raider).await.is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_measured_is_kept() {
     let town = Scenario::new().start().await;

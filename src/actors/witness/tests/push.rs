@@ -45,6 +45,8 @@ async fn a_push_that_will_not_pass_by_itself_calls_a_person_once_and_goes_on() {
         // A person lifts the rule: that is seen within a patrol.
         town.parts.repo.mend("push_branch");
         town.pass(PATROL).await;
+        assert_eq!(town.events(EventType::EscalationAcked).await.len(), 1);
+        assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
         let relic = town.relic_now(&charged.relic).await;
         assert_eq!(relic.status, RelicStatus::Closed);
     }
