@@ -4,6 +4,7 @@
 
 mod city;
 mod looks;
+mod reload;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{
-    ChildState, ChildView, InfraSpec, Reload, RootActor, RootArgs, RootMsg, Spawn, StopMode,
+    ChildState, ChildView, InfraSpec, RootActor, RootArgs, RootMsg, Spawn, StopMode,
 };
 use crate::actors::sagas::charge::{ChargeRequest, Charged};
 use crate::actors::sagas::done::{Accepted, DoneRequest};
@@ -41,12 +42,10 @@ use crate::domain::ids::{
 };
 use crate::domain::merge::{LandStyle, MergeRequest};
 use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
-use crate::domain::reload::AgentChange;
 use crate::domain::restart::{Backoff, RestartPolicy};
 use crate::ports::clock::Clock;
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
-use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskEvent;
 
 use super::fake_repo::FakeRepo;
@@ -426,31 +425,6 @@ impl Town {
             reply,
         };
         ask::ask(self.world.directory.witness(&rig()), message, HOUR).await?
-    }
-
-    /// Puts another configuration in force, as a reload does, and waits until it is quiet.
-    pub async fn reload(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
-        let old = self.world.newest();
-        let mut city = City::clone(&old.city);
-        change(&mut city);
-        let world = Arc::new(World {
-            city: Arc::new(city),
-            ..World::clone(&old)
-        });
-        let sessions = self.parts.sessions.list().unwrap();
-        let attached = sessions.into_iter().filter(|facts| facts.attached);
-        let attached = attached.map(|facts| facts.id).collect();
-        let message = |reply| {
-            RootMsg::Reload(Box::new(Reload {
-                world,
-                attached,
-                dry_run: false,
-                reply,
-            }))
-        };
-        let changes = ask::ask(Some(self.root.clone()), message, HOUR).await;
-        self.settle().await;
-        changes.unwrap()
     }
 
     /// Has the root end a child.

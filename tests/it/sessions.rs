@@ -12,6 +12,8 @@ use horde_supervisor::ports::sessions::Sessions;
 use horde_supervisor::testing::conformance::sessions::{Bench, Program};
 use horde_supervisor::testing::fake_sessions::{self, FakeSessions};
 
+use crate::support::tmux;
+
 /// The fake under test.
 struct FakeBench(FakeSessions);
 
@@ -40,6 +42,11 @@ pub struct LocalBench {
 }
 
 impl LocalBench {
+    /// A bench of tmux; none on a machine without it.
+    pub fn on_tmux() -> Option<Self> {
+        tmux::is_there().then(|| Self::new(Provider::Tmux))
+    }
+
     /// A bench without sessions.
     pub fn new(provider: Provider) -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -141,5 +148,8 @@ mod holder_conforms {
 }
 
 mod tmux_conforms {
-    horde_supervisor::sessions_conformance!(super::LocalBench::new(super::Provider::Tmux));
+    horde_supervisor::sessions_conformance!(match super::LocalBench::on_tmux() {
+        Some(bench) => bench,
+        None => return,
+    });
 }

@@ -124,15 +124,7 @@ impl Root {
         let session = slot.session.take();
         if let Some(stopping) = &self.stopping {
             let kept = stopping.keeps_sessions();
-            slot.become_state(ChildState::Stopped, now);
-            let why = || EndRefused {
-                id: id.clone(),
-                why: "the supervisor is stopping and keeps its sessions".into(),
-            };
-            answer(&mut slot.for_end, &if kept { Err(why()) } else { Ok(()) });
-            if session.is_some() && !kept {
-                self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Shutdown));
-            }
+            self.ended_at_stop(id, session.is_some(), kept);
             return self.stopped_one(me);
         }
         if slot.draining && matches!(slot.desired, Desired::Up) {
@@ -179,6 +171,23 @@ impl Root {
                 self.slots.remove(id);
             }
             (Desired::Up, exit) => self.died(me, id, exit, Cause::Internal).await,
+        }
+    }
+
+    /// Everything ends, and so did this one, or its session was left running.
+    fn ended_at_stop(&mut self, id: &ChildId, had_session: bool, kept: bool) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.become_state(ChildState::Stopped, now);
+        let why = || EndRefused {
+            id: id.clone(),
+            why: "the supervisor is stopping and keeps its sessions".into(),
+        };
+        answer(&mut slot.for_end, &if kept { Err(why()) } else { Ok(()) });
+        if had_session && !kept {
+            self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Shutdown));
         }
     }
 

@@ -57,16 +57,8 @@ pub async fn polecat_done(
         // Measured again when somebody has looked.
         return Ok(Handled::AtPatrol);
     }
-    let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
-    let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target));
-    let facts = match facts.await.map_err(Refusal::from) {
-        Ok(facts) => facts,
-        Err(error) if error.is_passing() => return Err(error),
-        Err(error) => {
-            let problem = "the sandbox cannot be measured after done";
-            escalate(args, &hook, problem, error.to_string()).await?;
-            return Ok(Handled::AtPatrol);
-        }
+    let Some(facts) = measure(args, &hook).await? else {
+        return Ok(Handled::AtPatrol);
     };
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
@@ -102,6 +94,22 @@ pub async fn polecat_done(
     };
     world.at(FaultPoint::WitnessReadyAfter);
     settled
+}
+
+/// What is in the sandbox now; nothing when that cannot be known, which a person is told.
+async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Option<GitFacts>, Refusal> {
+    let world = &args.world;
+    let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target));
+    match facts.await.map_err(Refusal::from) {
+        Ok(facts) => Ok(Some(facts)),
+        Err(error) if error.is_passing() => Err(error),
+        Err(error) => {
+            let problem = "the sandbox cannot be measured after done";
+            escalate(args, hook, problem, error.to_string()).await?;
+            Ok(None)
+        }
+    }
 }
 
 /// Why what is in the sandbox now is not what was declared, and the evidence.

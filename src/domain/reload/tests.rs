@@ -120,6 +120,7 @@ type Row = (
 );
 
 fn rows() -> Vec<Row> {
+    let runs = || vec![up("a", Some("one"), false)];
     let same = || Some(agent("a"));
     let drifted = || Some(with(|agent| agent.fingerprint = "two".into()));
     let live = || {
@@ -129,29 +130,11 @@ fn rows() -> Vec<Row> {
     };
     let off = || Some(with(|agent| agent.suspended = true));
     vec![
-        (
-            "as it was",
-            same(),
-            same(),
-            vec![up("a", Some("one"), false)],
-            Change::None,
-        ),
+        ("as it was", same(), same(), runs(), Change::None),
         ("new", None, same(), vec![], Change::Start),
         ("not up", same(), same(), vec![], Change::Start),
-        (
-            "gone",
-            same(),
-            None,
-            vec![up("a", Some("one"), false)],
-            Change::Drain,
-        ),
-        (
-            "drifted",
-            same(),
-            drifted(),
-            vec![up("a", Some("one"), false)],
-            Change::Restart,
-        ),
+        ("gone", same(), None, runs(), Change::Drain),
+        ("drifted", same(), drifted(), runs(), Change::Restart),
         (
             "attached",
             same(),
@@ -166,20 +149,8 @@ fn rows() -> Vec<Row> {
             vec![up("a", None, false)],
             Change::Live,
         ),
-        (
-            "live",
-            same(),
-            live(),
-            vec![up("a", Some("one"), false)],
-            Change::Live,
-        ),
-        (
-            "suspended",
-            same(),
-            off(),
-            vec![up("a", Some("one"), false)],
-            Change::Drain,
-        ),
+        ("live", same(), live(), runs(), Change::Live),
+        ("suspended", same(), off(), runs(), Change::Drain),
         ("resumed", off(), same(), vec![], Change::Start),
         (
             "a pool grows",

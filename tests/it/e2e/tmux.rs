@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
-use crate::support::processes;
+use crate::support::{processes, tmux};
 
 fn pid(raider: &Value) -> u32 {
     raider["session"]["pid"]
@@ -43,6 +43,9 @@ fn end(mut city: City) {
 /// Charged, killed, respawned, adopted by the next daemon, done and merged.
 #[test]
 fn work_on_tmux_survives_its_agent_and_its_daemon_and_lands() {
+    if !tmux::is_there() {
+        return;
+    }
     let mut city = on_tmux().start();
     let steps = [
         "[ $n = 2 ] || { echo half >half.txt; sign first; forever; }",
@@ -88,6 +91,9 @@ fn on_a_terminal(city: &City, words: &str) -> Child {
 /// `hd attach`, `peek`, `send`, `logs` and `logs -f` do not care where the session is.
 #[test]
 fn a_terminal_in_tmux_is_watched_and_typed_into_like_any_other() {
+    if !tmux::is_there() {
+        return;
+    }
     let mayor = r#"
 [[agents]]
 name = "mayor"
@@ -134,6 +140,9 @@ command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $li
 /// Another provider in `city.toml`: what runs is adopted where it is, what starts goes to the new one.
 #[test]
 fn a_city_moves_to_tmux_session_by_session() {
+    if !tmux::is_there() {
+        return;
+    }
     let mut city = Plan::new().set("session", "provider", "\"holder\"").start();
     let steps = [
         "sign up$n",

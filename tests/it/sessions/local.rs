@@ -16,7 +16,9 @@ macro_rules! on_both {
             $(
                 #[test]
                 fn $name() {
-                    super::$name(&super::LocalBench::new(super::Provider::Tmux));
+                    if let Some(bench) = super::LocalBench::on_tmux() {
+                        super::$name(&bench);
+                    }
                 }
             )+
         }

@@ -5,3 +5,4 @@ pub mod git;
 pub mod live;
 pub mod plan;
 pub mod processes;
+pub mod tmux;

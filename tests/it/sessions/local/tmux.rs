@@ -15,10 +15,6 @@ use rustix::process::Signal;
 
 use super::{LocalBench, Provider, await_lost, kill, marked, script, state};
 
-fn bench() -> LocalBench {
-    LocalBench::new(Provider::Tmux)
-}
-
 fn server(bench: &LocalBench) -> ProcessId {
     let said = bench.tmux(&["display-message", "-p", "#{pid}"]).stdout;
     let pid = String::from_utf8(said).unwrap().trim().parse().unwrap();
@@ -34,7 +30,9 @@ fn in_tmux(bench: &LocalBench, name: &str) -> bool {
 
 #[test]
 fn a_killed_server_loses_its_sessions_and_leaves_nothing_alive() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let events = hear(&sessions);
     let deaf = "trap '' HUP TERM; setsid sleep 1000 & echo ready; while :; do sleep 1000; done";
@@ -56,7 +54,9 @@ fn a_killed_server_loses_its_sessions_and_leaves_nothing_alive() {
 
 #[test]
 fn a_pane_that_is_killed_by_a_person_is_lost_and_the_other_sessions_live_on() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     let mut other = script(&bench, "sleep 1000");
@@ -74,7 +74,9 @@ fn a_pane_that_is_killed_by_a_person_is_lost_and_the_other_sessions_live_on() {
 
 #[test]
 fn the_pane_of_a_killed_holder_shows_its_last_screen_until_the_session_is_forgotten() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let started = sessions
         .start(&script(&bench, "echo last words; sleep 1000"))
@@ -103,7 +105,9 @@ fn person(argv: &[String]) -> Child {
 
 #[test]
 fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let shell = "stty size; while read -r line; do echo got $line; stty size; done";
     let started = sessions.start(&script(&bench, shell)).unwrap();
@@ -129,7 +133,9 @@ fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
 
 #[test]
 fn a_new_session_has_its_size_though_a_person_sits_at_a_small_terminal() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     let AttachPoint::Command { argv, .. } = sessions.attach(&first.handle).unwrap() else {
@@ -148,7 +154,9 @@ fn a_new_session_has_its_size_though_a_person_sits_at_a_small_terminal() {
 
 #[test]
 fn the_stop_key_does_not_stop_an_agent_for_ever() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let shell = "trap '' INT; while read -r line; do echo got $line; done";
     let started = sessions.start(&script(&bench, shell)).unwrap();
@@ -162,7 +170,9 @@ fn the_stop_key_does_not_stop_an_agent_for_ever() {
 
 #[test]
 fn awkward_texts_arrive_byte_for_byte() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let program = "stty raw -echo; echo ready; head -c $(cat want) > seen; echo done; sleep 1000";
     for text in [
@@ -185,6 +195,9 @@ fn awkward_texts_arrive_byte_for_byte() {
 
 #[test]
 fn a_session_moves_with_its_next_start_and_there_is_one_copy_at_all_times() {
+    if !crate::support::tmux::is_there() {
+        return;
+    }
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
     let events = hear(&sessions);
@@ -213,7 +226,9 @@ fn a_session_moves_with_its_next_start_and_there_is_one_copy_at_all_times() {
 
 #[test]
 fn sessions_of_both_kinds_are_listed_adopted_and_ended_side_by_side() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let one = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     sessions.prefer(Provider::Holder).unwrap();
@@ -236,7 +251,9 @@ fn sessions_of_both_kinds_are_listed_adopted_and_ended_side_by_side() {
 
 #[test]
 fn starts_and_ends_in_quick_succession_find_a_server_every_time() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     for _ in 0..15 {
         let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
@@ -286,7 +303,9 @@ fn start_city(bench: &LocalBench, path: &Path) -> String {
 /// A server that hangs must not take the daemon with it: what is known without it stays known.
 #[test]
 fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
-    let bench = bench();
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
     let sessions = bench.provider();
     let started = sessions
         .start(&script(&bench, "echo ready; sleep 1000"))
