@@ -153,6 +153,22 @@ fn a_rig_comes_and_goes_without_a_restart() {
     });
 }
 
+/// Automation folders are watched, also one whose file comes later than it does.
+#[test]
+fn a_new_automation_is_found_without_a_restart() {
+    let city = City::new();
+    let folder = city.root().join("automations/greet");
+    fs::create_dir_all(&folder).unwrap();
+    let automation = "exec = \"true\"\ngate = \"manual\"\n";
+    fs::write(folder.join("automation.toml"), automation).unwrap();
+    until("it is there", || {
+        let known = city.ask("auto.list", json!({})).unwrap();
+        known[0]["name"] == "greet"
+    });
+    city.hd(&["auto", "run", "greet"]).json();
+    city.wait_event(1, "automation.completed", "greet");
+}
+
 /// An explicit stop, and a suspension, outlive the supervisor.
 #[test]
 fn what_a_person_said_of_an_agent_holds_over_a_restart() {
