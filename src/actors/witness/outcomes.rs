@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::{ChildState, SessionView, raider_spec};
+use super::super::root::{ChildState, ChildView, SessionView, raider_spec};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects, endings, launch};
@@ -204,9 +204,7 @@ async fn remind(
     let data = serde_json::json!({ "relic": hook.relic, "nudge": told, "why": refused.message });
     let event = NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile);
     world.store.note(vec![event.with(data)]);
-    let id = ChildId::Raider(hook.raider.clone());
-    let views = ask::views(world).await?;
-    let view = views.into_iter().find(|view| view.spec.id == id);
+    let view = settled(world, &hook).await?;
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
@@ -227,6 +225,22 @@ async fn remind(
         }
     }
     Ok(())
+}
+
+/// The raider's child, once it is not just being started: what is started already can be told, and
+/// what rests can be started for it.
+async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusal> {
+    let id = ChildId::Raider(hook.raider.clone());
+    let deadline = world.clock.mono() + world.city.session.startup_timeout;
+    loop {
+        let views = ask::views(world).await?;
+        let view = views.into_iter().find(|view| view.spec.id == id);
+        let starting = |view: &ChildView| view.state == ChildState::Starting;
+        if !view.as_ref().is_some_and(starting) || world.clock.mono() >= deadline {
+            return Ok(view);
+        }
+        tokio::time::sleep(TURN).await;
+    }
 }
 
 /// Counts a telling; none when the last one was about this very writing, and only just now.

@@ -205,7 +205,8 @@ async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
     parts.sessions.exit_unheard(&charged.session, 0);
     parts.tasks.leave(done_intent(&charged));
     let town = Scenario::new().start_on(parts, clock).await;
-    town.settle().await;
+    // The refusal may come while its session is being started; then it waits for that.
+    town.pass(Duration::from_millis(200)).await;
     assert_eq!(town.parts.tasks.intents(), 0);
     assert!(town.runs(&charged.session));
     let sent = town.parts.sessions.sent(&charged.session);
