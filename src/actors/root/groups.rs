@@ -108,14 +108,18 @@ impl Root {
             let Some(id) = together.stopping.last().cloned() else {
                 return true;
             };
-            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.has_actor()) else {
+            let slot = self.slots.get_mut(&id);
+            // Whoever is laid to rest meanwhile takes no part any more.
+            let Some(slot) = slot.filter(|slot| slot.together && !slot.is_at_rest()) else {
                 together.stopping.pop();
-                if let Some(slot) = self.slots.get_mut(&id) {
-                    slot.epoch += 1;
-                    slot.become_state(ChildState::Backoff, now);
-                }
                 continue;
             };
+            if !slot.has_actor() {
+                together.stopping.pop();
+                slot.epoch += 1;
+                slot.become_state(ChildState::Backoff, now);
+                continue;
+            }
             if !matches!(slot.desired, Desired::Together) {
                 slot.desired = Desired::Together;
                 slot.become_state(ChildState::Ending, now);
@@ -158,6 +162,21 @@ impl Root {
             && together.awaited.as_ref() == Some(id)
         {
             together.awaited = None;
+            self.advance(me, &group).await;
+        }
+    }
+
+    /// A child's session or actor ended: a restart that waited for it goes on without it when it is
+    /// not to come back.
+    pub(super) async fn go_on_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let Some(group) = self.group_of(id) else {
+            return;
+        };
+        let back = self.slots.get(id).is_some_and(|slot| !slot.is_at_rest());
+        if let Some(together) = self.together.get_mut(&group)
+            && !back
+        {
+            together.awaited.take_if(|awaited| awaited == id);
             self.advance(me, &group).await;
         }
     }

@@ -356,7 +356,10 @@ impl Actor for RootActor {
                 cause,
                 reply,
             } => root.end(&me, id, session, cause, reply),
-            RootMsg::Swept { id, epoch, result } => root.swept(&me, &id, epoch, result),
+            RootMsg::Swept { id, epoch, result } => {
+                root.swept(&me, &id, epoch, result);
+                root.go_on_together(&me, &id).await;
+            }
             RootMsg::Cycle { id, cause, reply } => root.cycle(&id, cause, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
@@ -436,6 +439,7 @@ impl Root {
             .map(|(id, _)| id.clone());
         if let Some(id) = ended {
             self.child_ended(me, &id, error).await;
+            self.go_on_together(me, &id).await;
         }
     }
 }

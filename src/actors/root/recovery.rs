@@ -143,6 +143,8 @@ impl Root {
         for decision in &look.decisions {
             self.decided(me, decision, look).await;
         }
+        // Somebody may depend on less than before.
+        self.unblock(me).await;
         self.arm_idle(me, look.idle_at);
     }
 

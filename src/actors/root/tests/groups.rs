@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::ChildState;
+use super::super::{ChildState, RootMsg};
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::ids::{AgentName, SessionId};
 use crate::testing::world::{Scenario, Town, agent};
@@ -123,4 +123,26 @@ async fn a_second_death_meanwhile_begins_again() {
     }
     town.pass(SECOND * 60).await;
     assert_eq!(town.parts.sessions.doubles(), 0);
+}
+
+/// Whoever is stopped in the middle of it takes no part any more, and holds nobody up.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, c] = sessions(&town);
+    town.parts.sessions.hold_start(&a);
+    town.parts.sessions.crash(&b, 9);
+    town.until("the first one is being started", || {
+        town.world.starts.available_permits() < 16
+    })
+    .await;
+    let (root, id) = (town.root.clone(), agent("a"));
+    let rest = |reply| RootMsg::Rest { id, reply };
+    let resting = tokio::spawn(async move { root.call(rest, None).await });
+    crate::actors::ask::views(&town.world).await.unwrap();
+    town.parts.sessions.release_start(&a);
+    town.pass(SECOND).await;
+    assert!(resting.await.unwrap().unwrap().is_success());
+    assert_eq!(town.state(&agent("a")).await, Some(ChildState::Stopped));
+    assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
 }

@@ -238,6 +238,17 @@ async fn an_agent_starts_when_what_it_depends_on_is_up() {
     assert!(wanted.iter().all(|id| town.runs(id)));
 }
 
+/// `depends_on` is applied live: who waited for somebody that is not needed any more starts.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_depends_on_less_starts_at_once() {
+    let town = chain().with(|city| city.agents[0].suspended = true);
+    let town = town.start().await;
+    assert_eq!(town.state(&agent("api")).await, Some(ChildState::Blocked));
+    town.reload(|city| city.agents[1].depends_on.clear()).await;
+    assert!(town.runs(&town.session(&agent("api"))));
+    assert!(town.runs(&town.session(&agent("web"))));
+}
+
 /// `depends_on`: stopped before.
 #[tokio::test(start_paused = true)]
 async fn the_stop_goes_in_the_reverse_order_of_dependence() {
