@@ -144,7 +144,12 @@ fn begin(
             event = next_event(txn, automation, &mark)?;
             match &event {
                 Some(event) => mark.cursor = event.seq,
-                None => return Ok(None),
+                // Its own events, which it does not run for.
+                None => {
+                    mark.cursor = txn.last_seq()?;
+                    txn.put_mark(&mark)?;
+                    return Ok(None);
+                }
             }
         }
         Trigger::Operator => {}
@@ -382,10 +387,10 @@ pub(super) fn look_again(world: &World) {
 }
 
 fn record(world: &World, id: &AutomationId, role: Role) -> PathBuf {
-    // Names have no dots, so these differ for all automations.
+    // Names have no dots, so these differ for all automations and both roles.
     let name = id.to_string().replace('/', ".");
     let file = match role {
-        Role::Check => format!("{name}.check.run"),
+        Role::Check => format!("{name}.checking"),
         Role::Run => format!("{name}.run"),
     };
     world.city.automations_dir().join(file)

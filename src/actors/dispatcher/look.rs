@@ -65,8 +65,10 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
             return None;
         }
     };
+    let mut interrupted = Vec::new();
     for run in open {
         if let Some(busy) = world.automations.claim(&run.automation, Role::Run) {
+            interrupted.push(run.automation.clone());
             tokio::spawn(fire::interrupted(Arc::clone(world), run, busy));
         }
     }
@@ -79,6 +81,10 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
         told,
     } in seen
     {
+        // What came while nobody ran it is for the look at its end; it is not too early for it.
+        if interrupted.contains(&automation.id) {
+            continue;
+        }
         let checked = world.automations.last_check(&automation.id);
         match next(&automation, &mark, last.as_ref(), checked, now) {
             When::Now => due(world, automation, last).await,
@@ -91,6 +97,10 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     soonest
 }
 
+/// Events that no gate waits for are passed over this many at a time: each is looked at more than
+/// once, but not each is worth a write.
+const LAG: u64 = 1000;
+
 /// Reads everything in one transaction, and settles what needs no run: automations that are new or
 /// gone, and slots that nobody makes up for.
 fn see(
@@ -100,9 +110,11 @@ fn see(
 ) -> Result<(Vec<Seen>, Vec<Run>), StoreError> {
     let ids: Vec<AutomationId> = automations.iter().map(|one| one.id.clone()).collect();
     txn.keep_marks(&ids)?;
-    let mut seen = Vec::new();
+    let (mut seen, newest) = (Vec::new(), txn.last_seq()?);
+    let up_since = up_since.min(txn.now());
     for automation in automations {
         let mut mark = fire::recall(txn, automation)?;
+        mark.slots = cron::settled(mark.slots, txn.now());
         let on = automation.enabled && !mark.disabled;
         if let Gate::Cron { schedule, catch_up } = &automation.gate
             && cron::missed(schedule, *catch_up, mark.slots, up_since)
@@ -115,9 +127,6 @@ fn see(
             }
             mark.slots = up_since;
         }
-        if txn.mark(&automation.id)?.as_ref() != Some(&mark) {
-            txn.put_mark(&mark)?;
-        }
         let told = match &automation.gate {
             Gate::Event { on: pattern } if on => !txn
                 .events(&EventFilter {
@@ -129,6 +138,12 @@ fn see(
                 .is_empty(),
             _ => false,
         };
+        if !told && newest.saturating_sub(mark.cursor) > LAG {
+            mark.cursor = newest;
+        }
+        if txn.mark(&automation.id)?.as_ref() != Some(&mark) {
+            txn.put_mark(&mark)?;
+        }
         let last = txn.runs(Some(&automation.id), 1)?.pop();
         let automation = automation.clone();
         seen.push(Seen {
@@ -157,7 +172,10 @@ async fn due(world: &Arc<World>, automation: Automation, last: Option<Run>) {
                 world.automations.checked(&automation.id, world.clock.now());
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
-                    if fire::check(&world, &automation, check, &busy).await {
+                    let holds = fire::check(&world, &automation, check, &busy).await;
+                    // It may have been removed, changed or switched off meanwhile.
+                    let newest = world.newest();
+                    if holds && newest.city.automation(&automation.id) == Some(&automation) {
                         begin(&world, &automation, Trigger::Condition { last }).await;
                     }
                     drop(busy);

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
+mod disturbed;
+
 use super::DispatcherMsg;
 use crate::actors::ask;
 use crate::actors::refusal::{Refusal, RefusalKind};

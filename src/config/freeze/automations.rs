@@ -152,18 +152,21 @@ impl Folder {
         let line = filled(node)?;
         let line = line.trim();
         let (word, rest) = line.split_at(line.find(char::is_whitespace).unwrap_or(line.len()));
-        let script = self.path.join(word);
-        if script.is_file() {
-            let script = shell_words::quote(&script.to_string_lossy()).into_owned();
-            return Ok(format!(
-                "if [ -x {script} ]; then\n{script}{rest}\nelse\nsh {script}{rest}\nfi"
-            ));
-        }
         let plain = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
-        if word.contains('/') && word.chars().all(plain) {
+        let (script, plain) = (self.path.join(word), word.chars().all(plain));
+        let there = script.is_file();
+        if plain && word.contains('/') && !there {
             return complain(node, format!("there is no file {}", script.display()));
         }
-        Ok(line.to_owned())
+        if !plain && !there {
+            return Ok(line.to_owned());
+        }
+        // Decided when it runs: the file may be written after this one was read.
+        let script = shell_words::quote(&script.to_string_lossy()).into_owned();
+        Ok(format!(
+            "if [ ! -f {script} ]; then\n{line}\nelif [ -x {script} ]; then\n{script}{rest}\n\
+             else\nsh {script}{rest}\nfi"
+        ))
     }
 }
 

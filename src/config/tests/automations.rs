@@ -87,6 +87,29 @@ fn automations_are_found_beside_the_city_and_in_rigs_that_are_trusted() {
 }
 
 #[test]
+fn a_script_may_be_written_after_the_file_that_names_it() {
+    let place = Place::new();
+    let folder = "automations/update";
+    place.write(
+        &format!("{folder}/automation.toml"),
+        "exec = \"update now\"\ngate = \"manual\"\n",
+    );
+    let loaded = place.load("workspace.name = \"c\"\n").unwrap();
+    let run = || {
+        let line = &loaded.city.automations[0].exec;
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", line]).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    assert_eq!(run(), (Some(127), String::new()));
+    place.write(&format!("{folder}/update"), "echo \"updated $1\"; exit 3\n");
+    assert_eq!(run(), (Some(3), "updated now\n".to_owned()));
+}
+
+#[test]
 fn everything_that_is_wrong_with_automations_is_told_at_once() {
     let place = Place::new();
     for (name, text) in [

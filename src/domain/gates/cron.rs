@@ -8,11 +8,14 @@ use std::fmt;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::Timestamp;
 use jiff::civil::{DateTime, date};
 use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
 use super::When;
+
+/// A clock that is set back by more than this begins a new time.
+const SET_BACK: SignedDuration = SignedDuration::from_hours(3);
 
 /// What becomes of slots that came while the supervisor was away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,8 @@ impl Schedule {
         let parser = CronParser::builder()
             .seconds(Seconds::Disallowed)
             .year(Year::Disallowed)
+            // As everywhere: a day field that begins with a star restricts the other one.
+            .dom_and_dow(fields[2].starts_with('*') || fields[4].starts_with('*'))
             .build();
         let text = fields.join(" ");
         let cron = parser.parse(&text).map_err(|error| error.to_string())?;
@@ -106,6 +111,17 @@ pub fn when(schedule: &Schedule, settled: Timestamp, now: Timestamp) -> When {
     match schedule.next(settled) {
         Some(slot) => When::at(slot, now),
         None => When::Never,
+    }
+}
+
+/// What is settled, after the clock was set back by much: slots behind are not passed over until the
+/// clock is there again. (Set back by less, it repeats none.)
+#[must_use]
+pub fn settled(mark: Timestamp, now: Timestamp) -> Timestamp {
+    if mark.duration_since(now) > SET_BACK {
+        now
+    } else {
+        mark
     }
 }
 
@@ -205,6 +221,30 @@ mod tests {
             "2026-03-27T00:00:00Z",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_day_field_that_begins_with_a_star_restricts_the_other() {
+        let found = slots("0 0 */2 * mon", "UTC", "2026-03-01T00:00:00Z", 3);
+        let expected = [
+            "2026-03-09T00:00:00Z",
+            "2026-03-23T00:00:00Z",
+            "2026-04-13T00:00:00Z",
+        ];
+        assert_eq!(found, expected);
+        let found = slots("0 0 1 * */6", "UTC", "2026-03-02T00:00:00Z", 1);
+        assert_eq!(found, ["2026-08-01T00:00:00Z"]);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_does_not_silence_a_schedule() {
+        let ahead = at("2027-01-01T00:00:00Z");
+        let now = at("2026-03-01T10:30:00Z");
+        assert_eq!(settled(ahead, now), now);
+        // A small step back repeats nothing.
+        let ran = at("2026-03-01T10:30:02Z");
+        assert_eq!(settled(ran, now), ran);
+        assert_eq!(settled(now, ran), now);
     }
 
     #[test]
