@@ -192,14 +192,24 @@ pub fn descendants(root: u32) -> io::Result<Vec<ProcessId>> {
 /// # Errors
 /// `/proc` cannot be listed.
 pub fn descendants_but(root: u32, apart: impl Fn(u32) -> bool) -> io::Result<Vec<ProcessId>> {
-    let all = all()?;
+    Ok(below(&all()?, vec![root], apart))
+}
+
+/// Every living process of a listing below these, nearest first, without those that the predicate
+/// picks and what is below them.
+#[must_use]
+pub fn below(
+    all: &HashMap<u32, Stat>,
+    roots: Vec<u32>,
+    apart: impl Fn(u32) -> bool,
+) -> Vec<ProcessId> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for (pid, stat) in &all {
+    for (pid, stat) in all {
         children.entry(stat.parent).or_default().push(*pid);
     }
     let mut found = Vec::new();
-    let mut seen = HashSet::from([root]);
-    let mut level = vec![root];
+    let mut seen: HashSet<u32> = roots.iter().copied().collect();
+    let mut level = roots;
     while !level.is_empty() {
         let next = level.iter().filter_map(|pid| children.get(pid)).flatten();
         let new = |pid: &u32| seen.insert(*pid) && !apart(*pid);
@@ -212,7 +222,7 @@ pub fn descendants_but(root: u32, apart: impl Fn(u32) -> bool) -> io::Result<Vec
             })
         }));
     }
-    Ok(found)
+    found
 }
 
 /// The value of a variable in the environment a process was started with.

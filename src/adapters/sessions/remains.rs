@@ -57,9 +57,6 @@ pub fn end(dir: &Path) -> io::Result<Ending> {
             continue;
         }
         empty_passes = 0;
-        if Instant::now() >= deadline {
-            break;
-        }
         marks.cgroups.iter().for_each(|path| kill_cgroup(path));
         for process in found {
             if let Some(pidfd) = Pidfd::open(&process)? {
@@ -67,6 +64,9 @@ pub fn end(dir: &Path) -> io::Result<Ending> {
                 pidfd.wait(PASS)?;
             }
             killed += usize::from(!proc::lives(&process)?);
+        }
+        if Instant::now() >= deadline {
+            break;
         }
     }
     marks.cgroups.iter().for_each(|path| remove_cgroup(path));
@@ -96,8 +96,9 @@ fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
         .iter()
         .flat_map(|path| contents(path))
         .collect();
+    let all = proc::all()?;
     let mut found = HashMap::new();
-    for (pid, stat) in proc::all()? {
+    for (&pid, stat) in &all {
         let started = stat.started;
         let is_agent = marks.agent.as_ref() == Some(&ProcessId { pid, started });
         let is_marked = || {
@@ -109,11 +110,10 @@ fn members(dir: &Path, marks: &Marks) -> io::Result<Vec<ProcessId>> {
         let known = is_agent || contained.contains(&pid);
         if other && (known || is_marked() || proc::holds_lock(pid, &lock)) {
             found.insert(pid, started);
-            for below in proc::descendants(pid)? {
-                found.insert(below.pid, below.started);
-            }
         }
     }
+    let below = proc::below(&all, found.keys().copied().collect(), |_| false);
+    found.extend(below.iter().map(|below| (below.pid, below.started)));
     found.remove(&std::process::id());
     let processes = found.into_iter();
     Ok(processes
