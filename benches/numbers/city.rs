@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -28,15 +28,21 @@ pub struct City {
 }
 
 impl City {
-    /// A city of so many agents, all of them running.
+    /// A city of so many agents, all of them running; it is as if there were no patrols.
     pub fn with(count: usize) -> Self {
+        Self::with_patrols(count, "1h")
+    }
+
+    /// A city of so many agents, all of them running, with a patrol this often.
+    pub fn with_patrols(count: usize, interval: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let pipe = dir.path().join("up");
         mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
-        let mut config = "[workspace]\nname = \"numbers\"\n\n[daemon]\nmax_restarts = 0\n\
-             restart_backoff = { first = \"0s\", initial = \"0s\", max = \"0s\" }\n\
-             shutdown_timeout = \"0s\"\n"
-            .to_owned();
+        let mut config = format!(
+            "[workspace]\nname = \"numbers\"\n\n[daemon]\nmax_restarts = 0\n\
+             restart_backoff = {{ first = \"0s\", initial = \"0s\", max = \"0s\" }}\n\
+             shutdown_timeout = \"0s\"\npatrol_interval = \"{interval}\"\n"
+        );
         for number in 0..count {
             let script = format!("echo $HD_ACTOR $$ > {}; exec sleep 100000", pipe.display());
             let agent = format!(
@@ -92,6 +98,16 @@ impl City {
             let running: BTreeMap<_, _> = running.filter_map(name_and_pid).collect();
             (running.len() == self.agents.len()).then_some(running)
         })
+    }
+
+    /// The daemon's process.
+    pub fn daemon(&self) -> u32 {
+        self.daemon.id()
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> PathBuf {
+        self.dir.path().join("city.toml")
     }
 
     /// `kill -9` of the daemon, and a new one.

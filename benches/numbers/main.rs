@@ -5,16 +5,20 @@
 //! cargo bench -- control         those whose name contains the word
 //! ```
 //!
-//! Criterion shows means; where single outliers matter, percentiles of all samples follow.
+//! Criterion shows means; where single outliers matter, percentiles of all samples follow. What a
+//! city costs while nothing happens is read from the kernel's counters, once.
 
 mod city;
 mod control;
+mod cost;
+mod idle;
 mod lives;
+mod reload;
 mod sessions;
 
 use std::time::Duration;
 
-use criterion::{criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group};
 
 /// Prints what a mean hides.
 fn percentiles(name: &str, mut samples: Vec<Duration>) {
@@ -32,12 +36,31 @@ fn percentiles(name: &str, mut samples: Vec<Duration>) {
     );
 }
 
+/// Whether the command line asks for what is called so.
+fn asked_for(name: &str) -> bool {
+    let mut words = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'));
+    words.next().is_none_or(|word| name.contains(&word))
+}
+
 criterion_group! {
     name = numbers;
-    config = criterion::Criterion::default()
+    config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_secs(3));
-    targets = control::round_trip, sessions::start, lives::replacement, lives::restart
+    targets = control::round_trip, sessions::start, reload::round_trip, lives::replacement,
+        lives::restart
 }
-criterion_main!(numbers);
+
+fn main() {
+    if asked_for("idle") {
+        idle::minute();
+    }
+    if asked_for("patrol") {
+        idle::patrol();
+    }
+    numbers();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -13,14 +13,14 @@ use horde_supervisor::ports::sessions::{SessionSpec, Sessions};
 /// As many starts at once as the daemon allows by default.
 const AT_ONCE: usize = 16;
 
-/// One session of `sh`, and a hundred.
+/// One session of `sh`, a hundred, a thousand.
 pub fn start(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a directory");
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
     let sessions = LocalSessions::new(dir.path().join("sessions"), exe, "").expect("a provider");
     let mut group = criterion.benchmark_group("sessions");
     group.sampling_mode(SamplingMode::Flat).sample_size(10);
-    for count in [1, 100] {
+    for count in [1, 100, 1000] {
         let specs: Vec<_> = (0..count).map(|n| spec(dir.path(), n)).collect();
         group.bench_function(BenchmarkId::new("start", count), |bencher| {
             bencher.iter_custom(|times| (0..times).map(|_| once(&sessions, &specs)).sum());
