@@ -100,6 +100,8 @@ pub(super) enum Verb {
     /// Automations: what runs by schedule, condition or event
     #[command(subcommand)]
     Auto(AutoVerb),
+    /// Numbers for Prometheus, as its text format
+    Metrics,
     /// What happened
     Events(args::Events),
     /// Why something is as it is: the events about a raider, agent, relic or rig, with causes

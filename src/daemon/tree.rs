@@ -18,6 +18,7 @@ use crate::actors::world::{Claims, World};
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
+use crate::adapters::proc;
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::adapters::sessions::LocalSessions;
 use crate::adapters::task_files::DiskTaskFiles;
@@ -64,6 +65,7 @@ pub(super) async fn build(
         bin_dir: exe.parent().map(PathBuf::from).unwrap_or_default(),
         socket,
         random: Arc::new(random),
+        usage: Arc::new(|| proc::own_usage().ok()),
         fault: faults::hook(),
         stopping: Arc::default(),
         directory: Arc::default(),

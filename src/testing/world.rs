@@ -194,6 +194,7 @@ impl Scenario {
             bin_dir: "/bin".into(),
             socket: "/city/.horde/control.sock".into(),
             random: Arc::new(|| 0.0),
+            usage: Arc::new(|| None),
             fault: self.fault,
             directory: Arc::default(),
             claims: Claims::default(),

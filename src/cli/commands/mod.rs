@@ -47,6 +47,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
         Verb::Auto(verb) => auto::run(verb, context),
+        Verb::Metrics => context.show(&Op::Metrics(Nothing {}), show::text),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),

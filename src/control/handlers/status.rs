@@ -15,7 +15,7 @@ use crate::control::protocol::ControlError;
 use crate::domain::city::Rig;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RigName};
 use crate::domain::merge::{self, MergeRequest};
-use crate::domain::raider::{RaiderFacts, SessionPresence, derive};
+use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::RelicFilter;
@@ -24,18 +24,18 @@ use crate::ports::relics::RelicFilter;
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything that the store knows and `status` shows.
-struct Stored {
-    hooks: Vec<Hook>,
-    sagas: Vec<Saga>,
-    queue: Vec<MergeRequest>,
+pub(super) struct Stored {
+    pub(super) hooks: Vec<Hook>,
+    pub(super) sagas: Vec<Saga>,
+    pub(super) queue: Vec<MergeRequest>,
     /// Tasks that are not closed, as counted by prefix and status.
-    relics: BTreeMap<(String, RelicStatus), usize>,
-    escalations: usize,
+    pub(super) relics: BTreeMap<(String, RelicStatus), usize>,
+    pub(super) escalations: usize,
     seq: u64,
-    said: standing::Said,
+    pub(super) said: standing::Said,
 }
 
-async fn stored(world: &World) -> Result<Stored, ControlError> {
+pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
     let open = RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),
@@ -171,20 +171,8 @@ async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId
     }
 }
 
-/// One raider, as `status`, `raider.list` and `raider.show` print it.
-pub(super) fn raider_json(
-    world: &World,
-    hook: &Hook,
-    view: Option<&ChildView>,
-    sagas: &[Saga],
-    git: Option<&(u64, u64, u64)>,
-) -> Value {
-    let subject = hook.raider.to_string();
-    let saga = |kind| {
-        sagas
-            .iter()
-            .find(|saga| saga.kind == kind && saga.subject == subject)
-    };
+/// The state of the raider that holds this hook.
+pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, sagas: &[Saga]) -> RaiderState {
     let presence = match view.map(|view| view.state) {
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
         Some(ChildState::Starting) => SessionPresence::Coming,
@@ -197,13 +185,31 @@ pub(super) fn raider_json(
         )
         | None => SessionPresence::Absent,
     };
-    let state = derive(RaiderFacts {
-        charging: saga(SagaKind::Charge).is_some(),
+    let subject = hook.raider.to_string();
+    let under_way = |kind| saga_of(sagas, kind, &subject).is_some();
+    derive(RaiderFacts {
+        charging: under_way(SagaKind::Charge),
         done: hook.done.is_some(),
-        finishing: saga(SagaKind::Done).is_some() || saga(SagaKind::Nuke).is_some(),
+        finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
         session: presence,
-    });
-    let blocked = saga(SagaKind::Done).and_then(done::blocked);
+    })
+}
+
+fn saga_of<'a>(sagas: &'a [Saga], kind: SagaKind, subject: &str) -> Option<&'a Saga> {
+    let mut sagas = sagas.iter();
+    sagas.find(|saga| saga.kind == kind && saga.subject == subject)
+}
+
+/// One raider, as `status`, `raider.list` and `raider.show` print it.
+pub(super) fn raider_json(
+    world: &World,
+    hook: &Hook,
+    view: Option<&ChildView>,
+    sagas: &[Saga],
+    git: Option<&(u64, u64, u64)>,
+) -> Value {
+    let state = raider_state(hook, view, sagas);
+    let blocked = saga_of(sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
     let session = view.and_then(|view| view.session.as_ref());
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,

@@ -10,6 +10,7 @@ mod done;
 mod handoff;
 mod landing;
 mod manager;
+mod metrics;
 mod names;
 mod nuke;
 mod outcome;
