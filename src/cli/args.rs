@@ -329,6 +329,12 @@ pub(super) enum ConfigVerb {
     Check,
     /// The configuration in force, defaults included; needs no supervisor
     Show,
+    /// A systemd unit for this city's supervisor, with how to install it; needs no supervisor
+    Systemd {
+        /// For your own service manager (`systemctl --user`) instead of the machine's
+        #[arg(long)]
+        user: bool,
+    },
 }
 
 /// `hd demo`.

@@ -13,6 +13,7 @@ mod relic;
 mod run;
 mod status;
 mod supervisor;
+mod systemd;
 
 use crate::control::protocol::Op;
 use crate::control::protocol::args::Nothing;
