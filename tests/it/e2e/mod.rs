@@ -21,3 +21,4 @@ mod rights;
 mod stop;
 mod survive;
 mod tmux;
+mod upgrade;
