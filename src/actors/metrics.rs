@@ -61,16 +61,26 @@ impl Metrics {
         let registry = Registry::new();
         let of = |name: &str, help: &str, labels: &[&str]| {
             let counters = IntCounterVec::new(Opts::new(name, help), labels);
-            enter(&registry, counters.expect("a name and labels that are right"))
+            enter(
+                &registry,
+                counters.expect("a name and labels that are right"),
+            )
         };
         let timed = |name: &str, help: &str, buckets: &[f64]| {
             HistogramOpts::new(name, help).buckets(buckets.to_vec())
         };
         let per = |opts: HistogramOpts, labels: &[&str]| {
             let histograms = HistogramVec::new(opts, labels);
-            enter(&registry, histograms.expect("a name and labels that are right"))
+            enter(
+                &registry,
+                histograms.expect("a name and labels that are right"),
+            )
         };
-        let gates = timed("horde_gate_run_seconds", "Runs of gates, by verdict.", GATES);
+        let gates = timed(
+            "horde_gate_run_seconds",
+            "Runs of gates, by verdict.",
+            GATES,
+        );
         let patrols = timed("horde_patrol_seconds", "Looks at all sessions.", PATROLS);
         let patrols = Histogram::with_opts(patrols).expect("a name that is right");
         let request_help = "From a request over the control socket to its answer.";
@@ -113,10 +123,14 @@ impl Metrics {
             due: Mutex::default(),
             registry,
         };
-        for kind in EventType::ALL {
-            metrics.events.with_label_values(&[kind.as_str()]);
-        }
+        metrics.begin_at_zero();
         metrics
+    }
+
+    fn begin_at_zero(&self) {
+        for kind in EventType::ALL {
+            self.events.with_label_values(&[kind.as_str()]);
+        }
     }
 
     /// Everything that was counted.

@@ -121,6 +121,7 @@ impl Scenario {
             name: AgentName::new(name).unwrap(),
             command: vec!["agent".into()],
             first_input: None,
+            harness: None,
             dir: PathBuf::from("/city"),
             env: BTreeMap::new(),
             env_pass: Vec::new(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::actors::root::standing::{self, Said};
-use crate::actors::root::{ChildState, ChildView};
+use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
@@ -76,11 +76,13 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
         rigs.push(rig_status(world, rig, &views, &stored).await?);
     }
     let agents = agents(world, &all, &stored.said);
+    let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
-        "last_reload_error": world.directory.reload_error(), "agents": agents, "rigs": rigs,
+        "last_reload_error": world.directory.reload_error(), "agents": agents, "pools": pools,
+        "rigs": rigs,
         "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "seq": stored.seq, "socket": world.socket,
     }))
@@ -251,13 +253,42 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
         let configured = agents.any(|agent| agent.suspended && agent.name == *name);
         city.suspended || configured || said.suspended.contains(&ChildId::Agent(name.clone()))
     };
-    rows.into_iter()
-        .map(|(name, view)| agent_json(name.as_str(), view, suspended(name)))
-        .collect()
+    let pool = |name: &AgentName| {
+        let mut agents = city.agents.iter();
+        let of = agents.find(|agent| agent.member_number(name).is_some())?;
+        Some(of.name.clone())
+    };
+    let row = |(name, view)| {
+        let mut row = agent_json(name, view, suspended(name));
+        row["pool"] = json!(pool(name));
+        row
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// Every pool: how many members are wanted and why, and how many there are.
+async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, ControlError> {
+    let pools = ask::pools(world).await?;
+    let row = |pool: PoolView| {
+        let mut agents = world.city.agents.iter();
+        let agent = agents.find(|agent| agent.name == pool.name);
+        let members = views.iter().filter(|view| match &view.spec.id {
+            ChildId::Agent(name) => agent.is_some_and(|a| a.member_number(name).is_some()),
+            ChildId::Raider(_) => false,
+        });
+        let up = members.filter(|view| view.state == ChildState::Running);
+        let (draining, running): (Vec<_>, Vec<_>) = up.partition(|view| view.draining);
+        json!({
+            "name": pool.name, "min": pool.pool.min, "max": pool.pool.max,
+            "wanted": pool.wanted, "running": running.len(), "draining": draining.len(),
+            "last_check": pool.checked, "error": pool.failed,
+        })
+    };
+    Ok(pools.into_iter().map(row).collect())
 }
 
 /// One standing agent.
-fn agent_json(name: &str, view: Option<&ChildView>, suspended: bool) -> Value {
+fn agent_json(name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Value {
     let state = match view.map(|view| view.state) {
         Some(ChildState::Stopped) | None if suspended => "suspended",
         Some(ChildState::Running) if view.is_some_and(|view| view.draining) => "draining",
