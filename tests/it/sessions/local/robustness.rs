@@ -112,18 +112,23 @@ fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
     let first = bench.provider();
     let spec = script(
         bench,
-        "trap 'exit 7' INT TERM HUP; while :; do sleep 0.1; done",
+        "trap 'exit 7' INT TERM HUP; echo ready; while :; do sleep 0.1; done",
     );
     let started = first.start(&spec).unwrap();
+    await_screen(&first, &started.handle, "ready");
     drop(first);
     let path = bench.state_dir().join("s/sock");
     fs::remove_file(&path).unwrap();
     let socket = UnixListener::bind(&path).unwrap();
+    // Closed before it was read from, a connection would be reset, and what it said be lost.
     let foreign = std::thread::spawn(move || {
-        for stream in socket.incoming().take(2) {
+        let greet = |stream: std::io::Result<UnixStream>| {
+            let mut stream = stream.unwrap();
             // Version 0 is older than anything that is understood.
-            stream.unwrap().write_all(b"HDHOLD\0\0").unwrap();
-        }
+            stream.write_all(b"HDHOLD\0\0").unwrap();
+            stream
+        };
+        socket.incoming().take(2).map(greet).collect::<Vec<_>>()
     });
     let sessions = bench.provider();
     assert_eq!(sessions.adopt(&id("s")).unwrap(), started);
@@ -134,7 +139,7 @@ fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
     let stopped = sessions.stop(&started.handle, Duration::from_secs(20));
     assert_eq!(stopped.unwrap(), Stopped::Gracefully);
     assert!(matches!(state(&sessions, &id("s")), RunState::Exited(exit) if exit.code == Some(7)));
-    foreign.join().unwrap();
+    drop(foreign.join().unwrap());
 }
 
 fn a_deep_directory_is_no_problem(bench: &LocalBench) {
