@@ -10,6 +10,7 @@
 mod files;
 mod infra;
 mod lock;
+mod manager;
 mod own;
 mod tree;
 
@@ -26,6 +27,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::lock::CityLock;
+use self::manager::Manager;
 use crate::actors::ask;
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
@@ -131,10 +133,11 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
 async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let socket = socket_of(&city);
+    let manager = Arc::new(Manager::new());
     let args = tokio::select! {
-        built = tree::build(&city, shown, path, socket.clone()) => built?,
+        built = tree::build(&city, shown, path, socket.clone(), Arc::clone(&manager)) => built?,
         () = signals.stop(None) => {
-            notify_manager(&[sd_notify::NotifyState::Stopping]);
+            manager.stopping();
             return Ok(());
         }
     };
@@ -152,7 +155,8 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
         () = signals.stop(Some(&world)) => {
             let (_nobody, requests) = mpsc::channel(1);
             let mode = Some(on_term(&world));
-            return until_stopped(&world, &root, ended, &mut signals, requests, mode).await;
+            let tree = (&root, ended);
+            return until_stopped(&world, tree, &manager, &mut signals, requests, mode).await;
         }
     }
     let listener = server::bind(&socket).map_err(failed("the control socket cannot be made"))?;
@@ -162,10 +166,11 @@ async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<
     world.automations.open(world.clock.now());
     world.directory.tell_root(RootMsg::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
-    notify_manager(&[sd_notify::NotifyState::Ready]);
-    let watched = sd_notify::watchdog_enabled();
-    let watching = watched.map(|limit| tokio::spawn(watch(Arc::clone(&world), limit / 2)));
-    let outcome = until_stopped(&world, &root, ended, &mut signals, control.requests, None).await;
+    manager.ready();
+    let watch = |limit| watch(Arc::clone(&world), Arc::clone(&manager), limit / 2);
+    let watching = sd_notify::watchdog_enabled().map(|limit| tokio::spawn(watch(limit)));
+    let (tree, requests) = ((&root, ended), control.requests);
+    let outcome = until_stopped(&world, tree, &manager, &mut signals, requests, None).await;
     if let Some(watching) = watching {
         watching.abort();
     }
@@ -214,8 +219,8 @@ fn on_term(world: &Arc<World>) -> StopMode {
 /// signal skips the grace. Who asked is told how it was stopped.
 async fn until_stopped(
     world: &Arc<World>,
-    root: &ActorRef<RootMsg>,
-    ended: tokio::task::JoinHandle<()>,
+    (root, ended): (&ActorRef<RootMsg>, tokio::task::JoinHandle<()>),
+    manager: &Manager,
     signals: &mut Signals,
     mut requests: mpsc::Receiver<StopRequest>,
     mut reason: Option<StopMode>,
@@ -225,9 +230,7 @@ async fn until_stopped(
     let mut stopping = None;
     loop {
         if let Some(mode) = reason.take() {
-            if stopping.is_none() {
-                notify_manager(&[sd_notify::NotifyState::Stopping]);
-            }
+            manager.stopping();
             // Sessions that are being ended cannot be kept any more, nor the other way round.
             stopping.get_or_insert(mode);
             if root.cast(RootMsg::Stop { mode, reply: None }).is_err() {
@@ -281,7 +284,7 @@ impl Signals {
                 _ = self.int.recv() => return,
                 _ = self.hup.recv() => {
                     if let Some(world) = world {
-                        world.directory.tell_config(ConfigMsg::Check);
+                        world.directory.tell_config(ConfigMsg::Hangup);
                     }
                 }
             }
@@ -298,19 +301,12 @@ fn note(world: &World, kind: EventType) {
     world.store.note(vec![event]);
 }
 
-/// Tells a service manager, if one listens.
-fn notify_manager(states: &[sd_notify::NotifyState]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager could not be told");
-    }
-}
-
 /// Tells the service manager that the root answers, for as long as it does.
-async fn watch(world: Arc<World>, pause: Duration) {
+async fn watch(world: Arc<World>, manager: Arc<Manager>, pause: Duration) {
     loop {
         tokio::time::sleep(pause).await;
         match ask::views(&world).await {
-            Ok(_) => notify_manager(&[sd_notify::NotifyState::Watchdog]),
+            Ok(views) => manager.lives(&views, world.directory.reload_error().as_deref()),
             Err(error) => tracing::error!(%error, "the root does not answer"),
         }
     }

@@ -7,7 +7,7 @@ use ractor::rpc::CallResult;
 use ractor::{ActorRef, Message, RpcReplyPort};
 
 use super::refusal::{Refusal, RefusalKind};
-use super::root::{ChildSpec, ChildView, RootMsg};
+use super::root::{ChildSpec, ChildView, PoolView, RootMsg};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, SessionId};
@@ -98,4 +98,12 @@ pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refus
 /// The root does not answer.
 pub async fn views(world: &World) -> Result<Vec<ChildView>, Refusal> {
     ask(world.directory.root(), RootMsg::Views, BRIEF).await
+}
+
+/// Every pool of the configuration, as the root sizes it.
+///
+/// # Errors
+/// The root does not answer.
+pub async fn pools(world: &World) -> Result<Vec<PoolView>, Refusal> {
+    ask(world.directory.root(), RootMsg::Pools, BRIEF).await
 }

@@ -7,6 +7,9 @@
 //!  hd reload ─────────────────┘   (one at a time)  └─ rigs made ready ─► root takes it over ─► said
 //! ```
 //!
+//! A service manager is told when a reload begins and ends. The patrol's look is one only when it finds
+//! something new.
+//!
 //! What is asked while one is under way is answered by the next one, which reads again.
 
 use std::sync::Arc;
@@ -37,8 +40,10 @@ pub enum ConfigMsg {
         /// A timer of an earlier epoch is void.
         epoch: u64,
     },
-    /// Somebody asked (SIGHUP), or it is time: look at the files.
+    /// It is time: look at the files.
     Check,
+    /// SIGHUP: look at the files.
+    Hangup,
     /// Look at the files and say what came of it.
     Reload {
         /// Only say what would be done.
@@ -91,6 +96,21 @@ pub struct Reloaded {
     pub pending: Vec<String>,
 }
 
+/// What a service manager hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reloading {
+    /// The files are being read.
+    Begun,
+    /// They are in force now, or were already, or they are refused.
+    Over {
+        /// Why they are refused.
+        refused: Option<String>,
+    },
+}
+
+/// Whoever tells the service manager.
+pub type Told = Arc<dyn Fn(Reloading) + Send + Sync>;
+
 /// What it is made from.
 #[derive(Clone)]
 pub struct ConfigArgs {
@@ -98,6 +118,8 @@ pub struct ConfigArgs {
     pub world: Arc<World>,
     /// The files.
     pub source: Arc<dyn ConfigSource>,
+    /// Hears of reloads.
+    pub told: Told,
 }
 
 /// Its state.
@@ -110,6 +132,8 @@ pub struct Config {
     reading: bool,
     /// Look again when the look under way is over.
     again: bool,
+    /// That look is a reload that somebody wanted.
+    aloud: bool,
     waiting: Vec<(bool, RpcReplyPort<Result<Reloaded, Refusal>>)>,
     epoch: u64,
 }
@@ -128,6 +152,8 @@ impl Actor for ConfigActor {
         args: ConfigArgs,
     ) -> Result<Config, ActorProcessingErr> {
         args.world.directory.set_config(me.clone());
+        // A predecessor may have ended in the middle of one.
+        (args.told)(Reloading::Over { refused: None });
         // Whatever was missed while nobody listened is found by looking.
         me.cast(ConfigMsg::Check)?;
         let last = Reloaded {
@@ -143,6 +169,7 @@ impl Actor for ConfigActor {
             rejected: None,
             reading: false,
             again: false,
+            aloud: false,
             waiting: Vec::new(),
             epoch: 0,
         })
@@ -161,11 +188,16 @@ impl Actor for ConfigActor {
                 let _timer = me.send_after(SETTLE, move || ConfigMsg::Settled { epoch });
             }
             ConfigMsg::Settled { epoch } if epoch != config.epoch => {}
-            ConfigMsg::Settled { .. } | ConfigMsg::Check => {
+            ConfigMsg::Settled { .. } | ConfigMsg::Hangup => {
+                (config.again, config.aloud) = (true, true);
+                config.next(&me);
+            }
+            ConfigMsg::Check => {
                 config.again = true;
                 config.next(&me);
             }
             ConfigMsg::Reload { dry_run, reply } => {
+                config.aloud |= !dry_run;
                 config.waiting.push((dry_run, reply));
                 config.next(&me);
             }
@@ -175,6 +207,9 @@ impl Actor for ConfigActor {
                 replies,
             } => {
                 config.reading = false;
+                if !dry_run {
+                    config.tell(&outcome);
+                }
                 config.answer(outcome, dry_run, replies);
                 config.next(&me);
             }
@@ -198,6 +233,9 @@ impl Config {
         self.reading = true;
         if !dry_run {
             self.again = false;
+            if std::mem::take(&mut self.aloud) {
+                (self.args.told)(Reloading::Begun);
+            }
         }
         let (now, later) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -219,6 +257,20 @@ impl Config {
                 replies,
             });
         });
+    }
+
+    /// What was wrong before and still is, is nothing new.
+    fn tell(&self, outcome: &Outcome) {
+        let (is_new, refused) = match outcome {
+            Outcome::Same => (false, None),
+            Outcome::Applied(_) => (true, None),
+            Outcome::Rejected(why) => (self.rejected.as_ref() != Some(why), Some(why.clone())),
+            Outcome::Failed(refusal) => (false, Some(refusal.to_string())),
+        };
+        if is_new {
+            (self.args.told)(Reloading::Begun);
+        }
+        (self.args.told)(Reloading::Over { refused });
     }
 
     fn answer(

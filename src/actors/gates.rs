@@ -179,7 +179,12 @@ async fn run_once(
     };
     let commit = commit.clone();
     match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
-        Ok(run) => (verdict(&run), describe(&run, gate.timeout), run.took),
+        Ok(run) => {
+            let verdict = verdict(&run);
+            let metrics = world.store.metrics();
+            metrics.gate_ran(&rig.name, verdict.as_str(), run.took);
+            (verdict, describe(&run, gate.timeout), run.took)
+        }
         Err(error) => {
             let why = format!("could not run: {error}");
             (Verdict::Infra, why, Duration::ZERO)

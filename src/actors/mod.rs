@@ -19,6 +19,7 @@ pub mod endings;
 pub mod forge;
 pub mod gates;
 pub mod launch;
+pub mod metrics;
 pub mod refusal;
 pub mod root;
 pub mod sagas;

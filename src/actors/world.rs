@@ -17,6 +17,7 @@ use super::shaman::ShamanMsg;
 use super::store::StoreHandle;
 use super::witness::WitnessMsg;
 use crate::domain::city::City;
+use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
 use crate::domain::message;
 use crate::domain::saga::FaultPoint;
@@ -57,6 +58,8 @@ pub struct World {
     pub socket: std::path::PathBuf,
     /// A number in 0..1 that differs from call to call, for jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
+    /// What this process has used of the machine, where that can be seen.
+    pub usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     /// Crash sweeps.
     pub fault: FaultHook,
     /// The supervisor is stopping: what fails now is not unwound but resumed by the next start.

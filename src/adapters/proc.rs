@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::time::{ClockId, clock_gettime};
 
-use crate::domain::facts::ProcessId;
+use crate::domain::facts::{ProcessId, Usage};
 
 /// What `/proc/<pid>/stat` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,24 @@ pub fn identify(pid: u32) -> io::Result<ProcessId> {
 /// `/proc` cannot be read: then nothing is known.
 pub fn lives(process: &ProcessId) -> io::Result<bool> {
     Ok(stat(process.pid)?.is_some_and(|now| now.started == process.started && now.lives()))
+}
+
+/// What this process has used of the machine.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn own_usage() -> io::Result<Usage> {
+    let used = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+    let used = used.map_err(io::Error::other)?;
+    let status = fs::read_to_string("/proc/self/status")?;
+    let mut lines = status.lines();
+    let resident = lines.find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+    let kib: Option<u64> = resident.and_then(|kib| kib.trim().parse().ok());
+    let kib = kib.ok_or_else(|| io::Error::other("/proc/self/status is not understood"))?;
+    Ok(Usage {
+        cpu_seconds: used.as_secs_f64(),
+        resident_bytes: kib * 1024,
+    })
 }
 
 /// Names this start of the machine: identities of another one are all dead.

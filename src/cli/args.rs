@@ -100,6 +100,8 @@ pub(super) enum Verb {
     /// Automations: what runs by schedule, condition or event
     #[command(subcommand)]
     Auto(AutoVerb),
+    /// Numbers for Prometheus, as its text format
+    Metrics,
     /// What happened
     Events(args::Events),
     /// Why something is as it is: the events about a raider, agent, relic or rig, with causes
@@ -327,6 +329,12 @@ pub(super) enum ConfigVerb {
     Check,
     /// The configuration in force, defaults included; needs no supervisor
     Show,
+    /// A systemd unit for this city's supervisor, with how to install it; needs no supervisor
+    Systemd {
+        /// For your own service manager (`systemctl --user`) instead of the machine's
+        #[arg(long)]
+        user: bool,
+    },
 }
 
 /// `hd demo`.

@@ -54,6 +54,7 @@ fn need(op: OpName) -> Need {
     match op {
         OpName::Ping
         | OpName::Status
+        | OpName::Metrics
         | OpName::Rally
         | OpName::Hook
         | OpName::RelicShow
@@ -172,6 +173,7 @@ mod tests {
             [
                 "ping",
                 "status",
+                "metrics",
                 "rally",
                 "hook",
                 "relic.show",

@@ -22,7 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::protocol::{Body, ControlError, Op, Response};
+use super::protocol::{Body, ControlError, ErrorKind, Op, OpName, Response};
 use super::rights::Who;
 
 mod connection;
@@ -74,6 +74,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// Told of each request that was `forbidden`, for the journal.
     fn forbidden(&self, caller: &Caller, error: &ControlError);
+
+    /// Told of each answer, and how long it took; of a stream, when it begins.
+    fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration);
 }
 
 /// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets

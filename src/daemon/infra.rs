@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell};
 
+use super::manager::Manager;
 use crate::actors::config::{ConfigActor, ConfigArgs};
 use crate::actors::dispatcher::DispatcherActor;
 use crate::actors::forge::{ForgeActor, ForgeArgs};
@@ -20,6 +21,7 @@ pub(super) fn all(
     world: &Arc<World>,
     open: store::Open,
     source: Arc<dyn ConfigSource>,
+    manager: Arc<Manager>,
 ) -> Vec<InfraSpec> {
     let handle = world.store.clone();
     let mut specs = vec![spec("store", move |root| {
@@ -37,6 +39,7 @@ pub(super) fn all(
     let args = ConfigArgs {
         world: Arc::clone(world),
         source,
+        told: Arc::new(move |reloading| manager.reloads(&reloading)),
     };
     specs.push(spec("config", move |root| {
         let args = args.clone();

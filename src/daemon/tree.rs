@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
+use super::manager::Manager;
 use super::{DaemonError, infra, own_env};
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
@@ -18,6 +19,7 @@ use crate::actors::world::{Claims, World};
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
+use crate::adapters::proc;
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::adapters::sessions::LocalSessions;
 use crate::adapters::task_files::DiskTaskFiles;
@@ -37,13 +39,14 @@ pub(super) async fn build(
     shown: serde_json::Value,
     path: &Path,
     socket: PathBuf,
+    manager: Arc<Manager>,
 ) -> Result<RootArgs, DaemonError> {
     let failed =
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let exe = std::env::current_exe().map_err(|e| failed("the program cannot find itself", &e))?;
-    let sessions = sessions(city, exe.clone())
-        .map_err(|e| failed("the session provider cannot be started", &e))?;
+    let sessions =
+        sessions(city).map_err(|e| failed("the session provider cannot be started", &e))?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock);
@@ -64,6 +67,7 @@ pub(super) async fn build(
         bin_dir: exe.parent().map(PathBuf::from).unwrap_or_default(),
         socket,
         random: Arc::new(random),
+        usage: Arc::new(|| proc::own_usage().ok()),
         fault: faults::hook(),
         stopping: Arc::default(),
         directory: Arc::default(),
@@ -72,14 +76,17 @@ pub(super) async fn build(
     });
     connect(&world, &*source);
     Ok(RootArgs {
-        infra: infra::all(&world, open, source),
+        infra: infra::all(&world, open, source, manager),
         rig_infra: Arc::new(infra::of_rig),
         world,
     })
 }
 
-fn sessions(city: &City, exe: PathBuf) -> Result<LocalSessions, String> {
+fn sessions(city: &City) -> Result<LocalSessions, String> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
+    // This very program, also when its file has been replaced or removed by an upgrade: a holder of
+    // another version may not understand what it is to start.
+    let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let sessions = LocalSessions::new(city.state_dir().join("sessions"), exe, &server)
         .map_err(|error| error.to_string())?;
     sessions.prefer(city.session.provider)?;

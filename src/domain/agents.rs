@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ids::AgentName;
+use super::ids::{AgentName, HarnessName};
 
 /// `[[agents]]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Agent {
     pub command: Vec<String>,
     /// Text typed in at the start, for harnesses that want it so.
     pub first_input: Option<String>,
+    /// The harness that drives it: what is typed into its terminal is read as a person's words.
+    pub harness: Option<HarnessName>,
     /// Working directory.
     pub dir: PathBuf,
     /// Configured environment, the harness's included.
@@ -238,6 +240,7 @@ mod tests {
             name: name("worker"),
             command: vec!["true".into()],
             first_input: None,
+            harness: None,
             dir: "/".into(),
             env: BTreeMap::new(),
             env_pass: Vec::new(),

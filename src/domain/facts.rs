@@ -47,6 +47,15 @@ pub struct ProcessId {
     pub started: u64,
 }
 
+/// What a process has used of the machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Usage {
+    /// Seconds of processor time.
+    pub cpu_seconds: f64,
+    /// Bytes of memory that it holds.
+    pub resident_bytes: u64,
+}
+
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionExit {

@@ -122,6 +122,18 @@ pub enum Verdict {
     Infra,
 }
 
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Infra => "infra",
+        }
+    }
+}
+
 /// One merge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeRequest {

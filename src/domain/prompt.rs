@@ -15,6 +15,10 @@ const FILES_MAX: usize = 20;
 /// The name of the outcome file in a sandbox.
 pub const OUTCOME_FILE: &str = ".horde-outcome";
 
+/// Typed into the session of a pool's member that is not needed any more.
+pub const DRAIN: &str = "You are not needed here any more. Finish what you are doing, begin nothing \
+                         new, and then run `hd done`: it ends this session.";
+
 /// Everything a prompt speaks of.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'a> {

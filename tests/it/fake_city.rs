@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use horde_supervisor::control::protocol::{ControlError, Op};
+use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op, OpName};
 use horde_supervisor::control::rights::Who;
 use horde_supervisor::control::server::{Answer, Call, Caller, Service, bind, serve};
 use serde_json::{Value, json};
@@ -115,6 +115,8 @@ impl Service for Shared {
     fn forbidden(&self, _: &Caller, error: &ControlError) {
         self.0.forbidden.lock().unwrap().push(error.message.clone());
     }
+
+    fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
 }
 
 /// An event as the journal has them.

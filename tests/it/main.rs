@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cli;
+mod cli_systemd;
 mod cli_terminal;
 mod cli_up;
 mod control;

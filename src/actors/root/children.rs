@@ -71,6 +71,7 @@ impl Root {
         how: How,
     ) {
         if self.is_news(id, actor, session, how) {
+            self.tell_of_drain(id);
             self.up_together(me, id).await;
             self.unblock(me).await;
         }

@@ -41,6 +41,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
+pub use self::pools::PoolView;
 pub use self::reload::{Reload, RigInfra};
 pub use self::shutdown::StopMode;
 pub use self::slot::{ChildState, ChildView, EndRefused};
@@ -209,6 +210,8 @@ pub enum RootMsg {
     Session(SessionEvent),
     /// What is there?
     Views(RpcReplyPort<Vec<ChildView>>),
+    /// How large is each pool, and why?
+    Pools(RpcReplyPort<Vec<PoolView>>),
     /// Start the tree: infrastructure, then recovery.
     Boot(RpcReplyPort<()>),
     /// Restart one infrastructure actor.
@@ -368,6 +371,9 @@ impl Actor for RootActor {
             RootMsg::Views(reply) => {
                 // The asker gave up waiting.
                 let _late = reply.send(root.views());
+            }
+            RootMsg::Pools(reply) => {
+                let _late = reply.send(root.pool_views());
             }
             RootMsg::Boot(reply) => root.boot(&me, reply).await,
             RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,

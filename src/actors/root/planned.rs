@@ -1,14 +1,19 @@
 //! What a look's decisions do to a child: a planned cycle, suspension and resumption, the drain of
 //! a pool's member, removal.
 
+use std::sync::Arc;
+
 use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
+use super::super::effects;
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg, Work};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
+use crate::domain::prompt;
+use crate::ports::sessions::Input;
 
 impl Root {
     /// A fresh session: idle for too long, or its configuration changed. Planned, not a death.
@@ -61,7 +66,8 @@ impl Root {
         self.spawn_child(me, id).await;
     }
 
-    /// Lets a member of a pool finish what it does: it is told, and has its time.
+    /// Lets a member of a pool finish what it does: it is told, and has its time. One that is being
+    /// started hears of it when it is up.
     pub(super) fn drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -76,6 +82,29 @@ impl Root {
             id: name,
             epoch: Some(epoch),
         });
+        self.tell_of_drain(id);
+    }
+
+    /// Types into the session of a draining member that it is to come to an end, if its program reads
+    /// words. What a plain command would make of them nobody knows: it is not typed into.
+    pub(super) fn tell_of_drain(&self, id: &ChildId) {
+        let Some(slot) = self.slots.get(id).filter(|slot| slot.draining) else {
+            return;
+        };
+        let Work::Agent(agent) = &slot.spec.work else {
+            return;
+        };
+        if let (Some(session), Some(_)) = (&slot.session, &agent.harness) {
+            let (world, handle) = (Arc::clone(&self.world), session.handle.clone());
+            tokio::spawn(async move {
+                let input = Input::Submit(prompt::DRAIN.to_owned());
+                let id = handle.id.clone();
+                let sent = effects::sessions(&world, &id, move |p| p.send(&handle, &input)).await;
+                if let Err(error) = sent {
+                    tracing::warn!(session = %id, %error, "a draining session could not be told");
+                }
+            });
+        }
     }
 
     /// A member that drains is needed after all.

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use ractor::ActorRef;
 
 use super::super::effects;
 use super::{Root, RootMsg};
-use crate::domain::city::Agent;
+use crate::domain::city::{Agent, Pool};
 use crate::domain::ids::AgentName;
 
 /// What is known of every pool.
@@ -19,9 +20,26 @@ struct Sized {
     /// How many are wanted; none until the first check has come back.
     size: Option<u32>,
     epoch: u64,
-    /// The last check failed; said once.
-    failed: bool,
     check: Option<String>,
+    /// When the last check came back.
+    checked: Option<Timestamp>,
+    /// Why the last check failed; said once.
+    failed: Option<String>,
+}
+
+/// How large a pool is to be, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolView {
+    /// The agent that it is of.
+    pub name: AgentName,
+    /// Its bounds.
+    pub pool: Pool,
+    /// How many are wanted, within the bounds; none until the first check has come back.
+    pub wanted: Option<u32>,
+    /// When the last check came back.
+    pub checked: Option<Timestamp>,
+    /// Why the last check failed.
+    pub failed: Option<String>,
 }
 
 impl Root {
@@ -31,6 +49,23 @@ impl Root {
         sized
             .filter_map(|(name, pool)| Some((name.clone(), pool.size?)))
             .collect()
+    }
+
+    /// Every pool of the configuration in force.
+    pub(super) fn pool_views(&self) -> Vec<PoolView> {
+        let view = |agent: &Agent| {
+            let pool = agent.pool.clone()?;
+            let sized = self.pools.0.get(&agent.name);
+            let size = sized.and_then(|sized| sized.size);
+            Some(PoolView {
+                name: agent.name.clone(),
+                wanted: size.map(|size| pool.bounded(size)),
+                pool,
+                checked: sized.and_then(|sized| sized.checked),
+                failed: sized.and_then(|sized| sized.failed.clone()),
+            })
+        };
+        self.world.city.agents.iter().filter_map(view).collect()
     }
 
     /// Begins to ask the pools of the configuration in force, and stops asking those that are gone
@@ -54,8 +89,9 @@ impl Root {
                 // Without a check there is nothing to wait for.
                 size: pool.check.is_none().then_some(pool.min),
                 epoch,
-                failed: false,
                 check: pool.check.clone(),
+                checked: None,
+                failed: None,
             };
             self.pools.0.insert(agent.name.clone(), sized);
             if pool.check.is_some() {
@@ -108,15 +144,17 @@ impl Root {
             return;
         };
         let before = sized.size;
+        sized.checked = Some(self.world.clock.now());
         match size {
             Ok(size) => {
-                sized.failed = false;
+                sized.failed = None;
                 sized.size = Some(size);
             }
             Err(error) => {
-                if !std::mem::replace(&mut sized.failed, true) {
+                if sized.failed.is_none() {
                     tracing::warn!(pool = %name, error, "a pool's check failed: `min` is wanted");
                 }
+                sized.failed = Some(error);
                 sized.size = Some(pool.min);
             }
         }

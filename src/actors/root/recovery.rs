@@ -95,7 +95,11 @@ impl Root {
                     // Who said `hd done` while the supervisor was away wants no session.
                     dispatcher::settle_outbox(&world).await;
                 }
-                look::look(&world, known).await
+                let begun = world.clock.mono();
+                let look = look::look(&world, known).await;
+                let took = world.clock.mono().saturating_sub(begun);
+                world.store.metrics().patrolled(took);
+                look
             });
             let look = look.await.unwrap_or_default();
             // The root only goes with the process.

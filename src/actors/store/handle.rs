@@ -9,6 +9,7 @@ use tokio::sync::{broadcast, oneshot};
 use crate::domain::event::{Event, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
 
+use super::super::metrics::Metrics;
 use super::queue::{Queue, Request};
 
 /// Talks to the store. Cheap to clone, and good for as long as the daemon runs: what is handed to it
@@ -74,6 +75,18 @@ impl StoreHandle {
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
         self.queue.subscribe()
+    }
+
+    /// What is counted since the start of the process, events as they are committed.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.queue.metrics
+    }
+
+    /// Whether the store is known not to write.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.queue.is_degraded()
     }
 
     pub(super) fn queue(&self) -> Arc<Queue> {

@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 use crate::domain::event::{Event, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
 
+use super::super::metrics::Metrics;
 use super::writer::Alarm;
 
 /// At most so many jobs in one commit.
@@ -54,6 +55,7 @@ pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     ready: Condvar,
     events: broadcast::Sender<Arc<Event>>,
+    pub(super) metrics: Metrics,
     /// Held by the writer for its whole life, so that there is one at a time; in it, the alarm that
     /// is raised.
     pub(super) writer: Mutex<Option<Alarm>>,
@@ -85,6 +87,7 @@ impl Queue {
             }),
             ready: Condvar::new(),
             events: broadcast::channel(FOLLOW).0,
+            metrics: Metrics::new(),
             writer: Mutex::new(None),
         }
     }
@@ -186,9 +189,14 @@ impl Queue {
         self.waiting().items.len()
     }
 
-    /// Whether the store is known not to write.
+    /// Notes whether the store can write.
     pub(super) fn set_degraded(&self, degraded: bool) {
         self.waiting().degraded = degraded;
+    }
+
+    /// Whether the store is known not to write.
+    pub(super) fn is_degraded(&self) -> bool {
+        self.waiting().degraded
     }
 
     /// How many notes were dropped since this was asked last.
@@ -222,8 +230,9 @@ impl Queue {
         self.events.subscribe()
     }
 
-    /// Hands a committed event to all followers.
+    /// Counts a committed event and hands it to all followers.
     pub(super) fn publish(&self, event: Event) {
+        self.metrics.count(&event);
         // An error means that nobody follows.
         let _followers = self.events.send(Arc::new(event));
     }

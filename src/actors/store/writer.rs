@@ -182,6 +182,7 @@ impl Writer {
 
     /// Raises the alarm, once until it is cleared.
     fn raise(&self, alarm: &mut Option<Alarm>, error: &StoreError) {
+        self.queue.metrics.store_refused();
         let retry = Instant::now() + RETRY;
         match alarm {
             Some(raised) => raised.retry = retry,

@@ -11,7 +11,9 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::files::SOCK;
-use crate::domain::holder_wire::{Answer, Frames, HELLO_LEN, Request, VERSION, agree, hello};
+use crate::domain::holder_wire::{
+    Answer, Frames, HELLO_LEN, Request, VERSION, WireError, agree, hello,
+};
 
 /// A holder that does not take a request for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,6 +25,8 @@ pub enum Trouble {
     Gone,
     /// It said no.
     Refused(String),
+    /// It speaks no version of the protocol that is understood here.
+    Foreign(WireError),
     /// It did not answer.
     Silent(io::Error),
 }
@@ -45,6 +49,7 @@ impl std::fmt::Display for Trouble {
         match self {
             Self::Gone => f.write_str("the session is over"),
             Self::Refused(why) => f.write_str(why),
+            Self::Foreign(error) => write!(f, "its holder is of another version: {error}"),
             Self::Silent(error) if error.kind() == ErrorKind::WouldBlock => {
                 f.write_str("its holder does not answer")
             }
@@ -71,7 +76,7 @@ impl Client {
         stream.write_all(&Request::Expect(token.to_owned()).encode())?;
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
-        agree(&bytes).map_err(|error| Trouble::Refused(error.to_string()))?;
+        agree(&bytes).map_err(Trouble::Foreign)?;
         Ok(Self {
             stream,
             frames: Frames::default(),

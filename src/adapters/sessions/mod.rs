@@ -240,8 +240,9 @@ impl LocalSessions {
             .and_then(|mut client| client.tell(&Request::Stop { grace_ms }).map(|()| client));
         match &asked {
             Ok(_) => {}
-            // It is ending, or its socket was removed; a TERM asks the same in both cases.
-            Err(Trouble::Gone) => holder.signal(Signal::TERM)?,
+            // It is ending, its socket was removed, or we have no language in common: a TERM asks the
+            // same of holders of every version.
+            Err(Trouble::Gone | Trouble::Foreign(_)) => holder.signal(Signal::TERM)?,
             Err(trouble) => {
                 tracing::warn!(session = %state.id, "its holder is killed: {trouble}");
                 holder.signal(Signal::KILL)?;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::systemd;
 use crate::cli::args::ConfigVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -10,8 +11,13 @@ use crate::config::{self, Diagnostics, Env, Loaded};
 
 pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> {
     let loaded = load(context)?;
+    let unit = match verb {
+        ConfigVerb::Systemd { user } => systemd::unit(&loaded.city, *user)?,
+        ConfigVerb::Check | ConfigVerb::Show => String::new(),
+    };
     if context.json {
         let result = match verb {
+            ConfigVerb::Systemd { .. } => json!({ "unit": unit }),
             ConfigVerb::Check => json!({
                 "ok": true,
                 "revision": loaded.city.revision,
@@ -28,6 +34,7 @@ pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> 
     match verb {
         ConfigVerb::Check => output::line(&summary(&loaded)),
         ConfigVerb::Show => output::line(&config::show(&loaded)),
+        ConfigVerb::Systemd { .. } => output::line(&unit),
     }
 }
 

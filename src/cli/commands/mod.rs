@@ -13,6 +13,7 @@ mod relic;
 mod run;
 mod status;
 mod supervisor;
+mod systemd;
 
 use crate::control::protocol::Op;
 use crate::control::protocol::args::Nothing;
@@ -47,6 +48,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
         Verb::Auto(verb) => auto::run(verb, context),
+        Verb::Metrics => context.show(&Op::Metrics(Nothing {}), show::text),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),

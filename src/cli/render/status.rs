@@ -33,6 +33,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         screen.push(table(&children, style, now));
     }
     screen.extend(questions(&children, style));
+    screen.extend(pools(result, style, now));
     for rig in list(result, "/rigs") {
         screen.extend(relics(rig));
         screen.extend(queue(rig, style));
@@ -216,6 +217,30 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
         lines.push(table.text(style));
     }
     lines
+}
+
+/// Why each pool has its size.
+fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
+    let pools = list(result, "/pools");
+    if pools.is_empty() {
+        return Vec::new();
+    }
+    let headings = [
+        "POOL", "WANTED", "RUNNING", "DRAINING", "BOUNDS", "CHECKED", "ERROR",
+    ];
+    let mut table = Table::new(&headings);
+    for pool in pools {
+        table.row(vec![
+            at(pool, "/name").into(),
+            at(pool, "/wanted").into(),
+            at(pool, "/running").into(),
+            at(pool, "/draining").into(),
+            format!("{}..{}", at(pool, "/min"), at(pool, "/max")).into(),
+            ago(pool.get("last_check"), now).into(),
+            Cell(at(pool, "/error"), Tone::Bad),
+        ]);
+    }
+    vec![table.text(style)]
 }
 
 fn automations(result: &Value, style: Style) -> Vec<String> {

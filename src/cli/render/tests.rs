@@ -68,6 +68,26 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     ");
 }
 
+/// A pool says why it has its size.
+#[test]
+fn status_shows_pools() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    let mut city = city();
+    city["pools"] = json!([
+        {"name": "worker", "min": 0, "max": 4, "wanted": 3, "running": 3, "draining": 1,
+         "last_check": "2026-01-31T11:59:50Z", "error": null},
+        {"name": "tester", "min": 1, "max": 2, "wanted": 1, "running": 0, "draining": 0,
+         "last_check": "2026-01-31T11:59:30Z", "error": "it failed: no queue"}]);
+    let screen = status::at_time(&city, PLAIN, now);
+    let from = screen.find("POOL").unwrap();
+    let to = screen.find("relics").unwrap();
+    insta::assert_snapshot!(&screen[from..to], @r"
+    POOL    WANTED  RUNNING  DRAINING  BOUNDS  CHECKED  ERROR
+    worker  3       3        1         0..4    10s      -
+    tester  1       0        0         1..2    30s      it failed: no queue
+    ");
+}
+
 #[test]
 fn colours_are_only_for_those_who_want_them() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();

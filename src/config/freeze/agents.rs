@@ -103,6 +103,7 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
             name: name.clone()?,
             command: runs.command,
             first_input: runs.first_input,
+            harness: runs.harness,
             dir: dir?,
             env,
             env_pass: runs.env_pass,
@@ -168,6 +169,7 @@ fn pool(reader: &mut Reader<'_>) -> Option<Option<Pool>> {
 struct Runs {
     command: Vec<String>,
     first_input: Option<String>,
+    harness: Option<HarnessName>,
     prompt: String,
     env: std::collections::BTreeMap<String, String>,
     env_pass: Vec<String>,
@@ -261,6 +263,7 @@ fn prompted(
     Some(Runs {
         command: launch.argv,
         first_input: launch.first_input,
+        harness: Some(harness.name.clone()),
         prompt,
         env: harness.env.clone(),
         env_pass: harness.env_pass.clone(),

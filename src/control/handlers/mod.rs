@@ -4,6 +4,7 @@
 mod agent;
 mod auto;
 mod events;
+mod metrics;
 mod misc;
 mod mq;
 mod names;
@@ -16,11 +17,12 @@ mod terminal;
 mod work;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{ControlError, ErrorKind, Op};
+use super::protocol::{ControlError, ErrorKind, Op, OpName};
 use super::rights::Who;
 use super::server::{Answer, Call, Caller, Service};
 use crate::actors::refusal::{Refusal, RefusalKind};
@@ -37,7 +39,7 @@ pub type StopRequest = (StopMode, oneshot::Sender<StopMode>);
 /// The service behind the control socket.
 pub struct Handlers {
     world: Arc<World>,
-    started: std::time::Duration,
+    started: Duration,
     stop: mpsc::Sender<StopRequest>,
 }
 
@@ -77,6 +79,7 @@ impl Service for Handlers {
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
                 Op::Status(_) => status::status(&world, started).await.map(Answer::Value),
+                Op::Metrics(_) => metrics::metrics(&world, started).await.map(Answer::Value),
                 other => dispatch(&world, caller, other).await.map(Answer::Value),
             }
         })
@@ -90,6 +93,12 @@ impl Service for Handlers {
         let data = json!({ "pid": caller.pid, "uid": caller.uid, "message": error.message });
         let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
         self.world.store.note(vec![event.with(data)]);
+    }
+
+    fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration) {
+        let result = failed.map_or_else(|| "ok".to_owned(), |kind| word(&kind));
+        let metrics = self.world.store.metrics();
+        metrics.answered(op.as_str(), &result, took);
     }
 }
 
@@ -142,9 +151,12 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::Escalations(_) => misc::escalations(world).await,
         // Served by `call` itself.
-        Op::Events(_) | Op::Stop(_) | Op::ConfigShow(_) | Op::Ping(_) | Op::Status(_) => {
-            Err(ControlError::internal("this operation is served elsewhere"))
-        }
+        Op::Events(_)
+        | Op::Stop(_)
+        | Op::ConfigShow(_)
+        | Op::Ping(_)
+        | Op::Status(_)
+        | Op::Metrics(_) => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
 
@@ -181,6 +193,14 @@ impl From<StoreError> for ControlError {
 /// A value that always has a JSON form.
 fn to_json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
     serde_json::to_value(value).map_err(|error| ControlError::internal(error.to_string()))
+}
+
+/// The word that a value of one word is on the wire.
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        other => format!("{other:?}"),
+    }
 }
 
 #[cfg(test)]

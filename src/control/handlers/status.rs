@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::actors::root::standing::{self, Said};
-use crate::actors::root::{ChildState, ChildView};
+use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
@@ -15,7 +15,7 @@ use crate::control::protocol::ControlError;
 use crate::domain::city::Rig;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RigName};
 use crate::domain::merge::{self, MergeRequest};
-use crate::domain::raider::{RaiderFacts, SessionPresence, derive};
+use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::RelicFilter;
@@ -24,18 +24,18 @@ use crate::ports::relics::RelicFilter;
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything that the store knows and `status` shows.
-struct Stored {
-    hooks: Vec<Hook>,
-    sagas: Vec<Saga>,
-    queue: Vec<MergeRequest>,
+pub(super) struct Stored {
+    pub(super) hooks: Vec<Hook>,
+    pub(super) sagas: Vec<Saga>,
+    pub(super) queue: Vec<MergeRequest>,
     /// Tasks that are not closed, as counted by prefix and status.
-    relics: BTreeMap<(String, RelicStatus), usize>,
-    escalations: usize,
+    pub(super) relics: BTreeMap<(String, RelicStatus), usize>,
+    pub(super) escalations: usize,
     seq: u64,
-    said: standing::Said,
+    pub(super) said: standing::Said,
 }
 
-async fn stored(world: &World) -> Result<Stored, ControlError> {
+pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
     let open = RelicFilter {
         kind: Some(RelicKind::Escalation),
         status: Some(RelicStatus::Open),
@@ -76,11 +76,13 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
         rigs.push(rig_status(world, rig, &views, &stored).await?);
     }
     let agents = agents(world, &all, &stored.said);
+    let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
-        "last_reload_error": world.directory.reload_error(), "agents": agents, "rigs": rigs,
+        "last_reload_error": world.directory.reload_error(), "agents": agents, "pools": pools,
+        "rigs": rigs,
         "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "seq": stored.seq, "socket": world.socket,
     }))
@@ -171,20 +173,8 @@ async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId
     }
 }
 
-/// One raider, as `status`, `raider.list` and `raider.show` print it.
-pub(super) fn raider_json(
-    world: &World,
-    hook: &Hook,
-    view: Option<&ChildView>,
-    sagas: &[Saga],
-    git: Option<&(u64, u64, u64)>,
-) -> Value {
-    let subject = hook.raider.to_string();
-    let saga = |kind| {
-        sagas
-            .iter()
-            .find(|saga| saga.kind == kind && saga.subject == subject)
-    };
+/// The state of the raider that holds this hook.
+pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, sagas: &[Saga]) -> RaiderState {
     let presence = match view.map(|view| view.state) {
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
         Some(ChildState::Starting) => SessionPresence::Coming,
@@ -197,13 +187,31 @@ pub(super) fn raider_json(
         )
         | None => SessionPresence::Absent,
     };
-    let state = derive(RaiderFacts {
-        charging: saga(SagaKind::Charge).is_some(),
+    let subject = hook.raider.to_string();
+    let under_way = |kind| saga_of(sagas, kind, &subject).is_some();
+    derive(RaiderFacts {
+        charging: under_way(SagaKind::Charge),
         done: hook.done.is_some(),
-        finishing: saga(SagaKind::Done).is_some() || saga(SagaKind::Nuke).is_some(),
+        finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
         session: presence,
-    });
-    let blocked = saga(SagaKind::Done).and_then(done::blocked);
+    })
+}
+
+fn saga_of<'a>(sagas: &'a [Saga], kind: SagaKind, subject: &str) -> Option<&'a Saga> {
+    let mut sagas = sagas.iter();
+    sagas.find(|saga| saga.kind == kind && saga.subject == subject)
+}
+
+/// One raider, as `status`, `raider.list` and `raider.show` print it.
+pub(super) fn raider_json(
+    world: &World,
+    hook: &Hook,
+    view: Option<&ChildView>,
+    sagas: &[Saga],
+    git: Option<&(u64, u64, u64)>,
+) -> Value {
+    let state = raider_state(hook, view, sagas);
+    let blocked = saga_of(sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
     let session = view.and_then(|view| view.session.as_ref());
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
@@ -245,13 +253,42 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
         let configured = agents.any(|agent| agent.suspended && agent.name == *name);
         city.suspended || configured || said.suspended.contains(&ChildId::Agent(name.clone()))
     };
-    rows.into_iter()
-        .map(|(name, view)| agent_json(name.as_str(), view, suspended(name)))
-        .collect()
+    let pool = |name: &AgentName| {
+        let mut agents = city.agents.iter();
+        let of = agents.find(|agent| agent.member_number(name).is_some())?;
+        Some(of.name.clone())
+    };
+    let row = |(name, view)| {
+        let mut row = agent_json(name, view, suspended(name));
+        row["pool"] = json!(pool(name));
+        row
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// Every pool: how many members are wanted and why, and how many there are.
+async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, ControlError> {
+    let pools = ask::pools(world).await?;
+    let row = |pool: PoolView| {
+        let mut agents = world.city.agents.iter();
+        let agent = agents.find(|agent| agent.name == pool.name);
+        let members = views.iter().filter(|view| match &view.spec.id {
+            ChildId::Agent(name) => agent.is_some_and(|a| a.member_number(name).is_some()),
+            ChildId::Raider(_) => false,
+        });
+        let up = members.filter(|view| view.state == ChildState::Running);
+        let (draining, running): (Vec<_>, Vec<_>) = up.partition(|view| view.draining);
+        json!({
+            "name": pool.name, "min": pool.pool.min, "max": pool.pool.max,
+            "wanted": pool.wanted, "running": running.len(), "draining": draining.len(),
+            "last_check": pool.checked, "error": pool.failed,
+        })
+    };
+    Ok(pools.into_iter().map(row).collect())
 }
 
 /// One standing agent.
-fn agent_json(name: &str, view: Option<&ChildView>, suspended: bool) -> Value {
+fn agent_json(name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Value {
     let state = match view.map(|view| view.state) {
         Some(ChildState::Stopped) | None if suspended => "suspended",
         Some(ChildState::Running) if view.is_some_and(|view| view.draining) => "draining",

@@ -67,6 +67,7 @@ macro_rules! ops {
 ops! {
     "ping" => Ping(Nothing),
     "status" => Status(Nothing),
+    "metrics" => Metrics(Nothing),
     "stop" => Stop(Stop),
     "reload" => Reload(Reload),
     "run" => Run(Run),

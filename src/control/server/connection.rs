@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -98,7 +98,11 @@ impl<S: Service> Connection<S> {
             }
         };
         let id = request.id.clone();
-        match self.ask(request).await {
+        let (op, asked) = (request.op, Instant::now());
+        let answer = self.ask(request).await;
+        let failed = answer.as_ref().err().map(|error| error.kind);
+        self.service.answered(op, failed, asked.elapsed());
+        match answer {
             Ok(Answer::Value(result)) => self.write(id, Body::Done(result)).await?,
             Ok(Answer::Stream(items)) => return self.stream(id, items).await,
             Err(error) => self.write(id, Body::Failed(error)).await?,

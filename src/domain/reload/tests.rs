@@ -57,6 +57,7 @@ fn agent(text: &str) -> Agent {
         name: name(text),
         command: vec!["true".into()],
         first_input: None,
+        harness: None,
         dir: "/".into(),
         env: BTreeMap::new(),
         env_pass: Vec::new(),

@@ -1,5 +1,6 @@
 //! A service manager that listens (2.1): told that the city is ready, that it lives, and that it stops.
 
+use std::fs;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -11,13 +12,18 @@ use crate::support::live::{City, LIMIT, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-fn heard(manager: &UnixDatagram, what: &str) {
+/// The next message that says this.
+fn heard(manager: &UnixDatagram, what: &str) -> String {
     wait(what, || {
-        let mut bytes = [0; 256];
-        let length = manager.recv(&mut bytes).expect("a word in time");
-        let text = std::str::from_utf8(&bytes[..length]).unwrap();
-        text.lines().any(|line| line == what).then_some(())
-    });
+        let text = next(manager);
+        text.lines().any(|line| line == what).then_some(text)
+    })
+}
+
+fn next(manager: &UnixDatagram) -> String {
+    let mut bytes = [0; 4096];
+    let length = manager.recv(&mut bytes).expect("a word in time");
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
 }
 
 /// A manager, and the daemon of the city as it is to be started under it.
@@ -69,11 +75,52 @@ fn a_service_manager_hears_that_the_root_lives() {
     let city = City::made(&Plan::new());
     let (manager, mut daemon) = managed(&city);
     let mut daemon = daemon.env("WATCHDOG_USEC", "100000").spawn().unwrap();
-    for what in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
-        heard(&manager, what);
+    heard(&manager, "READY=1");
+    for _ in 0..2 {
+        let alive = heard(&manager, "WATCHDOG=1");
+        assert!(alive.contains("STATUS=0 sessions running"), "{alive}");
     }
     processes::signal(daemon.id(), Signal::SIGTERM);
     heard(&manager, "STOPPING=1");
+    let status = wait("the daemon ends", || daemon.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+}
+
+/// SIGHUP, an edit that is seen, `hd reload`; applied, unchanged or refused: the manager hears the
+/// beginning, with its time, and always the end.
+#[test]
+fn a_service_manager_hears_of_every_reload_and_of_its_end() {
+    let city = City::made(&Plan::new());
+    let (manager, mut daemon) = managed(&city);
+    let mut daemon = daemon.spawn().unwrap();
+    heard(&manager, "READY=1");
+    let file = city.root().join("city.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    let reloaded = || {
+        let begun = next(&manager);
+        let (first, time) = begun.trim().split_once('\n').expect("two assignments");
+        assert_eq!(first, "RELOADING=1");
+        let time = time.strip_prefix("MONOTONIC_USEC=").expect("a time");
+        assert!(time.parse::<u64>().is_ok(), "{time}");
+        let over = next(&manager);
+        assert!(over.starts_with("READY=1\nSTATUS="), "{over}");
+        over.trim().to_owned()
+    };
+    processes::signal(daemon.id(), Signal::SIGHUP);
+    assert!(reloaded().ends_with("the configuration is in force"));
+    fs::write(&file, good.replace("max = 4", "max = 3")).unwrap();
+    assert!(reloaded().ends_with("the configuration is in force"));
+    fs::write(&file, good.replace("max = 4", "mx = 4")).unwrap();
+    let refused = reloaded();
+    assert!(
+        refused.contains("refused, the one before stays in force: "),
+        "{refused}"
+    );
+    assert_eq!(refused.lines().count(), 2, "{refused}");
+    assert_eq!(city.hd(&["reload"]).code, 2);
+    assert!(reloaded().contains("refused"), "also when it was known");
+    processes::signal(daemon.id(), Signal::SIGTERM);
+    assert_eq!(next(&manager).trim(), "STOPPING=1");
     let status = wait("the daemon ends", || daemon.try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
 }

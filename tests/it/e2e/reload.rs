@@ -233,6 +233,13 @@ pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain
         agents.as_array().unwrap().iter().filter(up).count()
     };
     until("two members", || members() == 2);
+    let status = city.ask("status", json!({})).unwrap();
+    let pool = &status["pools"][0];
+    assert!(pool["last_check"].is_string(), "{pool}");
+    let counts = ["min", "max", "wanted", "running", "draining", "error"].map(|key| &pool[key]);
+    let expected = json!([1, 3, 2, 2, 0, null]);
+    assert_eq!(json!(counts), expected);
+    assert_eq!(agent(&city, "worker-2")["pool"], "worker");
     fs::write(city.root().join("wanted"), "7\n").unwrap();
     until("no more than max", || members() == 3);
     fs::write(city.root().join("wanted"), "0\n").unwrap();

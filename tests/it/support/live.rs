@@ -69,6 +69,8 @@ impl Ran {
 pub struct City {
     dir: tempfile::TempDir,
     root: PathBuf,
+    /// Where its programs are; where they were built, if nothing is said.
+    programs: Option<PathBuf>,
     daemon: Option<Child>,
     /// Whether sessions may be running that only a graceful stop of a new daemon would end.
     abandoned: bool,
@@ -95,6 +97,7 @@ impl City {
         Self {
             dir,
             root,
+            programs: None,
             daemon: None,
             abandoned: false,
         }
@@ -123,7 +126,9 @@ impl City {
 
     /// One of our programs, with nothing of the machine's settings.
     pub fn program(&self, name: &str) -> Command {
-        let mut program = Command::new(cargo_bin(name));
+        let built = || cargo_bin(name);
+        let installed = self.programs.as_ref().map(|dir| dir.join(name));
+        let mut program = Command::new(installed.unwrap_or_else(built));
         program
             .env_clear()
             .env("PATH", std::env::var_os("PATH").expect("a PATH"))
@@ -143,6 +148,20 @@ impl City {
         let mut supervisor = self.program("horde-supervisor");
         supervisor.arg(&self.root).stdout(Stdio::null()).stderr(log);
         supervisor
+    }
+
+    /// Installs our programs in the city's `bin`, as an upgrade does: each is written beside its
+    /// predecessor and renamed over it. The version makes it another file with other contents.
+    pub fn install(&mut self, version: &str) -> PathBuf {
+        let bin = self.root.join("bin");
+        let script = r#"mkdir -p "$0" && cp "$1" "$0/.new" && echo "$2" >>"$0/.new" && mv "$0/.new" "$0/$3""#;
+        for name in ["horde-supervisor", "hd"] {
+            let mut words = Command::new("sh");
+            words.args(["-c", script]).arg(&bin).arg(cargo_bin(name));
+            assert!(words.args([version, name]).status().unwrap().success());
+        }
+        self.programs = Some(bin.clone());
+        bin
     }
 
     /// Starts the daemon and waits until it answers.

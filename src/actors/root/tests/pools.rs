@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::super::RootMsg;
+use crate::actors::ask;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::event::EventType;
-use crate::domain::ids::SessionId;
+use crate::domain::ids::{HarnessName, SessionId};
+use crate::domain::prompt;
+use crate::ports::sessions::Input;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -138,4 +141,42 @@ async fn after_a_restart_members_are_kept_until_the_check_has_come_back() {
     town.pass(SECOND * 60).await;
     assert_eq!(running(&town), [1, 2, 3]);
     assert!((1..=3).all(|n| town.starts(&member(&town, n)) == 1));
+}
+
+/// It may be in the middle of something: told once, in words, where somebody reads them.
+#[tokio::test(start_paused = true)]
+async fn a_draining_member_is_told_if_it_has_a_harness() {
+    for driven in [true, false] {
+        let harness = driven.then(|| HarnessName::new("claude").unwrap());
+        let town = pool(Some(CHECK)).with(|city| city.agents[0].harness = harness);
+        let town = town.start().await;
+        town.parts.runner.say(CHECK, "2");
+        town.pass(SECOND * 6).await;
+        let told = |n| town.parts.sessions.sent(&member(&town, n));
+        assert_eq!([told(1), told(2)], [[], []], "nobody drains yet");
+        town.parts.runner.say(CHECK, "1");
+        town.pass(SECOND * 11).await;
+        assert!(town.view(&agent("worker-2")).await.unwrap().draining);
+        let words = Input::Submit(prompt::DRAIN.to_owned());
+        let expected = if driven { vec![words] } else { Vec::new() };
+        assert_eq!((told(1), told(2)), (Vec::new(), expected));
+    }
+}
+
+/// Why a pool has its size: the answer of its check, when it came, and what was wrong with it.
+#[tokio::test(start_paused = true)]
+async fn a_pool_says_why_it_has_its_size() {
+    let town = pool(Some(CHECK)).start().await;
+    let view = async || ask::pools(&town.world).await.unwrap().remove(0);
+    town.parts.runner.say(CHECK, "9");
+    town.pass(SECOND * 6).await;
+    let sized = view().await;
+    assert_eq!((sized.wanted, sized.failed), (Some(3), None));
+    let first = sized.checked.unwrap();
+    town.parts.runner.let_go(CHECK, Duration::ZERO, 1);
+    town.pass(SECOND * 6).await;
+    let failed = view().await;
+    assert_eq!(failed.wanted, Some(1));
+    assert!(failed.failed.unwrap().starts_with("it failed"));
+    assert!(failed.checked.unwrap() > first);
 }

@@ -5,6 +5,7 @@ mod process;
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -12,6 +13,9 @@ pub use self::process::{hold_main, hold_pane_main};
 pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
 
 use super::launch::{HOLD, Launch, Reply, converse};
+
+/// What it is called in lists of processes, whatever path it was started by.
+const NAME: &str = "horde-supervisor";
 
 /// Starts a holder in the directory and waits for its reply.
 ///
@@ -21,6 +25,7 @@ pub(super) fn start(exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply
     // No `pre_exec`: this is `posix_spawn`, whatever the size of the daemon. The holder detaches
     // itself, so the child waited for here is only its short-lived first process.
     let mut child = Command::new(exe)
+        .arg0(NAME)
         .args([OsStr::new(HOLD[0]), dir.as_os_str()])
         .env_clear()
         .current_dir("/")

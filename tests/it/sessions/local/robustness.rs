@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use horde_supervisor::adapters::proc;
 use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::facts::RunState;
-use horde_supervisor::ports::sessions::{Input, SessionEvent, Sessions};
+use horde_supervisor::ports::sessions::{Input, SessionEvent, Sessions, Stopped};
 use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 
@@ -20,6 +20,7 @@ on_both!(
     the_daemon_dies_and_the_next_one_hears_of_the_end,
     a_flood_is_bounded_on_disk_and_does_not_stop,
     garbage_on_the_socket_hurts_nobody,
+    a_holder_of_a_version_that_nobody_knows_is_left_alone,
     an_unknown_request_is_refused_and_the_connection_lives_on,
     a_deep_directory_is_no_problem,
     membership_is_ancestry_not_a_claim,
@@ -103,6 +104,42 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     let mut rest = vec![0; length - 1 + 5];
     stream.read_exact(&mut rest).unwrap();
     assert_eq!(rest[length - 1..], [0, 0, 0, 1, 0x81], "subscribed");
+}
+
+/// Whatever it speaks, it lives, and so does its session; only a stop that is asked for ends it, in
+/// the way that every version understands.
+fn a_holder_of_a_version_that_nobody_knows_is_left_alone(bench: &LocalBench) {
+    let first = bench.provider();
+    let spec = script(
+        bench,
+        "trap 'exit 7' INT TERM HUP; echo ready; while :; do sleep 0.1; done",
+    );
+    let started = first.start(&spec).unwrap();
+    await_screen(&first, &started.handle, "ready");
+    drop(first);
+    let path = bench.state_dir().join("s/sock");
+    fs::remove_file(&path).unwrap();
+    let socket = UnixListener::bind(&path).unwrap();
+    // Closed before it was read from, a connection would be reset, and what it said be lost.
+    let foreign = std::thread::spawn(move || {
+        let greet = |stream: std::io::Result<UnixStream>| {
+            let mut stream = stream.unwrap();
+            // Version 0 is older than anything that is understood.
+            stream.write_all(b"HDHOLD\0\0").unwrap();
+            stream
+        };
+        socket.incoming().take(2).map(greet).collect::<Vec<_>>()
+    });
+    let sessions = bench.provider();
+    assert_eq!(sessions.adopt(&id("s")).unwrap(), started);
+    assert_eq!(state(&sessions, &id("s")), RunState::Running);
+    let peeked = sessions.peek(&started.handle).unwrap_err().to_string();
+    assert!(peeked.contains("version 0 is not understood"), "{peeked}");
+    assert!(proc::lives(&started.agent).unwrap());
+    let stopped = sessions.stop(&started.handle, Duration::from_secs(20));
+    assert_eq!(stopped.unwrap(), Stopped::Gracefully);
+    assert!(matches!(state(&sessions, &id("s")), RunState::Exited(exit) if exit.code == Some(7)));
+    drop(foreign.join().unwrap());
 }
 
 fn a_deep_directory_is_no_problem(bench: &LocalBench) {

@@ -53,6 +53,8 @@ pub fn become_holder(
     terminal: impl FnOnce() -> io::Result<Terminal>,
     daemon: impl AsFd,
 ) -> Option<Holder> {
+    // Else it is called by the last word of the link that it was started by.
+    let _only_for_lists = nix::sys::prctl::set_name(c"horde-hold");
     let mut lost_records = Vec::new();
     let (reply, holder) = match build(dir, launch, terminal, &mut lost_records) {
         Ok((holder, state)) => (Reply::Ready(Box::new(state)), Some(holder)),

@@ -1,0 +1,214 @@
+//! `hd config systemd`: a unit for the city's supervisor. It is printed and not installed: where it
+//! goes, and what is added to it, is the machine's owner's to say.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::{Uid, User};
+
+use super::supervisor;
+use crate::cli::error::{CliError, Doing};
+use crate::config;
+use crate::domain::city::{City, OnTerm};
+
+/// What a stop may take besides the graces of the children: killing, and the last writes.
+const AFTER_GRACES: Duration = Duration::from_secs(90);
+
+/// What the unit is made of.
+struct Facts<'a> {
+    city: &'a City,
+    supervisor: PathBuf,
+    hd: PathBuf,
+    path: String,
+    /// Whose processes they are; none in a manager of the user's own.
+    user: Option<String>,
+}
+
+/// The unit.
+pub(super) fn unit(city: &City, user: bool) -> Result<String, CliError> {
+    let hd = std::env::current_exe().doing("this program's own path")?;
+    let user = if user { None } else { Some(own_name()?) };
+    let facts = Facts {
+        city,
+        supervisor: supervisor::program()?,
+        hd,
+        path: std::env::var("PATH").unwrap_or_default(),
+        user,
+    };
+    text(&facts)
+}
+
+fn own_name() -> Result<String, CliError> {
+    let uid = Uid::effective();
+    let user = User::from_uid(uid).map_err(std::io::Error::from);
+    let user = user.doing("the user database")?;
+    Ok(user.map_or_else(|| uid.to_string(), |user| user.name))
+}
+
+fn text(facts: &Facts<'_>) -> Result<String, CliError> {
+    let city = facts.city;
+    let file = word(&city.root.join(config::FILE))?;
+    let (supervisor, hd) = (program(&facts.supervisor)?, program(&facts.hd)?);
+    let stop = stop_limit(city).as_secs();
+    let (manual, after, who, target) = match &facts.user {
+        Some(name) => (
+            system_manual(city),
+            "Wants=network-online.target\nAfter=network-online.target\n",
+            format!("User={}\n", plain(name)),
+            "multi-user.target",
+        ),
+        None => (user_manual(city), "", String::new(), "default.target"),
+    };
+    // A program is no variable; in its arguments a dollar sign would begin one.
+    let argument = file.replace('$', "$$");
+    let name = plain(city.name.as_str());
+    let path = quoted(&format!("PATH={}", facts.path));
+    let on_term = on_term(city);
+    Ok(format!(
+        r#"{manual}
+[Unit]
+Description=Coding agents of the city {name}
+{after}
+[Service]
+# It says itself when it is ready, when it reloads, and that it lives.
+Type=notify
+NotifyAccess=main
+WatchdogSec=60
+# Repositories may have to be cloned first.
+TimeoutStartSec=900
+ExecStart={supervisor} {argument}
+# Returns when the configuration is in force, and fails, saying why, when it is wrong. A SIGHUP to
+# the main process does the same without waiting.
+ExecReload={hd} --city {argument} reload
+{who}# What sessions find their programs by. Variables that `env_pass` names, API keys for example, are
+# added with `systemctl edit`, as Environment= or EnvironmentFile=.
+Environment={path}
+
+# Only the supervisor is signalled, and it looks after its sessions itself. With
+#   on_term = "stop"    in [daemon], a stop of the unit ends all of them;
+#   on_term = "detach"  they run on, and the next start takes them over: `systemctl restart` ends none.
+{on_term}
+KillMode=process
+# Longer than all the time that sessions are given to end.
+TimeoutStopSec={stop}
+# Sessions have cgroups of their own below this one.
+Delegate=yes
+# An agent that takes too much memory ends alone.
+OOMPolicy=continue
+TasksMax=infinity
+
+Restart=on-failure
+RestartSec=1
+# Trying again helps against neither a wrong configuration (2) nor another supervisor (4).
+RestartPreventExitStatus=2 4
+
+[Install]
+WantedBy={target}
+"#
+    ))
+}
+
+fn system_manual(city: &City) -> String {
+    let unit = format!("horde-{}.service", plain(city.name.as_str()));
+    format!(
+        "# hd config systemd | sudo tee /etc/systemd/system/{unit}\n\
+         # sudo systemctl daemon-reload && sudo systemctl enable --now {unit}\n"
+    )
+}
+
+fn user_manual(city: &City) -> String {
+    let unit = format!("horde-{}.service", plain(city.name.as_str()));
+    format!(
+        "# hd config systemd --user > ~/.config/systemd/user/{unit}\n\
+         # systemctl --user daemon-reload && systemctl --user enable --now {unit}\n\
+         # loginctl enable-linger   (so that it runs on when you log out)\n"
+    )
+}
+
+fn on_term(city: &City) -> &'static str {
+    match city.daemon.on_term {
+        OnTerm::Stop => "# At present it is \"stop\".",
+        OnTerm::Detach => {
+            "# At present it is \"detach\"; `hd stop` before a stop of the unit ends the sessions, too."
+        }
+    }
+}
+
+/// Children end one after the other where they depend on each other: no chain is longer than the
+/// number of those that depend on somebody, and one.
+fn stop_limit(city: &City) -> Duration {
+    let agents = city.agents.iter();
+    let longest = agents.clone().map(|agent| agent.shutdown_timeout).max();
+    let longest = longest.max(Some(city.daemon.shutdown_timeout));
+    let dependent = agents.filter(|agent| !agent.depends_on.is_empty()).count();
+    let links = u32::try_from(dependent + 1).unwrap_or(u32::MAX);
+    longest.unwrap_or_default().saturating_mul(links) + AFTER_GRACES
+}
+
+/// A path that systemd executes; it takes no quotes and backslashes there, however they are written.
+fn program(path: &Path) -> Result<String, CliError> {
+    let text = path.to_string_lossy();
+    let strange = |c: char| c.is_control() || "\"'\\".contains(c);
+    if text.contains(strange) {
+        let message = format!("systemd executes no program of such a name: {text:?}");
+        return Err(CliError::failed(message).hint("install hd and horde-supervisor elsewhere"));
+    }
+    word(path)
+}
+
+/// A path as one word of a command line.
+fn word(path: &Path) -> Result<String, CliError> {
+    let text = path.to_str().ok_or_else(|| {
+        let path = path.display();
+        CliError::failed(format!("a unit can only name what is text: {path}"))
+    })?;
+    Ok(quoted(text))
+}
+
+/// As `systemd.syntax(7)` unquotes it, with specifiers (`%`) made harmless.
+fn quoted(text: &str) -> String {
+    let plainly = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
+    if !text.is_empty() && text.chars().all(plainly) {
+        return text.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '%' => quoted.push_str("%%"),
+            '\n' => quoted.push_str("\\n"),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Text that is no command line.
+fn plain(text: &str) -> String {
+    text.replace('%', "%%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_means_itself_whatever_is_in_it() {
+        for (path, quoted) in [
+            ("/opt/hd/horde-supervisor", "/opt/hd/horde-supervisor"),
+            ("/my cities/a", "\"/my cities/a\""),
+            ("/100%/\"a\"\\b", r#""/100%%/\"a\"\\b""#),
+            ("/a\nb\t", r#""/a\nb\x09""#),
+            ("/ü", "\"/ü\""),
+        ] {
+            assert_eq!(word(Path::new(path)).unwrap(), quoted);
+        }
+        use std::os::unix::ffi::OsStrExt;
+        let odd = Path::new(std::ffi::OsStr::from_bytes(b"/\xff"));
+        assert!(word(odd).is_err());
+        assert!(program(Path::new("/a \"b\"")).is_err());
+        assert_eq!(program(Path::new("/a b")).unwrap(), "\"/a b\"");
+    }
+}

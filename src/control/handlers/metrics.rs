@@ -1,0 +1,163 @@
+//! `metrics`: the text format of Prometheus, version 0.0.4. What can be derived is derived here, at
+//! the moment of asking, into families that live no longer than the answer; what only those who were
+//! there can tell comes from `actors::metrics`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus::{Counter, GaugeVec, Opts, Registry, TextEncoder};
+use serde_json::{Value, json};
+
+use super::status::{self, Stored};
+use super::word;
+use crate::actors::ask;
+use crate::actors::root::{ChildState, ChildView};
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::domain::facts::Usage;
+use crate::domain::ids::ChildId;
+
+/// How often each row of labels is there.
+type Counts = BTreeMap<Vec<String>, f64>;
+
+pub(super) async fn metrics(world: &World, started: Duration) -> Result<Value, ControlError> {
+    let views = ask::views(world).await?;
+    let stored = status::stored(world).await?;
+    let uptime = world.clock.mono().saturating_sub(started);
+    let text = text(world, &views, &stored, uptime).map_err(|error| {
+        let message = format!("the numbers cannot be written down: {error}");
+        ControlError::internal(message)
+    })?;
+    Ok(json!({ "content_type": prometheus::TEXT_FORMAT, "text": text }))
+}
+
+fn text(
+    world: &World,
+    views: &[ChildView],
+    stored: &Stored,
+    uptime: Duration,
+) -> prometheus::Result<String> {
+    let now = Registry::new();
+    city(&now, world, stored, uptime)?;
+    children(&now, world, views, stored)?;
+    queues(&now, world, stored)?;
+    let mut families = now.gather();
+    families.extend(world.store.metrics().families());
+    families.sort_by(|a, b| a.name().cmp(b.name()));
+    TextEncoder::new().encode_to_string(&families)
+}
+
+fn gauge(
+    now: &Registry,
+    (name, help): (&str, &str),
+    labels: &[&str],
+    rows: impl IntoIterator<Item = (Vec<String>, f64)>,
+) -> prometheus::Result<()> {
+    let gauges = GaugeVec::new(Opts::new(name, help), labels)?;
+    for (row, value) in rows {
+        gauges.get_metric_with_label_values(&row)?.set(value);
+    }
+    now.register(Box::new(gauges))
+}
+
+/// A gauge without labels.
+fn plain(now: &Registry, name: &str, help: &str, value: f64) -> prometheus::Result<()> {
+    gauge(now, (name, help), &[], [(Vec::new(), value)])
+}
+
+fn city(
+    now: &Registry,
+    world: &World,
+    stored: &Stored,
+    uptime: Duration,
+) -> prometheus::Result<()> {
+    let build = ("horde_build_info", "The version that runs; always 1.");
+    let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
+    gauge(now, build, &["version"], [(version, 1.0)])?;
+    let up = uptime.as_secs_f64();
+    plain(now, "horde_uptime_seconds", "Since the socket answers.", up)?;
+    let rejected = f64::from(u8::from(world.directory.reload_error().is_some()));
+    let help = "Whether what is on disk is not in force (1), as last_reload_error says.";
+    plain(now, "horde_config_not_in_force", help, rejected)?;
+    let degraded = f64::from(u8::from(world.store.is_degraded()));
+    let help = "Whether the relic store cannot write (1).";
+    plain(now, "horde_store_degraded", help, degraded)?;
+    let escalations = number(stored.escalations);
+    let help = "Escalations that nobody has settled.";
+    plain(now, "horde_escalations_open", help, escalations)?;
+    match (world.usage)() {
+        Some(used) => process(now, used),
+        None => Ok(()),
+    }
+}
+
+/// Under the names that every Prometheus client uses.
+fn process(now: &Registry, used: Usage) -> prometheus::Result<()> {
+    let help = "Processor time of the supervisor, without its sessions.";
+    let cpu = Counter::new("process_cpu_seconds_total", help)?;
+    cpu.inc_by(used.cpu_seconds);
+    now.register(Box::new(cpu))?;
+    let help = "Memory that the supervisor holds, without its sessions.";
+    #[expect(clippy::cast_precision_loss, reason = "no process holds 2^53 bytes")]
+    let bytes = used.resident_bytes as f64;
+    plain(now, "process_resident_memory_bytes", help, bytes)
+}
+
+fn children(
+    now: &Registry,
+    world: &World,
+    views: &[ChildView],
+    stored: &Stored,
+) -> prometheus::Result<()> {
+    let agents = status::agents(world, views, &stored.said);
+    let states = agents.iter().filter_map(|agent| agent["state"].as_str());
+    let agents = count(states.map(|state| vec![state.to_owned()]));
+    let about = ("horde_agents", "Standing agents, by state.");
+    gauge(now, about, &["state"], agents)?;
+    let by_id: BTreeMap<_, _> = views.iter().map(|view| (&view.spec.id, view)).collect();
+    let raiders = count(stored.hooks.iter().map(|hook| {
+        let view = by_id.get(&ChildId::Raider(hook.raider.clone())).copied();
+        let state = status::raider_state(hook, view, &stored.sagas);
+        vec![hook.raider.rig.to_string(), word(&state)]
+    }));
+    let about = ("horde_raiders", "Raiders, by rig and state.");
+    gauge(now, about, &["rig", "state"], raiders)?;
+    let running = views.iter().filter(|view| view.session.is_some()).count();
+    let help = "Sessions that are up.";
+    plain(now, "horde_sessions_running", help, number(running))?;
+    let quarantined = |view: &&ChildView| view.state == ChildState::Quarantined;
+    let quarantined = number(views.iter().filter(quarantined).count());
+    let help = "Children that died too often and wait.";
+    plain(now, "horde_quarantined", help, quarantined)
+}
+
+fn queues(now: &Registry, world: &World, stored: &Stored) -> prometheus::Result<()> {
+    let mrs = stored.queue.iter();
+    let mrs = count(mrs.map(|mr| vec![mr.rig.to_string(), word(&mr.state)]));
+    let about = (
+        "horde_merge_requests",
+        "Merge requests that are not over, by state.",
+    );
+    gauge(now, about, &["rig", "state"], mrs)?;
+    let relics = world.city.rigs.iter().flat_map(|rig| {
+        let of = stored
+            .relics
+            .iter()
+            .filter(|((prefix, _), _)| *prefix == rig.prefix);
+        of.map(|((_, status), n)| (vec![rig.name.to_string(), word(status)], number(*n)))
+    });
+    let about = ("horde_relics", "Tasks, by status.");
+    gauge(now, about, &["rig", "status"], relics)
+}
+
+fn count(rows: impl Iterator<Item = Vec<String>>) -> Counts {
+    let mut counts = Counts::new();
+    for row in rows {
+        *counts.entry(row).or_default() += 1.0;
+    }
+    counts
+}
+
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
