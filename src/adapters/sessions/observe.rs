@@ -110,11 +110,12 @@ fn last_activity(dir: &Path, since: Timestamp) -> Option<Timestamp> {
         let modified = fs::metadata(dir.join(name)).and_then(|found| found.modified());
         Timestamp::try_from(modified.ok()?).ok()
     });
-    // The log goes on across sessions: an older time is another one's.
+    // The log goes on across sessions: an older time is another one's, and this one has been silent
+    // since it started.
     times
         .into_iter()
         .flatten()
-        .filter(|time| *time >= since)
+        .map(|time| time.max(since))
         .max()
 }
 

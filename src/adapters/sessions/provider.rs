@@ -145,7 +145,7 @@ impl Sessions for LocalSessions {
             RunState::Running => Ok(match pane {
                 None => AttachPoint::Holder(socket),
                 Some(pane) => AttachPoint::Command {
-                    argv: tmux::attach_command(&pane.socket, &handle.id),
+                    argv: tmux::attach_command(&pane),
                     watch: socket,
                 },
             }),
@@ -262,7 +262,11 @@ fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
                         facts.last_activity = facts.last_activity.max(newer);
                     }
                 }
-                Err(_) => facts.last_activity = None,
+                Err(_) => {
+                    facts.last_activity = None;
+                    // Somebody may be: nothing that would disturb them is done on a guess.
+                    facts.attached = true;
+                }
             }
         }
         facts

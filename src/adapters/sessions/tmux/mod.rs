@@ -19,6 +19,7 @@ pub use self::meeting::meet;
 pub use self::pane::Pane;
 
 use self::meeting::Meeting;
+use super::files::PaneId;
 use super::launch::{COLS, HOLD, Launch, ROWS, Reply};
 use crate::adapters::proc;
 use crate::domain::facts::ProcessId;
@@ -155,23 +156,31 @@ impl Tmux {
     }
 }
 
-/// Removes what is left of a session from the server that it ran on, by its exact name. Only the pane
-/// of a holder that could not say goodbye is left.
+/// Removes the pane of a holder that could not say goodbye, wherever a person has put it and whatever
+/// they call its session.
 ///
 /// # Errors
 /// tmux does not answer.
-pub fn remove(socket: &Path, id: &SessionId) -> io::Result<()> {
-    if !socket.exists() {
+pub fn remove(pane: &PaneId, holder: u32) -> io::Result<()> {
+    if !pane.socket.exists() {
         return Ok(());
     }
-    kill(|words| on(socket, words), id)
+    // A later server gives the same ids to others.
+    let ours = format!("#{{==:#{{pane_pid}},{holder}}}");
+    let kill = format!("kill-pane -t {}", pane.id);
+    let words = ["if-shell", "-F", "-t", &pane.id, &ours, &kill];
+    nothing_left(on(&pane.socket, &words.map(Into::into)))
 }
 
 fn kill(ask: impl Fn(&[OsString]) -> io::Result<String>, id: &SessionId) -> io::Result<()> {
     let target = format!("={id}");
-    match ask(&["kill-session", "-t", &target].map(Into::into)) {
+    nothing_left(ask(&["kill-session", "-t", &target].map(Into::into)))
+}
+
+fn nothing_left(said: io::Result<String>) -> io::Result<()> {
+    match said {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
-        // No such session, or no server: nothing is left.
+        // No such pane, no such session, or no server.
         _ => Ok(()),
     }
 }
@@ -200,10 +209,10 @@ pub fn sweep(socket: &Path) -> io::Result<HashMap<u32, Glance>> {
     Ok(said.lines().filter_map(glance).collect())
 }
 
-/// What a person runs to see the session.
-pub fn attach_command(socket: &Path, id: &SessionId) -> Vec<String> {
-    let (socket, target) = (socket.to_string_lossy().into_owned(), format!("={id}"));
-    let words = ["tmux", "-S", &socket, "attach-session", "-t", &target];
+/// What a person runs to see the session, whatever they renamed it to.
+pub fn attach_command(pane: &PaneId) -> Vec<String> {
+    let socket = pane.socket.to_string_lossy();
+    let words = ["tmux", "-S", &socket, "attach-session", "-t", &pane.id];
     words.map(str::to_owned).into()
 }
 

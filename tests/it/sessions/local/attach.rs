@@ -8,7 +8,8 @@ use horde_supervisor::domain::facts::RunState;
 use horde_supervisor::domain::holder_wire::{
     Answer, Frames, HELLO_LEN, Request, Status, VERSION, agree, hello,
 };
-use horde_supervisor::ports::sessions::{AttachPoint, SessionHandle, Sessions};
+use horde_supervisor::domain::ids::Generation;
+use horde_supervisor::ports::sessions::{AttachPoint, Input, SessionHandle, SessionSpec, Sessions};
 use horde_supervisor::testing::conformance::sessions::{await_screen, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 
@@ -116,6 +117,48 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     attached.say(&Request::Keys(b"\x04".to_vec()));
     let last = std::iter::from_fn(|| attached.hear()).last();
     assert!(matches!(last, Some(Answer::Ended(ended)) if ended.exit.code == Some(3)));
+}
+
+/// `hd logs -f` is no person: the program's questions to its terminal are answered for it, and nothing
+/// is put off for its sake.
+#[test]
+fn who_only_follows_the_output_is_not_attached() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    let program = "stty raw -echo; echo ready; read -r line; printf '\\033[6n'
+        dd bs=1 count=6 2>/dev/null | od -An -c > seen; sleep 1000";
+    let started = sessions.start(&script(&bench, program)).unwrap();
+    let handle = &started.handle;
+    await_screen(&sessions, handle, "ready");
+    let mut follower = Attached::connect(&sessions, handle, &handle.token);
+    follower.say(&Request::Attach { rows: 0, cols: 0 });
+    follower.hear_until("ready");
+    assert!(!sessions.facts(&id("s")).unwrap().unwrap().attached);
+    sessions.send(handle, &Input::Raw(b"\n".to_vec())).unwrap();
+    follower.hear_until("\x1b[6n");
+    let seen = await_file(&bench.path().join("seen"));
+    let words: String = seen.split_whitespace().collect();
+    assert!(words.ends_with('R'), "{words}");
+}
+
+/// `idle_timeout` counts from the start where nothing was printed since, whatever an earlier session
+/// of the name printed before.
+#[test]
+fn a_silent_session_has_been_silent_since_its_start() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    sessions.start(&script(&bench, "echo loud")).unwrap();
+    eventually("the end", || match state(&sessions, &id("s")) {
+        RunState::Exited(_) => Some(()),
+        _ => None,
+    });
+    let silent = SessionSpec {
+        generation: Generation(2),
+        ..script(&bench, "exec sleep 1000")
+    };
+    sessions.start(&silent).unwrap();
+    let facts = sessions.facts(&id("s")).unwrap().unwrap();
+    assert_eq!(facts.last_activity, Some(facts.started_at));
 }
 
 #[test]

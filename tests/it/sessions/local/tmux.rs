@@ -93,6 +93,30 @@ fn the_pane_of_a_killed_holder_shows_its_last_screen_until_the_session_is_forgot
     assert!(!in_tmux(&bench, "s"));
 }
 
+/// A person may rename a session, and sit in it under its new name.
+#[test]
+fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
+    let sessions = bench.provider();
+    let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    let renamed = bench.tmux(&["rename-session", "-t", "=s", "mine"]);
+    assert!(renamed.status.success());
+    let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
+        panic!("no command");
+    };
+    let mut person = person(&argv);
+    let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
+    eventually("a person is attached", || attached().then_some(()));
+    kill(started.holder.as_ref().unwrap());
+    await_lost(&sessions);
+    sessions.stop(&started.handle, PATIENCE).unwrap();
+    assert!(!in_tmux(&bench, "mine"));
+    drop(person.stdin.take());
+    person.wait().unwrap();
+}
+
 /// A person's terminal: `script` gives it one.
 fn person(argv: &[String]) -> Child {
     let line = shell_words::join(argv);

@@ -46,7 +46,7 @@ impl Holder {
             while self.serve() {
                 self.work_on_input();
             }
-            self.peers.retain(|peer| !peer.is_over());
+            self.drop_those_who_left();
             self.note_attached();
             let seen = match self.wait() {
                 Ok(seen) => seen,
@@ -137,7 +137,7 @@ impl Holder {
                 // A program that does not read its terminal does not need the replies either.
                 let _full = self.input.type_bytes(replies, None);
             }
-            for peer in self.peers.iter_mut().filter(|peer| peer.attached) {
+            for peer in self.peers.iter_mut().filter(|peer| peer.follows) {
                 peer.stream(bytes);
             }
             self.activity.bytes_out += count as u64;
@@ -165,6 +165,10 @@ impl Holder {
         // A stop that is under way ends in order.
         if self.stopping.is_none() {
             self.lost = true;
+            // The next server gives the pane's name to another.
+            self.first = None;
+            let gone = std::io::Error::other("its terminal is gone");
+            self.give_up_input(&gone);
             eprintln!("its terminal is gone: the tmux server or the pane was killed");
             // If nothing is there to signal, the agent's end is on its way to us.
             let _ended = self.signal_group(Signal::SIGHUP);
@@ -208,6 +212,16 @@ impl Holder {
             // A stranger is simply not served.
             self.peers.extend(Peer::new(self.next_peer, stream));
         }
+    }
+
+    fn drop_those_who_left(&mut self) {
+        let input = &mut self.input;
+        self.peers.retain(|peer| {
+            if peer.is_over() && peer.waits {
+                input.forget(peer.id);
+            }
+            !peer.is_over()
+        });
     }
 
     fn exchange(&mut self, seen: &[PollFlags]) {

@@ -34,8 +34,9 @@ enum Step {
         bytes: Vec<u8>,
         written: usize,
         kind: Kind,
+        waiter: Option<Waiter>,
     },
-    Pause(Duration),
+    Pause(Duration, Option<Waiter>),
     Tell(Waiter),
 }
 
@@ -46,6 +47,8 @@ pub struct Input {
     waiting: usize,
     paused_until: Option<Instant>,
     taken: u64,
+    /// Whose input has been typed in part.
+    begun: Option<Waiter>,
 }
 
 /// What one look at the queue came to.
@@ -61,7 +64,7 @@ impl Input {
     /// Queues bytes as they are.
     pub fn type_bytes(&mut self, bytes: Vec<u8>, waiter: Option<Waiter>) -> Result<(), String> {
         self.admit(bytes.len())?;
-        self.bytes(bytes, Kind::Keys);
+        self.bytes(bytes, Kind::Keys, waiter);
         self.steps.extend(waiter.map(Step::Tell));
         Ok(())
     }
@@ -82,14 +85,15 @@ impl Input {
         self.admit(text.len())?;
         match reading {
             _ if bracketed => {
-                self.bytes(format!("\x1b[200~{text}\x1b[201~").into_bytes(), Kind::Keys);
-                self.steps.push_back(Step::Pause(SETTLE));
-                self.bytes(b"\r".to_vec(), Kind::Keys);
+                let paste = format!("\x1b[200~{text}\x1b[201~");
+                self.bytes(paste.into_bytes(), Kind::Keys, waiter);
+                self.steps.push_back(Step::Pause(SETTLE, waiter));
+                self.bytes(b"\r".to_vec(), Kind::Keys, waiter);
             }
             Reading::Raw => {
-                self.bytes(text.into_bytes(), Kind::Text);
-                self.steps.push_back(Step::Pause(SETTLE));
-                self.bytes(b"\r".to_vec(), Kind::Keys);
+                self.bytes(text.into_bytes(), Kind::Text, waiter);
+                self.steps.push_back(Step::Pause(SETTLE, waiter));
+                self.bytes(b"\r".to_vec(), Kind::Keys, waiter);
             }
             Reading::Lines => {
                 if let Some(line) = text.lines().find(|line| line.len() > LONGEST_LINE) {
@@ -98,7 +102,7 @@ impl Input {
                         line.len()
                     ));
                 }
-                self.bytes(format!("{text}\n").into_bytes(), Kind::Text);
+                self.bytes(format!("{text}\n").into_bytes(), Kind::Text, waiter);
             }
         }
         self.steps.extend(waiter.map(Step::Tell));
@@ -115,7 +119,7 @@ impl Input {
         Ok(())
     }
 
-    fn bytes(&mut self, bytes: Vec<u8>, kind: Kind) {
+    fn bytes(&mut self, bytes: Vec<u8>, kind: Kind, waiter: Option<Waiter>) {
         if !bytes.is_empty() {
             self.waiting += bytes.len();
             let written = 0;
@@ -123,17 +127,37 @@ impl Input {
                 bytes,
                 written,
                 kind,
+                waiter,
             });
         }
+    }
+
+    /// Whoever waited has gone, told or not: what was not begun is not typed later, when nobody
+    /// expects it. Half of a text would be worse than all of it.
+    pub fn forget(&mut self, gone: Waiter) {
+        if self.begun == Some(gone) {
+            return;
+        }
+        let waiting = &mut self.waiting;
+        self.steps.retain(|step| match step {
+            Step::Bytes { bytes, waiter, .. } if *waiter == Some(gone) => {
+                *waiting -= bytes.len();
+                false
+            }
+            Step::Pause(_, waiter) => *waiter != Some(gone),
+            Step::Tell(waiter) => *waiter != gone,
+            Step::Bytes { .. } => true,
+        });
     }
 
     /// Gives up what waits to be typed. Returns who waited for it.
     pub fn give_up(&mut self) -> Vec<Waiter> {
         self.waiting = 0;
         self.paused_until = None;
+        self.begun = None;
         let told = self.steps.drain(..).filter_map(|step| match step {
             Step::Tell(waiter) => Some(waiter),
-            Step::Bytes { .. } | Step::Pause(_) => None,
+            Step::Bytes { .. } | Step::Pause(..) => None,
         });
         told.collect()
     }
@@ -151,8 +175,12 @@ impl Input {
                     bytes,
                     written,
                     kind,
+                    waiter,
                 } => {
                     let count = write(&bytes[*written..], *kind)?;
+                    if count > 0 {
+                        self.begun = *waiter;
+                    }
                     *written += count;
                     self.waiting -= count;
                     self.taken += count as u64;
@@ -161,14 +189,17 @@ impl Input {
                         break;
                     }
                 }
-                Step::Pause(length) => {
+                Step::Pause(length, _) => {
                     let until = *self.paused_until.get_or_insert(now + *length);
                     if now < until {
                         break;
                     }
                     self.paused_until = None;
                 }
-                Step::Tell(waiter) => pumped.told.push(*waiter),
+                Step::Tell(waiter) => {
+                    self.begun.take_if(|begun| begun == waiter);
+                    pumped.told.push(*waiter);
+                }
             }
             self.steps.pop_front();
         }
@@ -262,6 +293,22 @@ mod tests {
         let pumped = input.pump(now, |bytes, _| Ok(bytes.len())).unwrap();
         assert_eq!(pumped.told, [7]);
         assert_eq!((input.waiting(), input.taken()), (0, 6));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_typed_only_if_it_was_begun() {
+        let mut input = Input::default();
+        for (text, waiter) in [("one", 1), ("two", 2), ("three", 3)] {
+            input
+                .submit(text, Reading::Raw, false, Some(waiter))
+                .unwrap();
+        }
+        let pumped = input.pump(Instant::now(), |_, _| Ok(1)).unwrap();
+        assert_eq!(pumped.bytes, 1);
+        input.forget(1);
+        input.forget(2);
+        assert_eq!(typed(&mut input, 1000), (b"ne\rthree\r".to_vec(), 2));
+        assert_eq!(input.waiting(), 0);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Peer {
     /// Names it among the connections of this holder.
     pub id: u64,
     /// Whether output is streamed to it.
+    pub follows: bool,
+    /// Whether a person sits there with a terminal of some size, who sees and answers what is asked.
     pub attached: bool,
     /// Whether it waits for its input to be taken; its next request waits too.
     pub waits: bool,
@@ -49,6 +51,7 @@ impl Peer {
         stream.set_nonblocking(true)?;
         Ok(Self {
             id,
+            follows: false,
             attached: false,
             waits: false,
             stream,

@@ -13,6 +13,16 @@ impl Holder {
     pub(super) fn answer(&mut self, at: usize, request: Request) {
         let id = self.peers[at].id;
         let answer = match request {
+            Request::Attach { .. }
+            | Request::Keys(_)
+            | Request::Type(_)
+            | Request::Submit(_)
+            | Request::Resize { .. }
+            | Request::Peek
+                if self.lost =>
+            {
+                Answer::Refused("its terminal is gone".to_owned())
+            }
             Request::Expect(token) if token.is_empty() || token == self.state.token => return,
             Request::Expect(_) => {
                 self.peers[at].answer(&Answer::Gone);
@@ -75,7 +85,8 @@ impl Holder {
         let peer = &mut self.peers[at];
         peer.answer(&Answer::Snapshot(first.to_vec()));
         peer.stream(rest);
-        peer.attached = true;
+        peer.follows = true;
+        peer.attached = rows > 0 && cols > 0;
     }
 
     /// Changes the terminal's size, within bounds.
