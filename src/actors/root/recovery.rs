@@ -86,6 +86,7 @@ impl Root {
             sizes: self.sizes(),
             resting: self.resting.clone(),
             up: up.collect(),
+            histories: self.histories.loaded,
         };
         let (me, first) = (me.clone(), !self.booting.is_empty());
         tokio::spawn(async move {
@@ -114,12 +115,18 @@ impl Root {
             if let (true, Some(said)) = (self.infra_only(), &look.standing) {
                 self.resting.extend(said.resting.clone());
             }
+            if let (Some(left), Some(hooked)) = (&look.deaths, &look.hooked)
+                && !self.histories.loaded
+            {
+                self.load_histories(left.clone(), hooked);
+            }
             if !stale {
                 self.converge(me, &look).await;
             }
             if let Some(hooked) = &look.hooked {
                 self.forget_finished(hooked);
             }
+            self.keep_all();
             if stale {
                 return self.set_out(me);
             }
@@ -140,7 +147,10 @@ impl Root {
                 self.respec(me, spec).await;
             }
         }
-        for decision in &look.decisions {
+        // Whoever is in quarantine comes last: its group waits with it.
+        let (held, free): (Vec<_>, Vec<_>) =
+            (look.decisions.iter()).partition(|decision| self.is_held_back(decision));
+        for decision in free.into_iter().chain(held) {
             self.decided(me, decision, look).await;
         }
         // Somebody may depend on less than before.
@@ -159,6 +169,7 @@ impl Root {
         }
         slot.spec = spec.clone();
         slot.deaths.clear();
+        slot.unattended = false;
         if matches!(slot.state, ChildState::Quarantined | ChildState::Backoff) && !slot.together {
             if slot.state == ChildState::Quarantined {
                 let event = NewEvent::new(EventType::AgentUnquarantined, &spec.id, Cause::Config);

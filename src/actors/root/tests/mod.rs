@@ -2,6 +2,7 @@
 
 mod converge;
 mod groups;
+mod history;
 mod orders;
 mod planned;
 mod pools;
