@@ -306,3 +306,6 @@ impl Config {
         self.rejected = rejected;
     }
 }
+
+#[cfg(test)]
+mod tests;
