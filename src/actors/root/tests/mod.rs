@@ -3,7 +3,7 @@
 //! | invariant | tests |
 //! |---|---|
 //! | single controller | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_second_holder_is_refused_and_the_first_left_alone |
-//! | reconciliation is idempotent | a_second_look_at_a_converged_city_decides_nothing, a_patrol_on_a_quiet_town_does_nothing |
+//! | reconciliation is idempotent | a_second_look_at_a_converged_city_decides_nothing, a_patrol_on_a_quiet_town_does_nothing, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once |
 //! | crash tracking is bounded | quarantine_iff_more_than_max_deaths_in_the_window, zero_is_unlimited_and_keeps_nothing, rows_are_bounded_and_go_with_their_child |
 //! | quarantine auto-expires | quarantine_ends_when_the_oldest_death_leaves_the_window, quarantine_ends_when_the_oldest_death_has_left_the_window |
 //! | crash tracking resets | crash_tracking_resets_when_the_supervisor_restarts |
@@ -89,3 +89,4 @@ mod pools;
 mod recovery;
 mod restart;
 mod shutdown;
+mod storm;
