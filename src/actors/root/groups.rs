@@ -213,8 +213,15 @@ impl Root {
                 continue;
             }
             slot.cause = Cause::Group;
-            together.awaited = Some(id.clone());
             self.spawn_child(me, &id).await;
+            let slot = self.slots.get(&id);
+            if slot.is_some_and(|slot| slot.state == ChildState::Blocked) {
+                // It waits for somebody else, and nobody for it: perhaps that is who comes next.
+                continue;
+            }
+            if let Some(together) = self.together.get_mut(group) {
+                together.awaited = Some(id);
+            }
             return;
         }
     }

@@ -146,3 +146,24 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     assert_eq!(town.state(&agent("a")).await, Some(ChildState::Stopped));
     assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
+
+/// Whoever waits for somebody outside the group holds none of its members up.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_waits_for_another_agent_holds_nobody_up() {
+    let town = group(Strategy::OneForAll).agent("other", RestartType::Permanent);
+    let other = || AgentName::new("other").unwrap();
+    let town = town.with(|city| city.agents[0].depends_on = vec![other()]);
+    let town = town.start().await;
+    let [a, b, c] = sessions(&town);
+    town.rest(&agent("other")).await.unwrap();
+    town.parts.sessions.crash(&c, 9);
+    town.pass(SECOND * 5).await;
+    assert_eq!(town.state(&agent("a")).await, Some(ChildState::Blocked));
+    assert!(town.runs(&b) && town.runs(&c));
+    town.wake(&agent("other")).await.unwrap();
+    town.pass(SECOND).await;
+    assert!(town.runs(&a));
+    town.parts.sessions.crash(&c, 9);
+    town.pass(SECOND * 60).await;
+    assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
+}
