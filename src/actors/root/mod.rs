@@ -300,6 +300,7 @@ pub struct Root {
     look_again: bool,
     /// Groups that are being restarted.
     together: BTreeMap<String, Together>,
+    group_epoch: u64,
     pools: Pools,
     histories: Histories,
     /// The control socket answers.
@@ -334,6 +335,7 @@ impl Actor for RootActor {
             looking: false,
             look_again: false,
             together: BTreeMap::new(),
+            group_epoch: 0,
             pools: Pools::default(),
             histories: Histories::default(),
             ready: false,

@@ -10,7 +10,6 @@ use super::super::effects;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, SessionId};
 
 impl Root {
@@ -249,14 +248,14 @@ impl Root {
             }
             Some(slot) if slot.actor.is_some() => Ok(()),
             Some(slot) => {
-                if slot.state == ChildState::Quarantined {
-                    let event = NewEvent::new(EventType::AgentUnquarantined, &id, cause);
-                    self.world.store.note(vec![event]);
-                }
                 slot.deaths.clear();
                 slot.unattended = false;
                 slot.cause = cause;
-                self.spawn_child(me, &id).await;
+                if slot.state == ChildState::Quarantined {
+                    self.release(me, &id).await;
+                } else {
+                    self.spawn_child(me, &id).await;
+                }
                 Ok(())
             }
         };

@@ -170,13 +170,10 @@ impl Root {
         slot.spec = spec.clone();
         slot.deaths.clear();
         slot.unattended = false;
-        if matches!(slot.state, ChildState::Quarantined | ChildState::Backoff) && !slot.together {
-            if slot.state == ChildState::Quarantined {
-                let event = NewEvent::new(EventType::AgentUnquarantined, &spec.id, Cause::Config);
-                self.world.store.note(vec![event]);
-            }
+        let waits = slot.state == ChildState::Backoff && !slot.together;
+        if waits || slot.state == ChildState::Quarantined {
             slot.cause = Cause::Config;
-            self.spawn_child(me, &spec.id).await;
+            self.release(me, &spec.id).await;
         }
     }
 
