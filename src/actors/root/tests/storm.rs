@@ -13,16 +13,19 @@ use std::time::{Duration, Instant};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-use self::acts::{Act, act};
+use self::acts::{Act, act, edit};
 use self::model::{Asked, Model};
 use crate::domain::ids::SessionId;
 use crate::testing::world::Town;
 
-pub(super) const WINDOW: Duration = Duration::from_secs(600);
+pub(super) const WINDOW: Duration = Duration::from_secs(300);
 const PATROL: Duration = Duration::from_secs(31);
 
-async fn weather(acts: &[Act]) {
+async fn weather(before: &[Act], acts: &[Act]) {
     let mut model = Model::default();
+    for edit in before {
+        edit.edits(&mut model);
+    }
     let mut town = model.scenario().start().await;
     for act in acts {
         town = act.befall(town, &mut model).await;
@@ -110,19 +113,7 @@ async fn doings(town: &Town) -> (u64, usize, usize) {
     (seq, sessions.starts().len(), sessions.stops().len())
 }
 
-#[test]
-fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
-    let (long, seed) = (
-        std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long"),
-        std::env::var("HORDE_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok()),
-    );
-    let seed: u64 = seed.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        u64::try_from(now.unwrap().as_nanos() % u128::from(u64::MAX)).unwrap()
-    });
-    eprintln!("HORDE_SEED={seed}");
+fn runner(seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
@@ -131,18 +122,29 @@ fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
         max_shrink_iters: 300,
         ..Config::default()
     };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+#[test]
+fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
+    let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
+    let seed = std::env::var("HORDE_SEED").ok();
+    let mut seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.unwrap().as_secs()
+    });
     let until = Instant::now() + Duration::from_secs(240);
     loop {
+        eprintln!("HORDE_SEED={seed}");
+        let before = proptest::collection::vec(edit(), 0..20);
         let acts = proptest::collection::vec(act(), 1..40);
-        let result = runner.run(&acts, |acts| {
+        let result = runner(seed).run(&(before, acts), |(before, acts)| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .start_paused(true)
                 .build()
                 .unwrap();
-            runtime.block_on(weather(&acts));
+            runtime.block_on(weather(&before, &acts));
             Ok(())
         });
         match result {
@@ -153,5 +155,6 @@ fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
         if !long || Instant::now() > until {
             return;
         }
+        seed += 1;
     }
 }

@@ -71,7 +71,6 @@ pub(super) fn act() -> impl Generator<Value = Act> {
     let of_three = 0u8..3;
     prop_oneof![
         edit(),
-        edit(),
         prop_oneof![
             4 => any_session.clone().prop_map(Act::Crash),
             2 => any_session.clone().prop_map(Act::Exit),
@@ -90,13 +89,13 @@ pub(super) fn act() -> impl Generator<Value = Act> {
             2 => who.clone().prop_map(Act::Stop),
             3 => who.clone().prop_map(Act::Start),
             2 => any_session.prop_map(Act::Handoff),
-            2 => (who, any::<bool>()).prop_map(|(who, on)| Act::Suspend(who, on)),
-            1 => (0..SLOTS.len(), any::<bool>()).prop_map(|(who, on)| Act::SuspendRaider(who, on)),
+            2 => (who, seldom()).prop_map(|(who, on)| Act::Suspend(who, on)),
+            1 => (0..SLOTS.len(), seldom()).prop_map(|(who, on)| Act::SuspendRaider(who, on)),
             2 => Just(Act::Charge),
             1 => (0..SLOTS.len()).prop_map(Act::Nuke),
         ],
         prop_oneof![
-            4 => (0u64..90).prop_map(Act::Pass),
+            20 => (0u64..90).prop_map(Act::Pass),
             1 => Just(Act::Restart(None)),
             1 => prop_oneof![
                 Just(StopMode::Graceful),
@@ -108,7 +107,7 @@ pub(super) fn act() -> impl Generator<Value = Act> {
     ]
 }
 
-fn edit() -> impl Generator<Value = Act> {
+pub(super) fn edit() -> impl Generator<Value = Act> {
     let who = 0usize..NAMES.len();
     let which = prop_oneof![
         4 => Just(RestartType::Permanent),
@@ -123,24 +122,29 @@ fn edit() -> impl Generator<Value = Act> {
     let size =
         (0u32..3, 0u32..3, any::<bool>()).prop_map(|(min, more, asks)| (min, min + more, asks));
     prop_oneof![
-        3 => (who.clone(), any::<bool>()).prop_map(|(who, there)| Act::There(who, there)),
+        3 => (who.clone(), seldom()).prop_map(|(who, gone)| Act::There(who, !gone)),
         2 => (who.clone(), 0u8..3).prop_map(|(who, command)| Act::Command(who, command)),
         1 => (who.clone(), 0u8..3).prop_map(|(who, env)| Act::Env(who, env)),
         2 => (who.clone(), which).prop_map(|(who, which)| Act::Type(who, which)),
         1 => (who.clone(), any::<bool>()).prop_map(|(who, idle)| Act::Idle(who, idle)),
         1 => (who.clone(), 0u64..9).prop_map(|(who, grace)| Act::Grace(who, grace)),
         2 => (who.clone(), 0u8..8).prop_map(|(who, needs)| Act::Needs(who, needs)),
-        2 => (who.clone(), any::<bool>()).prop_map(|(who, off)| Act::Off(who, off)),
+        2 => (who.clone(), seldom()).prop_map(|(who, off)| Act::Off(who, off)),
         2 => (who, proptest::option::of(size)).prop_map(|(who, pool)| Act::Pool(who, pool)),
         2 => proptest::option::weighted(0.8, (strategy, 0u8..16)).prop_map(Act::Group),
-        1 => any::<bool>().prop_map(Act::CityOff),
-        1 => any::<bool>().prop_map(Act::RigOff),
-        1 => any::<bool>().prop_map(Act::RigGone),
+        1 => seldom().prop_map(Act::CityOff),
+        1 => seldom().prop_map(Act::RigOff),
+        1 => seldom().prop_map(Act::RigGone),
         1 => any::<bool>().prop_map(|kept| {
             Act::History(if kept { History::Persistent } else { History::Memory })
         }),
         2 => proptest::option::of(0u32..5).prop_map(Act::Answer),
     ]
+}
+
+/// What is off asks for little: mostly it is turned on again.
+fn seldom() -> impl Generator<Value = bool> {
+    proptest::bool::weighted(0.25)
 }
 
 /// The session that is meant.
@@ -152,7 +156,7 @@ fn pick(town: &Town, which: usize) -> Option<SessionId> {
 
 impl Act {
     /// Changes the configuration; false when it is no such act.
-    fn edits(&self, model: &mut Model) -> bool {
+    pub(super) fn edits(&self, model: &mut Model) -> bool {
         match *self {
             Self::There(who, there) => model.agents[who].there = there,
             Self::Command(who, command) => model.agents[who].command = command,

@@ -162,7 +162,7 @@ impl Model {
                 min,
                 max,
                 check: asks.then(|| CHECK.to_owned()),
-                check_interval: Duration::from_secs(20),
+                check_interval: Duration::from_secs(60),
                 drain_timeout: Duration::from_secs(50),
             });
         }
