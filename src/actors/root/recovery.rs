@@ -18,6 +18,7 @@ use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
 use super::{ChildSpec, ChildState, Root, RootMsg};
 use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
@@ -170,7 +171,14 @@ impl Root {
         slot.spec = spec.clone();
         slot.deaths.clear();
         slot.unattended = false;
-        let waits = slot.state == ChildState::Backoff && !slot.together;
+        let waits = match slot.state {
+            ChildState::Backoff => !slot.together,
+            // It came to rest by itself, as its type said then.
+            ChildState::Stopped => {
+                matches!(slot.desired, Desired::Up) && spec.restart == RestartType::Permanent
+            }
+            _ => false,
+        };
         if waits || slot.state == ChildState::Quarantined {
             slot.cause = Cause::Config;
             self.release(me, &spec.id).await;
