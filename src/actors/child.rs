@@ -20,7 +20,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::launch::{self, OpenFailure, Opened};
-use super::root::{ChildSpec, RootMsg, SessionView};
+use super::root::{ChildSpec, RootMsg, SessionView, Written};
 use super::world::World;
 use super::{effects, endings};
 use crate::domain::cause::Cause;
@@ -79,6 +79,14 @@ impl From<OpenFailure> for ChildExit {
         match failure {
             OpenFailure::Finished => Self::Finished,
             OpenFailure::Failed(why) => Self::StartFailed(why),
+            OpenFailure::Died { exit, tail } => Self::Died {
+                cause: match exit {
+                    Some(_) => Cause::SessionDied,
+                    None => Cause::SessionLost,
+                },
+                exit,
+                tail,
+            },
         }
     }
 }
@@ -94,6 +102,10 @@ pub struct ChildArgs {
     pub generation: Generation,
     /// Why it is started.
     pub cause: Cause,
+    /// Its last session came to no planned end: if it does not run, it died.
+    pub unattended: bool,
+    /// No session is started before this ends.
+    pub written: Option<Written>,
 }
 
 enum Phase {

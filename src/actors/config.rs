@@ -358,3 +358,6 @@ impl Config {
         self.rejected = rejected;
     }
 }
+
+#[cfg(test)]
+mod tests;

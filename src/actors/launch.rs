@@ -22,7 +22,7 @@ use super::world::World;
 use super::{effects, endings};
 use crate::domain::cause::Cause;
 use crate::domain::city::{Agent, Rig};
-use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::harness;
 use crate::domain::ids::{ChildId, Generation, Incarnation};
 use crate::domain::message::{Body, Handoff};
@@ -68,6 +68,13 @@ pub enum OpenFailure {
     Finished,
     /// It could not be started; a death.
     Failed(String),
+    /// It died while no supervisor ran; a death that was not counted yet.
+    Died {
+        /// How, where on record.
+        exit: Option<SessionExit>,
+        /// The end of its terminal.
+        tail: String,
+    },
 }
 
 impl From<Refusal> for OpenFailure {
@@ -119,6 +126,14 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
         }
         Work::Agent(agent) => agent_start(world, agent, &spec.id, before.is_some()),
     };
+    if args.unattended {
+        let exit = before.and_then(|facts| match facts.state {
+            RunState::Exited(exit) => Some(exit),
+            RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => None,
+        });
+        let tail = effects::tail(world, &spec.session).await;
+        return Err(OpenFailure::Died { exit, tail });
+    }
     let last = before.map_or(0, |facts| facts.generation.0);
     start_session(args, start, Generation(args.generation.0.max(last + 1))).await
 }
@@ -179,6 +194,10 @@ async fn start_session(
             .map(|hash| (FINGERPRINT.to_owned(), hash.clone()))
             .collect(),
     };
+    if let Some(mut written) = args.written.clone() {
+        // It only ever ends.
+        let _over = written.changed().await;
+    }
     let incarnation = start.incarnation;
     let started = match start_patiently(world, session).await {
         Ok(started) => started,

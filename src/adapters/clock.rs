@@ -12,14 +12,17 @@ use crate::ports::clock::Clock;
 #[derive(Debug, Clone)]
 pub struct SystemClock {
     origin: Instant,
+    /// The wall clock's reading then, so that instants before it can be told, too.
+    start: Duration,
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts now.
+    /// A clock whose monotonic time goes on from what the wall clock shows now.
     #[must_use]
     pub fn new() -> Self {
         Self {
             origin: Instant::now(),
+            start: Duration::try_from(Timestamp::now().as_duration()).unwrap_or_default(),
         }
     }
 }
@@ -32,7 +35,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn mono(&self) -> Duration {
-        self.origin.elapsed()
+        self.start + self.origin.elapsed()
     }
 
     fn now(&self) -> Timestamp {

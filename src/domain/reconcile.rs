@@ -18,6 +18,7 @@
 //!   drain       tended           -            Remove
 //!   no          an agent's       -            Remove
 //!   no          none             running      StopOrphan
+//!   any         rests            running      StopOrphan: it could not be ended when it was to rest
 //!   any         busy             -            nothing: a saga owns it
 //!   any         none             unknown      nothing: never acted on
 //! ```
@@ -237,20 +238,24 @@ fn orphans(seen: &Seen, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Vec<Deci
         .iter()
         .map(|wanted| (&wanted.session, wanted))
         .collect();
-    let untended =
-        |wanted: &&&Wanted| wanted.mode == Mode::Suspended && !seen.tended.contains_key(&wanted.id);
+    let rests = |wanted: &&Wanted| match seen.tended.get(&wanted.id) {
+        None => wanted.mode == Mode::Suspended,
+        Some(Tended::Suspended | Tended::Resting) => true,
+        Some(Tended::Up { .. } | Tended::Waiting | Tended::Ending) => false,
+    };
     let running = facts
         .values()
         .filter(|facts| facts.state == RunState::Running && !seen.busy.contains(&facts.id));
     running
         .filter_map(|facts| {
-            let owner = wanted.get(&facts.id);
-            let suspended = owner.filter(untended).is_some();
-            (owner.is_none() || suspended).then(|| Decision::StopOrphan {
-                session: facts.id.clone(),
-                token: facts.token.clone(),
-                suspended,
-            })
+            let owner = wanted.get(&facts.id).copied();
+            owner
+                .is_none_or(|owner| rests(&owner))
+                .then(|| Decision::StopOrphan {
+                    session: facts.id.clone(),
+                    token: facts.token.clone(),
+                    suspended: owner.is_some_and(|owner| owner.mode == Mode::Suspended),
+                })
         })
         .collect()
 }

@@ -14,6 +14,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 /// A reading of the monotonic clock: time since some fixed instant.
 pub type Mono = Duration;
 
@@ -28,6 +30,47 @@ pub struct RestartPolicy {
     pub backoff: Backoff,
     /// A session healthy this long clears the history.
     pub stable_after: Option<Duration>,
+    /// What becomes of the counted deaths when the supervisor ends.
+    pub history: History,
+}
+
+impl RestartPolicy {
+    /// Whether counted deaths outlive the supervisor; where nothing is counted, nothing does.
+    #[must_use]
+    pub fn outlives(&self) -> bool {
+        self.history == History::Persistent && self.max_restarts > 0
+    }
+}
+
+/// `restart_history`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// Forgotten with the supervisor (`health-patrol.md`, invariant: crash tracking resets).
+    Memory,
+    /// Kept in the store.
+    Persistent,
+}
+
+/// What counts against one child, as it stands in the store. It belongs to the agent or slot, never
+/// to one of its sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deaths {
+    /// Whose.
+    pub child: String,
+    /// What the child was made from: one made from something else has no history.
+    pub made_from: String,
+    /// A session was to run and came to no planned end: when it does not run any more, it died.
+    pub open: bool,
+    /// When, by the wall clock, the oldest first.
+    pub at: Vec<Timestamp>,
+}
+
+impl Deaths {
+    /// Whether there is nothing to keep.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        !self.open && self.at.is_empty()
+    }
 }
 
 /// Delay before a restart, by the number of deaths in the window.
@@ -123,6 +166,35 @@ impl DeathWindow {
         Answer::Restart {
             after: policy.backoff.delay(count, random),
         }
+    }
+
+    /// What an earlier supervisor counted, at `now` by the wall clock and `mono` by the other one. A
+    /// death stamped in the future happened now: whoever put the wall clock back quarantines nobody
+    /// for longer than one window.
+    #[must_use]
+    pub fn restored(at: &[Timestamp], policy: &RestartPolicy, now: Timestamp, mono: Mono) -> Self {
+        let age = |at: &Timestamp| Duration::try_from(now.duration_since(*at)).unwrap_or_default();
+        let most = policy.max_restarts as usize + 1;
+        let newest = &at[at.len().saturating_sub(most)..];
+        let mut window = Self {
+            deaths: newest
+                .iter()
+                .map(|at| mono.saturating_sub(age(at)))
+                .collect(),
+            ..Self::default()
+        };
+        window.deaths.make_contiguous().sort_unstable();
+        window.prune(policy, mono);
+        if window.deaths.len() == most {
+            window.quarantined_until = window.deaths.front().map(|oldest| *oldest + policy.window);
+        }
+        window
+    }
+
+    /// The counted deaths.
+    pub fn counted(&mut self, policy: &RestartPolicy, mono: Mono) -> Vec<Mono> {
+        self.prune(policy, mono);
+        self.deaths.iter().copied().collect()
     }
 
     /// Until when the child is quarantined, if it is.
@@ -221,6 +293,7 @@ mod tests {
                 jitter: 0.0,
             },
             stable_after: None,
+            history: History::Persistent,
         }
     }
 
@@ -286,6 +359,53 @@ mod tests {
             window.on_death(&policy(1), at(2), 0.0),
             Answer::Restart { .. }
         ));
+    }
+
+    const fn wall(seconds: i64) -> Timestamp {
+        Timestamp::constant(1_000_000 + seconds, 0)
+    }
+
+    /// By the wall clock, what an earlier supervisor counted, and what is left of it: when one more
+    /// death would be released from quarantine, or that there is none.
+    #[test]
+    fn what_is_restored_counts_as_if_the_supervisor_had_never_ended() {
+        let table: &[(&[i64], u32, Option<u64>)] = &[
+            (&[], 0, None),
+            (&[-3601], 0, None),
+            (&[-3600], 0, None),
+            (&[-3599], 1, None),
+            (&[-50, -20], 2, None),
+            (&[-4000, -20], 1, None),
+            // More than max: quarantined until the oldest leaves.
+            (&[-100, -50, -20], 3, Some(3500)),
+            (&[-3599, -50, -20], 3, Some(1)),
+            (&[-3600, -50, -20], 2, None),
+            // max_restarts is smaller now: the newest count.
+            (&[-300, -200, -100, -50, -20], 3, Some(3500)),
+            // The wall clock was put back: they happened now.
+            (&[9_000_000, 9_000_001], 2, None),
+            (&[9_000_000, 9_000_001, 9_000_002], 3, Some(3600)),
+            (&[-20, 9_000_000, 9_000_001], 3, Some(3580)),
+        ];
+        let mono = at(9_000);
+        for (deaths, count, left) in table {
+            let stamps: Vec<_> = deaths.iter().map(|death| wall(*death)).collect();
+            let mut window = DeathWindow::restored(&stamps, &policy(2), wall(0), mono);
+            assert_eq!(window.count(&policy(2), mono), *count, "{deaths:?}");
+            let until = left.map(|left| mono + Duration::from_secs(left));
+            assert_eq!(window.quarantined_until(mono), until, "{deaths:?}");
+        }
+    }
+
+    #[test]
+    fn where_restarts_are_unlimited_nothing_outlives_the_supervisor() {
+        assert!(policy(1).outlives());
+        assert!(!policy(0).outlives());
+        let memory = RestartPolicy {
+            history: History::Memory,
+            ..policy(1)
+        };
+        assert!(!memory.outlives());
     }
 
     #[test]

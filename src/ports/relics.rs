@@ -15,6 +15,7 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 
 /// Why the store did not do it.
@@ -195,6 +196,11 @@ pub trait Txn {
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;
+
+    /// What counts against every child that has a history.
+    fn deaths(&mut self) -> Result<Vec<Deaths>, StoreError>;
+    /// Overwrites the child's row; what says nothing is forgotten.
+    fn put_deaths(&mut self, deaths: &Deaths) -> Result<(), StoreError>;
 
     fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError>;
     fn put_mark(&mut self, mark: &Mark) -> Result<(), StoreError>;

@@ -50,6 +50,7 @@ struct Inner {
     looks: HashMap<SessionId, usize>,
     starts: Vec<SessionSpec>,
     stops: Vec<(SessionHandle, Duration)>,
+    history: Vec<(SessionHandle, bool)>,
     sent: Vec<(SessionHandle, Input)>,
     interrupts: Vec<SessionHandle>,
     blind: Option<String>,
@@ -182,7 +183,9 @@ impl FakeSessions {
                 return;
             };
             fake.facts.state = state;
-            (Arc::clone(&fake.ear), fake.handle())
+            let (ear, handle) = (Arc::clone(&fake.ear), fake.handle());
+            inner.history.push((handle.clone(), false));
+            (ear, handle)
         };
         // Outside the lock: a listener may look at the world.
         if let Some(listener) = ear.get() {
@@ -212,6 +215,11 @@ impl FakeSessions {
             .push_back(error);
     }
 
+    /// No start fails any more that was to fail.
+    pub fn accept_starts(&self) {
+        self.inner().refusals.clear();
+    }
+
     /// Stops of this id have to kill.
     pub fn ignore_term(&self, id: &SessionId) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
@@ -238,9 +246,13 @@ impl FakeSessions {
     /// The agent exits, and nobody is told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
         let (code, at) = (Some(code), Timestamp::now());
-        if let Some(fake) = self.inner().sessions.get_mut(id) {
+        let mut inner = self.inner();
+        let fake = inner.sessions.get_mut(id).filter(|fake| fake.runs());
+        if let Some(fake) = fake {
             let signal = None;
             fake.facts.state = RunState::Exited(SessionExit { code, signal, at });
+            let handle = fake.handle();
+            inner.history.push((handle, false));
         }
     }
 
@@ -306,6 +318,12 @@ impl FakeSessions {
     #[must_use]
     pub fn starts(&self) -> Vec<SessionSpec> {
         self.inner().starts.clone()
+    }
+
+    /// Every process that began (true) or ended, in order.
+    #[must_use]
+    pub fn history(&self) -> Vec<(SessionHandle, bool)> {
+        self.inner().history.clone()
     }
 
     /// Every stop that was asked for, in order.

@@ -42,7 +42,7 @@ use crate::domain::ids::{
 };
 use crate::domain::merge::{LandStyle, MergeRequest};
 use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
-use crate::domain::restart::{Backoff, RestartPolicy};
+use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;

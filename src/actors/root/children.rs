@@ -44,13 +44,20 @@ impl Root {
             return slot.become_state(ChildState::Blocked, now);
         }
         slot.become_state(ChildState::Starting, now);
-        let args = ChildArgs {
+        let mut args = ChildArgs {
             world: Arc::clone(&self.world),
             spec: slot.spec.clone(),
             generation: slot.generation,
             cause: slot.cause,
+            unattended: std::mem::take(&mut slot.unattended),
+            written: None,
         };
-        match ChildActor::spawn_linked(None, ChildActor, args, me.get_cell()).await {
+        args.written = self.keep(id);
+        let spawned = ChildActor::spawn_linked(None, ChildActor, args, me.get_cell()).await;
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        match spawned {
             Ok((child, _task)) => slot.actor = Some(child),
             // No event follows a failed spawn: it must be answered here.
             Err(error) => {
@@ -85,7 +92,8 @@ impl Root {
         };
         slot.generation = Generation(session.generation.0 + 1);
         slot.session = Some(session.clone());
-        slot.up_at = Some(mono);
+        let age = Duration::try_from(now.duration_since(session.since)).unwrap_or_default();
+        slot.up_at = Some(mono.saturating_sub(age));
         slot.tell(ChildMsg::Seen);
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);

@@ -9,7 +9,8 @@
 //! Only the dead one's death is counted. While it is quarantined the others wait with it: they were
 //! not meant to run without it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -18,7 +19,7 @@ use super::super::child::ChildMsg;
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
-use crate::domain::city::RestartType;
+use crate::domain::city::{City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId};
 
@@ -50,7 +51,9 @@ impl Root {
         let Some((group, affected)) = self.affected(name) else {
             return false;
         };
-        let epoch = self.together.get(&group).map_or(1, |last| last.epoch + 1);
+        // Never one that a timer of an earlier restart still carries.
+        self.group_epoch += 1;
+        let epoch = self.group_epoch;
         let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
         for id in &members {
             if let Some(slot) = self.slots.get_mut(id) {
@@ -117,7 +120,9 @@ impl Root {
             if !slot.has_actor() {
                 together.stopping.pop();
                 slot.epoch += 1;
-                slot.become_state(ChildState::Backoff, now);
+                if slot.state != ChildState::Quarantined {
+                    slot.become_state(ChildState::Backoff, now);
+                }
                 continue;
             }
             if !matches!(slot.desired, Desired::Together) {
@@ -138,8 +143,69 @@ impl Root {
         slot.desired = Desired::Up;
         slot.become_state(ChildState::Backoff, now);
         self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Group));
-        if let Some(group) = self.group_of(id) {
-            self.advance(me, &group).await;
+        match self.group_of(id) {
+            Some(group) if self.together.contains_key(&group) => self.advance(me, &group).await,
+            Some(_) | None => self.spawn_child(me, id).await,
+        }
+    }
+
+    /// Gives up the restarts of groups that are configured otherwise now: everybody starts alone.
+    pub(super) async fn regroup(&mut self, me: &ActorRef<RootMsg>, old: &City) {
+        let new = Arc::clone(&self.world);
+        let stays = |name: &String| {
+            let of = |city: &City| {
+                city.groups
+                    .iter()
+                    .find(|group| &group.name == name)
+                    .cloned()
+            };
+            of(old) == of(&new.city)
+        };
+        let (stay, gone) =
+            (std::mem::take(&mut self.together).into_iter()).partition(|(name, _)| stays(name));
+        self.together = stay;
+        let gone: BTreeMap<_, _> = gone;
+        for id in gone.into_values().flat_map(|together| together.starting) {
+            let mono = self.world.clock.mono();
+            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
+                continue;
+            };
+            slot.together = false;
+            if slot.has_actor() || slot.is_at_rest() {
+                continue;
+            }
+            let held = slot.deaths.quarantined_until(mono);
+            match held.filter(|_| slot.state == ChildState::Quarantined) {
+                Some(until) => {
+                    let epoch = slot.epoch;
+                    let retry = move || RootMsg::Retry { id, epoch };
+                    let _timer = me.send_after(until.saturating_sub(mono), retry);
+                }
+                None => self.spawn_child(me, &id).await,
+            }
+        }
+    }
+
+    /// Starts a child that was released from its quarantine or its delay, and the group that waits
+    /// with it.
+    pub(super) async fn release(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        if slot.state == ChildState::Quarantined {
+            slot.become_state(ChildState::Backoff, now);
+            let event = NewEvent::new(EventType::AgentUnquarantined, id, slot.cause);
+            self.world.store.note(vec![event]);
+        }
+        let waits = slot.together;
+        let group = self.group_of(id).filter(|_| waits);
+        match group.and_then(|name| Some((self.together.get_mut(&name)?, name.clone()))) {
+            Some((together, name)) => {
+                together.due = true;
+                self.advance(me, &name).await;
+            }
+            None => self.spawn_child(me, id).await,
         }
     }
 
@@ -182,6 +248,7 @@ impl Root {
     }
 
     async fn advance(&mut self, me: &ActorRef<RootMsg>, group: &str) {
+        let mono = self.world.clock.mono();
         if self.stopping.is_some() || !self.stop_next(group) {
             return;
         }
@@ -200,6 +267,17 @@ impl Root {
             let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
                 continue;
             };
+            if slot.state == ChildState::Quarantined
+                && let Some(until) = slot.deaths.quarantined_until(mono)
+            {
+                // Nobody's death ends its quarantine: it and those after it go on waiting.
+                together.starting.push_front(id);
+                together.due = false;
+                let (group, epoch) = (group.to_owned(), together.epoch);
+                let due = move || RootMsg::GroupDue { group, epoch };
+                let _timer = me.send_after(until.saturating_sub(mono), due);
+                return;
+            }
             slot.together = false;
             if slot.has_actor() || slot.is_at_rest() {
                 continue;
@@ -213,8 +291,15 @@ impl Root {
                 continue;
             }
             slot.cause = Cause::Group;
-            together.awaited = Some(id.clone());
             self.spawn_child(me, &id).await;
+            let slot = self.slots.get(&id);
+            if slot.is_some_and(|slot| slot.state == ChildState::Blocked) {
+                // It waits for somebody else, and nobody for it: perhaps that is who comes next.
+                continue;
+            }
+            if let Some(together) = self.together.get_mut(group) {
+                together.awaited = Some(id);
+            }
             return;
         }
     }

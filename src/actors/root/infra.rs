@@ -9,7 +9,7 @@ use std::time::Duration;
 use ractor::{ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr};
 
 use super::{Root, RootMsg};
-use crate::domain::restart::{Answer, Backoff, DeathWindow, RestartPolicy};
+use crate::domain::restart::{Answer, Backoff, DeathWindow, History, RestartPolicy};
 
 /// Makes an actor under the given supervisor and enters it in the directory.
 pub type Spawn = Arc<
@@ -73,6 +73,7 @@ fn policy() -> RestartPolicy {
             jitter: 0.0,
         },
         stable_after: None,
+        history: History::Memory,
     }
 }
 

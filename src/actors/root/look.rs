@@ -15,6 +15,7 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Seen, Tended, Wanted, idle_at, plan};
 use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::restart::Deaths;
 use crate::domain::saga::Saga;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
@@ -26,6 +27,8 @@ pub(super) struct Known {
     pub(super) resting: BTreeSet<AgentName>,
     /// Sessions that were up, and which of that name.
     pub(super) up: BTreeMap<SessionId, String>,
+    /// What an earlier supervisor counted has been read.
+    pub(super) histories: bool,
 }
 
 /// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
@@ -43,6 +46,8 @@ pub struct Look {
     pub(super) hooked: Option<BTreeSet<RaiderId>>,
     /// What persons said; none when that is not known.
     pub(super) standing: Option<standing::Said>,
+    /// What an earlier supervisor counted, as long as that was not read.
+    pub(super) deaths: Option<Vec<Deaths>>,
     /// When the next session will have been idle for as long as it may.
     pub(super) idle_at: Option<Timestamp>,
 }
@@ -52,13 +57,14 @@ struct Stored {
     hooks: Vec<(Hook, bool)>,
     sagas: Vec<Saga>,
     said: standing::Said,
+    deaths: Option<Vec<Deaths>>,
 }
 
-async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
+async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Stored)> {
     let sessions = effects::list(world).await;
     let stored = world
         .store
-        .run(|txn| {
+        .run(move |txn| {
             let mut hooks = Vec::new();
             for hook in txn.hooks(None)? {
                 // Work that was closed elsewhere asks for no session any more.
@@ -69,6 +75,7 @@ async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
                 hooks,
                 sagas: txn.sagas(None)?,
                 said: standing::read(txn)?,
+                deaths: (!histories).then(|| txn.deaths()).transpose()?,
             })
         })
         .await;
@@ -88,13 +95,14 @@ async fn see(world: &World) -> Option<(Vec<SessionFacts>, Stored)> {
 /// Looks.
 pub(super) async fn look(world: &World, known: Known) -> Look {
     let city = Arc::clone(&world.city);
-    let Some((sessions, stored)) = see(world).await else {
+    let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
     let Stored {
         hooks,
         sagas,
         mut said,
+        deaths,
     } = stored;
     said.resting.extend(known.resting);
     let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
@@ -132,6 +140,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         ended,
         hooked: Some(hooked),
         standing: Some(said),
+        deaths,
         idle_at,
     }
 }

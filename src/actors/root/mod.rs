@@ -14,6 +14,7 @@
 //!               after a reload (reload.rs)
 //!  depends.rs   start after, stop before      groups.rs  one_for_all, rest_for_one
 //!  pools.rs     how many members              shutdown.rs  two passes, reverse order
+//!  history.rs   deaths that outlive the supervisor
 //! ```
 //!
 //! Only the root starts and stops children. Everybody else asks.
@@ -21,6 +22,7 @@
 mod children;
 mod depends;
 mod groups;
+mod history;
 mod infra;
 mod look;
 mod orders;
@@ -48,6 +50,8 @@ pub use self::slot::{ChildState, ChildView, EndRefused};
 pub use self::wanted::{agent_spec, raider_spec};
 
 use self::groups::Together;
+use self::history::Histories;
+pub use self::history::Written;
 use self::infra::Infra;
 use self::look::Look;
 use self::pools::Pools;
@@ -299,7 +303,9 @@ pub struct Root {
     look_again: bool,
     /// Groups that are being restarted.
     together: BTreeMap<String, Together>,
+    group_epoch: u64,
     pools: Pools,
+    histories: Histories,
     /// The control socket answers.
     ready: bool,
     /// Who waits for the first look to be acted on.
@@ -332,7 +338,9 @@ impl Actor for RootActor {
             looking: false,
             look_again: false,
             together: BTreeMap::new(),
+            group_epoch: 0,
             pools: Pools::default(),
+            histories: Histories::default(),
             ready: false,
             booting: Vec::new(),
             stopping: None,
@@ -361,7 +369,7 @@ impl Actor for RootActor {
             } => root.end(&me, id, session, cause, reply),
             RootMsg::Swept { id, epoch, result } => {
                 root.swept(&me, &id, epoch, result);
-                root.go_on_together(&me, &id).await;
+                root.settled(&me, &id).await;
             }
             RootMsg::Cycle { id, cause, reply } => root.cycle(&id, cause, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
@@ -445,8 +453,15 @@ impl Root {
             .map(|(id, _)| id.clone());
         if let Some(id) = ended {
             self.child_ended(me, &id, error).await;
-            self.go_on_together(me, &id).await;
+            self.settled(me, &id).await;
         }
+    }
+
+    /// A child's session or actor ended, and what follows for the child itself is done.
+    async fn settled(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        // The next start, if one is under way, waits for what that wrote.
+        let _behind = self.keep(id);
+        self.go_on_together(me, id).await;
     }
 }
 

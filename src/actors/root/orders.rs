@@ -1,6 +1,7 @@
 //! What others ask of a child: that it be there, that it end, that it rest, wake or cycle.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
 
@@ -9,7 +10,6 @@ use super::super::effects;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, SessionId};
 
 impl Root {
@@ -28,12 +28,17 @@ impl Root {
         if self.stopping.is_some() {
             return refuse(reply, "the supervisor is stopping");
         }
-        let now = self.world.clock.now();
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
-        let slot = self
-            .slots
-            .entry(id.clone())
-            .or_insert_with(|| Slot::new(spec.clone(), now, cause));
+        let new = !self.slots.contains_key(&id);
+        if new {
+            let mut slot = Slot::new(spec.clone(), now, cause);
+            self.restore(&mut slot);
+            self.slots.insert(id.clone(), slot);
+        }
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
         if slot.is_ending() {
             return refuse(reply, "its last session is still being ended");
         }
@@ -48,7 +53,28 @@ impl Root {
             return;
         }
         slot.for_up.extend(reply);
-        self.spawn_child(me, &id).await;
+        let held = slot.deaths.quarantined_until(mono);
+        match held.filter(|_| new && cause != Cause::Adopted) {
+            Some(until) => self.quarantine(me, &id, until.saturating_sub(mono)),
+            None => self.spawn_child(me, &id).await,
+        }
+    }
+
+    /// It was quarantined by an earlier supervisor.
+    fn quarantine(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, wait: Duration) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.epoch += 1;
+        slot.become_state(ChildState::Quarantined, now);
+        let epoch = slot.epoch;
+        // Stamps of the future are put right.
+        let _behind = self.keep(id);
+        if !self.restart_together(me, id, wait) {
+            let id = id.clone();
+            let _timer = me.send_after(wait, move || RootMsg::Retry { id, epoch });
+        }
     }
 
     pub(super) fn end(
@@ -211,6 +237,7 @@ impl Root {
         let result = match self.slots.get_mut(&id) {
             None => match self.configured(&id) {
                 Some(spec) if self.stopping.is_none() => {
+                    self.forgive(&id);
                     self.want(me, spec, cause, None).await;
                     Ok(())
                 }
@@ -221,13 +248,14 @@ impl Root {
             }
             Some(slot) if slot.actor.is_some() => Ok(()),
             Some(slot) => {
-                if slot.state == ChildState::Quarantined {
-                    let event = NewEvent::new(EventType::AgentUnquarantined, &id, cause);
-                    self.world.store.note(vec![event]);
-                }
                 slot.deaths.clear();
+                slot.unattended = false;
                 slot.cause = cause;
-                self.spawn_child(me, &id).await;
+                if slot.state == ChildState::Quarantined {
+                    self.release(me, &id).await;
+                } else {
+                    self.spawn_child(me, &id).await;
+                }
                 Ok(())
             }
         };

@@ -18,6 +18,7 @@ use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
 use super::{ChildSpec, ChildState, Root, RootMsg};
 use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
@@ -86,6 +87,7 @@ impl Root {
             sizes: self.sizes(),
             resting: self.resting.clone(),
             up: up.collect(),
+            histories: self.histories.loaded,
         };
         let (me, first) = (me.clone(), !self.booting.is_empty());
         tokio::spawn(async move {
@@ -118,12 +120,18 @@ impl Root {
             if let (true, Some(said)) = (self.infra_only(), &look.standing) {
                 self.resting.extend(said.resting.clone());
             }
+            if let (Some(left), Some(hooked)) = (&look.deaths, &look.hooked)
+                && !self.histories.loaded
+            {
+                self.load_histories(left.clone(), hooked);
+            }
             if !stale {
                 self.converge(me, &look).await;
             }
             if let Some(hooked) = &look.hooked {
                 self.forget_finished(hooked);
             }
+            self.keep_all();
             if stale {
                 return self.set_out(me);
             }
@@ -144,7 +152,10 @@ impl Root {
                 self.respec(me, spec).await;
             }
         }
-        for decision in &look.decisions {
+        // Whoever is in quarantine comes last: its group waits with it.
+        let (held, free): (Vec<_>, Vec<_>) =
+            (look.decisions.iter()).partition(|decision| self.is_held_back(decision));
+        for decision in free.into_iter().chain(held) {
             self.decided(me, decision, look).await;
         }
         // Somebody may depend on less than before.
@@ -163,13 +174,18 @@ impl Root {
         }
         slot.spec = spec.clone();
         slot.deaths.clear();
-        if matches!(slot.state, ChildState::Quarantined | ChildState::Backoff) && !slot.together {
-            if slot.state == ChildState::Quarantined {
-                let event = NewEvent::new(EventType::AgentUnquarantined, &spec.id, Cause::Config);
-                self.world.store.note(vec![event]);
+        slot.unattended = false;
+        let waits = match slot.state {
+            ChildState::Backoff => !slot.together,
+            // It came to rest by itself, as its type said then.
+            ChildState::Stopped => {
+                matches!(slot.desired, Desired::Up) && spec.restart == RestartType::Permanent
             }
+            _ => false,
+        };
+        if waits || slot.state == ChildState::Quarantined {
             slot.cause = Cause::Config;
-            self.spawn_child(me, &spec.id).await;
+            self.release(me, &spec.id).await;
         }
     }
 

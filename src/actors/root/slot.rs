@@ -84,6 +84,9 @@ pub(super) struct Slot {
     pub(super) desired: Desired,
     pub(super) state: ChildState,
     pub(super) deaths: DeathWindow,
+    /// An earlier supervisor left a session behind that came to no planned end: if it does not run,
+    /// it died.
+    pub(super) unattended: bool,
     pub(super) brake: CycleBrake,
     pub(super) epoch: u64,
     pub(super) generation: Generation,
@@ -110,6 +113,7 @@ impl Slot {
             desired: Desired::Up,
             state: ChildState::Starting,
             deaths: DeathWindow::default(),
+            unattended: false,
             brake: CycleBrake::default(),
             epoch: 0,
             generation: Generation(1),

@@ -52,6 +52,19 @@ impl StoreHandle {
         T: Send + 'static,
         F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send + 'static,
     {
+        self.begin(job).await
+    }
+
+    /// As [`StoreHandle::run`], but the job has its place in the queue when this returns: what is
+    /// handed over later is committed later, whether or not anybody waits for the answer.
+    pub fn begin<T, F>(
+        &self,
+        job: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut dyn Txn) -> Result<T, StoreError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let call = Call {
             job,
@@ -61,7 +74,7 @@ impl StoreHandle {
         };
         self.queue.push(Box::new(call));
         let lost = || StoreError::Unavailable("the store went away before it answered".to_owned());
-        answered(answer).await.unwrap_or_else(|| Err(lost()))
+        async move { answered(answer).await.unwrap_or_else(|| Err(lost())) }
     }
 
     /// Journals events behind: never waits, never fails. While the store cannot write they are kept

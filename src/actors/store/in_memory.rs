@@ -41,8 +41,13 @@ impl Drop for Keeper {
 impl StoreHandle {
     /// A store in memory, its writer running without an actor until the last clone is dropped.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        Self::on(SqliteRelics::in_memory(clock).unwrap())
+    }
+
+    /// As [`StoreHandle::in_memory`], on a store of the test's own.
+    pub fn on(store: impl Relics + 'static) -> Self {
         let mut handle = Self::new();
-        let open = share(SqliteRelics::in_memory(clock).unwrap());
+        let open = share(store);
         let writer = Writer::new(handle.queue(), open);
         std::thread::spawn(move || writer.run().unwrap());
         handle.keeper = Some(Arc::new(Keeper(handle.queue())));

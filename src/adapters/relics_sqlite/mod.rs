@@ -9,6 +9,7 @@
 
 mod automations;
 mod cv;
+mod deaths;
 mod hooks;
 mod journal;
 mod kv;

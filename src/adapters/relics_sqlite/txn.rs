@@ -12,11 +12,12 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::relic::{Hook, Relic};
+use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
-    automations, cv, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage,
+    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -217,6 +218,14 @@ impl Txn for SqliteTxn<'_> {
 
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError> {
         self.act(|txn| cv::chain(txn.conn, name))
+    }
+
+    fn deaths(&mut self) -> Result<Vec<Deaths>, StoreError> {
+        self.act(|txn| deaths::list(txn.conn))
+    }
+
+    fn put_deaths(&mut self, deaths: &Deaths) -> Result<(), StoreError> {
+        self.act(|txn| deaths::put(txn.conn, deaths))
     }
 
     fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError> {

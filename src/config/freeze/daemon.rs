@@ -8,7 +8,7 @@ use crate::config::values::{
     choice, complain, duration, integer, number, optional, size, some_duration, text,
 };
 use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
-use crate::domain::restart::{Backoff, RestartPolicy};
+use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 /// A ring of less than this would not hold one screen.
 const LEAST_OUTPUT: u64 = 64 * 1024;
@@ -44,14 +44,20 @@ fn restart(reader: &mut Reader<'_>) -> Option<RestartPolicy> {
     let stable_after = reader.get("stable_after", optional(some_duration));
     let history = reader.get(
         "restart_history",
-        choice(&[("memory", ())], &["persistent"]),
+        choice(
+            &[
+                ("memory", History::Memory),
+                ("persistent", History::Persistent),
+            ],
+            &[],
+        ),
     );
-    history?;
     Some(RestartPolicy {
         max_restarts: max_restarts?,
         window: window?,
         backoff: backoff?,
         stable_after: stable_after?,
+        history: history?,
     })
 }
 

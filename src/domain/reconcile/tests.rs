@@ -226,6 +226,25 @@ fn what_nobody_wants_is_removed() {
         (None, None, Some(Running), vec![orphan(&id(), false)]),
         (None, None, Some(unknown()), vec![]),
         (None, None, Some(lost()), vec![]),
+        // It could not be ended when it was to rest.
+        (
+            Some(Mode::Suspended),
+            Some(Tended::Suspended),
+            Some(Running),
+            vec![orphan(&id(), true)],
+        ),
+        (
+            Some(Mode::Run),
+            Some(Tended::Resting),
+            Some(Running),
+            vec![orphan(&id(), false)],
+        ),
+        (
+            Some(Mode::Run),
+            Some(Tended::Resting),
+            Some(unknown()),
+            vec![],
+        ),
     ]);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::agents::{Pool, RestartType};
 use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
-use crate::domain::restart::{Backoff, RestartPolicy};
+use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 fn name(text: &str) -> AgentName {
     AgentName::new(text).unwrap()
@@ -31,6 +31,7 @@ fn city(agents: Vec<Agent>) -> City {
                     jitter: 0.0,
                 },
                 stable_after: None,
+                history: History::Memory,
             },
             shutdown_timeout: none,
             start_concurrency: 1,

@@ -31,6 +31,7 @@ impl Sessions for FakeSessions {
             let fake = self.make(&mut inner, spec);
             let started = started(&fake);
             inner.starts.push(spec.clone());
+            inner.history.push((fake.handle(), true));
             inner.processes.insert(started.agent.pid, spec.id.clone());
             inner.sessions.insert(spec.id.clone(), fake);
             started

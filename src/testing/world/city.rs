@@ -21,6 +21,7 @@ pub(super) fn city() -> City {
                     jitter: 0.1,
                 },
                 stable_after: None,
+                history: History::Memory,
             },
             shutdown_timeout: Duration::from_secs(5),
             start_concurrency: 16,

@@ -15,7 +15,8 @@ impl Town {
             city: Arc::new(city),
             ..World::clone(&old)
         });
-        let sessions = self.parts.sessions.list().unwrap();
+        // While they cannot be seen nobody is known to be attached.
+        let sessions = self.parts.sessions.list().unwrap_or_default();
         let attached = sessions.into_iter().filter(|facts| facts.attached);
         let attached = attached.map(|facts| facts.id).collect();
         let message = |reply| {

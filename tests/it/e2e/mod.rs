@@ -8,6 +8,7 @@ mod config;
 mod crash;
 mod done;
 mod handoff;
+mod history;
 mod landing;
 mod manager;
 mod metrics;

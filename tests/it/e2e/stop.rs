@@ -162,3 +162,18 @@ fn a_stop_during_the_start_leaves_nothing_behind() {
     let left = processes::of(city.root());
     assert!(left.is_empty(), "{}", processes::describe(&left));
 }
+
+#[test]
+fn the_journal_says_when_a_supervisor_began_and_ended() {
+    let mut city = City::new();
+    city.stop();
+    city.start();
+    let times = |kind| city.happened(kind, "e2e").len();
+    let seen = [
+        "controller.started",
+        "controller.ready",
+        "controller.stopped",
+    ]
+    .map(times);
+    assert_eq!(seen, [2, 2, 1]);
+}

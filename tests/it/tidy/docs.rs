@@ -43,6 +43,47 @@ fn paths_that_documents_name_exist() {
     expect_none("documents name what exists", &broken);
 }
 
+/// The tests that tables in the documentation of a module name: the last column, where it is headed
+/// so.
+fn tests_in_tables(text: &str) -> Vec<&str> {
+    let mut named = Vec::new();
+    let mut headed = false;
+    for line in text.lines() {
+        let row = line.trim_end().strip_prefix("//! |");
+        let last = row.and_then(|row| row.trim_end_matches('|').rsplit('|').next());
+        match last.map(str::trim) {
+            None => headed = false,
+            Some("tests") => headed = true,
+            Some(cell) if headed && !cell.starts_with("--") => named.extend(cell.split(", ")),
+            Some(_) => {}
+        }
+    }
+    named
+}
+
+#[test]
+fn tests_that_tables_name_exist() {
+    let there = |name: &str| {
+        let definition = format!("fn {name}(");
+        all().iter().any(|source| source.text.contains(&definition))
+    };
+    let mut gone = Vec::new();
+    for source in all() {
+        for name in tests_in_tables(&source.text) {
+            if !there(name) {
+                gone.push(format!("{} names {name:?}, which is no test", source.name));
+            }
+        }
+    }
+    expect_none("tables name tests that exist", &gone);
+}
+
+#[test]
+fn only_columns_of_tests_name_tests() {
+    let table = "//! | rule | tests |\n//! |---|---|\n//! | a | b, c |\n//!\n//! | a | d |\n";
+    assert_eq!(tests_in_tables(table), ["b", "c"]);
+}
+
 #[test]
 fn the_golden_files_of_the_protocol_are_there() {
     let wanted = ["answers", "intent", "refused", "requests", "spellings"];

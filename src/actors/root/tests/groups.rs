@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::{ChildState, RootMsg};
 use crate::domain::city::{Group, RestartType, Strategy};
+use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, SessionId};
 use crate::testing::world::{Scenario, Town, agent};
 
@@ -145,4 +146,104 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     assert!(resting.await.unwrap().unwrap().is_success());
     assert_eq!(town.state(&agent("a")).await, Some(ChildState::Stopped));
     assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
+}
+
+/// Whoever waits for somebody outside the group holds none of its members up.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_waits_for_another_agent_holds_nobody_up() {
+    let town = group(Strategy::OneForAll).agent("other", RestartType::Permanent);
+    let other = || AgentName::new("other").unwrap();
+    let town = town.with(|city| city.agents[0].depends_on = vec![other()]);
+    let town = town.start().await;
+    let [a, b, c] = sessions(&town);
+    town.rest(&agent("other")).await.unwrap();
+    town.parts.sessions.crash(&c, 9);
+    town.pass(SECOND * 5).await;
+    assert_eq!(town.state(&agent("a")).await, Some(ChildState::Blocked));
+    assert!(town.runs(&b) && town.runs(&c));
+    town.wake(&agent("other")).await.unwrap();
+    town.pass(SECOND).await;
+    assert!(town.runs(&a));
+    town.parts.sessions.crash(&c, 9);
+    town.pass(SECOND * 60).await;
+    assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
+}
+
+async fn quarantine_b(town: &Town) {
+    for _ in 0..6 {
+        town.pass(SECOND * 60).await;
+        town.parts.sessions.crash(&sessions(town)[1], 9);
+        town.settle().await;
+    }
+    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
+}
+
+fn all_run(town: &Town) -> bool {
+    sessions(town).iter().all(|id| town.runs(id))
+}
+
+/// Found by the storm: who waits for a group that is not configured any more waits for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
+    let town = group(Strategy::OneForAll).start().await;
+    for _ in 0..3 {
+        town.parts.sessions.crash(&sessions(&town)[1], 9);
+        town.settle().await;
+    }
+    assert!(!all_run(&town), "it backs off");
+    town.reload(|city| city.groups.clear()).await;
+    town.pass(SECOND).await;
+    assert!(all_run(&town));
+    // And while one of them is still ending.
+    let town = group(Strategy::OneForAll).start().await;
+    let [_, b, c] = sessions(&town);
+    town.parts.sessions.hold_stop(&c);
+    town.parts.sessions.crash(&b, 9);
+    town.until("c is being ended", || {
+        !town.parts.sessions.stops().is_empty()
+    })
+    .await;
+    let then = async {
+        // Answered after the reload.
+        crate::actors::ask::views(&town.world).await.unwrap();
+        town.parts.sessions.release_stop(&c);
+    };
+    tokio::join!(town.reload(|city| city.groups.clear()), then);
+    town.pass(SECOND * 5).await;
+    assert!(all_run(&town));
+}
+
+/// The others wait with a quarantined member: who releases it releases them, too.
+#[tokio::test(start_paused = true)]
+async fn whoever_releases_a_quarantined_member_releases_its_group() {
+    let town = group(Strategy::OneForAll).start().await;
+    quarantine_b(&town).await;
+    town.wake(&agent("b")).await.unwrap();
+    town.pass(SECOND).await;
+    assert!(all_run(&town));
+    quarantine_b(&town).await;
+    let grace = SECOND * 77;
+    town.reload(|city| city.agents[1].shutdown_timeout = grace)
+        .await;
+    town.pass(SECOND).await;
+    assert!(all_run(&town));
+    let released = EventType::AgentUnquarantined;
+    assert_eq!(town.events(released).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_siblings_death_ends_nobodys_quarantine() {
+    let town = group(Strategy::RestForOne);
+    let town = town.with(|city| city.groups[0].members.swap(1, 2));
+    let town = town.start().await;
+    let [a, b, c] = sessions(&town);
+    quarantine_b(&town).await;
+    let starts = town.starts(&b);
+    town.parts.sessions.crash(&a, 9);
+    town.pass(SECOND * 60).await;
+    assert!(town.runs(&a) && town.runs(&c));
+    assert_eq!(town.starts(&b), starts);
+    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
+    town.pass(SECOND * 3600).await;
+    assert!(all_run(&town));
 }

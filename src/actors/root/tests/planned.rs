@@ -124,6 +124,47 @@ async fn a_suspended_agent_rests_until_it_is_resumed() {
     assert_eq!(town.events(EventType::AgentResumed).await.len(), 1);
 }
 
+/// Found by the storm: what could not be ended unseen is ended when it is seen.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_hid_from_its_suspension_or_stop_is_ended_when_it_is_seen() {
+    for suspends in [true, false] {
+        let (town, id) = mayor().await;
+        let session = town.session(&id);
+        town.parts.sessions.hide(&session, Some("fog"));
+        if suspends {
+            town.reload(|city| city.suspended = true).await;
+        } else {
+            town.rest(&id).await.unwrap_err();
+        }
+        town.pass(PATROL).await;
+        assert!(town.runs(&session), "unseen, nothing is done to it");
+        town.parts.sessions.hide(&session, None);
+        town.pass(PATROL * 2).await;
+        assert!(!town.runs(&session));
+        assert_eq!(town.starts(&session), 1);
+    }
+}
+
+/// Found by the storm: whoever rests as its type said is started when its type says otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_rested_agent_that_becomes_permanent_is_started() {
+    let town = Scenario::new().agent("mayor", RestartType::Transient);
+    let town = town.start().await;
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.exit(&session, 0);
+    town.pass(PATROL).await;
+    assert!(!town.runs(&session));
+    town.reload(|city| city.agents[0].restart = RestartType::Permanent)
+        .await;
+    assert!(town.runs(&session));
+    town.rest(&agent("mayor")).await.unwrap();
+    town.reload(|city| city.agents[0].restart = RestartType::Transient)
+        .await;
+    town.reload(|city| city.agents[0].restart = RestartType::Permanent)
+        .await;
+    assert!(!town.runs(&session), "a person's stop is sticky");
+}
+
 /// Sandbox and slot stay; the raider goes on where it was.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_rig_stops_sessions_and_keeps_sandboxes() {

@@ -12,7 +12,7 @@ use crate::domain::ids::{HarnessName, Incarnation};
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
-use crate::domain::restart::Mono;
+use crate::domain::restart::{Deaths, Mono};
 use crate::domain::saga::SagaKind;
 use crate::ports::clock::Clock;
 use crate::ports::relics::{EventFilter, RelicFilter, SalvageEntry};
@@ -180,6 +180,19 @@ fn a_store_of_the_first_schema_is_read_whole() {
     assert_eq!(run(&mut old, everything).unwrap(), expected);
     // And it is written to as ever.
     assert_eq!(create(&mut old, &task("next")).id, id("gt-3"));
+    // What later schemas added is there, and empty.
+    assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), []);
+    let mut deaths = Deaths {
+        child: toast().to_string(),
+        made_from: "1".into(),
+        open: true,
+        at: vec![at("2026-01-01T11:00:00Z"), at("2026-01-01T11:30:00Z")],
+    };
+    run(&mut old, |txn| txn.put_deaths(&deaths)).unwrap();
+    assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), [deaths.clone()]);
+    (deaths.open, deaths.at) = (false, Vec::new());
+    run(&mut old, |txn| txn.put_deaths(&deaths)).unwrap();
+    assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), []);
 }
 
 /// How the file was made: by the program of its schema, once, told to by `HORDE_MAKE_GOLDEN`. The

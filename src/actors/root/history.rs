@@ -1,0 +1,222 @@
+//! `restart_history = "persistent"`: what counts against a child outlives the supervisor, however
+//! that ends.
+//!
+//! ```text
+//!  start ──► its row is open, on the disk ──► session ──► death ──► a death more, written behind
+//!                                                └──────► planned end ──► not open, written behind
+//!  next supervisor: an open row and no session ──► one death more, before anything is started
+//! ```
+//!
+//! A start waits for its row, and the store keeps the order of what it is given: whatever kills the
+//! supervisor in between, there is no restart without its death on record. A supervisor that is
+//! killed in the middle of a planned end counts that one as a death.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::slot::{ChildState, Slot};
+use super::{ChildSpec, Root, Work};
+use crate::domain::ids::{AgentName, ChildId, RaiderId};
+use crate::domain::reconcile::Decision;
+use crate::domain::restart::{DeathWindow, Deaths, Mono};
+
+/// How long a start waits for its row. Sessions start without a store, too (`4-rules.md`, store):
+/// then deaths are counted in memory alone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Ends when the row is written, or will not be.
+pub type Written = watch::Receiver<()>;
+
+/// What is kept in the store.
+#[derive(Default)]
+pub(super) struct Histories {
+    /// What an earlier supervisor left has been read.
+    pub(super) loaded: bool,
+    /// Of children that have no slot yet.
+    left: BTreeMap<ChildId, Deaths>,
+    /// Of those that have, as it was handed over last.
+    kept: BTreeMap<ChildId, Kept>,
+}
+
+struct Kept {
+    open: bool,
+    deaths: Vec<Mono>,
+    /// The store did not take it: it is handed over again.
+    lost: Arc<AtomicBool>,
+}
+
+impl Root {
+    /// Takes over what an earlier supervisor left: of children that may come back.
+    pub(super) fn load_histories(&mut self, left: Vec<Deaths>, hooked: &BTreeSet<RaiderId>) {
+        self.histories.loaded = true;
+        let outlives = self.world.city.daemon.restart.outlives();
+        let agents = &self.world.city.agents;
+        for deaths in left {
+            let id = child(&deaths.child).filter(|id| match id {
+                ChildId::Raider(raider) => hooked.contains(raider),
+                ChildId::Agent(name) => agents
+                    .iter()
+                    .any(|agent| agent.name == *name || agent.member_number(name).is_some()),
+            });
+            match id.filter(|_| outlives) {
+                Some(id) if self.slots.contains_key(&id) => {}
+                Some(id) => drop(self.histories.left.insert(id, deaths)),
+                None => drop(self.write(nothing(deaths.child))),
+            }
+        }
+    }
+
+    /// What counts against a child that is new here.
+    pub(super) fn restore(&mut self, slot: &mut Slot) {
+        let Some(left) = self.histories.left.remove(&slot.spec.id) else {
+            return;
+        };
+        if left.made_from == made_from(&slot.spec) {
+            let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+            let policy = &self.world.city.daemon.restart;
+            slot.deaths = DeathWindow::restored(&left.at, policy, now, mono);
+            slot.unattended = left.open;
+        }
+    }
+
+    /// Whether a start will only find out that the child is in quarantine.
+    pub(super) fn is_held_back(&self, decision: &Decision) -> bool {
+        let Decision::Start(id) = decision else {
+            return false;
+        };
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let policy = &self.world.city.daemon.restart;
+        self.histories.left.get(id).is_some_and(|left| {
+            let deaths = DeathWindow::restored(&left.at, policy, now, mono);
+            deaths.quarantined_until(mono).is_some()
+        })
+    }
+
+    /// An operator released a child that has no slot.
+    pub(super) fn forgive(&mut self, id: &ChildId) {
+        self.histories.left.remove(id);
+    }
+
+    /// Writes what counts against the child, if that changed; its place in the store's queue is
+    /// taken when this returns. A child that is gone has no history.
+    pub(super) fn keep(&mut self, id: &ChildId) -> Option<Written> {
+        let policy = &self.world.city.daemon.restart;
+        let stays = (self.stopping.as_ref()).is_some_and(|stopping| stopping.keeps_sessions());
+        if !policy.outlives() || stays {
+            return None;
+        }
+        let Some(slot) = self.slots.get_mut(id) else {
+            self.histories.kept.remove(id)?;
+            return Some(self.write(nothing(id.to_string())).0);
+        };
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let open = slot.is_open();
+        let deaths = slot.deaths.counted(policy, mono);
+        let kept = self.histories.kept.get(id);
+        if kept.is_some_and(|kept| kept.is(open, &deaths)) {
+            return None;
+        }
+        let at = deaths.iter().map(|death| mono.saturating_sub(*death));
+        let row = Deaths {
+            child: id.to_string(),
+            made_from: made_from(&slot.spec),
+            open,
+            at: at.filter_map(|age| now.checked_sub(age).ok()).collect(),
+        };
+        let (written, lost) = self.write(row);
+        let kept = Kept { open, deaths, lost };
+        self.histories.kept.insert(id.clone(), kept);
+        Some(written)
+    }
+
+    /// Writes whatever changed, or was not taken by the store.
+    pub(super) fn keep_all(&mut self) {
+        let kept = self.histories.kept.keys();
+        let ids: BTreeSet<_> = self.slots.keys().chain(kept).cloned().collect();
+        for id in ids {
+            // Nobody is started for it.
+            let _behind = self.keep(&id);
+        }
+    }
+
+    /// `restart_history` changed.
+    pub(super) fn switch_history(&mut self, outlived: bool) {
+        let outlives = self.world.city.daemon.restart.outlives();
+        if outlived && !outlives {
+            let histories = std::mem::take(&mut self.histories);
+            self.histories.loaded = histories.loaded;
+            for id in histories.kept.into_keys().chain(histories.left.into_keys()) {
+                drop(self.write(nothing(id.to_string())));
+            }
+        }
+        self.keep_all();
+    }
+
+    fn write(&self, deaths: Deaths) -> (Written, Arc<AtomicBool>) {
+        let (done, written) = watch::channel(());
+        let lost = Arc::new(AtomicBool::new(false));
+        let failed = Arc::clone(&lost);
+        let child = deaths.child.clone();
+        let writing = self.world.store.begin(move |txn| txn.put_deaths(&deaths));
+        tokio::spawn(async move {
+            match tokio::time::timeout(PATIENCE, writing).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(child, %error, "its deaths are counted in memory for now");
+                    failed.store(true, Ordering::Relaxed);
+                }
+                Err(_late) => tracing::warn!(child, "its deaths are written late"),
+            }
+            drop(done);
+        });
+        (written, lost)
+    }
+}
+
+impl Kept {
+    fn is(&self, open: bool, deaths: &[Mono]) -> bool {
+        self.open == open && self.deaths == deaths && !self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Slot {
+    /// Whether a session was to run and came to no planned end.
+    fn is_open(&self) -> bool {
+        let runs = match self.state {
+            ChildState::Starting | ChildState::Running | ChildState::Ending => true,
+            ChildState::Blocked
+            | ChildState::Backoff
+            | ChildState::Quarantined
+            | ChildState::Finished
+            | ChildState::Stopped => false,
+        };
+        runs || self.unattended
+    }
+}
+
+/// What a history belongs to, besides the name: a raider's to its charge, an agent's to what needs a
+/// restart when it changes.
+fn made_from(spec: &ChildSpec) -> String {
+    match &spec.work {
+        Work::Raider { hook, .. } => hook.incarnation.to_string(),
+        Work::Agent(agent) => agent.fingerprint.clone(),
+    }
+}
+
+fn child(name: &str) -> Option<ChildId> {
+    let raider = name.parse().ok().map(ChildId::Raider);
+    raider.or_else(|| AgentName::new(name).ok().map(ChildId::Agent))
+}
+
+fn nothing(child: String) -> Deaths {
+    Deaths {
+        child,
+        made_from: String::new(),
+        open: false,
+        at: Vec::new(),
+    }
+}

@@ -1,0 +1,342 @@
+//! `restart_history`: what counts against a child, and the ends of the supervisor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::super::{ChildState, StopMode};
+use crate::actors::store::StoreHandle;
+use crate::adapters::relics_sqlite::SqliteRelics;
+use crate::domain::city::{Group, RestartType, Strategy};
+use crate::domain::event::EventType;
+use crate::domain::ids::{AgentName, ChildId};
+use crate::domain::restart::{Deaths, History};
+use crate::ports::clock::Clock;
+use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
+use crate::testing::world::{Parts, Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_secs(3600);
+
+fn memory() -> Scenario {
+    Scenario::new().agent("mayor", RestartType::Permanent)
+}
+
+fn keeping(scenario: Scenario) -> Scenario {
+    scenario.with(|city| city.daemon.restart.history = History::Persistent)
+}
+
+fn persistent() -> Scenario {
+    keeping(memory())
+}
+
+/// Ends the supervisor as `kill -9` does; what `meanwhile` does happens while none runs.
+async fn again(town: Town, next: Scenario, meanwhile: impl FnOnce(&Parts)) -> Town {
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    meanwhile(&parts);
+    next.start_on(parts, clock).await
+}
+
+async fn quarantine(town: &Town, id: &ChildId) {
+    for _ in 0..6 {
+        town.parts.sessions.crash(&town.session(id), 9);
+        town.pass(SECOND * 9).await;
+    }
+    assert_eq!(town.state(id).await, Some(ChildState::Quarantined));
+}
+
+async fn rows(town: &Town) -> Vec<Deaths> {
+    town.store(|txn| txn.deaths()).await
+}
+
+/// `health-patrol.md`, invariant: crash tracking resets on controller restart.
+#[tokio::test(start_paused = true)]
+async fn crash_tracking_resets_when_the_supervisor_restarts() {
+    let id = agent("mayor");
+    let town = memory().start().await;
+    quarantine(&town, &id).await;
+    assert_eq!(rows(&town).await, []);
+    let town = again(town, memory(), |_| {}).await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+    // Nor is anything taken over from a time when it was kept.
+    let town = again(town, persistent(), |_| {}).await;
+    quarantine(&town, &id).await;
+    let town = again(town, memory(), |_| {}).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(rows(&town).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_outlives_the_supervisor_and_ends_in_its_time() {
+    let id = agent("mayor");
+    let town = persistent().start().await;
+    let first_death = town.world.clock.mono();
+    quarantine(&town, &id).await;
+    let until = town.view(&id).await.unwrap().quarantined_until.unwrap();
+    let session = town.session(&id);
+    let mut town = town;
+    for _ in 0..3 {
+        town = again(town, persistent(), |_| {}).await;
+        let view = town.view(&id).await.unwrap();
+        assert_eq!((view.state, view.restarts), (ChildState::Quarantined, 6));
+        let moved = view
+            .quarantined_until
+            .unwrap()
+            .duration_since(until)
+            .unsigned_abs();
+        assert!(moved <= SECOND, "{until} {view:?}");
+        assert_eq!(town.starts(&session), 6);
+        town.pass(SECOND * 60).await;
+    }
+    assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
+    let left = first_death + WINDOW - town.world.clock.mono();
+    town.pass(left - SECOND).await;
+    assert_eq!(town.starts(&session), 6);
+    town.pass(SECOND * 2).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_release_outlives_the_supervisor_too() {
+    let id = agent("mayor");
+    let town = persistent().start().await;
+    quarantine(&town, &id).await;
+    let town = again(town, persistent(), |_| {}).await;
+    town.wake(&id).await.unwrap();
+    town.settle().await;
+    let town = again(town, persistent(), |_| {}).await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+    assert_eq!(town.events(EventType::AgentAdopted).await.len(), 1);
+}
+
+/// Whenever the supervisor is killed: after `max_restarts` restarts it is over.
+#[tokio::test(start_paused = true)]
+async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_time() {
+    for settles in [0, 1, 2] {
+        let mut town = persistent().start().await;
+        let charged = town.worker("a").await;
+        let ids = [agent("mayor"), ChildId::Raider(charged.raider)];
+        let sessions = ids.each_ref().map(|id| town.session(id));
+        for _ in 0..12 {
+            for session in &sessions {
+                town.parts.sessions.crash(session, 9);
+            }
+            for _ in 0..settles {
+                tokio::task::yield_now().await;
+            }
+            // Also those that were started again between the kill and the end.
+            town = again(town, persistent(), |parts| {
+                for session in &sessions {
+                    parts.sessions.exit_unheard(session, 1);
+                }
+            })
+            .await;
+        }
+        for (id, session) in ids.iter().zip(&sessions) {
+            assert_eq!(town.state(id).await, Some(ChildState::Quarantined), "{id}");
+            assert!(town.starts(session) <= 6, "{id}: {}", town.starts(session));
+        }
+    }
+}
+
+/// An agent that waits for another one is not forgiven meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_death_while_nobody_watched_counts_though_the_child_cannot_start_yet() {
+    let scenario = || {
+        let town = persistent().agent("clerk", RestartType::Permanent);
+        town.with(|city| city.agents[1].depends_on = vec![AgentName::new("mayor").unwrap()])
+    };
+    let (mayor, clerk) = (agent("mayor"), agent("clerk"));
+    let town = scenario().start().await;
+    quarantine(&town, &mayor).await;
+    let session = town.session(&clerk);
+    let town = again(town, scenario(), |parts| {
+        parts.sessions.exit_unheard(&session, 1)
+    })
+    .await;
+    assert_eq!(town.state(&clerk).await, Some(ChildState::Blocked));
+    let town = again(town, scenario(), |_| {}).await;
+    town.wake(&mayor).await.unwrap();
+    town.settle().await;
+    let view = town.view(&clerk).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 1));
+}
+
+/// Planned ends are no deaths, whoever ends (`4-rules.md`, stop and start).
+#[tokio::test(start_paused = true)]
+async fn a_graceful_stop_and_an_adoption_count_nothing() {
+    let mut town = persistent().start().await;
+    let charged = town.worker("a").await;
+    let ids = [agent("mayor"), ChildId::Raider(charged.raider)];
+    for mode in [StopMode::Graceful, StopMode::Now, StopMode::KeepSessions].repeat(3) {
+        let (clock, parts) = (town.world.clock.clone(), town.parts.clone());
+        town.stop(mode).await;
+        town = persistent().start_on(parts.rewired(), clock).await;
+        for id in &ids {
+            let view = town.view(id).await.unwrap();
+            assert_eq!(
+                (view.state, view.restarts),
+                (ChildState::Running, 0),
+                "{mode:?}"
+            );
+        }
+    }
+}
+
+/// Nobody is in quarantine for ever because a clock was wrong.
+#[tokio::test(start_paused = true)]
+async fn deaths_of_the_future_count_as_deaths_of_now() {
+    let id = agent("mayor");
+    let town = persistent().start().await;
+    quarantine(&town, &id).await;
+    town.store(|txn| {
+        for mut row in txn.deaths()? {
+            for at in &mut row.at {
+                *at = at.checked_add(WINDOW * 24 * 365).unwrap();
+            }
+            txn.put_deaths(&row)?;
+        }
+        Ok(())
+    })
+    .await;
+    let town = again(town, persistent(), |_| {}).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.pass(WINDOW / 2).await;
+    // It does not begin anew with each start.
+    let town = again(town, persistent(), |_| {}).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.pass(WINDOW / 2 + SECOND).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_are_bounded_and_go_with_their_child() {
+    let (id, config) = (agent("mayor"), |city: &mut crate::domain::city::City| {
+        city.daemon.restart.stable_after = Some(SECOND * 60);
+    });
+    let town = persistent().agent("clerk", RestartType::Permanent);
+    let town = town.with(config).start().await;
+    let charged = town.worker("a").await;
+    for _ in 0..3 {
+        quarantine(&town, &id).await;
+        let rows = rows(&town).await;
+        let mayor = rows.iter().find(|row| row.child == "mayor").unwrap();
+        assert_eq!((rows.len(), mayor.at.len(), mayor.open), (3, 6, false));
+        town.wake(&id).await.unwrap();
+        town.settle().await;
+    }
+    town.parts.sessions.crash(&charged.session, 9);
+    town.settle().await;
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert_eq!(rows(&town).await.len(), 2, "the raider is gone");
+    // Healthy for long enough: only the last one counts.
+    for _ in 0..3 {
+        town.parts.sessions.crash(&town.session(&id), 9);
+        town.pass(SECOND * 61).await;
+    }
+    assert_eq!(rows(&town).await[1].at.len(), 1);
+    // A changed spec.
+    let changed = SECOND * 77;
+    town.reload(|city| city.agents[0].shutdown_timeout = changed)
+        .await;
+    assert_eq!(rows(&town).await[1].at.len(), 0);
+    town.reload(|city| drop(city.agents.remove(1))).await;
+    town.pass(SECOND).await;
+    let rest: Vec<_> = rows(&town).await.into_iter().map(|row| row.child).collect();
+    assert_eq!(rest, ["mayor"]);
+    // Removed, and made from something else, while no supervisor ran.
+    town.parts.sessions.crash(&town.session(&id), 9);
+    town.settle().await;
+    let other = persistent().with(|city| city.agents[0].fingerprint = "other".into());
+    let town = again(town, other, |_| {}).await;
+    assert_eq!(town.view(&id).await.unwrap().restarts, 0);
+    let town = again(town, keeping(Scenario::new()), |_| {}).await;
+    assert_eq!(rows(&town).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_switches_what_becomes_of_the_history() {
+    let id = agent("mayor");
+    let town = memory().start().await;
+    quarantine(&town, &id).await;
+    let switch = |to| move |city: &mut crate::domain::city::City| city.daemon.restart.history = to;
+    town.reload(switch(History::Persistent)).await;
+    let town = again(town, persistent(), |_| {}).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.reload(switch(History::Memory)).await;
+    assert_eq!(rows(&town).await, []);
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    let town = again(town, persistent(), |_| {}).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
+
+/// A store that refuses everything while it is full.
+struct Full(SqliteRelics, Arc<AtomicBool>);
+
+impl Relics for Full {
+    fn commit(
+        &mut self,
+        jobs: &mut [Job<'_>],
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("no room".into()));
+        }
+        self.0.commit(jobs, durability)
+    }
+}
+
+/// A store that is full while that is said.
+pub(super) fn full_store(clock: &Arc<dyn Clock>, full: &Arc<AtomicBool>) -> StoreHandle {
+    let store = SqliteRelics::in_memory(Arc::clone(clock)).unwrap();
+    StoreHandle::on(Full(store, Arc::clone(full)))
+}
+
+/// `4-rules.md`, store: sessions run on and restart.
+#[tokio::test(start_paused = true)]
+async fn while_the_store_cannot_write_deaths_are_counted_in_memory() {
+    let (id, full) = (agent("mayor"), Arc::new(AtomicBool::new(false)));
+    let town = Scenario::new().start().await;
+    let clock = town.world.clock.clone();
+    let mut parts = town.crash().await;
+    parts.store = full_store(&clock, &full);
+    let town = persistent().start_on(parts, clock).await;
+    full.store(true, Ordering::SeqCst);
+    quarantine(&town, &id).await;
+    assert_eq!(town.starts(&town.session(&id)), 6);
+    full.store(false, Ordering::SeqCst);
+    // The patrol makes up for it.
+    town.pass(SECOND * 31).await;
+    let town = again(town, persistent(), |_| {}).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+}
+
+/// The others were not meant to run without it.
+#[tokio::test(start_paused = true)]
+async fn the_group_of_a_child_in_quarantine_waits_with_it() {
+    let scenario = || {
+        let town = persistent().agent("clerk", RestartType::Permanent);
+        town.with(|city| {
+            city.groups.push(Group {
+                name: "pair".into(),
+                strategy: Strategy::OneForAll,
+                members: ["mayor", "clerk"]
+                    .map(|n| AgentName::new(n).unwrap())
+                    .to_vec(),
+            });
+        })
+    };
+    let (mayor, clerk) = (agent("mayor"), agent("clerk"));
+    let town = scenario().start().await;
+    quarantine(&town, &mayor).await;
+    assert!(town.parts.sessions.running().is_empty());
+    let town = again(town, scenario(), |_| {}).await;
+    town.pass(SECOND).await;
+    assert!(town.parts.sessions.running().is_empty());
+    town.pass(WINDOW).await;
+    assert!(town.runs(&town.session(&mayor)) && town.runs(&town.session(&clerk)));
+    assert_eq!(town.view(&clerk).await.unwrap().restarts, 0);
+}

@@ -1,0 +1,234 @@
+//! What `health-patrol.md` says of starts, of what cannot be known, and of what patrols need.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::super::ChildState;
+use super::history::full_store;
+use crate::actors::effects;
+use crate::domain::automation::Automation;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::domain::gates::Gate;
+use crate::domain::ids::{Generation, Incarnation, SessionId};
+use crate::ports::sessions::{SessionSpec, Sessions, StartError};
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const PATROL: Duration = Duration::from_secs(31);
+
+fn spec(id: &str) -> SessionSpec {
+    SessionSpec {
+        id: SessionId::new(id).unwrap(),
+        generation: Generation(1),
+        incarnation: Incarnation(1),
+        argv: vec!["script".into()],
+        env: Default::default(),
+        cwd: "/city".into(),
+        first_input: None,
+        output_limit: 1,
+        meta: Default::default(),
+    }
+}
+
+fn every_minute() -> Automation {
+    Automation {
+        id: "tick".parse().unwrap(),
+        description: String::new(),
+        exec: "tick".to_owned(),
+        gate: Gate::Cooldown {
+            interval: SECOND * 60,
+        },
+        timeout: SECOND * 60,
+        retries: 0,
+        enabled: true,
+        dir: "/city".into(),
+    }
+}
+
+fn agents(names: &[&str]) -> Scenario {
+    let with = |town: Scenario, name: &&str| town.agent(name, RestartType::Permanent);
+    names.iter().fold(Scenario::new(), with)
+}
+
+/// `start_concurrency`: no more at once, and whoever came first is first.
+#[tokio::test(start_paused = true)]
+async fn starts_are_bounded_and_served_in_the_order_they_were_asked_for() {
+    let town = Scenario::new().with(|city| city.daemon.start_concurrency = 2);
+    let town = town.start().await;
+    let specs = ["a", "b", "c", "d", "e"].map(spec);
+    let mut starting = Vec::new();
+    for spec in &specs {
+        town.parts.sessions.hold_start(&spec.id);
+        let (world, spec) = (town.world.clone(), spec.clone());
+        let start = async move { effects::start(&world, spec, SECOND * 60).await.is_ok() };
+        starting.push(tokio::spawn(start));
+        tokio::task::yield_now().await;
+    }
+    let order = |town: &Town| -> Vec<String> {
+        let starts = town.parts.sessions.starts();
+        starts.iter().map(|spec| spec.id.to_string()).collect()
+    };
+    for place in [2, 3, 4, 0] {
+        town.parts.sessions.release_start(&specs[place].id);
+    }
+    town.until("all but one", || order(&town).len() == 4).await;
+    assert_eq!(order(&town), ["a", "c", "d", "e"]);
+    town.parts.sessions.release_start(&specs[1].id);
+    for start in starting {
+        assert!(start.await.unwrap());
+    }
+}
+
+/// Parallel starts: each result is its own child's, in whatever order they come.
+#[tokio::test(start_paused = true)]
+async fn the_order_in_which_parallel_starts_end_changes_nothing() {
+    for order in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
+        let town = agents(&["a", "b", "c"]).start().await;
+        let all = town.parts.sessions.running();
+        for name in ["a", "c"] {
+            let error = StartError::Provider("no memory".into());
+            town.parts
+                .sessions
+                .refuse_start(&town.session(&agent(name)), error);
+        }
+        for id in &all {
+            town.parts.sessions.hold_start(id);
+            town.parts.sessions.crash(id, 9);
+        }
+        town.until("all three are being started", || {
+            town.world.starts.available_permits() == 13
+        })
+        .await;
+        for name in order {
+            town.parts
+                .sessions
+                .release_start(&town.session(&agent(name)));
+        }
+        town.pass(SECOND * 5).await;
+        for (name, deaths) in [("a", 2), ("b", 1), ("c", 2)] {
+            let view = town.view(&agent(name)).await.unwrap();
+            assert_eq!((view.state, view.restarts), (ChildState::Running, deaths));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_start_is_no_death_and_a_failed_one_is() {
+    let town = agents(&["mayor"]).start().await;
+    let (id, session) = (agent("mayor"), town.session(&agent("mayor")));
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&session);
+    town.wake(&id).await.unwrap();
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    // One second before `startup_timeout`.
+    tokio::time::advance(SECOND * 59).await;
+    town.parts.sessions.release_start(&session);
+    town.settle().await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 0);
+    let error = StartError::Provider("no memory".into());
+    town.parts.sessions.refuse_start(&session, error);
+    town.parts.sessions.crash(&session, 9);
+    town.pass(SECOND * 5).await;
+    assert_eq!(town.view(&id).await.unwrap().restarts, 2);
+    let crashed = town.events(EventType::AgentCrashed).await;
+    assert_eq!(crashed[1].cause, "start_failed");
+}
+
+/// `health-patrol.md`, limitations: no activity tracking, no idle kill.
+#[tokio::test(start_paused = true)]
+async fn activity_that_is_not_known_kills_nobody() {
+    let town = agents(&["mayor"]).with(|city| city.agents[0].idle_timeout = Some(SECOND * 60));
+    let town = town.start().await;
+    town.pass(SECOND * 3600).await;
+    assert_eq!(town.parts.sessions.starts().len(), 1);
+    let long_ago = Some("2020-01-01T00:00:00Z".parse().unwrap());
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.set_last_activity(&session, long_ago);
+    town.pass(PATROL).await;
+    assert_eq!(town.parts.sessions.starts().len(), 2, "it could have been");
+}
+
+/// Zombie capture: what a dead agent showed last is kept with its death.
+#[tokio::test(start_paused = true)]
+async fn a_death_is_told_with_its_code_and_the_end_of_the_terminal() {
+    let town = agents(&["mayor"]).start().await;
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.print(&session, "out of memory");
+    town.parts.sessions.exit(&session, 137);
+    town.settle().await;
+    let crashed = town.events(EventType::AgentCrashed).await;
+    assert_eq!(crashed[0].data["code"], 137);
+    let tail = crashed[0].data["tail"].as_str().unwrap();
+    assert!(tail.contains("out of memory"), "{tail}");
+}
+
+/// A quarantined agent is passed over, and everybody can see that.
+#[tokio::test(start_paused = true)]
+async fn patrols_pass_over_who_is_quarantined_and_it_shows() {
+    let town = agents(&["mayor"]).start().await;
+    let id = agent("mayor");
+    for _ in 0..6 {
+        town.parts.sessions.crash(&town.session(&id), 9);
+        town.pass(SECOND * 9).await;
+    }
+    let starts = town.starts(&town.session(&id));
+    town.pass(PATROL * 20).await;
+    assert_eq!(town.starts(&town.session(&id)), starts);
+    let view = town.view(&id).await.unwrap();
+    assert_eq!(view.state, ChildState::Quarantined);
+    assert!(view.quarantined_until.is_some());
+    assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
+}
+
+/// `health-patrol.md`, SDK self-sufficiency: no configured agent is needed for any of it.
+#[tokio::test(start_paused = true)]
+async fn patrols_need_no_agent() {
+    let town = Scenario::new().with(|city| city.automations.push(every_minute()));
+    let town = town.rig(|rig| rig.raiders.idle_timeout = Some(SECOND * 600));
+    let town = town.start().await;
+    assert!(town.world.city.agents.is_empty());
+    let charged = town.worker("a").await;
+    town.parts.sessions.exit_unheard(&charged.session, 1);
+    let orphan = spec("gt-horde-Nobody");
+    town.parts.sessions.start(&orphan).unwrap();
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&charged.session), 2, "restarted");
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    assert!(!town.runs(&orphan.id));
+    let long_ago = Some("2020-01-01T00:00:00Z".parse().unwrap());
+    town.parts
+        .sessions
+        .set_last_activity(&charged.session, long_ago);
+    town.pass(PATROL).await;
+    assert_eq!(town.events(EventType::AgentIdleKilled).await.len(), 1);
+    assert_eq!(town.parts.runner.started("tick").len(), 2);
+}
+
+/// `health-patrol.md`, invariant: the tracking record is there before the run.
+#[tokio::test(start_paused = true)]
+async fn an_automation_whose_run_cannot_be_recorded_does_not_run() {
+    let full = Arc::new(AtomicBool::new(false));
+    let tick = || Scenario::new().with(|city| city.automations.push(every_minute()));
+    let town = Scenario::new().start().await;
+    let clock = town.world.clock.clone();
+    let mut parts = town.crash().await;
+    parts.store = full_store(&clock, &full);
+    parts.runner.let_go("tick", SECOND * 20, 0);
+    let town = tick().start_on(parts, clock).await;
+    let ran = || town.parts.runner.started("tick").len();
+    assert_eq!(ran(), 1);
+    let open = town.store(|txn| Ok(txn.open_runs()?.len())).await;
+    assert_eq!(open, 1, "while it runs, it is on record");
+    town.pass(SECOND * 30).await;
+    full.store(true, Ordering::SeqCst);
+    town.pass(SECOND * 600).await;
+    assert_eq!(ran(), 1);
+    full.store(false, Ordering::SeqCst);
+    town.pass(SECOND * 60).await;
+    assert_eq!(ran(), 2);
+}

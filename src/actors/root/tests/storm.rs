@@ -1,0 +1,159 @@
+//! Whatever happens, while whatever is configured, in the end there is what the configuration asks
+//! for, and never was there more than one process of anybody.
+//!
+//! What is asked for is said by [`Model`], which knows the rules of `1-product.md` and
+//! `health-patrol.md` and nothing of the code. In CI always the same few rounds; with
+//! `HORDE_SWEEP=long` some minutes of others. The seed is printed, and `HORDE_SEED` repeats it.
+
+mod acts;
+mod model;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+
+use self::acts::{Act, act, edit};
+use self::model::{Asked, Model};
+use crate::domain::ids::SessionId;
+use crate::testing::world::Town;
+
+pub(super) const WINDOW: Duration = Duration::from_secs(300);
+const PATROL: Duration = Duration::from_secs(31);
+
+async fn weather(before: &[Act], acts: &[Act]) {
+    let mut model = Model::default();
+    for edit in before {
+        edit.edits(&mut model);
+    }
+    let mut town = model.scenario().start().await;
+    for act in acts {
+        town = act.befall(town, &mut model).await;
+    }
+    town = calm(town, &mut model).await;
+    let asked = model.asked(&town).await;
+    check(&town, &asked);
+    at_most_once(&town, acts);
+    // Idempotence: what is as it should be is left alone.
+    let before = doings(&town).await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(doings(&town).await, before, "a patrol did something");
+    town.root.kill();
+}
+
+/// Nothing is in the way any more, and everybody has the time to come back.
+async fn calm(town: Town, model: &mut Model) -> Town {
+    let town = Act::Clear.befall(town, model).await;
+    // Longer than any quarantine, and than a drain after it.
+    town.pass(WINDOW * 3).await;
+    town
+}
+
+fn check(town: &Town, asked: &Asked) {
+    let running = town.parts.sessions.running();
+    let seen = || format!("running {running:#?}\nasked {asked:#?}");
+    for (session, argv) in &asked.may {
+        if running.contains(session) {
+            let starts = town.parts.sessions.starts();
+            let last = starts.iter().rfind(|spec| spec.id == *session).unwrap();
+            assert_eq!(last.argv[..argv.len()], argv[..], "{session} {}", seen());
+        }
+    }
+    for session in &running {
+        let allowed = asked.may.contains_key(session);
+        assert!(allowed, "nobody asks for {session}: {}", seen());
+    }
+    for session in &asked.must {
+        assert!(
+            running.contains(session),
+            "{session} is missing: {}",
+            seen()
+        );
+    }
+    for (pool, members) in &asked.pools {
+        let present = running.iter().filter(|id| pool.contains(id)).count();
+        assert!(
+            members.contains(&present),
+            "{members:?} of a pool: {}",
+            seen()
+        );
+    }
+}
+
+/// Over the whole history: nobody began while a process of the same name ran.
+fn at_most_once(town: &Town, acts: &[Act]) {
+    let mut alive: BTreeMap<SessionId, String> = BTreeMap::new();
+    for (handle, began) in town.parts.sessions.history() {
+        if began {
+            let other = alive.insert(handle.id.clone(), handle.token.clone());
+            assert_eq!(other, None, "{} ran twice", handle.id);
+        } else {
+            assert_eq!(
+                alive.remove(&handle.id),
+                Some(handle.token),
+                "{}",
+                handle.id
+            );
+        }
+    }
+    // A start that its killed child or daemon left behind may come through: the next one finds it.
+    let left = |act: &Act| matches!(act, Act::KillChildren | Act::Restart(_));
+    if !acts.iter().any(left) {
+        assert_eq!(
+            town.parts.sessions.doubles(),
+            0,
+            "starts beside a running one"
+        );
+    }
+}
+
+async fn doings(town: &Town) -> (u64, usize, usize) {
+    let sessions = &town.parts.sessions;
+    let seq = town.store(|txn| txn.last_seq()).await;
+    (seq, sessions.starts().len(), sessions.stops().len())
+}
+
+fn runner(seed: u64) -> TestRunner {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config {
+        cases: 12,
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..Config::default()
+    };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+#[test]
+fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
+    let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
+    let seed = std::env::var("HORDE_SEED").ok();
+    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let unseen = if long { clock() } else { 1 };
+    let mut seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(unseen);
+    let until = Instant::now() + Duration::from_secs(240);
+    loop {
+        eprintln!("HORDE_SEED={seed}");
+        let before = proptest::collection::vec(edit(), 0..20);
+        let acts = proptest::collection::vec(act(), 1..40);
+        let result = runner(seed).run(&(before, acts), |(before, acts)| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            runtime.block_on(weather(&before, &acts));
+            Ok(())
+        });
+        match result {
+            Ok(()) => {}
+            Err(TestError::Fail(why, acts)) => panic!("HORDE_SEED={seed}: {why}\n{acts:#?}"),
+            Err(TestError::Abort(why)) => panic!("{why}"),
+        }
+        if !long || Instant::now() > until {
+            return;
+        }
+        seed += 1;
+    }
+}
