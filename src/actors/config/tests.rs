@@ -44,6 +44,7 @@ async fn an_editors_several_writes_are_one_look() {
     let args = ConfigArgs {
         world: Arc::clone(&town.world),
         source: Arc::clone(&files) as _,
+        told: Arc::new(|_| ()),
     };
     let (config, _task) = ConfigActor::spawn(None, ConfigActor, args).await.unwrap();
     let reads = || files.1.load(Ordering::SeqCst);
