@@ -128,7 +128,7 @@ impl LocalSessions {
     /// Removes the pane of a holder that was killed. It kept the last screen for people to see.
     fn remove_pane(state: &State) {
         if let Some(pane) = &state.pane
-            && let Err(error) = tmux::remove(&pane.socket, &state.id)
+            && let Err(error) = tmux::remove(&pane.socket, &state.id, &state.holder)
         {
             tracing::warn!(session = %state.id, %error, "its tmux pane stays");
         }
