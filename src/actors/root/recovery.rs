@@ -135,6 +135,7 @@ impl Root {
     }
 
     async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
+        self.dissolve(me).await;
         for (id, spec) in &look.specs {
             if matches!(id, ChildId::Agent(_)) {
                 self.respec(me, spec).await;
@@ -159,13 +160,17 @@ impl Root {
         }
         slot.spec = spec.clone();
         slot.deaths.clear();
-        if matches!(slot.state, ChildState::Quarantined | ChildState::Backoff) && !slot.together {
+        let waits = matches!(slot.state, ChildState::Quarantined | ChildState::Backoff);
+        if waits && !self.waits_for_others(&spec.id) {
+            let Some(slot) = self.slots.get_mut(&spec.id) else {
+                return;
+            };
             if slot.state == ChildState::Quarantined {
                 let event = NewEvent::new(EventType::AgentUnquarantined, &spec.id, Cause::Config);
                 self.world.store.note(vec![event]);
             }
             slot.cause = Cause::Config;
-            self.spawn_child(me, &spec.id).await;
+            self.start_now(me, &spec.id).await;
         }
     }
 
