@@ -77,6 +77,20 @@ pub enum ChildExit {
     Broken(String),
 }
 
+impl ChildExit {
+    /// How its session was ended, if it was told to end.
+    pub(super) fn how(&self) -> Option<Stopped> {
+        match self {
+            Self::Ended(how) => Some(*how),
+            Self::Died { .. }
+            | Self::StartFailed(_)
+            | Self::Finished
+            | Self::Undead(_)
+            | Self::Broken(_) => None,
+        }
+    }
+}
+
 impl From<OpenFailure> for ChildExit {
     fn from(failure: OpenFailure) -> Self {
         match failure {

@@ -126,10 +126,7 @@ impl Root {
         slot.actor = None;
         let session = slot.session.take();
         let exit = exit_of(error);
-        slot.how = match exit {
-            Some(ChildExit::Ended(how)) => Some(how),
-            _ => None,
-        };
+        slot.how = exit.as_ref().and_then(ChildExit::how);
         if let Some(stopping) = &self.stopping {
             let kept = stopping.keeps_sessions();
             self.ended_at_stop(id, session.is_some(), kept);
