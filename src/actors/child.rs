@@ -66,12 +66,29 @@ pub enum ChildExit {
     /// The session ended after its agent said what it had to say; the witness goes on from here.
     #[error("the agent finished")]
     Finished,
+    /// The session was told to end, and did.
+    #[error("the session was ended: {0:?}")]
+    Ended(Stopped),
     /// A session that should be ended would not end.
     #[error("the session could not be ended: {0}")]
     Undead(String),
     /// The actor itself was killed or panicked; its session may well run on.
     #[error("the actor failed: {0}")]
     Broken(String),
+}
+
+impl ChildExit {
+    /// How its session was ended, if it was told to end.
+    pub(super) fn how(&self) -> Option<Stopped> {
+        match self {
+            Self::Ended(how) => Some(*how),
+            Self::Died { .. }
+            | Self::StartFailed(_)
+            | Self::Finished
+            | Self::Undead(_)
+            | Self::Broken(_) => None,
+        }
+    }
 }
 
 impl From<OpenFailure> for ChildExit {
@@ -174,7 +191,7 @@ impl Actor for ChildActor {
             ChildMsg::Judged(exit) => return Err(exit.into()),
             ChildMsg::End(grace) => child.end(&me, grace),
             ChildMsg::Detach => child.detach(&me),
-            ChildMsg::Closed(Ok(_)) => me.stop(None),
+            ChildMsg::Closed(Ok(how)) => return Err(ChildExit::Ended(how).into()),
             ChildMsg::Closed(Err(error)) => {
                 return Err(ChildExit::Undead(error.to_string()).into());
             }

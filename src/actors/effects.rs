@@ -175,11 +175,11 @@ pub async fn stop(
 ) -> Result<Stopped, SessionError> {
     let id = handle.id.clone();
     sessions(world, &id, move |provider| {
-        if !grace.is_zero() {
-            // An agent that cannot be interrupted is terminated all the same.
-            let _deaf = provider.interrupt(&handle);
-        }
+        // An agent that cannot be interrupted is terminated all the same.
+        let heard = !grace.is_zero() && provider.interrupt(&handle).is_ok();
         match provider.stop(&handle, grace) {
+            // It took no more than that.
+            Ok(Stopped::Already) | Err(SessionError::Gone(_)) if heard => Ok(Stopped::Gracefully),
             Err(SessionError::Gone(_)) => Ok(Stopped::Already),
             other => other,
         }

@@ -147,14 +147,21 @@ pub fn duration(node: &Node) -> Parsed<Duration> {
         let found = format!("expected a duration, found {}", node.kind());
         return complain_with(node, found, HINT);
     };
-    humantime::parse_duration(text).or_else(|error| {
-        let message = format!(
-            "invalid duration {text:?}: {}",
-            lower_first(&error.to_string())
-        );
-        complain_with(node, message, HINT)
-    })
+    match humantime::parse_duration(text) {
+        // Sums of such must fit into a clock.
+        Ok(read) if read > CENTURY => complain(node, "this duration is longer than a century"),
+        Ok(read) => Ok(read),
+        Err(error) => {
+            let message = format!(
+                "invalid duration {text:?}: {}",
+                lower_first(&error.to_string())
+            );
+            complain_with(node, message, HINT)
+        }
+    }
 }
+
+const CENTURY: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// A duration that is not zero.
 pub fn some_duration(node: &Node) -> Parsed<Duration> {

@@ -449,6 +449,17 @@ impl Town {
         ask::ask(Some(self.root.clone()), wake, HOUR).await.unwrap()
     }
 
+    /// The same, without waiting for the session.
+    pub fn begin_wake(&self, id: &ChildId) {
+        let (reply, _nobody) = ractor::concurrency::oneshot();
+        let wake = RootMsg::Wake {
+            id: id.clone(),
+            cause: Cause::Operator,
+            reply: reply.into(),
+        };
+        self.root.cast(wake).unwrap();
+    }
+
     /// Kills the actors that take such messages, as a bug would; says how many.
     pub fn kill_actors<M: ractor::Message>(&self) -> usize {
         let children = self.root.get_cell().get_children();

@@ -18,6 +18,7 @@ mod fake_city;
 mod faults;
 mod forge;
 mod landing;
+mod otp;
 mod sessions;
 mod support;
 mod tidy;

@@ -17,7 +17,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
 use super::super::witness::WitnessMsg;
-use super::slot::{ChildState, Desired, EndRefused, answer};
+use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
 use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
@@ -98,7 +98,10 @@ impl Root {
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);
         }
+        slot.tried = false;
+        slot.how = None;
         answer(&mut slot.for_up, &Ok(()));
+        answer(&mut slot.for_wake, &Ok(()));
         let data = serde_json::json!({
             "session": session.handle.id, "pid": session.agent.pid,
             "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
@@ -131,6 +134,8 @@ impl Root {
         };
         slot.actor = None;
         let session = slot.session.take();
+        let exit = exit_of(error);
+        slot.how = exit.as_ref().and_then(ChildExit::how);
         if let Some(stopping) = &self.stopping {
             let kept = stopping.keeps_sessions();
             self.ended_at_stop(id, session.is_some(), kept);
@@ -140,7 +145,6 @@ impl Root {
             // It came to its end in its own time.
             slot.desired = Desired::Ended(Cause::Drained);
         }
-        let exit = exit_of(error);
         match (&slot.desired, exit) {
             (Desired::Ended(_) | Desired::Resting(_), Some(ChildExit::Undead(why))) => {
                 self.undead(id, why);
@@ -170,16 +174,20 @@ impl Root {
                 slot.become_state(ChildState::Finished, now);
                 // What was wanted of it is done: whoever waits for the session need not unwind.
                 answer(&mut slot.for_up, &Ok(()));
+                answer(&mut slot.for_wake, &Ok(()));
                 if let ChildId::Raider(raider) = id {
                     let finished = WitnessMsg::Finished(raider.clone());
                     self.world.directory.tell_witness(&raider.rig, finished);
                 }
             }
             (Desired::Up, Some(ChildExit::StartFailed(why))) if !slot.for_up.is_empty() => {
-                answer(&mut slot.for_up, &Err(why));
+                slot.no_session(&why);
                 self.slots.remove(id);
             }
-            (Desired::Up, exit) => self.died(me, id, exit, Cause::Internal).await,
+            (Desired::Up, exit) => {
+                tell_operators(slot, exit.as_ref());
+                self.died(me, id, exit, Cause::Internal).await;
+            }
         }
     }
 
@@ -195,8 +203,9 @@ impl Root {
             why: "the supervisor is stopping and keeps its sessions".into(),
         };
         answer(&mut slot.for_end, &if kept { Err(why()) } else { Ok(()) });
+        let ended = slot.ended(EventType::AgentStopped, Cause::Shutdown);
         if had_session && !kept {
-            self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Shutdown));
+            self.note(ended);
         }
     }
 
@@ -249,7 +258,7 @@ impl Root {
         self.world.store.note(vec![
             NewEvent::new(EventType::AgentCrashed, id, cause).with(data),
         ]);
-        if rests(slot.spec.restart, how.as_ref()) {
+        if std::mem::take(&mut slot.tried) || rests(slot.spec.restart, how.as_ref()) {
             slot.become_state(ChildState::Stopped, now);
             self.note(NewEvent::new(EventType::AgentStopped, id, cause));
             return;
@@ -297,12 +306,13 @@ impl Root {
         };
         slot.become_state(ChildState::Stopped, now);
         answer(&mut slot.for_end, &Ok(()));
-        answer(&mut slot.for_up, &Err("it was laid to rest".to_owned()));
+        slot.no_session("it was laid to rest");
         let kind = match cause {
             Cause::Suspended => EventType::AgentSuspended,
             _ => EventType::AgentStopped,
         };
-        self.note(NewEvent::new(kind, id, cause));
+        let ended = slot.ended(kind, cause);
+        self.note(ended);
     }
 
     pub(super) async fn retry(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: u64) {
@@ -321,6 +331,21 @@ impl Root {
         self.spawn_child(me, id).await;
     }
 
+    /// Lets a quarantined child go when its time has come.
+    pub(super) fn release_in_time(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let mono = self.world.clock.mono();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.epoch += 1;
+        let until = slot.deaths.quarantined_until(mono).unwrap_or(mono);
+        let (id, epoch) = (id.clone(), slot.epoch);
+        let _timer = me.send_after(until.saturating_sub(mono), move || RootMsg::Retry {
+            id,
+            epoch,
+        });
+    }
+
     /// The child is gone for good; whoever waited for that is told.
     pub(super) fn gone(&mut self, id: &ChildId, cause: Cause) {
         let Some(mut slot) = self.slots.remove(id) else {
@@ -330,9 +355,9 @@ impl Root {
             Cause::Drained => EventType::AgentDrained,
             _ => EventType::AgentStopped,
         };
-        self.note(NewEvent::new(kind, id, cause));
+        self.note(slot.ended(kind, cause));
         answer(&mut slot.for_end, &Ok(()));
-        answer(&mut slot.for_up, &Err("it was ended".to_owned()));
+        slot.no_session("it was ended");
     }
 
     /// Routes an exit to the child whose session it was; nobody's is left to the next look.
@@ -345,6 +370,16 @@ impl Root {
         if let Some((_, slot)) = id {
             slot.tell(ChildMsg::Session(event));
         }
+    }
+}
+
+/// Tells those who asked for the session why there is none. Who rested until then rests on, unless
+/// nobody hears any more that it failed: then it was meant to go on.
+fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
+    let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
+    slot.tried &= told && matches!(exit, Some(ChildExit::StartFailed(_)));
+    if let Some(exit) = exit {
+        answer(&mut slot.for_wake, &Err(exit.to_string()));
     }
 }
 
@@ -379,7 +414,7 @@ fn describe(
         Some(ChildExit::Undead(why) | ChildExit::Broken(why)) => {
             (Cause::Internal, None, serde_json::json!({ "error": why }))
         }
-        Some(ChildExit::Finished) | None => (
+        Some(ChildExit::Finished | ChildExit::Ended(_)) | None => (
             planned,
             None,
             serde_json::json!({ "generation": generation }),
@@ -387,11 +422,14 @@ fn describe(
     }
 }
 
-/// Whether this restart type answers such an end with rest (OTP's meaning).
+/// Whether this restart type answers such an end with rest (OTP's meaning: a transient child rests
+/// after `normal` and `shutdown`; to an operating system the latter is a TERM).
 fn rests(restart: RestartType, exit: Option<&SessionExit>) -> bool {
+    const TERM: i32 = 15;
+    let good = |exit: &SessionExit| exit.code == Some(0) || exit.signal == Some(TERM);
     match restart {
         RestartType::Permanent => false,
-        RestartType::Transient => exit.is_some_and(|exit| exit.code == Some(0)),
+        RestartType::Transient => exit.is_some_and(good),
         RestartType::Temporary => true,
     }
 }

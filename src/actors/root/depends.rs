@@ -1,6 +1,8 @@
 //! `depends_on`: an agent starts when those that it depends on are up, and ends before them. A pool
 //! is up when one of its members is.
 
+use std::collections::BTreeSet;
+
 use ractor::ActorRef;
 
 use super::slot::{ChildState, Slot};
@@ -43,12 +45,28 @@ impl Root {
         }
     }
 
-    /// Whether nobody who depends on the child is left to end before it.
+    /// Whether nobody who depends on the child, be it by way of others, is left to end before it.
     pub(super) fn may_end(&self, id: &ChildId) -> bool {
-        let dependents = self.slots.iter().filter(|(other, slot)| {
-            *other != id && slot.is_tended() && needs(slot).iter().any(|need| self.is_of(id, need))
+        let mut dependents = self.slots.iter().filter(|(other, slot)| {
+            *other != id && slot.is_tended() && self.depend_on(needs(slot), id)
         });
-        dependents.count() == 0
+        dependents.next().is_none()
+    }
+
+    /// Whether one of these, or what they depend on, is the child. The configuration has no cycles.
+    fn depend_on(&self, mut needs: Vec<AgentName>, id: &ChildId) -> bool {
+        let mut seen = BTreeSet::new();
+        while let Some(need) = needs.pop() {
+            if self.is_of(id, &need) {
+                return true;
+            }
+            let mut agents = self.world.city.agents.iter();
+            let agent = agents.find(|agent| agent.name == need);
+            if let Some(agent) = agent.filter(|_| seen.insert(need)) {
+                needs.extend(agent.depends_on.iter().cloned());
+            }
+        }
+        false
     }
 
     /// How many ends may have to follow one another.

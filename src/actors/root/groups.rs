@@ -10,7 +10,6 @@
 //! not meant to run without it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
@@ -19,12 +18,16 @@ use super::super::child::ChildMsg;
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
-use crate::domain::city::{City, RestartType};
+use crate::domain::city::{Group, RestartType};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId};
 
 /// A restart of a group that is under way.
 pub(super) struct Together {
+    /// The group as it was when it began.
+    group: Group,
+    /// Whose death it answers.
+    culprit: ChildId,
     /// Still to be ended, the last first.
     stopping: Vec<ChildId>,
     /// To be started, the first first.
@@ -56,24 +59,33 @@ impl Root {
         let epoch = self.group_epoch;
         let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
         for id in &members {
-            if let Some(slot) = self.slots.get_mut(id) {
-                slot.together = !slot.is_at_rest();
+            let Some(slot) = self.slots.get_mut(id) else {
+                continue;
+            };
+            // One that died too often itself waits for its own time.
+            let alone = id != dead && slot.state == ChildState::Quarantined;
+            slot.together = !alone && !slot.is_at_rest();
+            if alone {
+                self.release_in_time(me, id);
             }
         }
         let takes_part = |id: &&ChildId| self.slots.get(*id).is_some_and(|slot| slot.together);
         let starting: VecDeque<_> = members.iter().filter(takes_part).cloned().collect();
         let stopping = starting.iter().filter(|id| *id != dead).cloned().collect();
+        let name = group.name.clone();
         let together = Together {
+            group,
+            culprit: dead.clone(),
             stopping,
             starting,
             awaited: None,
             due: false,
             epoch,
         };
-        self.together.insert(group.clone(), together);
-        let name = group.clone();
-        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group: name, epoch });
-        self.stop_next(&group);
+        self.together.insert(name.clone(), together);
+        let group = name.clone();
+        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group, epoch });
+        self.stop_next(&name);
         true
     }
 
@@ -83,7 +95,7 @@ impl Root {
     }
 
     /// Group and members that are restarted with it, when there is more than one.
-    fn affected(&self, dead: &AgentName) -> Option<(String, Vec<AgentName>)> {
+    fn affected(&self, dead: &AgentName) -> Option<(Group, Vec<AgentName>)> {
         let mut groups = self.world.city.groups.iter();
         let group = groups.find(|group| group.members.contains(dead))?;
         let mut affected = group.affected(dead);
@@ -98,7 +110,60 @@ impl Root {
                 affected = more;
             }
         }
-        (affected.len() > 1).then(|| (group.name.clone(), affected.to_vec()))
+        (affected.len() > 1).then(|| (group.clone(), affected.to_vec()))
+    }
+
+    /// Starts a child that need not wait any longer. One that its group waits for starts in its turn.
+    pub(super) async fn start_now(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let now = self.world.clock.now();
+        if let Some(slot) = self.slots.get(id)
+            && slot.state == ChildState::Quarantined
+        {
+            self.note(NewEvent::new(EventType::AgentUnquarantined, id, slot.cause));
+        }
+        let waiting = |together: &&mut Together| together.culprit == *id;
+        let group = self.group_of(id);
+        let together = group
+            .as_ref()
+            .and_then(|group| self.together.get_mut(group));
+        let slot = self.slots.get_mut(id).filter(|slot| slot.together);
+        match (group.as_ref(), together.filter(waiting), slot) {
+            (Some(group), Some(together), Some(slot)) => {
+                together.due = true;
+                slot.become_state(ChildState::Backoff, now);
+                self.advance(me, group).await;
+            }
+            _ => self.spawn_child(me, id).await,
+        }
+    }
+
+    /// Whether the child waits for the restart of its group, and the group not for it.
+    pub(super) fn waits_for_others(&self, id: &ChildId) -> bool {
+        let together = self
+            .group_of(id)
+            .and_then(|group| self.together.get(&group));
+        let waits = self.slots.get(id).is_some_and(|slot| slot.together);
+        waits && together.is_some_and(|together| together.culprit != *id)
+    }
+
+    /// Groups that are not what they were when their restart began are not restarted any more:
+    /// everybody starts alone.
+    pub(super) async fn dissolve(&mut self, me: &ActorRef<RootMsg>) {
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.together)
+            .into_iter()
+            .partition(|(_, together)| self.world.city.groups.contains(&together.group));
+        self.together = kept;
+        for id in gone.into_values().flat_map(|gone| gone.starting) {
+            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
+                continue;
+            };
+            slot.together = false;
+            if slot.state == ChildState::Quarantined {
+                self.release_in_time(me, &id);
+            } else if !slot.has_actor() && !slot.is_at_rest() {
+                self.spawn_child(me, &id).await;
+            }
+        }
     }
 
     /// Ends the last of those still to be ended; true when none is left.
@@ -142,70 +207,13 @@ impl Root {
         };
         slot.desired = Desired::Up;
         slot.become_state(ChildState::Backoff, now);
-        self.note(NewEvent::new(EventType::AgentStopped, id, Cause::Group));
-        match self.group_of(id) {
-            Some(group) if self.together.contains_key(&group) => self.advance(me, &group).await,
-            Some(_) | None => self.spawn_child(me, id).await,
-        }
-    }
-
-    /// Gives up the restarts of groups that are configured otherwise now: everybody starts alone.
-    pub(super) async fn regroup(&mut self, me: &ActorRef<RootMsg>, old: &City) {
-        let new = Arc::clone(&self.world);
-        let stays = |name: &String| {
-            let of = |city: &City| {
-                city.groups
-                    .iter()
-                    .find(|group| &group.name == name)
-                    .cloned()
-            };
-            of(old) == of(&new.city)
-        };
-        let (stay, gone) =
-            (std::mem::take(&mut self.together).into_iter()).partition(|(name, _)| stays(name));
-        self.together = stay;
-        let gone: BTreeMap<_, _> = gone;
-        for id in gone.into_values().flat_map(|together| together.starting) {
-            let mono = self.world.clock.mono();
-            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
-                continue;
-            };
-            slot.together = false;
-            if slot.has_actor() || slot.is_at_rest() {
-                continue;
-            }
-            let held = slot.deaths.quarantined_until(mono);
-            match held.filter(|_| slot.state == ChildState::Quarantined) {
-                Some(until) => {
-                    let epoch = slot.epoch;
-                    let retry = move || RootMsg::Retry { id, epoch };
-                    let _timer = me.send_after(until.saturating_sub(mono), retry);
-                }
-                None => self.spawn_child(me, &id).await,
-            }
-        }
-    }
-
-    /// Starts a child that was released from its quarantine or its delay, and the group that waits
-    /// with it.
-    pub(super) async fn release(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        if slot.state == ChildState::Quarantined {
-            slot.become_state(ChildState::Backoff, now);
-            let event = NewEvent::new(EventType::AgentUnquarantined, id, slot.cause);
-            self.world.store.note(vec![event]);
-        }
+        let ended = slot.ended(EventType::AgentStopped, Cause::Group);
         let waits = slot.together;
-        let group = self.group_of(id).filter(|_| waits);
-        match group.and_then(|name| Some((self.together.get_mut(&name)?, name.clone()))) {
-            Some((together, name)) => {
-                together.due = true;
-                self.advance(me, &name).await;
-            }
-            None => self.spawn_child(me, id).await,
+        self.note(ended);
+        match self.group_of(id) {
+            Some(group) if waits => self.advance(me, &group).await,
+            // Its group was changed meanwhile.
+            _ => self.spawn_child(me, id).await,
         }
     }
 
@@ -243,6 +251,8 @@ impl Root {
             && !back
         {
             together.awaited.take_if(|awaited| awaited == id);
+            // Nobody waits for who does not come back.
+            together.due |= together.culprit == *id;
             self.advance(me, &group).await;
         }
     }

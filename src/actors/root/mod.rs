@@ -65,7 +65,7 @@ use crate::domain::facts::ProcessId;
 use crate::domain::ids::{AgentName, ChildId, Generation, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
-use crate::ports::sessions::{SessionEvent, SessionHandle};
+use crate::ports::sessions::{SessionEvent, SessionHandle, Stopped};
 
 /// What a child is.
 #[derive(Debug, Clone)]
@@ -176,7 +176,7 @@ pub enum RootMsg {
         /// Which attempt.
         epoch: u64,
         /// How it went.
-        result: Result<(), String>,
+        result: Result<Stopped, String>,
     },
     /// End the session and start a fresh one; planned, not a death.
     Cycle {
@@ -202,12 +202,13 @@ pub enum RootMsg {
         reply: RpcReplyPort<Result<(), EndRefused>>,
     },
     /// An operator starts a resting, backing-off or quarantined child now; its history is cleared.
+    /// Who rested and cannot be started rests on; for the others that is a death like any other.
     Wake {
         /// Who.
         id: ChildId,
         /// Why.
         cause: Cause,
-        /// Answered when it is being started.
+        /// Answered when its session is up, or waits for others, or with why it could not be started.
         reply: RpcReplyPort<Result<(), String>>,
     },
     /// The provider says that a session ended.

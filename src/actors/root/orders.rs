@@ -11,6 +11,7 @@ use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, SessionId};
+use crate::ports::sessions::Stopped;
 
 impl Root {
     pub(super) async fn want(
@@ -128,7 +129,7 @@ impl Root {
         let session = slot.spec.session.clone();
         tokio::spawn(async move {
             let stopped = effects::stop_any(&world, &session, grace).await;
-            let result = stopped.map(|_| ()).map_err(|error| error.to_string());
+            let result = stopped.map_err(|error| error.to_string());
             // The root only goes with the process.
             let _gone = me.cast(RootMsg::Swept { id, epoch, result });
         });
@@ -139,23 +140,24 @@ impl Root {
         me: &ActorRef<RootMsg>,
         id: &ChildId,
         epoch: u64,
-        result: Result<(), String>,
+        result: Result<Stopped, String>,
     ) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.epoch == epoch) else {
             return;
         };
+        slot.how = result.as_ref().ok().copied();
         match (result, &slot.desired) {
             (Err(why), _) => self.undead(id, why),
-            (Ok(()), Desired::Ended(cause)) => {
+            (Ok(_), Desired::Ended(cause)) => {
                 let cause = *cause;
                 self.gone(id, cause);
             }
-            (Ok(()), Desired::Resting(cause)) => {
+            (Ok(_), Desired::Resting(cause)) => {
                 let cause = *cause;
                 self.at_rest(id, cause);
             }
-            (Ok(()), Desired::Up | Desired::Cycle(_) | Desired::Together) => {
+            (Ok(_), Desired::Up | Desired::Cycle(_) | Desired::Together) => {
                 slot.become_state(ChildState::Stopped, now);
                 answer(&mut slot.for_end, &Ok(()));
             }
@@ -174,7 +176,7 @@ impl Root {
             id: id.clone(),
             why,
         };
-        answer(&mut slot.for_up, &Err(refused.to_string()));
+        slot.no_session(&refused.to_string());
         answer(&mut slot.for_end, &Err(refused));
         slot.become_state(ChildState::Stopped, now);
         if matches!(slot.desired, Desired::Ended(_)) {
@@ -195,6 +197,8 @@ impl Root {
                 slot.tell(ChildMsg::End(grace));
                 Ok(())
             }
+            // It is on its way.
+            Some(slot) if matches!(slot.desired, Desired::Cycle(_)) => Ok(()),
             Some(_) => Err(format!("{id} has no session to cycle")),
             None => Err(format!("{id} is not known")),
         };
@@ -211,7 +215,12 @@ impl Root {
             self.resting.insert(agent.clone());
         }
         let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(&id) else {
+        // What rests already rests on; a session that runs in spite of that is ended.
+        let at_rest = |slot: &Slot| {
+            let rests = matches!(slot.desired, Desired::Resting(Cause::Operator));
+            rests && slot.state == ChildState::Stopped && slot.actor.is_none()
+        };
+        let Some(slot) = self.slots.get_mut(&id).filter(|slot| !at_rest(slot)) else {
             let session = id.session_id(&self.world.city.name);
             return self.end_stray(id, session, reply);
         };
@@ -234,35 +243,43 @@ impl Root {
         cause: Cause,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
-        let result = match self.slots.get_mut(&id) {
-            None => match self.configured(&id) {
-                Some(spec) if self.stopping.is_none() => {
-                    self.forgive(&id);
-                    self.want(me, spec, cause, None).await;
-                    Ok(())
-                }
-                Some(_) | None => Err(format!("{id} is not known")),
-            },
-            Some(slot) if slot.is_ending() || self.stopping.is_some() => {
-                Err(format!("{id} is being ended"))
-            }
-            Some(slot) if slot.actor.is_some() => Ok(()),
-            Some(slot) => {
-                slot.deaths.clear();
-                slot.unattended = false;
-                slot.cause = cause;
-                if slot.state == ChildState::Quarantined {
-                    self.release(me, &id).await;
-                } else {
-                    self.spawn_child(me, &id).await;
-                }
-                Ok(())
-            }
+        let now = self.world.clock.now();
+        let known = self.slots.contains_key(&id);
+        if let Some(spec) = self.configured(&id).filter(|_| !known) {
+            // It has rested since before this supervisor began.
+            let mut slot = Slot::new(spec, now, cause);
+            slot.become_state(ChildState::Stopped, now);
+            self.slots.insert(id.clone(), slot);
+            self.forgive(&id);
+        }
+        let stopping = self.stopping.is_some();
+        let Some(slot) = self.slots.get_mut(&id) else {
+            let _gave_up = reply.send(Err(format!("{id} is not known")));
+            return;
         };
-        if let (Ok(()), ChildId::Agent(agent)) = (&result, &id) {
+        if slot.is_ending() || stopping {
+            let _gave_up = reply.send(Err(format!("{id} is being ended")));
+            return;
+        }
+        if let ChildId::Agent(agent) = &id {
             self.resting.remove(agent);
         }
-        let _gave_up = reply.send(result);
+        slot.for_wake.push(reply);
+        if slot.session.is_some() {
+            return answer(&mut slot.for_wake, &Ok(()));
+        }
+        if slot.actor.is_some() {
+            return;
+        }
+        slot.tried = slot.is_at_rest();
+        slot.deaths.clear();
+        slot.unattended = false;
+        slot.cause = cause;
+        self.start_now(me, &id).await;
+        let blocked = |slot: &&mut Slot| slot.state == ChildState::Blocked;
+        if let Some(slot) = self.slots.get_mut(&id).filter(blocked) {
+            answer(&mut slot.for_wake, &Ok(()));
+        }
     }
 
     /// The spec of an agent that was never started.
@@ -271,7 +288,8 @@ impl Root {
             return None;
         };
         let city = &self.world.city;
-        let agent = city.agents.iter().find(|agent| &agent.name == name)?;
+        let mut single = city.agents.iter().filter(|agent| agent.pool.is_none());
+        let agent = single.find(|agent| &agent.name == name)?;
         Some(agent_spec(city, agent))
     }
 

@@ -147,6 +147,7 @@ impl Root {
     }
 
     async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
+        self.dissolve(me).await;
         for (id, spec) in &look.specs {
             if matches!(id, ChildId::Agent(_)) {
                 self.respec(me, spec).await;
@@ -176,17 +177,20 @@ impl Root {
         slot.deaths.clear();
         slot.unattended = false;
         let waits = match slot.state {
-            ChildState::Backoff => !slot.together,
+            ChildState::Backoff | ChildState::Quarantined => true,
             // It came to rest by itself, as its type said then.
             ChildState::Stopped => {
                 matches!(slot.desired, Desired::Up) && spec.restart == RestartType::Permanent
             }
             _ => false,
         };
-        if waits || slot.state == ChildState::Quarantined {
-            slot.cause = Cause::Config;
-            self.release(me, &spec.id).await;
+        if !waits || self.waits_for_others(&spec.id) {
+            return;
         }
+        if let Some(slot) = self.slots.get_mut(&spec.id) {
+            slot.cause = Cause::Config;
+        }
+        self.start_now(me, &spec.id).await;
     }
 
     async fn decided(&mut self, me: &ActorRef<RootMsg>, decision: &Decision, look: &Look) {

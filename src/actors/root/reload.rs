@@ -47,7 +47,6 @@ impl Root {
         world.directory.set_newest(&world);
         self.world = Arc::clone(&world);
         self.switch_history(old.city.daemon.restart.outlives());
-        self.regroup(me, &old.city).await;
         self.change_rigs(me, &old).await;
         self.ask_pools(me);
         self.rouse();

@@ -8,8 +8,10 @@ use ractor::{ActorId, ActorRef, RpcReplyPort};
 use super::super::child::ChildMsg;
 use super::{ChildSpec, SessionView, StopMode};
 use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Generation};
 use crate::domain::restart::{CycleBrake, DeathWindow, Mono, RestartPolicy};
+use crate::ports::sessions::Stopped;
 
 /// A child's session could not be ended.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -102,6 +104,12 @@ pub(super) struct Slot {
     /// How it was told to end, when everything ends.
     pub(super) told: Option<StopMode>,
     pub(super) for_up: Waiting<(), String>,
+    /// Operators that wait for the session they asked for.
+    pub(super) for_wake: Waiting<(), String>,
+    /// It was at rest until an operator tried to start it: should that fail, it rests again.
+    pub(super) tried: bool,
+    /// How its last session was ended, if it was told to end.
+    pub(super) how: Option<Stopped>,
     pub(super) for_end: Waiting<(), EndRefused>,
 }
 
@@ -125,6 +133,9 @@ impl Slot {
             together: false,
             told: None,
             for_up: Vec::new(),
+            for_wake: Vec::new(),
+            tried: false,
+            how: None,
             for_end: Vec::new(),
         }
     }
@@ -145,6 +156,21 @@ impl Slot {
     pub(super) fn is_at_rest(&self) -> bool {
         let ended = matches!(self.desired, Desired::Ended(_) | Desired::Resting(_));
         ended || self.state == ChildState::Stopped
+    }
+
+    /// The event of its end, with how its session was ended.
+    pub(super) fn ended(&self, kind: EventType, cause: Cause) -> NewEvent {
+        let event = NewEvent::new(kind, &self.spec.id, cause);
+        match self.how {
+            Some(how) => event.with(serde_json::json!({ "how": format!("{how:?}") })),
+            None => event,
+        }
+    }
+
+    /// Tells those who wait for its session that there will be none.
+    pub(super) fn no_session(&mut self, why: &str) {
+        answer(&mut self.for_up, &Err(why.to_owned()));
+        answer(&mut self.for_wake, &Err(why.to_owned()));
     }
 
     pub(super) fn has_actor(&self) -> bool {

@@ -54,12 +54,37 @@ fn one(
             taken.insert(member.clone(), place);
         }
     }
+    if strategy.is_some_and(|strategy| strategy != Strategy::OneForOne) {
+        check_order(members.iter().flatten(), agents, reader.report);
+    }
     reader.finish();
     Some(Group {
         name: group_name?,
         strategy: strategy?,
         members: members?,
     })
+}
+
+/// The members start one after the other: none may wait for a later one.
+fn check_order<'a>(
+    members: impl Iterator<Item = &'a AgentName> + Clone,
+    agents: &[ReadAgent],
+    report: &Report,
+) {
+    for (index, member) in members.clone().enumerate() {
+        let named = |agent: &&ReadAgent| agent.name.as_ref() == Some(member);
+        let needs = agents
+            .iter()
+            .filter(named)
+            .flat_map(|agent| &agent.depends_on);
+        for (need, place) in needs {
+            if members.clone().skip(index + 1).any(|later| later == need) {
+                let message = format!("\"{member}\" comes before \"{need}\" in their group");
+                let hint = "the members of a group start in its order: name first what others need";
+                report.add(Diagnostic::error(message).at(place).hint(hint));
+            }
+        }
+    }
 }
 
 fn known<'a>(

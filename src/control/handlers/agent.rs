@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 
 use super::{names, status};
 use crate::actors::ask;
-use crate::actors::refusal::Refusal;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::root::standing::{self, Said};
-use crate::actors::root::{ChildState, RootMsg};
+use crate::actors::root::{ChildState, ChildView, RootMsg};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::cause::Cause;
+use crate::domain::city::City;
 use crate::domain::ids::ChildId;
 
 /// An agent that ignores everything but KILL needs its grace and a moment.
@@ -24,8 +25,8 @@ pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
 }
 
 pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlError> {
-    let view = names::child(world, name).await?;
-    let id = view.spec.id.clone();
+    let id = names::single(world, name).await?;
+    let shown = id.to_string();
     if let ChildId::Agent(agent) = id.clone() {
         // Sticky: it outlives the supervisor.
         say(world, move |said| {
@@ -33,13 +34,10 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
         })
         .await?;
     }
-    let message = |reply| RootMsg::Rest {
-        id: id.clone(),
-        reply,
-    };
+    let message = |reply| RootMsg::Rest { id, reply };
     let stopped = ask::ask(world.directory.root(), message, STOP_LIMIT).await?;
     stopped.map_err(|refused| ControlError::internal(refused.to_string()))?;
-    Ok(json!({ "name": view.spec.id.to_string(), "state": "stopped" }))
+    Ok(json!({ "name": shown, "state": "stopped" }))
 }
 
 async fn say(
@@ -69,15 +67,34 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
     Ok(json!({ "name": shown, "state": state }))
 }
 
+/// Whether `city.toml` says that it has no session.
+fn is_off(city: &City, id: &ChildId) -> bool {
+    let off = match id {
+        ChildId::Raider(raider) => city.rig(&raider.rig).is_some_and(|rig| rig.suspended),
+        ChildId::Agent(name) => city.agents.iter().any(|agent| {
+            agent.suspended && (agent.name == *name || agent.member_number(name).is_some())
+        }),
+    };
+    off || city.suspended
+}
+
+/// Starts it, and says why when that fails; who rested rests on then.
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
-    let (who, agent) = (id.clone(), id.clone());
     let said = world.store.run(|txn| standing::read(txn)).await?;
-    if said.suspended.contains(&who) {
+    if said.suspended.contains(&id) {
         let message = format!("{name} is suspended");
         return Err(ControlError::conflict(message).hint("`hd agent resume` ends that"));
     }
-    if let ChildId::Agent(agent) = agent {
+    if is_off(&world.city, &id) {
+        let message = format!("{name} is suspended by the configuration");
+        return Err(ControlError::conflict(message).hint("`suspended = false` ends that"));
+    }
+    let rested = match &id {
+        ChildId::Agent(agent) => said.resting.get(agent).cloned(),
+        ChildId::Raider(_) => None,
+    };
+    if let Some(agent) = rested.clone() {
         say(world, move |said| {
             said.resting.remove(&agent);
         })
@@ -88,24 +105,39 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         cause: Cause::Operator,
         reply,
     };
-    let woken = ask::ask(world.directory.root(), message, START_LIMIT).await?;
-    woken.map_err(Refusal::conflict)?;
+    match ask::ask(world.directory.root(), message, START_LIMIT).await {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => {
+            if let Some(agent) = rested {
+                say(world, move |said| {
+                    said.resting.insert(agent.clone());
+                })
+                .await?;
+            }
+            return Err(Refusal::conflict(why).into());
+        }
+        // It takes its time, and has it.
+        Err(late) if late.kind == RefusalKind::Timeout => {}
+        Err(refusal) => return Err(refusal.into()),
+    }
     Ok(json!({ "name": name, "state": "starting" }))
 }
 
 pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlError> {
-    let id = names::known(world, name).await?;
+    let id = names::single(world, name).await?;
     wake(world, id).await
 }
 
 /// A fresh session; planned, so not counted.
 pub(super) async fn restart(world: &World, name: &str) -> Result<Value, ControlError> {
-    let view = names::child(world, name).await?;
-    if view.session.is_none() {
-        return wake(world, view.spec.id).await;
+    let id = names::single(world, name).await?;
+    let views = ask::views(world).await?;
+    let up = |view: &ChildView| view.spec.id == id && view.session.is_some();
+    if !views.iter().any(up) {
+        return wake(world, id).await;
     }
-    ask::cycle(world, view.spec.id.clone(), Cause::Operator).await?;
-    Ok(json!({ "name": view.spec.id.to_string(), "state": "starting" }))
+    ask::cycle(world, id.clone(), Cause::Operator).await?;
+    Ok(json!({ "name": id.to_string(), "state": "starting" }))
 }
 
 pub(super) async fn unquarantine(world: &World, name: &str) -> Result<Value, ControlError> {

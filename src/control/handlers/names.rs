@@ -164,6 +164,21 @@ pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlE
         .ok_or(missing)
 }
 
+/// As [`known`], but no pool: that is several.
+pub(super) async fn single(world: &World, name: &str) -> Result<ChildId, ControlError> {
+    let id = known(world, name).await?;
+    let mut pools = world
+        .city
+        .agents
+        .iter()
+        .filter(|agent| agent.pool.is_some());
+    match pools.any(|pool| ChildId::Agent(pool.name.clone()) == id) {
+        true => Err(ControlError::not_found(format!("{name} is a pool"))
+            .hint("name one of its members; `hd agent list` shows them")),
+        false => Ok(id),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::means;

@@ -2,7 +2,7 @@
 //! quarantine; `4-rules.md`, restart).
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
@@ -79,7 +79,35 @@ fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     assert!(city.landed().contains(&"dirty.txt".to_owned()));
 }
 
-/// `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death
+/// Zombie capture (`witness-patrol.md`): what the terminal showed when its agent died is in the event.
+#[test]
+fn the_end_of_the_terminal_is_told_with_the_death() {
+    let city = City::new();
+    let relic = city.work(
+        "say last words",
+        &[
+            "sign up$n",
+            "await go",
+            "echo last words $n",
+            "sign said$n",
+            "forever",
+        ],
+    );
+    city.wait_sign("up1");
+    city.sign("go");
+    city.wait_sign("said1");
+    until("they are on the screen", || {
+        let peeked = city.ask("peek", json!({ "name": "Toast" })).unwrap();
+        peeked["text"].as_str().unwrap().contains("last words 1")
+    });
+    processes::signal(pid(&city.wait_session(&relic, 1)), Signal::SIGKILL);
+    let crashed = city.wait_event(1, "agent.crashed", TOAST);
+    let tail = crashed["data"]["tail"].as_str().unwrap();
+    assert!(tail.contains("last words 1"), "{crashed}");
+}
+
+/// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`,
+/// `TestCrashTrackerClearHistory`; `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death
 /// quarantines, once; nobody else is touched; an operator lets it out with a clean sheet.
 #[test]
 fn a_crash_loop_is_quarantined_and_others_work_on() {
@@ -120,7 +148,7 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
     city.wait_status(&other, "closed");
 }
 
-/// `health-patrol.md`, invariant "quarantine auto-expires": without anybody doing anything.
+/// `TestCrashTrackerAutoClears`; `health-patrol.md`, invariant "quarantine auto-expires": without anybody doing anything.
 #[test]
 fn quarantine_ends_when_the_oldest_death_has_left_the_window() {
     let city = Plan::new()

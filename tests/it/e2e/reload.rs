@@ -84,7 +84,7 @@ fn a_dry_run_only_says_what_would_be_done() {
     assert!(again["errors"].as_array().unwrap().is_empty());
 }
 
-/// Applied as a whole or not at all: a broken edit changes nothing, and `status` says why.
+/// `TestControllerReloadInvalidConfig`: applied as a whole or not at all: a broken edit changes nothing, and `status` says why.
 #[test]
 fn a_broken_edit_keeps_the_old_configuration() {
     let city = Plan::new().add(TWO).start();
@@ -250,4 +250,70 @@ pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain
             .iter()
             .any(|event| event["type"] == "agent.crashed")
     );
+}
+
+/// A suspended rig: sessions end, sandboxes stay, nothing is charged and nothing lands; resumed, all of
+/// it goes on where it was.
+#[test]
+fn a_suspended_rig_rests_and_goes_on_where_it_was() {
+    let city = City::new();
+    let steps = [
+        "[ $n = 2 ] || { echo half >half.txt; sign up; forever; }",
+        "await go",
+        "commit half.txt",
+        "hd done",
+    ];
+    let relic = city.work("rest", &steps);
+    city.wait_sign("up");
+    let landing = city.work("land", &["commit landed.txt", "await later", "hd done"]);
+    city.wait_session(&landing, 1);
+    let good = toml(&city);
+    let off = good.replace(
+        "path = \"horde-checkout\"\n",
+        "path = \"horde-checkout\"\nsuspended = true\n",
+    );
+    assert_ne!(good, off);
+    save(&city, &off);
+    city.hd(&["reload"]).json();
+    city.wait_event(1, "rig.suspended", "horde");
+    for name in ["Toast", "Shadow"] {
+        city.wait_event(1, "agent.suspended", &format!("horde/raiders/{name}"));
+    }
+    until("no session is left", || {
+        let raiders = city.raiders();
+        raiders.len() == 2 && raiders.iter().all(|raider| raider["session"].is_null())
+    });
+    let rig = || city.ask("status", json!({})).unwrap()["rigs"][0].clone();
+    assert_eq!(
+        (&rig()["suspended"], &rig()["forge"]["paused"]),
+        (&json!(true), &json!(true))
+    );
+    assert!(city.sandbox("Toast").join("half.txt").exists());
+    assert_eq!(
+        city.hd(&["agent", "start", "Toast"]).error(1)["kind"],
+        "conflict"
+    );
+    let next = city.relic("more", &["hd done"]);
+    city.hd(&["charge", &next, "horde"]).error(1);
+    assert_eq!(city.sessions_of(&relic), 1);
+    save(&city, &good);
+    city.hd(&["reload"]).json();
+    city.wait_event(1, "rig.resumed", "horde");
+    city.wait_session(&relic, 2);
+    assert!(city.sandbox("Toast").join("half.txt").exists());
+    assert_eq!(
+        (&rig()["suspended"], &rig()["forge"]["paused"]),
+        (&json!(false), &json!(false))
+    );
+    city.sign("go");
+    city.sign("later");
+    city.wait_status(&relic, "closed");
+    city.wait_status(&landing, "closed");
+    let crashed = |event: &Value| event["type"] == "agent.crashed";
+    assert!(
+        !city.events().iter().any(crashed),
+        "a suspension is no death"
+    );
+    assert_eq!(city.happened("rig.suspended", "horde").len(), 1);
+    assert_eq!(city.happened("rig.resumed", "horde").len(), 1);
 }

@@ -15,7 +15,7 @@ use crate::support::processes;
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// Exit 4 at once, and the first is left alone.
+/// `TestControllerLockExclusion`: exit 4 at once, and the first is left alone.
 #[test]
 fn a_second_supervisor_ends_at_once_and_leaves_the_first_alone() {
     let city = City::new();
@@ -176,4 +176,37 @@ fn the_journal_says_when_a_supervisor_began_and_ended() {
     ]
     .map(times);
     assert_eq!(seen, [2, 2, 1]);
+}
+
+/// `TestSocketFallbackUsesShortPathForLongCityPath`: a socket's path has 107 bytes at most; a city that
+/// lies deeper answers all the same, where everybody finds it.
+#[test]
+fn a_city_with_a_long_path_answers_at_a_short_one() {
+    let city = City::made(&Plan::new());
+    let deep = city.root().join("a-rather-long-name/".repeat(6));
+    let run = city.root().join("run");
+    fs::create_dir_all(&deep).unwrap();
+    fs::create_dir(&run).unwrap();
+    fs::write(deep.join("city.toml"), "[workspace]\nname = \"deep\"\n").unwrap();
+    let program = |name: &str| {
+        let mut program = city.program(name);
+        program.env("XDG_RUNTIME_DIR", &run);
+        program
+    };
+    let mut daemon = program("horde-supervisor").arg(&deep).spawn().unwrap();
+    let answers = || {
+        let mut hd = program("hd");
+        hd.args(["--json", "--city"]).arg(&deep).arg("ping");
+        hd.output().unwrap()
+    };
+    let said = wait("it answers", || {
+        Some(answers()).filter(|said| said.status.success())
+    });
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(said["pid"], daemon.id());
+    assert!(!deep.join(".horde/control.sock").exists());
+    processes::signal(daemon.id(), Signal::SIGTERM);
+    let status = wait("the daemon ends", || daemon.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(answers().status.code(), Some(3));
 }

@@ -48,7 +48,7 @@ fn work_on_tmux_survives_its_agent_and_its_daemon_and_lands() {
     }
     let mut city = on_tmux().start();
     let steps = [
-        "[ $n = 2 ] || { echo half >half.txt; sign first; forever; }",
+        "[ $n = 2 ] || { echo half >half.txt; echo last words; sign first; forever; }",
         "sign second",
         "await go",
         "git add half.txt",
@@ -59,7 +59,14 @@ fn work_on_tmux_survives_its_agent_and_its_daemon_and_lands() {
     city.wait_sign("first");
     assert_eq!(tmux_sessions(&city), "gt-horde-Toast\n");
     let first = pid(&city.wait_session(&relic, 1));
+    until("it has spoken", || {
+        let peeked = city.hd(&["peek", "Toast"]);
+        peeked.code == 0 && peeked.out.contains("last words")
+    });
     processes::signal(first, Signal::SIGKILL);
+    let crashed = city.wait_event(1, "agent.crashed", "horde/raiders/Toast");
+    let tail = crashed["data"]["tail"].as_str().unwrap();
+    assert!(tail.contains("last words"), "{crashed}");
     city.wait_event(1, "raider.respawned", "horde/raiders/Toast");
     city.wait_sign("second");
     let second = pid(&city.wait_session(&relic, 2));

@@ -124,7 +124,10 @@ async fn survive(blows: Vec<Blow>) {
     }
     show(&town);
     for id in [agent("mayor"), agent("clerk")] {
-        town.wake(&id).await.ok();
+        // Whoever is told that it could not be started tries again.
+        while town.wake(&id).await.is_err() {
+            town.pass(Duration::from_secs(1)).await;
+        }
     }
     // Longer than any quarantine.
     town.pass(WINDOW * 2).await;

@@ -111,6 +111,47 @@ async fn a_quarantined_member_keeps_its_group_down() {
     assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
+/// A member that is quarantined for itself stays so, whatever its siblings do, and comes back in its
+/// own time.
+#[tokio::test(start_paused = true)]
+async fn a_death_releases_no_sibling_from_its_quarantine() {
+    let town = group(Strategy::RestForOne).start().await;
+    let [_, b, c] = sessions(&town);
+    for _ in 0..6 {
+        town.pass(SECOND * 60).await;
+        town.parts.sessions.crash(&c, 9);
+        town.settle().await;
+    }
+    assert_eq!(town.state(&agent("c")).await, Some(ChildState::Quarantined));
+    town.parts.sessions.crash(&b, 9);
+    town.pass(SECOND * 60).await;
+    assert_eq!(town.state(&agent("c")).await, Some(ChildState::Quarantined));
+    assert!(town.runs(&b) && !town.runs(&c));
+    town.pass(SECOND * 3600).await;
+    assert!(town.runs(&c));
+    assert_eq!(counts(&town), [1, 2, 7]);
+}
+
+/// A member that is started by hand while its group waits for a culprit, and dies: it is restarted with
+/// those who can be, and the culprit in its own time.
+#[tokio::test(start_paused = true)]
+async fn a_culprit_is_not_forgotten_when_another_dies_before_its_time() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, c] = sessions(&town);
+    for _ in 0..6 {
+        town.pass(SECOND * 60).await;
+        town.parts.sessions.crash(&b, 9);
+        town.settle().await;
+    }
+    town.wake(&agent("a")).await.unwrap();
+    town.parts.sessions.crash(&a, 9);
+    town.pass(SECOND * 60).await;
+    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
+    assert!(town.runs(&a) && !town.runs(&b) && town.runs(&c));
+    town.pass(SECOND * 3600).await;
+    assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
+}
+
 /// OTP: a second death during the restart is counted, and all begins again.
 #[tokio::test(start_paused = true)]
 async fn a_second_death_meanwhile_begins_again() {

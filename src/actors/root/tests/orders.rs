@@ -31,7 +31,7 @@ async fn end_while_opening_ends_what_is_being_opened() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let (world, child) = (town.world.clone(), id.clone());

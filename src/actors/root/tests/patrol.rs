@@ -120,7 +120,7 @@ async fn a_slow_start_is_no_death_and_a_failed_one_is() {
     let (id, session) = (agent("mayor"), town.session(&agent("mayor")));
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     // One second before `startup_timeout`.

@@ -49,6 +49,7 @@ async fn a_raider_that_dies_is_restarted_on_its_sandbox_with_the_respawn_prompt(
     assert_eq!(town.events(EventType::RaiderRespawned).await.len(), 1);
 }
 
+/// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerAutoClears`.
 #[tokio::test(start_paused = true)]
 async fn back_off_grows_as_configured_and_the_death_after_the_last_quarantines() {
     let (town, id) = mayor(RestartType::Permanent).await;
@@ -81,6 +82,38 @@ async fn back_off_grows_as_configured_and_the_death_after_the_last_quarantines()
     assert_eq!(town.events(EventType::AgentUnquarantined).await.len(), 1);
 }
 
+/// `TestCrashTrackerPartialWindowSlide`: one death leaves the window at a time, and what it leaves room
+/// for is one restart; `TestCrashTrackerDifferentSessions`: everybody has a window of their own.
+#[tokio::test(start_paused = true)]
+async fn one_death_leaves_the_window_at_a_time() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.agent("clerk", RestartType::Permanent);
+    let town = town.with(|city| city.daemon.restart.max_restarts = 2);
+    let town = town.start().await;
+    let (id, other) = (agent("mayor"), agent("clerk"));
+    let crash = async |id: &ChildId| {
+        town.parts.sessions.crash(&town.session(id), 9);
+        town.pass(SECOND * 10).await;
+    };
+    for _ in 0..2 {
+        crash(&id).await;
+        town.pass(SECOND * 1000).await;
+    }
+    crash(&other).await;
+    // The first of the three deaths leaves the window 3600 s after it, the second 1010 s later.
+    crash(&id).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.pass(SECOND * 1600).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.view(&id).await.unwrap().restarts, 2);
+    crash(&id).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.pass(SECOND * 1010).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.state(&other).await, Some(ChildState::Running));
+}
+
+/// `TestCrashTrackerClearHistory`.
 #[tokio::test(start_paused = true)]
 async fn an_operator_releases_a_quarantined_child_and_its_history() {
     let (town, id) = mayor(RestartType::Permanent).await;
@@ -99,6 +132,7 @@ async fn an_operator_releases_a_quarantined_child_and_its_history() {
     assert_eq!(town.starts(&session), starts, "the old timer is void");
 }
 
+/// `TestCheckStability`: with `stable_after`, and only then.
 #[tokio::test(start_paused = true)]
 async fn a_session_healthy_for_long_enough_clears_its_history() {
     let stable = |city: &mut crate::domain::city::City| {
@@ -123,13 +157,15 @@ async fn restart_types_mean_what_they_mean_in_otp() {
     let exit0: End = |town, id| town.parts.sessions.exit(&town.session(id), 0);
     let exit1: End = |town, id| town.parts.sessions.exit(&town.session(id), 1);
     let signal: End = |town, id| town.parts.sessions.crash(&town.session(id), 15);
+    let kill: End = |town, id| town.parts.sessions.crash(&town.session(id), 9);
     let lost: End = |town, id| town.parts.sessions.lose(&town.session(id), "gone");
     for (restart, end, again) in [
         (RestartType::Permanent, exit0, true),
         (RestartType::Permanent, lost, true),
         (RestartType::Transient, exit0, false),
         (RestartType::Transient, exit1, true),
-        (RestartType::Transient, signal, true),
+        (RestartType::Transient, signal, false),
+        (RestartType::Transient, kill, true),
         (RestartType::Transient, lost, true),
         (RestartType::Temporary, exit0, false),
         (RestartType::Temporary, signal, false),
@@ -197,7 +233,7 @@ async fn a_child_killed_while_its_session_starts_finds_that_session() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     town.kill_actors::<ChildMsg>();
@@ -258,7 +294,7 @@ async fn a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     tokio::time::advance(SECOND * 61).await;

@@ -72,7 +72,7 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let (world, other) = (town.world.clone(), session.clone());
@@ -116,7 +116,7 @@ async fn a_stop_while_a_session_starts_ends_it() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
@@ -178,7 +178,7 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
     let session = town.session(&id);
     town.rest(&id).await.unwrap();
     town.parts.sessions.hold_start(&session);
-    town.wake(&id).await.unwrap();
+    town.begin_wake(&id);
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;

@@ -10,6 +10,7 @@ mod pane;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,8 @@ impl Tmux {
         std::fs::write(&self.settings, SETTINGS)
     }
 
-    /// Starts a holder in a new pane and waits for its reply. Whatever has this name is removed first.
+    /// Starts a holder in a new pane and waits for its reply. What is left of an earlier one is removed
+    /// first; a stranger's session of this name is left alone.
     ///
     /// # Errors
     /// tmux refuses, or the holder said nothing that makes sense.
@@ -94,7 +96,7 @@ impl Tmux {
         let holder = self.open_pane(exe, dir, launch)?;
         let reply = meeting.hold(&holder, launch);
         if !matches!(reply, Ok(Reply::Ready(_))) {
-            kill(|words| self.ask(words), &launch.id)?;
+            kill(|words| self.ask(words), &launch.id, |pid| pid == holder.pid)?;
         }
         reply
     }
@@ -110,7 +112,7 @@ impl Tmux {
         words.extend(["-s", launch.id.as_str()].map(Into::into));
         words.extend(["-x", &size[0], "-y", &size[1], "-c", &cwd, "--"].map(Into::into));
         words.extend([exe.into(), HOLD[1].into(), dir.into(), program.into()]);
-        let said = self.new_session(&launch.id, &words)?;
+        let said = self.new_session(&launch.id, dir, &words)?;
         // A client of another size makes the new window its own size.
         let target = format!("={}:", launch.id);
         let resize = [
@@ -129,7 +131,7 @@ impl Tmux {
         proc::identify(said.trim().parse().map_err(|_| strange())?)
     }
 
-    fn new_session(&self, id: &SessionId, words: &[OsString]) -> io::Result<String> {
+    fn new_session(&self, id: &SessionId, dir: &Path, words: &[OsString]) -> io::Result<String> {
         let deadline = Instant::now() + SERVER_END;
         loop {
             let said = self.ask(words);
@@ -138,7 +140,7 @@ impl Tmux {
             };
             let why = error.to_string();
             if why.contains("duplicate session") {
-                kill(|words| self.ask(words), id)?;
+                kill(|words| self.ask(words), id, |pid| is_holder(pid, dir))?;
             } else if why.contains("server") && Instant::now() < deadline {
                 // It is just ending with its last session, and takes no new one.
                 std::thread::park_timeout(PAUSE);
@@ -172,8 +174,35 @@ pub fn remove(pane: &PaneId, holder: u32) -> io::Result<()> {
     nothing_left(on(&pane.socket, &words.map(Into::into)))
 }
 
-fn kill(ask: impl Fn(&[OsString]) -> io::Result<String>, id: &SessionId) -> io::Result<()> {
+/// Whether a process is, or was, the holder of the session in this directory.
+fn is_holder(pid: u32, dir: &Path) -> bool {
+    // What has ended has no words any more.
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut each = words.split(|byte| *byte == 0);
+    words.is_empty() || each.any(|word| word == dir.as_os_str().as_bytes())
+}
+
+/// Removes the session of this name, if it is a dead one or a pane of ours is in it.
+fn kill(
+    ask: impl Fn(&[OsString]) -> io::Result<String>,
+    id: &SessionId,
+    is_ours: impl Fn(u32) -> bool,
+) -> io::Result<()> {
     let target = format!("={id}");
+    let format = "#{pane_dead} #{pane_pid}";
+    let panes = match ask(&["list-panes", "-s", "-t", &target, "-F", format].map(Into::into)) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
+        // No such session, or no server: nothing is left.
+        other => other.unwrap_or_default(),
+    };
+    let alive = panes.lines().filter_map(|line| line.strip_prefix("0 "));
+    let mut alive = alive.filter_map(|pid| pid.parse().ok()).peekable();
+    if let Some(&stranger) = alive.peek()
+        && !alive.any(is_ours)
+    {
+        let why = format!("the tmux session {id} is not ours: process {stranger} runs in it");
+        return Err(io::Error::other(why));
+    }
     nothing_left(ask(&["kill-session", "-t", &target].map(Into::into)))
 }
 

@@ -1,0 +1,201 @@
+//! Groups: whom a death concerns besides who died.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{agent, bystander, group, in_state, later, pid, runs_as, shown, stamps, started, with};
+use crate::support::live::{City, until};
+use crate::support::processes;
+
+const NAMES: [&str; 3] = ["zeta", "alpha", "mike"];
+
+/// Three that end politely, in a group.
+fn three(strategy: &str) -> Vec<String> {
+    let agents = NAMES.iter().map(|name| agent(name, "polite", ""));
+    agents
+        .chain([group(strategy, &NAMES), bystander()])
+        .collect()
+}
+
+fn kill(city: &City, name: &str) {
+    processes::signal(pid(&in_state(city, name, "running")), Signal::SIGKILL);
+}
+
+/// Waits until all three have run this often.
+fn generations(city: &City, wanted: [u64; 3]) -> Vec<u32> {
+    let each = NAMES.iter().zip(wanted);
+    each.map(|(name, generation)| runs_as(city, name, generation))
+        .collect()
+}
+
+/// Everything that happened to the three since so many stamps, in order.
+fn since(city: &City, seen: usize) -> Vec<String> {
+    let mut own = stamps(city);
+    own.retain(|stamp| !stamp.starts_with("later"));
+    own.drain(..seen.min(own.len()));
+    own
+}
+
+/// `one_for_one`, `one_for_all`, `rest_for_one`: who is restarted with the second of three, in which
+/// order, and that nobody else's pid changes.
+#[test]
+fn the_strategy_says_whom_a_death_concerns() {
+    for (strategy, after, happened) in [
+        ("one_for_one", [1, 2, 1], &["alpha up"][..]),
+        (
+            "rest_for_one",
+            [1, 2, 2],
+            &["mike down", "alpha up", "mike up"],
+        ),
+        (
+            "one_for_all",
+            [2, 2, 2],
+            &["mike down", "zeta down", "zeta up", "alpha up", "mike up"],
+        ),
+    ] {
+        let city = started(&with(&three(strategy)));
+        let before = generations(&city, [1, 1, 1]);
+        until("all have spoken", || since(&city, 0).len() == 3);
+        kill(&city, "alpha");
+        let now = generations(&city, after);
+        until("all have spoken", || {
+            since(&city, 3).len() >= happened.len()
+        });
+        later(&city);
+        assert_eq!(since(&city, 3), happened, "{strategy}");
+        for (index, generation) in after.iter().enumerate() {
+            assert_eq!(
+                before[index] == now[index],
+                *generation == 1,
+                "{strategy}: {index}"
+            );
+        }
+        for name in NAMES {
+            let deaths = u32::from(name == "alpha");
+            assert_eq!(
+                shown(&city, name)["restarts"],
+                deaths,
+                "only the death counts"
+            );
+        }
+    }
+}
+
+/// `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart`: one of those that
+/// are started again dies at once. With all for one the first ends again and all start; with rest for
+/// one it runs on, and only the second is tried again.
+#[test]
+fn another_one_that_fails_at_the_restart() {
+    for (strategy, zeta, happened) in [
+        (
+            "one_for_all",
+            3,
+            &[
+                "zeta up",
+                "alpha up",
+                "zeta down",
+                "zeta up",
+                "alpha up",
+                "mike up",
+            ][..],
+        ),
+        (
+            "rest_for_one",
+            2,
+            &["zeta up", "alpha up", "alpha up", "mike up"],
+        ),
+    ] {
+        let mut parts = three(strategy);
+        parts[1] = agent(
+            "alpha",
+            "[ $n != 2 ] || { await fail; exit 1; }\npolite",
+            "",
+        );
+        let city = started(&with(&parts));
+        generations(&city, [1, 1, 1]);
+        until("all have spoken", || since(&city, 0).len() == 3);
+        kill(&city, "zeta");
+        // The one before has been started, and waits for nobody.
+        until("the second comes up", || {
+            since(&city, 5).ends_with(&["alpha up".into()])
+        });
+        runs_as(&city, "zeta", 2);
+        city.sign("fail");
+        runs_as(&city, "zeta", zeta);
+        runs_as(&city, "alpha", 3);
+        in_state(&city, "mike", "running");
+        until("all have spoken", || {
+            since(&city, 5).len() >= happened.len()
+        });
+        later(&city);
+        let mut seen = since(&city, 5);
+        // It may have come up for a moment before its predecessor failed.
+        let early = ["mike up", "mike down"].map(str::to_owned);
+        if let Some(at) = seen.windows(2).position(|pair| pair == early) {
+            seen.drain(at..at + 2);
+        }
+        assert_eq!(seen, happened, "{strategy}");
+    }
+}
+
+/// `one_for_all_escalation`, `rest_for_one_escalation`: the limit. With us the culprit is quarantined,
+/// and those whom its death concerns wait with it, the others run on; released by a person, or laid to
+/// rest by one, it lets all of them go on at once.
+#[test]
+fn whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it() {
+    for (strategy, order, zeta) in [
+        ("one_for_all", "unquarantine", "backoff"),
+        ("rest_for_one", "unquarantine", "running"),
+        ("one_for_all", "stop", "backoff"),
+    ] {
+        let mut parts = three(strategy);
+        let lines = "[ $n = 1 ] || [ -e $signs/mended ] || exit 1\npolite";
+        parts[1] = agent("alpha", lines, "");
+        let city = started(&with(&parts).set("daemon", "max_restarts", "2"));
+        generations(&city, [1, 1, 1]);
+        kill(&city, "alpha");
+        city.wait_event(1, "agent.quarantined", "alpha");
+        in_state(&city, "zeta", zeta);
+        in_state(&city, "mike", "backoff");
+        later(&city);
+        assert_eq!(city.happened("agent.crashed", "alpha").len(), 3);
+        let starts = city.happened("agent.started", "mike").len();
+        city.sign("mended");
+        city.hd(&["agent", order, "alpha"]).json();
+        for name in NAMES {
+            let state = if (name, order) == ("alpha", "stop") {
+                "stopped"
+            } else {
+                "running"
+            };
+            in_state(&city, name, state);
+        }
+        assert_eq!(city.happened("agent.started", "mike").len(), starts + 1);
+        let released = city.happened("agent.unquarantined", "alpha").len();
+        assert_eq!(
+            released,
+            usize::from(order == "unquarantine"),
+            "{strategy}: once"
+        );
+    }
+}
+
+/// `temporary_bystander`: a temporary sibling that its group's restart ends is not started again, and
+/// that costs nobody anything.
+#[test]
+fn a_temporary_bystander_ends_with_its_group() {
+    for strategy in ["one_for_all", "rest_for_one"] {
+        let mut parts = three(strategy);
+        parts[2] = agent("mike", "polite", "restart = \"temporary\"");
+        let city = started(&with(&parts));
+        generations(&city, [1, 1, 1]);
+        until("all have spoken", || since(&city, 0).len() == 3);
+        kill(&city, "alpha");
+        runs_as(&city, "alpha", 2);
+        let mike = in_state(&city, "mike", "stopped");
+        assert_eq!(mike["restarts"], json!(0));
+        later(&city);
+        assert_eq!(city.happened("agent.started", "mike").len(), 1);
+        assert_eq!(city.happened("agent.crashed", "mike").len(), 0);
+    }
+}

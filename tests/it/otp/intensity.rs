@@ -1,0 +1,90 @@
+//! Intensity: how many deaths within the window, and what follows. OTP's supervisor gives up as a
+//! whole; ours quarantines the one.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{agent, in_state, made, pid, runs_as, shown, stamps_of, started, with};
+use crate::support::git::write;
+use crate::support::live::{City, until};
+use crate::support::processes;
+
+fn kill(city: &City, name: &str) {
+    let agent = in_state(city, name, "running");
+    processes::signal(pid(&agent), Signal::SIGKILL);
+}
+
+/// `multiple_restarts`: deaths that are far enough apart are restarted for ever.
+#[test]
+fn deaths_that_are_a_window_apart_never_quarantine() {
+    let plan = with(&[agent("slow", "rest", "")]);
+    let plan = plan.set("daemon", "max_restarts", "1");
+    let city = started(&plan.set("daemon", "restart_window", "\"300ms\""));
+    for generation in 1..=4 {
+        runs_as(&city, "slow", generation);
+        kill(&city, "slow");
+        runs_as(&city, "slow", generation + 1);
+        until("the death is forgotten", || {
+            shown(&city, "slow")["restarts"] == 0
+        });
+    }
+    assert!(city.happened("agent.quarantined", "slow").is_empty());
+}
+
+/// `one_for_one`, `one_for_one_escalation`: only who dies is started again, with a pid of its own;
+/// attempts that fail count as deaths; exactly the one after the last is the limit, and nobody else is
+/// concerned.
+#[test]
+fn attempts_count_and_the_limit_concerns_nobody_else() {
+    let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n";
+    let parts = [flaky.to_owned(), agent("other", "rest", "")];
+    let mut city = made(&with(&parts).set("daemon", "max_restarts", "4"));
+    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
+    super::executable(&city, "flaky");
+    city.start();
+    let (first, other) = (runs_as(&city, "flaky", 1), runs_as(&city, "other", 1));
+    kill(&city, "flaky");
+    assert_ne!(runs_as(&city, "flaky", 2), first);
+    std::fs::remove_file(city.root().join("flaky")).unwrap();
+    kill(&city, "flaky");
+    city.wait_event(1, "agent.quarantined", "flaky");
+    let crashed = city.happened("agent.crashed", "flaky");
+    let causes: Vec<_> = crashed.iter().map(|event| &event["cause"]).collect();
+    let expected = [
+        "session_died",
+        "session_died",
+        "start_failed",
+        "start_failed",
+        "start_failed",
+    ];
+    assert_eq!(causes, expected);
+    assert_eq!(shown(&city, "flaky")["restarts"], 5);
+    assert_eq!(runs_as(&city, "other", 1), other);
+    assert_eq!(stamps_of(&city, "other"), ["up"]);
+    city.hd(&["agent", "unquarantine", "flaky"]).error(1);
+    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
+    super::executable(&city, "flaky");
+    city.hd(&["agent", "start", "flaky"]).json();
+    in_state(&city, "flaky", "running");
+}
+
+/// `count_restarting_children`: who is between two attempts is listed, and does not count as running.
+#[test]
+fn who_waits_for_its_restart_is_listed_as_such() {
+    let backoff =
+        r#"{ first = "10m", initial = "10m", max = "10m", multiplier = 1.0, jitter = 0.0 }"#;
+    let parts = [agent("waits", "rest", ""), agent("runs", "rest", "")];
+    let city = started(&with(&parts).set("daemon", "restart_backoff", backoff));
+    runs_as(&city, "runs", 1);
+    kill(&city, "waits");
+    let waits = in_state(&city, "waits", "backoff");
+    assert_eq!(
+        (&waits["pid"], &waits["restarts"]),
+        (&json!(null), &json!(1))
+    );
+    let agents = city.ask("agent.list", json!({})).unwrap();
+    assert_eq!(agents.as_array().unwrap().len(), 2);
+    // Nobody has to wait who does not want to.
+    city.hd(&["agent", "restart", "waits"]).json();
+    runs_as(&city, "waits", 2);
+}

@@ -1,0 +1,156 @@
+//! The cases of Erlang/OTP's `supervisor_SUITE`, against the real daemon (`3-architecture.md`, 3.1: names and
+//! meaning are OTP's). What is translated: a child is an agent of `city.toml`, adding and deleting one is a
+//! reload, `simple_one_for_one` is a pool, and a supervisor that gives up is a quarantine.
+//!
+//! | Case | Test |
+//! |---|---|
+//! | `sup_start_normal` | `start::a_city_without_agents_starts_answers_and_stops_without_a_trace` |
+//! | `sup_start_ignore_init` | does not apply: nothing in `city.toml` says that there shall be no daemon |
+//! | `sup_start_ignore_child` | `start::a_suspended_agent_is_listed_and_the_next_one_starts` |
+//! | `sup_start_ignore_temporary_child`, `.._start_child`, `.._permanent_child_start_child_simple`, `simple_one_for_one_restart_ignore` | do not apply: a program that was started cannot say that there is nothing to run |
+//! | `sup_start_error_return`, `sup_start_fail`, `sup_start_map_faulty_specs`, `child_specs`, `sup_flags` | `start::a_configuration_that_cannot_be_is_refused_before_anything_is_started` |
+//! | `sup_start_child_returns_error`, `sup_start_restart_child_returns_error` | `adm::who_starts_what_cannot_start_is_told_why`; of a raider: the root's `a_first_start_that_fails_is_answered_and_leaves_nothing` |
+//! | `sup_start_child_returns_error_simple` | `pools::members_are_called_by_name_and_others_are_left_alone` |
+//! | `sup_start_map` | `start::what_is_not_said_has_a_default` |
+//! | `sup_start_map_simple`, `simple_one_for_one`, `simple_one_for_one_extra`, `simple_one_for_one_escalation` | `pools::a_member_that_dies_comes_back_as_who_it_was` |
+//! | `sup_stop_infinity`, `sup_stop_timeout`, `sup_stop_timeout_dynamic`, `sup_stop_brutal_kill`, `sup_stop_brutal_kill_dynamic`, `sup_stop_non_shutdown_exit_dynamic`, `simple_one_for_one_shutdown`, `do_terminate` | `stop::a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed` |
+//! | `sup_stop_race` | `exits::who_ends_by_itself_during_the_stop_stays_down` |
+//! | `child_adm` | `adm::every_order_is_answered_in_every_state`; delete: `reload::a_specification_can_go_in_every_state_and_come_again`; idle: the benches |
+//! | `child_adm_simple` | `pools::members_are_called_by_name_and_others_are_left_alone` |
+//! | `extra_return` | `adm::the_name_of_a_session_outlives_it_and_there_is_only_ever_one` |
+//! | `child_specs_map`, `nonsignificant_*`, `significant_*` | do not apply: no child ends its supervisor; the key is refused by name, see `child_specs` |
+//! | `permanent_*`, `transient_*`, `temporary_*` (`normal`, `shutdown`, `abnormal`) | `exits::who_is_started_again_after_which_end` |
+//! | `temporary_bystander` | `groups::a_temporary_bystander_ends_with_its_group` |
+//! | `faulty_application_shutdown` | `exits::a_command_that_does_not_exist_is_named` |
+//! | `multiple_restarts` | `intensity::deaths_that_are_a_window_apart_never_quarantine` |
+//! | `one_for_one`, `one_for_all`, `rest_for_one` | `groups::the_strategy_says_whom_a_death_concerns` |
+//! | `one_for_one_escalation` | `intensity::attempts_count_and_the_limit_concerns_nobody_else` |
+//! | `one_for_all_escalation`, `rest_for_one_escalation` | `groups::whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it` |
+//! | `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart` | `groups::another_one_that_fails_at_the_restart` |
+//! | `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children` | `pools::members_come_and_go_and_leave_nothing` |
+//! | `do_not_save_start_parameters_for_temporary_children` | does not apply: what an agent is started with stands in `city.toml` |
+//! | `child_unlink` | `stop::who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers` |
+//! | `tree` | does not apply: one level of supervision; `depends_on` in `stop::who_depends_starts_after_and_ends_before` |
+//! | `count_children`, `count_children_supervisor`, `which_children`, `scale_start_stop_many_children`, `simple_one_for_one_scale_many_temporary_children` | `start::a_hundred_agents_start_are_counted_and_stop`; more of them: the benches |
+//! | `count_restarting_children` | `intensity::who_waits_for_its_restart_is_listed_as_such` |
+//! | `order_of_children` | `stop::who_depends_starts_after_and_ends_before` |
+//! | `hanging_restart_loop`, `hanging_restart_loop_simple` | `hanging::a_restart_loop_hangs_nobody_and_a_stop_ends_it`, `hanging::a_stop_of_everything_ends_the_loop` |
+//! | `hanging_restart_loop_rest_for_one` | `hanging::those_after_it_wait_and_can_be_stopped` |
+//! | `code_change`, `code_change_map`, `code_change_simple`, `code_change_simple_map` | `reload::a_reload_changes_flags_and_children_and_nobody_elses_pid`; a bad one: `e2e::reload::a_broken_edit_keeps_the_old_configuration` |
+//! | `already_started_outside_supervisor` | `adm::a_strangers_session_of_the_same_name_is_not_ended`; the socket's: `e2e::stop::a_second_supervisor_ends_at_once_and_leaves_the_first_alone` |
+//! | `simple_global_supervisor` | `e2e::survive::sessions_survive_the_kill_of_the_daemon_and_are_adopted`, `e2e::crash::a_session_that_is_lost_with_its_holder_is_started_again` |
+//! | `external_start_no_progress_log` | `exits::who_is_started_again_after_which_end` |
+
+mod adm;
+mod exits;
+mod groups;
+mod hanging;
+mod intensity;
+mod pools;
+mod reload;
+mod start;
+mod stop;
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::git::write;
+use crate::support::live::{City, wait};
+use crate::support::plan::Plan;
+
+/// An agent that does these lines after those of `stub.sh`, with further keys.
+fn agent(name: &str, lines: &str, keys: &str) -> String {
+    let script = format!(". ./stub.sh\n{lines}");
+    format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n{keys}\n")
+}
+
+/// A group of agents.
+fn group(strategy: &str, members: &[&str]) -> String {
+    format!("[[groups]]\nname = \"together\"\nstrategy = \"{strategy}\"\nmembers = {members:?}\n")
+}
+
+/// The city of a plan, with the stub at hand, not started yet.
+fn made(plan: &Plan) -> City {
+    let city = City::made(plan);
+    write(city.root(), "stub.sh", include_str!("stub.sh"));
+    write(city.root(), "stamps", "");
+    city
+}
+
+/// The same, started.
+fn started(plan: &Plan) -> City {
+    let mut city = made(plan);
+    city.start();
+    city
+}
+
+/// A plan with these agents and groups.
+fn with(parts: &[String]) -> Plan {
+    Plan::new().add(&parts.concat())
+}
+
+/// What has happened to the stubs, in order.
+fn stamps(city: &City) -> Vec<String> {
+    let stamps = fs::read_to_string(city.root().join("stamps")).unwrap();
+    stamps.lines().map(str::to_owned).collect()
+}
+
+/// What has happened to one of them.
+fn stamps_of(city: &City, name: &str) -> Vec<String> {
+    let prefix = format!("{name} ");
+    let own = stamps(city).into_iter();
+    own.filter_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+        .collect()
+}
+
+/// An agent as the daemon shows it; null when it does not.
+fn shown(city: &City, name: &str) -> Value {
+    let agents = city.ask("agent.list", json!({})).unwrap();
+    let mut agents = agents.as_array().unwrap().iter();
+    let found = agents.find(|agent| agent["name"] == name);
+    found.cloned().unwrap_or_default()
+}
+
+/// Waits until the daemon shows an agent in a state.
+fn in_state(city: &City, name: &str, state: &str) -> Value {
+    wait(&format!("{name} is {state}"), || {
+        Some(shown(city, name)).filter(|agent| agent["state"] == state)
+    })
+}
+
+/// Waits until an agent runs in this generation: its pid.
+fn runs_as(city: &City, name: &str, generation: u64) -> u32 {
+    wait(&format!("{name} runs, generation {generation}"), || {
+        let agent = shown(city, name);
+        let up = agent["state"] == "running" && agent["generation"] == generation;
+        up.then(|| pid(&agent))
+    })
+}
+
+/// The process of an agent that is shown as running.
+fn pid(agent: &Value) -> u32 {
+    let pid = agent["pid"].as_u64().unwrap_or_else(|| panic!("{agent}"));
+    pid.try_into().unwrap()
+}
+
+/// Restarts an agent that is at hand for that, and waits until it has been told: whatever happened
+/// before stands in the journal then.
+fn later(city: &City) {
+    in_state(city, "later", "running");
+    let before = city.happened("agent.restarted", "later").len();
+    city.hd(&["agent", "restart", "later"]).json();
+    city.wait_event(before + 1, "agent.restarted", "later");
+}
+
+/// The agent that [`later`] needs.
+fn bystander() -> String {
+    agent("later", "rest", "shutdown_timeout = \"0s\"")
+}
+
+/// Makes a file of the city a program.
+fn executable(city: &City, name: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = city.root().join(name);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}

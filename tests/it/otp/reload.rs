@@ -1,0 +1,169 @@
+//! Reload, which stands where OTP has `code_change`: what changes in a supervisor's flags and children
+//! while they run.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{agent, bystander, group, in_state, later, made, pid, runs_as, shown, started, with};
+use crate::support::git::write;
+use crate::support::live::City;
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+/// As an editor does; applied when this returns.
+fn save(city: &City, plan: &Plan) -> Value {
+    let new = city.root().join(".city.toml.new");
+    fs::write(&new, plan.toml()).unwrap();
+    fs::rename(new, city.root().join("city.toml")).unwrap();
+    city.hd(&["reload"]).json()
+}
+
+/// `code_change`, `code_change_map`, `code_change_simple`: flags hold from the next death on and change
+/// no pid, nor do keys that ask for none; a child that is not configured any more ends (OTP: it runs
+/// on), and one that is new starts (OTP: it waits).
+#[test]
+fn a_reload_changes_flags_and_children_and_nobody_elses_pid() {
+    let kept = agent("kept", "polite", "");
+    let city = started(&with(&[
+        kept.clone(),
+        agent("gone", "polite", ""),
+        bystander(),
+    ]));
+    let (pid, gone) = (runs_as(&city, "kept", 1), runs_as(&city, "gone", 1));
+    let live = kept.clone() + "shutdown_timeout = \"3s\"\nrestart = \"transient\"\n";
+    let next = with(&[live, agent("new", "polite", ""), bystander()]);
+    let told = save(&city, &next.set("daemon", "max_restarts", "1"));
+    assert_eq!(
+        told["actions"],
+        json!([
+            { "agent": "kept", "action": "live" }, { "agent": "new", "action": "start" },
+            { "agent": "later", "action": "none" }, { "agent": "gone", "action": "drain" },
+        ])
+    );
+    runs_as(&city, "new", 1);
+    city.wait_event(1, "agent.stopped", "gone");
+    assert!(!processes::runs(gone));
+    assert_eq!(shown(&city, "gone"), Value::Null);
+    assert_eq!(runs_as(&city, "kept", 1), pid);
+    // The new flag: the second death is one too many.
+    for generation in 1..=2 {
+        processes::signal(runs_as(&city, "new", generation), Signal::SIGKILL);
+    }
+    city.wait_event(1, "agent.quarantined", "new");
+    // The new restart type: it rests after a good end.
+    processes::signal(pid, Signal::SIGTERM);
+    city.wait_event(1, "agent.crashed", "kept");
+    in_state(&city, "kept", "stopped");
+}
+
+/// The deletion of a specification in every state of its child (`child_adm`: delete); a specification
+/// of the same name is another one.
+#[test]
+fn a_specification_can_go_in_every_state_and_come_again() {
+    let flaky = "[[agents]]\nname = \"flaky\"\ncommand = [\"./flaky\"]\n".to_owned();
+    let waits = agent("waits", "exit 1", "");
+    let parts = [
+        flaky,
+        waits,
+        agent("stopped", "polite", ""),
+        agent("suspended", "polite", "suspended = true"),
+        agent("over", "exit 0", "restart = \"transient\""),
+        agent("blocked", "polite", "depends_on = [\"suspended\"]"),
+        agent("runs", "polite", ""),
+        bystander(),
+    ];
+    let backoff =
+        r#"{ first = "10m", initial = "10m", max = "10m", multiplier = 1.0, jitter = 0.0 }"#;
+    let plan = |parts: &[String]| with(parts).set("daemon", "restart_backoff", backoff);
+    let mut city = made(&plan(&parts));
+    city.start();
+    let states = [
+        "backoff",
+        "backoff",
+        "stopped",
+        "suspended",
+        "stopped",
+        "blocked",
+        "running",
+    ];
+    let names = [
+        "flaky",
+        "waits",
+        "stopped",
+        "suspended",
+        "over",
+        "blocked",
+        "runs",
+    ];
+    runs_as(&city, "stopped", 1);
+    city.hd(&["agent", "stop", "stopped"]).json();
+    for (name, state) in names.iter().zip(states) {
+        in_state(&city, name, state);
+    }
+    save(&city, &plan(&[bystander()]));
+    later(&city);
+    for name in names {
+        crate::support::live::until("it is gone", || shown(&city, name).is_null());
+        city.hd(&["agent", "restart", name]).error(4);
+    }
+    write(city.root(), "flaky", "#!/bin/sh\n. ./stub.sh\nrest\n");
+    super::executable(&city, "flaky");
+    save(&city, &plan(&parts));
+    for (name, state) in names.iter().zip(["running"].iter().chain(&states[1..])) {
+        in_state(&city, name, state);
+    }
+    city.stop();
+}
+
+/// A group that is being restarted while it is changed: nobody is forgotten.
+#[test]
+fn a_group_that_goes_while_it_is_restarted_leaves_nobody_behind() {
+    let lines = "[ $n = 1 ] || [ -e $signs/mended ] || exit 1\npolite";
+    let agents = [
+        agent("zeta", "polite", ""),
+        agent("alpha", lines, ""),
+        agent("mike", "polite", ""),
+    ];
+    let alone = with(&agents).set("daemon", "max_restarts", "2");
+    let together = group("one_for_all", &["zeta", "alpha", "mike"]);
+    let plan = with(&agents)
+        .add(&together)
+        .set("daemon", "max_restarts", "2");
+    let city = started(&plan);
+    runs_as(&city, "mike", 1);
+    processes::signal(pid(&in_state(&city, "alpha", "running")), Signal::SIGKILL);
+    city.wait_event(1, "agent.quarantined", "alpha");
+    in_state(&city, "mike", "backoff");
+    save(&city, &alone);
+    in_state(&city, "zeta", "running");
+    in_state(&city, "mike", "running");
+    assert_eq!(shown(&city, "alpha")["state"], "quarantined");
+    city.sign("mended");
+    city.hd(&["agent", "unquarantine", "alpha"]).json();
+    in_state(&city, "alpha", "running");
+}
+
+/// A culprit whose specification was mended is released (`3-architecture.md`, 3.1), and with it those
+/// who waited for it.
+#[test]
+fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {
+    let zeta = agent("zeta", "polite", "");
+    let group = group("one_for_all", &["zeta", "alpha"]);
+    let bad = [
+        zeta.clone(),
+        agent("alpha", "[ $n = 1 ] || exit 1\npolite", ""),
+        group.clone(),
+    ];
+    let good = [zeta, agent("alpha", "polite", ""), group];
+    let plan = |parts: &[String]| with(parts).set("daemon", "max_restarts", "2");
+    let city = started(&plan(&bad));
+    runs_as(&city, "zeta", 1);
+    processes::signal(pid(&in_state(&city, "alpha", "running")), Signal::SIGKILL);
+    city.wait_event(1, "agent.quarantined", "alpha");
+    in_state(&city, "zeta", "backoff");
+    save(&city, &plan(&good));
+    in_state(&city, "alpha", "running");
+    in_state(&city, "zeta", "running");
+}
