@@ -20,6 +20,7 @@ pub mod forge;
 pub mod gates;
 pub mod launch;
 pub mod refusal;
+mod retention;
 pub mod root;
 pub mod sagas;
 pub mod shaman;

@@ -16,7 +16,8 @@ use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
-    automations, cv, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage,
+    automations, cv, hooks, journal, kv, merge_requests, messages, relics, retention, sagas,
+    salvage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -85,6 +86,14 @@ impl Txn for SqliteTxn<'_> {
 
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
         self.act(|txn| relics::list(txn.conn, filter))
+    }
+
+    fn collect_wisps(
+        &mut self,
+        closed_before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RelicId>, StoreError> {
+        self.act(|txn| retention::collect_wisps(txn.conn, closed_before, limit))
     }
 
     fn incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError> {
@@ -199,6 +208,19 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| journal::last_seq(txn.conn))
     }
 
+    fn first_seq(&mut self) -> Result<u64, StoreError> {
+        self.act(|txn| journal::first_seq(txn.conn))
+    }
+
+    fn prune_events(
+        &mut self,
+        before: Timestamp,
+        seq: u64,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        self.act(|txn| retention::prune_events(txn.conn, before, seq, limit))
+    }
+
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
         self.act(|txn| journal::list(txn.conn, filter))
     }
@@ -209,6 +231,10 @@ impl Txn for SqliteTxn<'_> {
 
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError> {
         self.act(|txn| salvage::list(txn.conn))
+    }
+
+    fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError> {
+        self.act(|txn| salvage::drop(txn.conn, id))
     }
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError> {

@@ -15,6 +15,7 @@ mod nuke;
 mod outcome;
 mod push;
 mod reload;
+mod retention;
 mod review;
 mod rights;
 mod stop;
