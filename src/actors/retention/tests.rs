@@ -270,7 +270,7 @@ async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
     town.nuke(&raider, true).await.unwrap();
     let entry = salvages(&town).await.pop().unwrap();
     town.pass(90 * DAY - 2 * HOUR).await;
-    assert_eq!(salvages(&town).await, [entry.clone()]);
+    assert_eq!(salvages(&town).await, std::slice::from_ref(&entry));
     town.pass(4 * HOUR).await;
     assert_eq!(salvages(&town).await, []);
     assert_eq!(town.parts.repo.salvages(), []);
