@@ -1,6 +1,6 @@
 //! The dispatcher: does what is due. That is automations, what `hd` left in the outbox while the
 //! supervisor was away, and deferred relics whose time has come; each runs in a task of its own, so
-//! that one delays no other.
+//! that one delays no other. What has expired goes first (retention).
 //!
 //! ```text
 //!   timer for the next gate ─┐
@@ -25,6 +25,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 
 use super::refusal::Refusal;
+use super::retention;
 use super::world::World;
 use crate::domain::automation::{AutomationId, Run};
 use crate::domain::cause::Cause;
@@ -48,6 +49,8 @@ const LAST_RUNS: Duration = Duration::from_secs(9);
 pub enum DispatcherMsg {
     /// Look at the outbox.
     Outbox,
+    /// Everything was reconciled: collect what has expired, then look at everything that may be due.
+    Reconciled,
     /// Look at everything that may be due.
     Patrol,
     /// Look at the gates of automations: a run ended, an event came, the configuration changed.
@@ -68,6 +71,7 @@ pub struct Dispatcher {
     /// Something came up during the look.
     again: bool,
     timer: Option<JoinHandle<()>>,
+    expired: retention::Looked,
 }
 
 /// The actor. What is due stands in the store and the outbox.
@@ -91,6 +95,7 @@ impl Actor for DispatcherActor {
             looking: false,
             again: false,
             timer: None,
+            expired: retention::Looked::default(),
         })
     }
 
@@ -104,6 +109,7 @@ impl Actor for DispatcherActor {
         let world = &dispatcher.world;
         match msg {
             DispatcherMsg::Outbox => empty_outbox(world),
+            DispatcherMsg::Reconciled => dispatcher.collect(&me),
             DispatcherMsg::Patrol => {
                 empty_outbox(world);
                 reopen_deferred(world);
@@ -140,6 +146,23 @@ impl Actor for DispatcherActor {
 }
 
 impl Dispatcher {
+    /// The end of a patrol, in the order of `4-rules.md`: wisps first, then what is due.
+    fn collect(&mut self, me: &ActorRef<DispatcherMsg>) {
+        if self.expired.rest_due(&self.world) {
+            let world = Arc::clone(&self.world);
+            tokio::spawn(async move { retention::prune(&world).await });
+        }
+        let wisps = self.expired.wisps_due(&self.world);
+        let (me, world) = (me.clone(), Arc::clone(&self.world));
+        tokio::spawn(async move {
+            if wisps && let Err(error) = retention::collect(&world).await {
+                tracing::warn!(%error, "wisps could not be collected");
+            }
+            // A successor looks for itself.
+            let _restarted = me.cast(DispatcherMsg::Patrol);
+        });
+    }
+
     /// One look at a time; a look that fails is made up for by the patrol.
     fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
         if self.looking {

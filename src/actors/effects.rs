@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::world::World;
 use crate::domain::city::Agent;
 use crate::domain::facts::{RunState, SessionFacts};
@@ -236,6 +238,19 @@ pub async fn list(world: &World) -> Result<Vec<SessionFacts>, SessionError> {
         why: "the provider panicked".into(),
     };
     blocking(move || provider.list()).await.ok_or_else(broken)?
+}
+
+/// Removes the logs of sessions that ended before that time.
+///
+/// # Errors
+/// Of the first that could not be removed.
+pub async fn prune_logs(world: &World, ended_before: Timestamp) -> Result<usize, SessionError> {
+    // Only a panic names no session.
+    let all = SessionId::new("all").expect("a valid id");
+    sessions(world, &all, move |provider| {
+        provider.prune_logs(ended_before)
+    })
+    .await
 }
 
 /// How many members a pool needs, as its check says: the number on the last line that it prints.

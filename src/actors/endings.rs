@@ -77,6 +77,7 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
         RefusalKind::WorkAtRisk => Some(Problem::Dirty(refused.losses.clone())),
         RefusalKind::BadRequest => Some(Problem::NoCommits),
         RefusalKind::NotFound
+        | RefusalKind::NoRoom
         | RefusalKind::Conflict
         | RefusalKind::Failed
         | RefusalKind::Unavailable

@@ -21,6 +21,7 @@ pub mod gates;
 pub mod launch;
 pub mod metrics;
 pub mod refusal;
+mod retention;
 pub mod root;
 pub mod sagas;
 pub mod shaman;

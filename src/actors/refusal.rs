@@ -28,6 +28,8 @@ pub enum RefusalKind {
     NotFound,
     /// Work would be lost.
     WorkAtRisk,
+    /// What would have to be salvaged is more than there is room for; a person was called.
+    NoRoom,
     /// The present state forbids it.
     Conflict,
     /// It was tried, and what it needs did not work: a set-up command, the start of a session.

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use jiff::Timestamp;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::runs;
@@ -112,7 +113,7 @@ fn read_some(path: &Path) -> io::Result<OutcomeText> {
     let mut bytes = Vec::new();
     let file = fs::File::open(path)?;
     let written = file.metadata()?.modified().ok();
-    let written = written.and_then(|at| jiff::Timestamp::try_from(at).ok());
+    let written = written.and_then(|at| Timestamp::try_from(at).ok());
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(OutcomeText { text, written })
@@ -232,6 +233,27 @@ impl TaskFiles for DiskTaskFiles {
         }
     }
 
+    fn prune(&self, dir: &Path, before: Timestamp) -> Result<usize, TaskError> {
+        let entries = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries.map_err(at(dir))?,
+        };
+        let mut pruned = 0;
+        for entry in entries {
+            let path = entry.map_err(at(dir))?.path();
+            let meta = path.symlink_metadata().map_err(at(&path))?;
+            let written = meta.modified().ok();
+            let written = written.and_then(|at| Timestamp::try_from(at).ok());
+            if meta.is_dir() {
+                pruned += self.prune(&path, before)?;
+            } else if written.is_some_and(|written| written < before) {
+                fs::remove_file(&path).map_err(at(&path))?;
+                pruned += 1;
+            }
+        }
+        Ok(pruned)
+    }
+
     fn empty_trash(&self) -> Result<(), TaskError> {
         let mut first = None;
         for entry in fs::read_dir(&self.trash).map_err(at(&self.trash))? {
@@ -282,6 +304,24 @@ mod tests {
 
     fn files(city: &Path) -> DiskTaskFiles {
         DiskTaskFiles::new(city.join("outbox"), city.join("trash"), city.join("set-up")).unwrap()
+    }
+
+    #[test]
+    fn only_old_files_below_the_directory_are_pruned() {
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let logs = city.path().join("logs");
+        assert_eq!(tasks.prune(&logs, Timestamp::MAX), Ok(0));
+        let (old, young) = (logs.join("horde/old"), logs.join("horde/young"));
+        fs::create_dir_all(logs.join("horde")).unwrap();
+        for file in [&old, &young] {
+            fs::write(file, "log").unwrap();
+        }
+        let past = std::time::SystemTime::now() - Duration::from_secs(7200);
+        fs::File::open(&old).unwrap().set_modified(past).unwrap();
+        let before = Timestamp::now() - Duration::from_secs(3600);
+        assert_eq!(tasks.prune(&logs, before), Ok(1));
+        assert!(!old.exists() && young.exists());
     }
 
     #[test]

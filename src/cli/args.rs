@@ -320,6 +320,8 @@ pub(super) enum SalvageVerb {
     Show(args::SalvageRef),
     /// Make a worktree as the sandbox was, untracked files included
     Restore(args::SalvageRestore),
+    /// Destroy salvages for good: those named, or those that are old enough
+    Prune(args::SalvagePrune),
 }
 
 /// Verbs of `hd config`.

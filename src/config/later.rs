@@ -3,9 +3,8 @@
 
 /// Section and key.
 pub const LATER: &[(&str, &[&str])] = &[
-    ("", &["notify", "retention"]),
+    ("", &["notify"]),
     ("workspace", &["budget"]),
-    ("daemon", &["wisp_gc_interval", "wisp_ttl"]),
     (
         "harness",
         &[

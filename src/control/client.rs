@@ -203,7 +203,8 @@ fn limit(op: OpName) -> Duration {
         | OpName::AgentStart
         | OpName::AgentStop
         | OpName::AgentRestart
-        | OpName::SalvageRestore => ACT_LIMIT,
+        | OpName::SalvageRestore
+        | OpName::SalvagePrune => ACT_LIMIT,
         _ => LOOK_LIMIT,
     }
 }

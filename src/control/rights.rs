@@ -101,7 +101,8 @@ fn need(op: OpName) -> Need {
         | OpName::AutoRun
         | OpName::AutoEnable
         | OpName::AutoDisable
-        | OpName::SalvageRestore => Need::Operate,
+        | OpName::SalvageRestore
+        | OpName::SalvagePrune => Need::Operate,
     }
 }
 
@@ -224,6 +225,7 @@ mod tests {
             OpName::Stop,
             OpName::Send,
             OpName::Reload,
+            OpName::SalvagePrune,
         ] {
             assert!(check(&agent, op).is_err(), "{op}");
         }

@@ -138,6 +138,8 @@ causes! {
     QueueFull => "queue_full",
     /// Its time came while the supervisor was away.
     Missed => "missed",
+    /// It was kept for as long as the configuration says.
+    Expired => "expired",
 }
 
 impl fmt::Display for Cause {

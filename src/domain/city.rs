@@ -27,6 +27,8 @@ pub struct City {
     pub daemon: DaemonPolicy,
     /// `[session]`.
     pub session: SessionPolicy,
+    /// `[retention]`.
+    pub retention: RetentionPolicy,
     /// Every harness that can be named: presets and `[harness.X]`.
     pub harnesses: BTreeMap<HarnessName, Harness>,
     /// `[[rigs]]`, in the order of the file.
@@ -134,10 +136,16 @@ impl City {
         self.state_dir().join("set-up")
     }
 
+    /// `.horde/gate-logs`.
+    #[must_use]
+    pub fn gate_logs_dir(&self) -> PathBuf {
+        self.state_dir().join("gate-logs")
+    }
+
     /// `.horde/gate-logs/<rig>`.
     #[must_use]
     pub fn gate_logs(&self, rig: &RigName) -> PathBuf {
-        self.state_dir().join("gate-logs").join(rig.as_str())
+        self.gate_logs_dir().join(rig.as_str())
     }
 }
 
@@ -152,10 +160,36 @@ pub struct DaemonPolicy {
     pub shutdown_timeout: Duration,
     /// How many sessions are started at once.
     pub start_concurrency: usize,
+    /// Collection of wisps, where it is on.
+    pub wisp_gc: Option<WispGc>,
     /// What SIGTERM means.
     pub on_term: OnTerm,
     /// The control socket as configured, empty when it is not; [`socket_path`] says where it is.
     pub socket: PathBuf,
+}
+
+/// When closed wisps go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WispGc {
+    /// How often it is looked for them.
+    pub interval: Duration,
+    /// How long one stays after it was closed.
+    pub ttl: Duration,
+}
+
+/// `[retention]`: how long what is over is kept. None is for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetentionPolicy {
+    /// Events of the journal.
+    pub events: Option<Duration>,
+    /// Terminal logs of sessions that have ended.
+    pub session_logs: Option<Duration>,
+    /// Logs of gates.
+    pub gate_logs: Option<Duration>,
+    /// Salvage.
+    pub salvage: Option<Duration>,
+    /// Bytes that all salvage together may hold; none is no limit.
+    pub salvage_max: Option<u64>,
 }
 
 /// The longest path that a Unix socket can be bound to, in bytes.

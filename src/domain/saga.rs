@@ -22,6 +22,8 @@ pub enum SagaKind {
     Nuke,
     /// pin → merge → gates → intent → push → landed.
     Land,
+    /// intent → refs gone → row gone.
+    Prune,
 }
 
 impl SagaKind {
@@ -33,6 +35,7 @@ impl SagaKind {
             Self::Done => "done",
             Self::Nuke => "nuke",
             Self::Land => "land",
+            Self::Prune => "prune",
         }
     }
 }
@@ -147,4 +150,12 @@ fault_points! {
     ReworkBefore => "rework.before",
     /// The relic is open for a fresh raider, or blocked.
     ReworkAfter => "rework.after",
+    /// It is known which refs of a salvage are to go, nothing is written.
+    PruneIntentBefore => "prune.intent.before",
+    /// The end of a salvage is journalled, all of it is there.
+    PruneIntentAfter => "prune.intent.after",
+    /// The refs of a salvage are gone, it is still listed.
+    PruneDropBefore => "prune.drop.before",
+    /// A salvage is gone.
+    PruneDropAfter => "prune.drop.after",
 }

@@ -127,6 +127,13 @@ pub trait Txn {
     fn put_relic(&mut self, relic: &Relic) -> Result<(), StoreError>;
     /// Ordered by priority, then age, then number.
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError>;
+    /// Deletes wisps that were closed before, the oldest first, and says which. One that something
+    /// open is a part of, or depends on, stays.
+    fn collect_wisps(
+        &mut self,
+        closed_before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RelicId>, StoreError>;
 
     /// The slot's last incarnation; 0 when it never had one.
     fn incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError>;
@@ -187,12 +194,23 @@ pub trait Txn {
     fn saga_of(&mut self, kind: SagaKind, subject: &str) -> Result<Option<Saga>, StoreError>;
 
     fn record(&mut self, event: &NewEvent) -> Result<u64, StoreError>;
-    /// The number of the newest event; 0 when there is none.
+    /// The number of the newest event, kept or not; 0 when there never was one.
     fn last_seq(&mut self) -> Result<u64, StoreError>;
+    /// The number of the oldest event that is kept; where none is, that of the next one.
+    fn first_seq(&mut self) -> Result<u64, StoreError>;
+    /// Deletes events older than `before` with a number below `seq`, at most so many; says how many.
+    fn prune_events(
+        &mut self,
+        before: Timestamp,
+        seq: u64,
+        limit: usize,
+    ) -> Result<usize, StoreError>;
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
 
     fn put_salvage(&mut self, entry: &SalvageEntry) -> Result<(), StoreError>;
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError>;
+    /// Forgets a salvage; false when there is none.
+    fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError>;
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;

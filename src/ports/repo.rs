@@ -2,7 +2,7 @@
 //!
 //! One [`Repo`] per rig stands for its bare `repo.git` and its remote. Every method may block and
 //! is called on a blocking thread. No method destroys work except [`Repo::discard_sandbox`], which
-//! wants a [`NukePermit`] and verifies it again.
+//! wants a [`NukePermit`] and verifies it again, and [`Repo::delete_refs`], which ends a salvage.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -247,6 +247,12 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError>;
 
+    /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
+    ///
+    /// # Errors
+    /// [`RepoError`]: the sandbox cannot be measured.
+    fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError>;
+
     /// Writes everything the sandbox holds to `refs/horde/salvage/...` and verifies that it is
     /// readable. Changes nothing in the sandbox.
     ///
@@ -277,6 +283,18 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`]: it cannot be judged.
     fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError>;
+
+    /// Where these refs point; those that are gone are left out.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError>;
+
+    /// Deletes these refs, all or none, each only if it still points there. Gone already is fine.
+    ///
+    /// # Errors
+    /// [`RepoError::Moved`] when one points elsewhere.
+    fn delete_refs(&self, refs: &[(String, Oid)]) -> Result<(), RepoError>;
 
     /// Makes a worktree at `to` whose HEAD, index, dirty and untracked files are as salvaged.
     ///

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
@@ -223,6 +225,13 @@ pub trait Sessions: Send + Sync {
 
     /// Which session the process belongs to, by membership (never by what the process says).
     fn session_of(&self, pid: u32) -> Option<SessionId>;
+
+    /// Removes the terminal logs of sessions that ended before that time, and says how many had one.
+    /// Those of a session that lives, is lost or cannot be judged stay.
+    ///
+    /// # Errors
+    /// [`SessionError`] of the first that could not be removed; the others are.
+    fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError>;
 
     /// Removes what is left of an ended session but its log. Refuses a living one.
     ///

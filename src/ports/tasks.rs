@@ -117,6 +117,13 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn settle(&self, file: &Path) -> Result<(), TaskError>;
 
+    /// Deletes files below a directory that were written last before that time, and says how many.
+    /// No directory is no file.
+    ///
+    /// # Errors
+    /// [`TaskError`] of the first that would not go.
+    fn prune(&self, dir: &Path, before: Timestamp) -> Result<usize, TaskError>;
+
     /// Deletes what lies in the trash.
     ///
     /// # Errors

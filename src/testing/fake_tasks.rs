@@ -215,6 +215,10 @@ impl TaskFiles for FakeTasks {
         Ok(())
     }
 
+    fn prune(&self, dir: &Path, _before: Timestamp) -> Result<usize, TaskError> {
+        self.inner().check(dir).map(|()| 0)
+    }
+
     fn empty_trash(&self) -> Result<(), TaskError> {
         let act = self.inner().on_empty.clone();
         if let Some(act) = act {

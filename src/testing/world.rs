@@ -34,7 +34,7 @@ use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
     Agent, City, DaemonPolicy, ForgePolicy, Gate, Harness, OnTerm, PromptMode, Provider,
-    RaiderPolicy, RestartType, Rig, RigSource, SessionPolicy, WitnessPolicy,
+    RaiderPolicy, RestartType, RetentionPolicy, Rig, RigSource, SessionPolicy, WitnessPolicy,
 };
 use crate::domain::event::{Event, EventType};
 use crate::domain::ids::{

@@ -118,6 +118,16 @@ fn asks() -> Vec<(&'static str, &'static str, Value)> {
         ("why Toast", "why", toast),
         ("mq retry gt-3", "mq.retry", json!({"mr": "gt-3"})),
         ("salvage show x-1", "salvage.show", json!({"id": "x-1"})),
+        (
+            "salvage prune x-1 x-2 --yes",
+            "salvage.prune",
+            json!({"id": ["x-1", "x-2"], "yes": true}),
+        ),
+        (
+            "salvage prune --older-than 30d --yes",
+            "salvage.prune",
+            json!({"older_than": "30d", "yes": true}),
+        ),
         ("auto disable x", "auto.disable", json!({"name": "x"})),
         ("auto history", "auto.history", json!({})),
     ]

@@ -302,6 +302,8 @@ pub struct Root {
     /// One look at a time; a wish to look meanwhile is another look.
     looking: bool,
     look_again: bool,
+    /// The dispatcher is to be told when the look is acted on.
+    reconciling: bool,
     /// Groups that are being restarted.
     together: BTreeMap<String, Together>,
     group_epoch: u64,
@@ -338,6 +340,7 @@ impl Actor for RootActor {
             idle_epoch: 0,
             looking: false,
             look_again: false,
+            reconciling: false,
             together: BTreeMap::new(),
             group_epoch: 0,
             pools: Pools::default(),

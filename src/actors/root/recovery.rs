@@ -32,6 +32,7 @@ impl Root {
         effects::empty_trash(&self.world);
         self.booting.push(reply);
         self.arm_patrol(me);
+        self.reconciling = true;
         self.set_out(me);
     }
 
@@ -50,15 +51,26 @@ impl Root {
         }
         self.arm_patrol(me);
         self.world.directory.tell_config(ConfigMsg::Check);
+        if self.reconciling {
+            // A look that hangs holds up nobody's work but its own.
+            self.reconciled();
+        }
         self.rouse();
         self.set_out(me);
     }
 
-    /// Has everybody look at what may be due.
-    pub(super) fn rouse(&self) {
+    fn reconciled(&mut self) {
+        self.reconciling = false;
+        let directory = &self.world.directory;
+        directory.tell_dispatcher(DispatcherMsg::Reconciled);
+    }
+
+    /// Has everybody look at what may be due: the dispatcher when the look that follows is acted on
+    /// (`4-rules.md`, patrol order).
+    pub(super) fn rouse(&mut self) {
+        self.reconciling = true;
         let directory = &self.world.directory;
         directory.tell_shaman(ShamanMsg::Look);
-        directory.tell_dispatcher(DispatcherMsg::Patrol);
         for rig in &self.world.city.rigs {
             directory.tell_witness(&rig.name, WitnessMsg::Patrol);
             directory.tell_forge(&rig.name, ForgeMsg::Look);
@@ -134,6 +146,9 @@ impl Root {
             self.keep_all();
             if stale {
                 return self.set_out(me);
+            }
+            if self.reconciling {
+                self.reconciled();
             }
         }
         for reply in self.booting.drain(..) {

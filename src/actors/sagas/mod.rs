@@ -7,6 +7,7 @@ pub mod done;
 pub mod failures;
 pub mod land;
 pub mod nuke;
+pub mod prune;
 pub mod repair;
 
 use serde::Serialize;
@@ -36,7 +37,7 @@ fn unpack<T: DeserializeOwned>(saga: &Saga) -> Result<T, Refusal> {
     })
 }
 
-/// Whether this program can read what the saga of a raider needs to go on.
+/// Whether this program can read what a saga that the witness resumes needs to go on.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -45,6 +46,7 @@ pub fn check(saga: &Saga) -> Result<(), Refusal> {
         SagaKind::Charge => unpack::<charge::Plan>(saga).map(drop),
         SagaKind::Done => unpack::<done::Plan>(saga).map(drop),
         SagaKind::Nuke => unpack::<nuke::Plan>(saga).map(drop),
+        SagaKind::Prune => unpack::<prune::Plan>(saga).map(drop),
         SagaKind::Land => Ok(()),
     }
 }

@@ -7,6 +7,7 @@
 //!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
 //! ```
 
+mod room;
 mod strays;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
-use super::{claimed, done, pack, step, unpack};
+use super::{claimed, done, pack, prune, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
@@ -254,6 +255,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
 
 /// Writes salvage from the facts of this moment and records it.
 async fn write_salvage(world: &World, target: &Target) -> Result<GitFacts, Refusal> {
+    room::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
     let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
@@ -292,11 +294,19 @@ pub fn record_salvage(
         bytes: record.bytes,
         ignored: record.ignored.clone(),
     };
+    if prune::is_under_way(txn, &entry.id)? {
+        return Err(StoreError::Conflict(format!(
+            "{} is being pruned",
+            entry.id
+        )));
+    }
     let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
-    if txn.salvages()?.iter().any(same) {
+    let known = txn.salvages()?.iter().any(same);
+    // Relied upon anew, it is kept for as long as a new one.
+    txn.put_salvage(&entry)?;
+    if known {
         return Ok(());
     }
-    txn.put_salvage(&entry)?;
     let data = serde_json::json!({
         "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,
         "incarnation": target.incarnation,

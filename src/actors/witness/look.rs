@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::{self, charge, claim_key, done, nuke};
+use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
 use super::super::{ask, effects};
 use super::inbox::{self, Handled, escalate, nuke_target};
@@ -191,6 +191,9 @@ async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -> Handled {
     if passes || args.world.is_stopping() {
         return Handled::Soon;
     }
+    if error.kind == RefusalKind::NoRoom {
+        return Handled::AtPatrol;
+    }
     let (agent, problem) = piece.trouble();
     let mut evidence = vec![error.message];
     evidence.extend(error.losses);
@@ -242,6 +245,7 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
         SagaKind::Charge => charge::run(world, saga).await.map(|_| ()),
         SagaKind::Done => done::run(world, saga).await,
         SagaKind::Nuke => nuke::run(world, saga).await.map(|_| ()),
+        SagaKind::Prune => prune::run(world, saga).await,
         SagaKind::Land => Ok(()),
     };
     let Err(error) = result else {
@@ -342,8 +346,10 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             }
             Ok(Handled::Yes)
         }
-        // Somebody is at it, and tells the witness when it is over.
-        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        // Somebody is at it, and tells the witness when it is over; or has called a person.
+        Err(kept) if matches!(kept.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
+            Ok(Handled::AtPatrol)
+        }
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
             let evidence = format!(
                 "{}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot",

@@ -149,7 +149,9 @@ async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal
     };
     match nuke_now(args, nuke_target(&hook, Cause::Merged), false).await {
         Ok(_) => Ok(Handled::Yes),
-        Err(kept) if kept.kind == RefusalKind::WorkAtRisk => Ok(Handled::AtPatrol),
+        Err(kept) if matches!(kept.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
+            Ok(Handled::AtPatrol)
+        }
         // Somebody is at it, and tells the witness when it is over.
         Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         Err(error) => Err(error),

@@ -47,6 +47,10 @@ impl Repo for GitRepo {
         facts::glance(self, sandbox, target)
     }
 
+    fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {
+        salvage::size(self, sandbox)
+    }
+
     fn salvage(
         &self,
         sandbox: &Path,
@@ -67,6 +71,14 @@ impl Repo for GitRepo {
 
     fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError> {
         facts::strays(self, sandbox, branch, target)
+    }
+
+    fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {
+        salvage::tips(self, names)
+    }
+
+    fn delete_refs(&self, refs: &[(String, Oid)]) -> Result<(), RepoError> {
+        salvage::delete_refs(self, refs)
     }
 
     fn restore(&self, record: &SalvageRecord, to: &Path) -> Result<(), RepoError> {

@@ -60,10 +60,21 @@ pub(super) fn record(txn: &mut SqliteTxn<'_>, new: &NewEvent) -> Result<u64, Sto
     Ok(seq)
 }
 
-/// The number of the newest event; 0 when there is none.
-pub(super) fn last_seq(conn: &rusqlite::Connection) -> Result<u64, StoreError> {
-    let mut newest = conn.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?;
+/// The number given out last, whether that event is still kept or not.
+pub(super) fn last_seq(conn: &Connection) -> Result<u64, StoreError> {
+    let mut newest = conn.prepare_cached(
+        "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)",
+    )?;
     Ok(newest.query_row([], |row| row.get(0))?)
+}
+
+/// The number of the oldest event that is kept; where none is, that of the next one.
+pub(super) fn first_seq(conn: &Connection) -> Result<u64, StoreError> {
+    let mut oldest = conn.prepare_cached("SELECT min(seq) FROM events")?;
+    match oldest.query_row([], |row| row.get(0))? {
+        Some(seq) => Ok(seq),
+        None => Ok(last_seq(conn)? + 1),
+    }
 }
 
 pub(super) fn list(conn: &Connection, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {

@@ -16,6 +16,7 @@ mod kv;
 mod merge_requests;
 mod messages;
 mod relics;
+mod retention;
 mod sagas;
 mod salvage;
 mod schema;

@@ -50,3 +50,10 @@ pub(super) fn list(conn: &Connection) -> Result<Vec<SalvageEntry>, StoreError> {
     let rows = select.query_map([], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
+
+pub(super) fn drop(conn: &Connection, id: &str) -> Result<bool, StoreError> {
+    let dropped = conn
+        .prepare_cached("DELETE FROM salvages WHERE id = ?")?
+        .execute([id])?;
+    Ok(dropped > 0)
+}

@@ -17,7 +17,8 @@ use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
-    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, relics, sagas, salvage,
+    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, relics, retention,
+    sagas, salvage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -86,6 +87,14 @@ impl Txn for SqliteTxn<'_> {
 
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
         self.act(|txn| relics::list(txn.conn, filter))
+    }
+
+    fn collect_wisps(
+        &mut self,
+        closed_before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RelicId>, StoreError> {
+        self.act(|txn| retention::collect_wisps(txn.conn, closed_before, limit))
     }
 
     fn incarnation(&mut self, raider: &RaiderId) -> Result<Incarnation, StoreError> {
@@ -200,6 +209,19 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| journal::last_seq(txn.conn))
     }
 
+    fn first_seq(&mut self) -> Result<u64, StoreError> {
+        self.act(|txn| journal::first_seq(txn.conn))
+    }
+
+    fn prune_events(
+        &mut self,
+        before: Timestamp,
+        seq: u64,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        self.act(|txn| retention::prune_events(txn.conn, before, seq, limit))
+    }
+
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
         self.act(|txn| journal::list(txn.conn, filter))
     }
@@ -210,6 +232,10 @@ impl Txn for SqliteTxn<'_> {
 
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError> {
         self.act(|txn| salvage::list(txn.conn))
+    }
+
+    fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError> {
+        self.act(|txn| salvage::drop(txn.conn, id))
     }
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError> {

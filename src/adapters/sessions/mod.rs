@@ -11,6 +11,7 @@ mod client;
 mod files;
 pub mod holder;
 mod launch;
+mod logs;
 mod members;
 mod monitor;
 mod observe;
@@ -100,16 +101,22 @@ impl LocalSessions {
     }
 
     fn look_at_all(&self) -> io::Result<Vec<Sight>> {
-        let mut seen = Vec::new();
+        let ids = self.ids()?;
+        Ok(ids.iter().filter_map(|id| self.look(id)).collect())
+    }
+
+    /// Whoever has a directory.
+    fn ids(&self) -> io::Result<Vec<SessionId>> {
+        let mut ids = Vec::new();
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             let name = entry.file_name();
             match name.to_str().map(SessionId::new) {
-                Some(Ok(id)) if entry.file_type()?.is_dir() => seen.extend(self.look(&id)),
+                Some(Ok(id)) if entry.file_type()?.is_dir() => ids.push(id),
                 _ => tracing::debug!(?name, "not a session's directory, passed over"),
             }
         }
-        Ok(seen)
+        Ok(ids)
     }
 
     /// Serialises what changes one session's files; sessions do not wait for each other.

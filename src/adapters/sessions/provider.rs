@@ -8,7 +8,9 @@ use super::files::{self, Found, Meta};
 use super::holder::log_tail;
 use super::observe::Sight;
 use super::tmux;
-use super::{LocalSessions, failed, remains, started};
+use super::{LocalSessions, failed, logs, remains, started};
+use jiff::Timestamp;
+
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
@@ -62,11 +64,8 @@ impl Sessions for LocalSessions {
     }
 
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
-        let seen = self.look_at_all().map_err(|error| SessionError::Failed {
-            // There is no one session to name: all of them cannot be seen.
-            id: SessionId::new("all").expect("a valid id"),
-            why: error.to_string(),
-        })?;
+        let seen = self.look_at_all();
+        let seen = seen.map_err(|error| failed(&everything(), error))?;
         Ok(ask_tmux(seen))
     }
 
@@ -189,6 +188,21 @@ impl Sessions for LocalSessions {
         self.members.session_of(pid)
     }
 
+    fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {
+        let ids = self.ids().map_err(|error| failed(&everything(), error))?;
+        let (mut pruned, mut first) = (0, None);
+        for id in ids {
+            let gate = self.gate(&id);
+            let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            let sight = self.look(&id);
+            match logs::prune(&self.dir(&id), sight.as_ref(), ended_before) {
+                Ok(had) => pruned += usize::from(had),
+                Err(error) => first = first.or(Some(failed(&id, error))),
+            }
+        }
+        first.map_or(Ok(pruned), Err)
+    }
+
     fn forget(&self, id: &SessionId) -> Result<(), SessionError> {
         let gate = self.gate(id);
         let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,6 +252,11 @@ impl LocalSessions {
             Found::Garbage(why) => Err(failed(id, why)),
         }
     }
+}
+
+/// Where there is no one session to name: all of them cannot be seen.
+fn everything() -> SessionId {
+    SessionId::new("all").expect("a valid id")
 }
 
 /// Adds what only tmux knows of the sessions that run in it: one question per server, and none where

@@ -102,5 +102,15 @@ fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
             args.to = args.to.as_deref().map(relic::absolute).transpose()?;
             context.show(&Op::SalvageRestore(args), show::facts)
         }
+        SalvageVerb::Prune(mut args) => {
+            let which = match (&args.id[..], &args.older_than) {
+                ([], None) => "every salvage that is old enough".to_owned(),
+                ([], Some(age)) => format!("every salvage that is older than {age}"),
+                (ids, _) => ids.join(", "),
+            };
+            context.consent(&format!("destroy {which} for good?"))?;
+            args.yes = true;
+            context.show(&Op::SalvagePrune(args), lists::pruned)
+        }
     }
 }

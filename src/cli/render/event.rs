@@ -50,7 +50,10 @@ pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
         );
     }
     let heading = style.paint(Tone::Strong, &at(result, "/subject"));
-    format!("{heading}\n{}", lines.join("\n"))
+    let cut = result.get("first_kept").and_then(Value::as_u64);
+    let cut = cut.map(|first| format!("\nevents before {first} are not kept any more"));
+    let cut = cut.map(|cut| style.paint(Tone::Faint, &cut));
+    format!("{heading}{}\n{}", cut.unwrap_or_default(), lines.join("\n"))
 }
 
 fn tone(kind: &str) -> Tone {

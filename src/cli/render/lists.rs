@@ -86,6 +86,19 @@ pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
     list(result, &columns, "nothing was salvaged", style)
 }
 
+/// What `salvage prune` destroyed, and what it could not.
+pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
+    let none = Value::Null;
+    let part = |key: &str| result.get(key).unwrap_or(&none);
+    let columns = [("PRUNED", "/id"), ("RELIC", "/relic"), ("BYTES", "/bytes")];
+    let pruned = list(part("pruned"), &columns, "nothing was pruned", style);
+    if items(part("kept")).is_empty() {
+        return pruned;
+    }
+    let columns = [("KEPT", "/id"), ("WHY", "/why")];
+    format!("{pruned}\n{}", list(part("kept"), &columns, "", style))
+}
+
 /// Escalations are relics: what they are about is a label, how urgent they are their priority.
 pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     let mut table = Table::new(&["ID", "SEVERITY", "ABOUT", "CREATED", "PROBLEM"]);

@@ -1,4 +1,4 @@
-//! `[daemon]` and `[session]`.
+//! `[daemon]`, `[session]` and `[retention]`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::config::reader::Reader;
 use crate::config::values::{
     choice, complain, duration, integer, number, optional, size, some_duration, text,
 };
-use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
+use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, SessionPolicy, WispGc};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 /// A ring of less than this would not hold one screen.
@@ -19,6 +19,8 @@ pub fn daemon(mut reader: Reader<'_>) -> Option<DaemonPolicy> {
     let restart = restart(&mut reader);
     let shutdown_timeout = reader.get("shutdown_timeout", duration);
     let start_concurrency = reader.get("start_concurrency", integer(1));
+    let interval = reader.get("wisp_gc_interval", optional(some_duration));
+    let ttl = reader.get("wisp_ttl", optional(some_duration));
     let on_term = reader.get(
         "on_term",
         choice(&[("stop", OnTerm::Stop), ("detach", OnTerm::Detach)], &[]),
@@ -30,6 +32,9 @@ pub fn daemon(mut reader: Reader<'_>) -> Option<DaemonPolicy> {
         restart: restart?,
         shutdown_timeout: shutdown_timeout?,
         start_concurrency: start_concurrency?,
+        wisp_gc: interval?
+            .zip(ttl?)
+            .map(|(interval, ttl)| WispGc { interval, ttl }),
         on_term: on_term?,
         socket: PathBuf::from(socket?),
     })
@@ -115,5 +120,22 @@ pub fn session(mut reader: Reader<'_>) -> Option<SessionPolicy> {
         startup_timeout: startup_timeout?,
         output_limit: output_limit?,
         tmux_socket: tmux_socket?.unwrap_or_default(),
+    })
+}
+
+/// `[retention]`.
+pub fn retention(mut reader: Reader<'_>) -> Option<RetentionPolicy> {
+    let events = reader.get("events", optional(some_duration));
+    let session_logs = reader.get("session_logs", optional(some_duration));
+    let gate_logs = reader.get("gate_logs", optional(some_duration));
+    let salvage = reader.get("salvage", optional(some_duration));
+    let salvage_max = reader.get("salvage_max", optional(size(0)));
+    reader.finish();
+    Some(RetentionPolicy {
+        events: events?,
+        session_logs: session_logs?,
+        gate_logs: gate_logs?,
+        salvage: salvage?,
+        salvage_max: salvage_max?,
     })
 }

@@ -74,6 +74,9 @@ pub fn freeze(
     let session = reader
         .section("session", "session")
         .and_then(daemon::session);
+    let retention = reader
+        .section("retention", "retention")
+        .and_then(daemon::retention);
     let harnesses = harness::all(&mut reader);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
@@ -105,6 +108,7 @@ pub fn freeze(
             revision: String::new(),
             daemon: daemon?,
             session: session?,
+            retention: retention?,
             harnesses: harnesses.into_frozen(),
             rigs: rigs.into_iter().filter_map(|rig| rig.rig).collect(),
             agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),

@@ -10,16 +10,20 @@ use super::{names, to_json};
 use crate::actors::world::World;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind};
+use crate::domain::cause::Cause;
 use crate::domain::event::Event;
 use crate::ports::relics::EventFilter;
 
 /// Events read from the store at once.
 const PAGE: usize = 500;
+/// The type of the item that stands in for events that are not kept any more. It is in no journal.
+const PRUNED: &str = "events.pruned";
 /// A slow reader holds up this many, and then only itself.
 const BUFFER: usize = 64;
 
 /// Events after `since`, then, when followed, those to come. A follower that falls behind is read
-/// to from the store: nothing is left out and nothing comes twice.
+/// to from the store: nothing is left out and nothing comes twice. Where some of what was asked for
+/// is not kept any more, an item in their place says so.
 pub(super) async fn events(
     world: &Arc<World>,
     args: Events,
@@ -34,9 +38,16 @@ pub(super) async fn events(
         last: args.since.unwrap_or(0),
         send,
     };
+    let since = args.since;
     tokio::spawn(async move {
         // The reader went away, or the store: either way the stream is over.
-        let _over = reader.run(live).await;
+        let _over = async {
+            if let Some(since) = since {
+                reader.tell_gap(since).await?;
+            }
+            reader.run(live).await
+        }
+        .await;
     });
     Ok(receive)
 }
@@ -74,6 +85,24 @@ impl Reader {
                 },
             }
         }
+    }
+
+    /// Stands in for the events after `since` that are not kept any more.
+    async fn tell_gap(&self, since: u64) -> Result<(), Over> {
+        let first = self.world.store.run(|txn| txn.first_seq()).await;
+        let first = first.map_err(|_| Over)?;
+        if since + 1 >= first {
+            return Ok(());
+        }
+        self.pass(&Event {
+            seq: first - 1,
+            ts: self.world.clock.now(),
+            kind: PRUNED.to_owned(),
+            subject: self.world.city.name.clone(),
+            cause: Cause::Expired.to_string(),
+            data: json!({ "since": since, "first_kept": first }),
+        })
+        .await
     }
 
     fn wanted(&self, event: &Event) -> bool {
@@ -126,13 +155,19 @@ pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError
         events if events.is_empty() => former(world, name).await?,
         events => (subject, events),
     };
+    let first = world.store.run(|txn| txn.first_seq()).await?;
     if events.is_empty() {
-        return Err(
-            ControlError::not_found(format!("nothing is known of {name}"))
-                .hint("a raider, an agent, a relic, a merge request or a rig"),
-        );
+        let mut hint = "a raider, an agent, a relic, a merge request or a rig".to_owned();
+        if first > 1 {
+            hint.push_str(&format!("; events before {first} are not kept any more"));
+        }
+        return Err(ControlError::not_found(format!("nothing is known of {name}")).hint(hint));
     }
-    Ok(json!({ "subject": subject, "events": to_json(&events)? }))
+    let mut story = json!({ "subject": subject, "events": to_json(&events)? });
+    if first > 1 {
+        story["first_kept"] = first.into();
+    }
+    Ok(story)
 }
 
 /// The story of a raider that is gone, by its short name.

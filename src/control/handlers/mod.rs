@@ -149,6 +149,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
+        Op::SalvagePrune(args) => salvage::prune(world, args).await,
         Op::Escalations(_) => misc::escalations(world).await,
         // Served by `call` itself.
         Op::Events(_)
@@ -165,7 +166,7 @@ impl From<Refusal> for ControlError {
         let kind = match refusal.kind {
             RefusalKind::BadRequest => ErrorKind::BadRequest,
             RefusalKind::NotFound => ErrorKind::NotFound,
-            RefusalKind::WorkAtRisk => ErrorKind::Refused,
+            RefusalKind::WorkAtRisk | RefusalKind::NoRoom => ErrorKind::Refused,
             RefusalKind::Conflict | RefusalKind::Failed => ErrorKind::Conflict,
             RefusalKind::Unavailable => ErrorKind::Unavailable,
             RefusalKind::Timeout => ErrorKind::Timeout,

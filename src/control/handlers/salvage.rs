@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 use super::{names, to_json};
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
+use crate::actors::sagas::prune;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::args::{InRig, SalvageRestore};
+use crate::control::protocol::args::{InRig, SalvagePrune, SalvageRestore};
+use crate::domain::cause::Cause;
 use crate::ports::relics::SalvageEntry;
 use crate::ports::repo::SalvageRecord;
 
@@ -19,9 +21,12 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
 }
 
 async fn find(world: &World, id: &str) -> Result<SalvageEntry, ControlError> {
-    let entries = world.store.run(|txn| txn.salvages()).await?;
-    let found = entries.into_iter().find(|entry| entry.id == id);
-    found.ok_or_else(|| {
+    pick(&world.store.run(|txn| txn.salvages()).await?, id)
+}
+
+fn pick(entries: &[SalvageEntry], id: &str) -> Result<SalvageEntry, ControlError> {
+    let found = entries.iter().find(|entry| entry.id == id);
+    found.cloned().ok_or_else(|| {
         ControlError::not_found(format!("no salvage {id}"))
             .hint("`hd salvage list` shows what there is")
     })
@@ -34,6 +39,9 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
 /// Makes a worktree that is as the sandbox was.
 pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value, ControlError> {
     let entry = find(world, &args.id).await?;
+    let used = || Refusal::conflict(format!("{} is in use", entry.id));
+    let claim = world.claims.claim(prune::in_use(&entry.id));
+    let _not_pruned_meanwhile = claim.ok_or_else(used)?;
     let to = match args.to {
         Some(dir) => world.city.root.join(dir),
         None => world
@@ -57,4 +65,60 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
         .filter(|name| name.contains("/stash"))
         .collect();
     Ok(json!({ "id": entry.id, "path": to, "stashes": stashes, "refs": entry.refs }))
+}
+
+/// Destroys those that are named, or else those that are old enough. One that cannot go now stays
+/// whole and holds up no other.
+pub(super) async fn prune(world: &World, args: SalvagePrune) -> Result<Value, ControlError> {
+    let entries = world.store.run(|txn| txn.salvages()).await?;
+    let named = !args.id.is_empty();
+    let (mut pruned, mut kept) = (Vec::new(), Vec::new());
+    for entry in doomed(world, entries, args)? {
+        match prune::prune(world, entry.clone(), Cause::Operator).await {
+            Ok(()) => pruned.push(entry),
+            Err(error) if error.is_passing() => return Err(error.into()),
+            Err(error) => kept.push((entry.id, error.message)),
+        }
+    }
+    if named && !kept.is_empty() {
+        let lines = kept.iter().map(|(id, why)| format!("\n  {id}: {why}"));
+        let lines: String = lines.collect();
+        return Err(Refusal::conflict(format!("not all of them could go:{lines}")).into());
+    }
+    let kept = kept.iter().map(|(id, why)| json!({ "id": id, "why": why }));
+    Ok(json!({ "pruned": to_json(&pruned)?, "kept": kept.collect::<Vec<_>>() }))
+}
+
+fn doomed(
+    world: &World,
+    mut entries: Vec<SalvageEntry>,
+    mut args: SalvagePrune,
+) -> Result<Vec<SalvageEntry>, ControlError> {
+    if !args.id.is_empty() {
+        if args.older_than.is_some() {
+            let message = "name salvages or say how old they must be, not both";
+            return Err(ControlError::bad_request(message));
+        }
+        args.id.sort();
+        args.id.dedup();
+        return args.id.iter().map(|id| pick(&entries, id)).collect();
+    }
+    let age = match (args.older_than, world.city.retention.salvage) {
+        (Some(text), _) => humantime::parse_duration(&text).map_err(|error| {
+            ControlError::bad_request(format!("older_than {text:?}: {error}"))
+                .hint("durations have a unit: \"12h\", \"30d\"")
+        })?,
+        (None, Some(age)) => age,
+        (None, None) => {
+            let message = "nothing says which salvages are to go";
+            return Err(ControlError::bad_request(message)
+                .hint("name them, pass --older-than, or set `[retention] salvage`"));
+        }
+    };
+    let now = world.clock.now();
+    entries.retain(|entry| {
+        let due = entry.created.checked_add(age);
+        due.is_ok_and(|due| due <= now)
+    });
+    Ok(entries)
 }

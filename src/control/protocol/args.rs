@@ -60,7 +60,7 @@ pub struct Reload {
 pub struct Run {
     /// What is to be done; several texts are several relics
     #[arg(required = true, value_name = "TASK", value_parser = not_blank)]
-    #[serde(alias = "tasks", deserialize_with = "one_or_many")]
+    #[serde(alias = "tasks", deserialize_with = "tasks")]
     pub task: Vec<String>,
     /// The rig; may be left out when the city has one only
     #[arg(long)]
@@ -329,7 +329,8 @@ pub struct Events {
     #[arg(short, long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub follow: bool,
-    /// Only those after this number; without it all, or with --follow only new ones
+    /// Only those after this number, and whether some of these are not kept any more; without it
+    /// all, or with --follow only new ones
     #[arg(long, value_name = "SEQ")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
@@ -359,6 +360,29 @@ pub struct SalvageRestore {
     pub to: Option<String>,
 }
 
+/// `salvage.prune`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct SalvagePrune {
+    /// The salvages, as `hd salvage list` names them; default: those that are old enough
+    #[arg(value_name = "ID")]
+    #[serde(
+        default,
+        alias = "ids",
+        deserialize_with = "ids",
+        skip_serializing_if = "is_default"
+    )]
+    pub id: Vec<String>,
+    /// All that are older than this, instead of what `[retention] salvage` says
+    #[arg(long, value_name = "DURATION", conflicts_with = "id")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than: Option<String>,
+    /// Consent.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -380,19 +404,30 @@ fn not_blank(text: &str) -> Result<String, String> {
     }
 }
 
-fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+/// One text or many; never none, which would mean something else than what was said.
+fn one_or_many<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
     use serde::de::Error;
     match Value::deserialize(from)? {
         Value::String(one) => Ok(vec![one]),
         many @ Value::Array(_) => {
             let many: Vec<String> = serde_json::from_value(many).map_err(Error::custom)?;
             if many.is_empty() {
-                return Err(Error::custom("task is empty"));
+                return Err(Error::custom(format!("{what} is empty")));
             }
             Ok(many)
         }
-        _ => Err(Error::custom("task must be a text or a list of texts")),
+        _ => Err(Error::custom(format!(
+            "{what} must be a text or a list of texts"
+        ))),
     }
+}
+
+fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    one_or_many(from, "task")
+}
+
+fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    one_or_many(from, "id")
 }
 
 fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {

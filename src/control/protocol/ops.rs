@@ -113,6 +113,7 @@ ops! {
     "salvage.list" => SalvageList(InRig),
     "salvage.show" => SalvageShow(SalvageRef),
     "salvage.restore" => SalvageRestore(SalvageRestore),
+    "salvage.prune" => SalvagePrune(SalvagePrune),
     "escalations" => Escalations(Nothing),
     "config.show" => ConfigShow(Nothing),
 }
@@ -175,6 +176,7 @@ impl Op {
             Self::RaiderNuke(nuke) => nuke.yes || nuke.dry_run,
             Self::RaiderRepair(repair) => repair.yes,
             Self::MqReject(reject) => reject.yes,
+            Self::SalvagePrune(prune) => prune.yes,
             _ => true,
         };
         if given {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::agents::{Pool, RestartType};
-use crate::domain::city::{DaemonPolicy, OnTerm, Provider, SessionPolicy};
+use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, SessionPolicy};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 fn name(text: &str) -> AgentName {
@@ -35,6 +35,7 @@ fn city(agents: Vec<Agent>) -> City {
             },
             shutdown_timeout: none,
             start_concurrency: 1,
+            wisp_gc: None,
             on_term: OnTerm::Stop,
             socket: Default::default(),
         },
@@ -43,6 +44,13 @@ fn city(agents: Vec<Agent>) -> City {
             startup_timeout: none,
             output_limit: 0,
             tmux_socket: String::new(),
+        },
+        retention: RetentionPolicy {
+            events: None,
+            session_logs: None,
+            gate_logs: None,
+            salvage: None,
+            salvage_max: None,
         },
         harnesses: BTreeMap::new(),
         rigs: Vec::new(),

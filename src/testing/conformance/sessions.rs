@@ -18,7 +18,8 @@ use crate::ports::sessions::{
 use crate::testing::{PATIENCE, eventually};
 
 pub use self::terminal::{
-    a_text_reaches_the_program, the_first_input_is_typed, the_interrupt_key_reaches_the_program,
+    a_text_reaches_the_program, logs_go_when_their_session_ended_long_ago,
+    the_first_input_is_typed, the_interrupt_key_reaches_the_program,
     the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
     the_size_can_be_changed,
 };
@@ -75,6 +76,7 @@ macro_rules! sessions_conformance {
             zero_grace_kills_at_once,
             a_handle_never_acts_on_a_successor,
             the_screen_can_be_looked_at,
+            logs_go_when_their_session_ended_long_ago,
             the_log_outlives_the_session_and_its_record,
             a_text_reaches_the_program,
             the_first_input_is_typed,

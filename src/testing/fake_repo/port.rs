@@ -151,6 +151,11 @@ impl Repo for FakeRepo {
         }
     }
 
+    fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {
+        self.enter("salvage_size", &sandbox.display().to_string())
+            .map(|_| 1)
+    }
+
     fn salvage(
         &self,
         sandbox: &Path,
@@ -196,6 +201,21 @@ impl Repo for FakeRepo {
         let head = inner.orphans.get(branch);
         let stray = head.filter(|head| !inner.reaches(head) && !inner.salvaged.contains(head));
         Ok(stray.cloned().into_iter().collect())
+    }
+
+    fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {
+        let inner = self.enter("tips", &names.join(" "))?;
+        let known = |name: &&String| inner.salvages.iter().any(|kept| kept.refs.contains(name));
+        let tip = |name: &String| (name.clone(), Oid::new("f".repeat(40)).expect("an id"));
+        Ok(names.iter().filter(known).map(tip).collect())
+    }
+
+    fn delete_refs(&self, refs: &[(String, Oid)]) -> Result<(), RepoError> {
+        let names: Vec<&String> = refs.iter().map(|(name, _)| name).collect();
+        let mut inner = self.enter("delete_refs", &format!("{names:?}"))?;
+        let kept = |salvage: &SalvageRecord| !salvage.refs.iter().any(|name| names.contains(&name));
+        inner.salvages.retain(kept);
+        Ok(())
     }
 
     fn restore(&self, record: &SalvageRecord, _to: &Path) -> Result<(), RepoError> {

@@ -183,6 +183,19 @@ impl Sessions for FakeSessions {
         self.inner().processes.get(&pid).cloned()
     }
 
+    fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {
+        let mut inner = self.inner();
+        let over = |fake: &Fake| {
+            let state = fake.facts().state;
+            matches!(state, RunState::Exited(exit) if exit.at < ended_before)
+        };
+        let kept = inner.sessions.iter().filter(|(_, fake)| !over(fake));
+        let kept: Vec<SessionId> = kept.map(|(id, _)| id.clone()).collect();
+        let before = inner.logs.len();
+        inner.logs.retain(|id, _| kept.contains(id));
+        Ok(before - inner.logs.len())
+    }
+
     fn forget(&self, id: &SessionId) -> Result<(), SessionError> {
         let mut inner = self.inner();
         if inner

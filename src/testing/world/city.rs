@@ -25,6 +25,7 @@ pub(super) fn city() -> City {
             },
             shutdown_timeout: Duration::from_secs(5),
             start_concurrency: 16,
+            wisp_gc: None,
             on_term: OnTerm::Stop,
             socket: PathBuf::new(),
         },
@@ -33,6 +34,13 @@ pub(super) fn city() -> City {
             startup_timeout: Duration::from_secs(60),
             output_limit: 1 << 20,
             tmux_socket: String::new(),
+        },
+        retention: RetentionPolicy {
+            events: None,
+            session_logs: None,
+            gate_logs: None,
+            salvage: None,
+            salvage_max: None,
         },
         harnesses: BTreeMap::from([(
             harness.clone(),

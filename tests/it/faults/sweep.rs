@@ -27,6 +27,8 @@ enum Story {
     Nuke,
     /// Charged, done, in conflict, done again by a fresh raider, landed.
     Rework,
+    /// Charged, nuked with salvage, the salvage pruned.
+    Prune,
 }
 
 /// Which stories pass a point. No wildcard: a new point must be thought of.
@@ -64,6 +66,9 @@ fn stories(point: FaultPoint) -> &'static [Story] {
         }
         P::NukeSalvageBefore | P::NukeSalvageAfter => &[Story::Nuke],
         P::ReworkBefore | P::ReworkAfter => &[Story::Rework],
+        P::PruneIntentBefore | P::PruneIntentAfter | P::PruneDropBefore | P::PruneDropAfter => {
+            &[Story::Prune]
+        }
     }
 }
 
@@ -130,6 +135,7 @@ fn run(case: Case) {
         Story::Work => work(case),
         Story::Nuke => nuke(case),
         Story::Rework => rework(case),
+        Story::Prune => prune(case),
     }
 }
 
@@ -258,6 +264,57 @@ fn nuke(case: Case) {
         city.charge(relic);
     }
     city.assert_landed(&relics);
+    city.stop();
+}
+
+fn prune(case: Case) {
+    let city = City::new(&Plan::default());
+    city.start(&[("HORDE_FAULT", &case.fault())]);
+    let root = city.root().display().to_string();
+    let script = |name: &str| {
+        format!("echo precious > new; touch {root}/{name}.ready; while :; do sleep 1; done")
+    };
+    let names = case
+        .names()
+        .into_iter()
+        .map(|name| (name.clone(), script(&name)));
+    for (name, _) in charge_all(&city, names.collect()) {
+        let ready = city.root().join(format!("{name}.ready"));
+        city.wait("the raiders hold work", || ready.exists().then_some(()));
+    }
+    for raider in city
+        .ask("raider.list", &json!({}))
+        .as_array()
+        .expect("a list")
+    {
+        let args = json!({ "name": raider["id"], "salvage": true, "yes": true });
+        city.ask("raider.nuke", &args);
+    }
+    let salvages = city.ask("salvage.list", &json!({}));
+    let salvages = salvages.as_array().expect("a list").clone();
+    assert_eq!(salvages.len(), case.raiders);
+    let prune = |salvage: &Value| {
+        let args = json!({ "id": salvage["id"], "yes": true });
+        city.try_ask("salvage.prune", &args)
+    };
+    for salvage in &salvages {
+        accept(prune(salvage), &["unreachable"]);
+    }
+    case.crash(&city);
+    for salvage in &salvages {
+        city.wait("the salvage is gone", || match prune(salvage) {
+            Ok(_) => Some(()),
+            Err(error) if error.starts_with("not_found") => Some(()),
+            Err(error) => {
+                accept(Err(error), &["conflict"]);
+                None
+            }
+        });
+    }
+    city.assert_no_salvage();
+    city.assert_quiet();
+    let said = city.events("salvage.pruned");
+    assert_eq!(said.len(), salvages.len(), "{said:?}");
     city.stop();
 }
 

@@ -87,6 +87,24 @@ pub(super) fn capture(raw: &Raw, measured: &Measured, round: usize) -> Result<Ca
     })
 }
 
+/// Bytes of the files that [`capture`] would store, but for the state of git itself.
+pub(super) fn size(measured: &Measured) -> Result<u64, RepoError> {
+    let length = |dir: &Path, files: &mut dyn Iterator<Item = &RelPath>| -> u64 {
+        let lengths = files.map(|file| fs::symlink_metadata(dir.join(bytes::path(file))));
+        lengths.flatten().map(|meta| meta.len()).sum()
+    };
+    let (files, _) = sort_out(measured)?;
+    let mut total = length(&measured.place.sandbox, &mut files.iter());
+    for dir in measured
+        .nested
+        .iter()
+        .filter_map(|nested| nested.git_dir.as_ref())
+    {
+        total += length(dir, &mut walk(dir, true)?.iter());
+    }
+    Ok(total)
+}
+
 fn store_dir(raw: &Raw, name: &str, dir: &Path, files: &[RelPath]) -> Result<Oid, RepoError> {
     let index = raw.index(name);
     index.add(dir, files.iter().map(Vec::as_slice))?;

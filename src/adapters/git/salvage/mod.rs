@@ -18,11 +18,13 @@
 
 mod capture;
 mod manifest;
+mod prune;
 mod restore;
 mod store;
 
 use std::path::Path;
 
+pub(super) use prune::{delete_refs, tips};
 pub(super) use restore::restore;
 pub(super) use store::keep;
 
@@ -36,6 +38,11 @@ use crate::ports::repo::{RepoError, SalvageRecord};
 
 /// A sandbox that changes under salvage this often is in use.
 const ROUNDS: usize = 3;
+
+/// How much there is to save, before any of it is written.
+pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
+    capture::size(&measure(repo, sandbox)?)
+}
 
 /// Saves the sandbox. What was saved before from the very same state is not saved twice.
 pub(super) fn salvage(

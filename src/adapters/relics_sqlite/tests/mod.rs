@@ -5,6 +5,7 @@ mod files;
 mod flow;
 mod golden;
 mod journal;
+mod retention;
 mod rows;
 
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! What every provider must do with the terminal: screen, log, input, size.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use super::{Bench, Program, await_screen, facts, finish, id, spec, start};
 use crate::domain::facts::RunState;
 use crate::ports::sessions::Input;
@@ -83,4 +87,29 @@ pub fn the_size_can_be_changed(bench: &dyn Bench) {
     sessions.resize(&first.handle, 30, 90).expect("resized");
     await_screen(&*sessions, &first.handle, "30 90");
     finish(&*sessions, &first.handle);
+}
+
+/// Logs of what lives stay, whatever their age; so do those of what ended later.
+pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let prints = Program::Prints("hello".to_owned());
+    let first = start(&*sessions, &spec(bench, "s", &prints));
+    await_screen(&*sessions, &first.handle, "hello");
+    let later = Timestamp::now() + Duration::from_secs(24 * 3600);
+    let log = || sessions.logs(&id("s"), 100).expect("it can be read");
+    assert_eq!(sessions.prune_logs(later), Ok(0));
+    assert!(!log().is_empty(), "it lives");
+    finish(&*sessions, &first.handle);
+    let earlier = Timestamp::now() - Duration::from_secs(3600);
+    assert_eq!(sessions.prune_logs(earlier), Ok(0));
+    assert!(!log().is_empty(), "it has just ended");
+    assert_eq!(sessions.prune_logs(later), Ok(1));
+    assert_eq!((log(), sessions.prune_logs(later)), (vec![], Ok(0)));
+    // Its record, and with it its next generation, is another matter.
+    assert!(sessions.facts(&id("s")).expect("it can be seen").is_some());
+    let again = start(&*sessions, &spec(bench, "s", &prints));
+    await_screen(&*sessions, &again.handle, "hello");
+    finish(&*sessions, &again.handle);
+    assert_eq!(sessions.forget(&id("s")), Ok(()));
+    assert_eq!(sessions.prune_logs(later), Ok(1));
 }

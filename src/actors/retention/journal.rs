@@ -1,0 +1,70 @@
+//! The journal: old events go, except those that an automation has yet to be run for.
+
+use jiff::Timestamp;
+
+use super::super::dispatcher;
+use super::super::world::World;
+use crate::domain::automation::Automation;
+use crate::domain::gates::{Gate, event};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
+
+/// At most so many events go, or are looked through, in one transaction.
+const PART: usize = 500;
+
+/// Removes events from before that time.
+///
+/// # Errors
+/// The store's; what went before it is gone.
+pub(super) async fn prune(world: &World, before: Timestamp) -> Result<(), StoreError> {
+    while !world.is_stopping() {
+        let automations = world.city.automations.clone();
+        let part = move |txn: &mut dyn Txn| {
+            let mut end = txn.last_seq()? + 1;
+            for automation in &automations {
+                end = end.min(first_waiting(txn, automation, before, end)?);
+            }
+            txn.prune_events(before, end, PART)
+        };
+        if world.store.run(part).await? < PART {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The first old event that the automation has yet to be run for; `end` when there is none.
+fn first_waiting(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    before: Timestamp,
+    end: u64,
+) -> Result<u64, StoreError> {
+    let Gate::Event { on } = &automation.gate else {
+        return Ok(end);
+    };
+    let mark = dispatcher::recall(txn, automation)?;
+    if !automation.enabled || mark.disabled {
+        return Ok(end);
+    }
+    let mut filter = EventFilter {
+        after: mark.cursor,
+        kind: Some(on.as_str().to_owned()),
+        subject: None,
+        limit: PART,
+    };
+    loop {
+        let page = txn.events(&filter)?;
+        for event in &page {
+            if event.ts >= before || event.seq >= end {
+                return Ok(end);
+            }
+            if !event::is_own(event, &automation.id) {
+                return Ok(event.seq);
+            }
+            filter.after = event.seq;
+        }
+        if page.len() < PART {
+            return Ok(end);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What is over is kept for a while, and then goes: closed wisps by `[daemon] wisp_ttl`, the rest as
+//! `[retention]` says. The dispatcher asks, after each patrol has reconciled and before it looks at
+//! what is due; most times the answer is that it is too early.
+//!
+//! ```text
+//!   reconciled ─► wisps, when `wisp_gc_interval` has passed ─► dispatch
+//!            └──► journal, logs, salvage: after the start, when `[retention]` changed, and hourly;
+//!                 beside everything else, a part at a time
+//! ```
+
+mod journal;
+#[cfg(test)]
+mod tests;
+mod wisps;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::effects;
+use super::refusal::Refusal;
+use super::sagas;
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::city::RetentionPolicy;
+use crate::ports::relics::StoreError;
+
+pub(super) use self::wisps::collect;
+
+/// Between two looks at everything that `[retention]` is about.
+const INTERVAL: Duration = Duration::from_secs(3600);
+
+/// When what was looked at last. A successor looks once more.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    wisps: Option<Duration>,
+    rest: Option<(Duration, RetentionPolicy)>,
+}
+
+impl Looked {
+    /// Whether wisps are to be collected now.
+    pub(super) fn wisps_due(&mut self, world: &World) -> bool {
+        let (now, gc) = (world.clock.mono(), world.city.daemon.wisp_gc);
+        let due = gc.is_some_and(|gc| self.wisps.is_none_or(|last| now - last >= gc.interval));
+        if due {
+            self.wisps = Some(now);
+        }
+        due
+    }
+
+    /// Whether the rest is to be looked at now.
+    pub(super) fn rest_due(&mut self, world: &World) -> bool {
+        let (now, policy) = (world.clock.mono(), &world.city.retention);
+        let early =
+            |(last, of): &(Duration, RetentionPolicy)| now - *last < INTERVAL && of == policy;
+        if self.rest.as_ref().is_some_and(early) {
+            return false;
+        }
+        self.rest = Some((now, policy.clone()));
+        true
+    }
+}
+
+/// Removes what `[retention]` does not keep any longer. Whatever fails is tried again by the next look.
+pub(super) async fn prune(world: &Arc<World>) {
+    let Some(_one_at_a_time) = world.claims.claim("retention") else {
+        return;
+    };
+    let keep = &world.city.retention;
+    if let Some(age) = keep.events
+        && let Err(error) = journal::prune(world, before(world, age)).await
+    {
+        tracing::warn!(%error, "the journal could not be pruned");
+    }
+    if let Err(error) = prune_logs(world).await {
+        tracing::warn!(%error, "old logs could not be removed");
+    }
+    if let Some(age) = keep.salvage
+        && let Err(error) = prune_salvage(world, before(world, age)).await
+    {
+        tracing::warn!(%error, "salvage could not be looked at");
+    }
+}
+
+/// Removes logs from before that time.
+async fn prune_logs(world: &World) -> Result<(), Refusal> {
+    let keep = &world.city.retention;
+    if let Some(age) = keep.session_logs {
+        let before = before(world, age);
+        effects::prune_logs(world, before).await?;
+    }
+    if let Some(age) = keep.gate_logs {
+        let (dir, before) = (world.city.gate_logs_dir(), before(world, age));
+        effects::tasks(world, move |tasks| tasks.prune(&dir, before)).await?;
+    }
+    Ok(())
+}
+
+/// Destroys salvage from before that time, one after the other.
+async fn prune_salvage(world: &World, before: Timestamp) -> Result<(), StoreError> {
+    for entry in world.store.run(|txn| txn.salvages()).await? {
+        if entry.created >= before || world.is_stopping() {
+            continue;
+        }
+        let id = entry.id.clone();
+        if let Err(error) = sagas::prune::prune(world, entry, Cause::Expired).await {
+            tracing::warn!(id, %error, "an old salvage stays for now");
+        }
+    }
+    Ok(())
+}
+
+/// What is older than this time has reached that age.
+fn before(world: &World, age: Duration) -> Timestamp {
+    world.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN)
+}

@@ -1,0 +1,364 @@
+//! What goes, when, and in which order, on the paused clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::prune;
+use crate::domain::automation::Automation;
+use crate::domain::cause::Cause;
+use crate::domain::city::{City, RetentionPolicy, WispGc};
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::gates::Gate;
+use crate::domain::gates::event::Pattern;
+use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::relic::{RelicKind, RelicStatus};
+use crate::domain::saga::SagaKind;
+use crate::ports::relics::{NewRelic, SalvageEntry, StoreError, Txn};
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town, rig};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Days pass in these towns: their patrols are rare.
+fn scenario() -> Scenario {
+    Scenario::new().with(|city| city.daemon.patrol_interval = HOUR)
+}
+
+/// As the seed configures it.
+fn collected(city: &mut City) {
+    city.daemon.wisp_gc = Some(WispGc {
+        interval: 5 * MINUTE,
+        ttl: DAY,
+    });
+}
+
+fn new_wisp(txn: &mut dyn Txn) -> Result<RelicId, StoreError> {
+    let wisp = txn.create_relic(&NewRelic {
+        prefix: "gt".into(),
+        kind: RelicKind::Wisp,
+        title: "merged".into(),
+        body: String::new(),
+        priority: 0,
+        labels: Vec::new(),
+        parent: None,
+        deps: Vec::new(),
+    })?;
+    Ok(wisp.id)
+}
+
+/// A wisp that is closed now.
+async fn wisp(town: &Town) -> RelicId {
+    town.store(|txn| {
+        let id = new_wisp(txn)?;
+        let mut wisp = txn.relic(&id)?;
+        wisp.status = RelicStatus::Closed;
+        wisp.closed = Some(txn.now());
+        txn.put_relic(&wisp)?;
+        Ok(id)
+    })
+    .await
+}
+
+async fn is_there(town: &Town, relic: &RelicId) -> bool {
+    let relic = relic.clone();
+    let read = town.world.store.run(move |txn| txn.relic(&relic));
+    read.await.is_ok()
+}
+
+/// `health-patrol.md`: how long closed wisps survive.
+#[tokio::test(start_paused = true)]
+async fn wisp_ttl_is_how_long_a_closed_wisp_survives() {
+    let town = scenario().with(collected).start().await;
+    let (closed, open) = (wisp(&town).await, town.store(new_wisp).await);
+    town.pass(DAY - HOUR).await;
+    assert!(is_there(&town, &closed).await);
+    town.pass(2 * HOUR).await;
+    assert!(!is_there(&town, &closed).await);
+    let said = town.events(EventType::WispCollected).await;
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0].subject, "town");
+    let data = serde_json::json!({ "count": 1, "ids": [closed] });
+    assert_eq!(said[0].data, data);
+    town.pass(2 * DAY).await;
+    assert!(is_there(&town, &open).await, "nothing open is collected");
+}
+
+/// `health-patrol.md`: how often; the first time is after the start.
+#[tokio::test(start_paused = true)]
+async fn wisp_gc_interval_is_how_often_expired_wisps_go() {
+    let town = Scenario::new().with(|city| {
+        let (interval, ttl) = (10 * MINUTE, MINUTE);
+        city.daemon.wisp_gc = Some(WispGc { interval, ttl });
+    });
+    let town = town.start().await;
+    let wisp = wisp(&town).await;
+    town.pass(9 * MINUTE).await;
+    assert!(is_there(&town, &wisp).await, "expired, and not looked for");
+    town.pass(2 * MINUTE).await;
+    assert!(!is_there(&town, &wisp).await);
+}
+
+/// `health-patrol.md`: disabled if unset; and an edit is in force with the next patrol.
+#[tokio::test(start_paused = true)]
+async fn wisp_gc_is_off_until_both_keys_are_set_and_follows_a_reload() {
+    let town = scenario().start().await;
+    let wisp = wisp(&town).await;
+    town.pass(3 * DAY).await;
+    assert!(is_there(&town, &wisp).await);
+    town.reload(collected).await;
+    assert!(!is_there(&town, &wisp).await);
+}
+
+/// `4-rules.md`, patrol order: reload, reconcile, wisp GC, dispatch.
+#[tokio::test(start_paused = true)]
+async fn wisps_are_collected_after_a_look_at_the_world() {
+    let town = scenario().start().await;
+    let wisp = wisp(&town).await;
+    town.pass(2 * DAY).await;
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    parts.sessions.hold_lists(true);
+    let town = scenario().with(collected).begin_on(parts, clock).await;
+    let looking = async {
+        let held = || town.parts.sessions.lists_held() > 0;
+        town.until("a look", held).await;
+        assert!(is_there(&town, &wisp).await, "nothing is reconciled yet");
+        town.parts.sessions.hold_lists(false);
+    };
+    tokio::join!(town.boot(), looking);
+    assert!(!is_there(&town, &wisp).await);
+}
+
+/// The same, its last two.
+#[tokio::test(start_paused = true)]
+async fn wisps_are_collected_before_what_is_due_is_done() {
+    let town = scenario().start().await;
+    wisp(&town).await;
+    town.pass(2 * DAY).await;
+    let work = town.relic("later").await;
+    let defer = move |txn: &mut dyn Txn| {
+        let mut relic = txn.relic(&work)?;
+        relic.status = RelicStatus::Deferred;
+        relic.until = Some(txn.now());
+        txn.put_relic(&relic)
+    };
+    town.store(defer).await;
+    town.reload(collected).await;
+    let collected = town.events(EventType::WispCollected).await;
+    let reopened = town.events(EventType::RelicUpdated).await;
+    assert!(collected[0].seq < reopened[0].seq);
+}
+
+async fn note(town: &Town, times: usize) {
+    let event = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Operator);
+    town.store(move |txn| (0..times).try_for_each(|_| txn.record(&event).map(drop)))
+        .await;
+}
+
+async fn first(town: &Town) -> u64 {
+    town.store(|txn| txn.first_seq()).await
+}
+
+/// `2-contract.md`, 2.2: in parts, so more than one part.
+#[tokio::test(start_paused = true)]
+async fn events_go_when_they_are_old_and_numbers_go_on() {
+    let town = scenario().with(|city| city.retention.events = Some(30 * DAY));
+    let town = town.start().await;
+    note(&town, 1200).await;
+    let last = town.store(|txn| txn.last_seq()).await;
+    town.pass(30 * DAY - 2 * HOUR).await;
+    assert_eq!(first(&town).await, 1);
+    town.pass(4 * HOUR).await;
+    assert!(first(&town).await > last);
+    note(&town, 1).await;
+    assert!(town.store(|txn| txn.last_seq()).await > last);
+}
+
+/// An event that an automation has yet to be run for is still needed, however old it is.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_an_automation_waits_for_outlives_its_time() {
+    let slow = Automation {
+        id: "slow".parse().unwrap(),
+        description: String::new(),
+        exec: "slow".into(),
+        gate: Gate::Event {
+            on: Pattern::parse("relic.created").unwrap(),
+        },
+        timeout: 90 * DAY,
+        retries: 0,
+        enabled: true,
+        dir: "/city".into(),
+    };
+    let town = scenario().with(|city| {
+        city.retention.events = Some(DAY);
+        city.automations = vec![slow];
+    });
+    let town = town.start().await;
+    // The first event's run takes long, and two wait for it.
+    town.parts.runner.let_go("slow", 10 * DAY, 0);
+    note(&town, 3).await;
+    town.pass(5 * DAY).await;
+    let kept = town.events(EventType::RelicCreated).await;
+    assert_eq!(kept.len(), 2, "the one that is being run for may go");
+    town.pass(16 * DAY).await;
+    assert_eq!(town.parts.runner.started("slow").len(), 3);
+    assert_eq!(town.events(EventType::RelicCreated).await, []);
+}
+
+/// A cursor may name an event that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_cursor_goes_on_behind_what_was_pruned() {
+    let quick = Automation {
+        id: "quick".parse().unwrap(),
+        description: String::new(),
+        exec: "quick".into(),
+        gate: Gate::Event {
+            on: Pattern::parse("relic.created").unwrap(),
+        },
+        timeout: MINUTE,
+        retries: 0,
+        enabled: true,
+        dir: "/city".into(),
+    };
+    let town = scenario().with(|city| {
+        city.retention.events = Some(DAY);
+        city.automations = vec![quick];
+    });
+    let town = town.start().await;
+    note(&town, 1).await;
+    town.pass(3 * DAY).await;
+    assert_eq!(town.events(EventType::RelicCreated).await, []);
+    note(&town, 1).await;
+    town.settle().await;
+    assert_eq!(town.parts.runner.started("quick").len(), 2);
+}
+
+/// `[retention]` is looked at hourly, and at once when it changed.
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_retention_is_followed_at_once() {
+    let town = scenario().start().await;
+    note(&town, 5).await;
+    town.pass(10 * DAY).await;
+    assert_eq!(first(&town).await, 1);
+    town.reload(|city| city.retention.events = Some(DAY)).await;
+    assert!(first(&town).await > 5);
+}
+
+fn town_with(change: impl FnOnce(&mut RetentionPolicy)) -> Scenario {
+    scenario().with(|city| change(&mut city.retention))
+}
+
+/// A raider with a file that no commit holds.
+async fn precious(town: &Town) -> RaiderId {
+    let raider = town.worker("work").await.raider;
+    town.parts.repo.dirty(&raider.name, "precious");
+    raider
+}
+
+async fn salvages(town: &Town) -> Vec<SalvageEntry> {
+    town.store(|txn| txn.salvages()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
+    let town = town_with(|keep| keep.salvage = Some(90 * DAY));
+    let town = town.start().await;
+    let raider = precious(&town).await;
+    town.nuke(&raider, true).await.unwrap();
+    let entry = salvages(&town).await.pop().unwrap();
+    town.pass(90 * DAY - 2 * HOUR).await;
+    assert_eq!(salvages(&town).await, std::slice::from_ref(&entry));
+    town.pass(4 * HOUR).await;
+    assert_eq!(salvages(&town).await, []);
+    assert_eq!(town.parts.repo.salvages(), []);
+    let said = town.events(EventType::SalvagePruned).await.pop().unwrap();
+    assert_eq!(
+        (&said.subject[..], &said.cause[..]),
+        ("horde/raiders/Toast", "expired")
+    );
+    assert_eq!(said.data["id"], entry.id);
+    assert!(said.data["refs"][&entry.refs[0]].is_string(), "{said:?}");
+    assert_eq!(town.sagas().await, 0);
+}
+
+/// What moved is not what was saved: all of it stays, and is looked at again.
+#[tokio::test(start_paused = true)]
+async fn salvage_whose_refs_moved_stays_whole() {
+    let town = town_with(|keep| keep.salvage = Some(DAY)).start().await;
+    let raider = precious(&town).await;
+    town.nuke(&raider, true).await.unwrap();
+    let moved = || RepoError::Moved {
+        name: "refs/horde/salvage/x".into(),
+        expected: "a".into(),
+        found: "b".into(),
+    };
+    town.parts.repo.fail("delete_refs", moved());
+    town.pass(DAY + HOUR + MINUTE).await;
+    assert_eq!(town.parts.repo.count("delete_refs"), 1);
+    assert_eq!((salvages(&town).await.len(), town.sagas().await), (1, 0));
+    town.pass(2 * HOUR).await;
+    assert_eq!(salvages(&town).await, []);
+}
+
+/// A nuke may be about to remove a sandbox because this very salvage holds it.
+#[tokio::test(start_paused = true)]
+async fn salvage_is_not_pruned_while_something_is_under_way_with_its_raider() {
+    let town = scenario().start().await;
+    let raider = precious(&town).await;
+    town.nuke(&raider, true).await.unwrap();
+    let entry = salvages(&town).await.pop().unwrap();
+    let open = move |txn: &mut dyn Txn| {
+        let (kind, subject) = (SagaKind::Land, "horde/raiders/Toast");
+        txn.open_saga(kind, &rig(), subject, "intent", &serde_json::json!({}))
+    };
+    let saga = town.store(open).await.id;
+    let pruned = prune::prune(&town.world, entry.clone(), Cause::Operator).await;
+    assert_eq!(pruned.unwrap_err().kind, RefusalKind::Conflict);
+    town.store(move |txn| txn.close_saga(saga)).await;
+    let pruned = prune::prune(&town.world, entry.clone(), Cause::Operator).await;
+    assert_eq!(pruned, Ok(()));
+    let again = prune::prune(&town.world, entry, Cause::Operator).await;
+    assert_eq!(again.unwrap_err().kind, RefusalKind::NotFound);
+}
+
+/// And the other way round: nothing relies on a salvage that is going.
+#[tokio::test(start_paused = true)]
+async fn a_salvage_that_is_being_pruned_holds_nothing_any_more() {
+    let town = scenario().start().await;
+    let raider = precious(&town).await;
+    let open = |txn: &mut dyn Txn| {
+        let plan = serde_json::json!({});
+        txn.open_saga(SagaKind::Prune, &rig(), "horde-Toast-1", "intent", &plan)
+    };
+    let saga = town.store(open).await.id;
+    let refused = town.nuke(&raider, true).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert_eq!(town.parts.repo.discarded(), []);
+    town.store(move |txn| txn.close_saga(saga)).await;
+    town.nuke(&raider, true).await.unwrap();
+}
+
+/// `2-contract.md`, 2.2: above it the sandbox is kept and escalated, once.
+#[tokio::test(start_paused = true)]
+async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
+    let town = town_with(|keep| keep.salvage_max = Some(0)).start().await;
+    let raider = precious(&town).await;
+    for _ in 1..=2 {
+        let refused = town.nuke(&raider, true).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NoRoom);
+        town.settle().await;
+    }
+    assert_eq!(town.parts.repo.count("salvage"), 0, "nothing was written");
+    assert_eq!(town.parts.repo.discarded(), []);
+    let raised = town.escalations().await;
+    assert_eq!(raised.len(), 1, "{raised:?}");
+    assert!(raised[0].body.contains("salvage prune"), "{raised:?}");
+    assert!(town.runs(&raider.session_id()), "it works on");
+    town.reload(|city| city.retention.salvage_max = Some(1))
+        .await;
+    town.nuke(&raider, true).await.unwrap();
+    assert_eq!(salvages(&town).await.len(), 1);
+}

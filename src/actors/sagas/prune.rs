@@ -1,0 +1,126 @@
+//! `prune`: the one place where work is destroyed on purpose, a salvage at a time. Its refs go first,
+//! all of them or none, and its row after them, so that what is listed is there or is just going.
+//!
+//! ```text
+//!   which refs, and where they point ─► intent ─► refs gone ─► row gone, and said
+//!                                                    └── one was moved meanwhile: nothing is gone
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use super::super::effects;
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::world::{Claim, World};
+use super::{claimed, pack, unpack};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{Oid, RaiderId};
+use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Plan {
+    entry: SalvageEntry,
+    /// Its refs and where they pointed.
+    tips: Vec<(String, Oid)>,
+    cause: Cause,
+}
+
+/// What keeps a salvage as it is while somebody reads or removes it.
+#[must_use]
+pub fn in_use(salvage: &str) -> String {
+    format!("salvage/{salvage}")
+}
+
+/// Destroys a salvage.
+///
+/// # Errors
+/// [`RefusalKind::Conflict`] while it is in use or what it holds may still be relied upon;
+/// [`RefusalKind::NotFound`] when it, or its rig, is gone.
+pub async fn prune(world: &World, entry: SalvageEntry, cause: Cause) -> Result<(), Refusal> {
+    let used = || Refusal::conflict(format!("{} is in use", entry.id));
+    let _alone = world.claims.claim(in_use(&entry.id)).ok_or_else(used)?;
+    let (saga, _until_run) = begin(world, entry.clone(), cause).await?;
+    run(world, saga).await
+}
+
+async fn begin(world: &World, entry: SalvageEntry, cause: Cause) -> Result<(Saga, Claim), Refusal> {
+    let names = entry.refs.clone();
+    let tips = effects::repo(world, &entry.rig, move |repo| repo.tips(&names)).await?;
+    world.at(FaultPoint::PruneIntentBefore);
+    let plan = Plan { entry, tips, cause };
+    let claims = world.claims.clone();
+    let begun = world.store.run(move |txn| {
+        let entry = &plan.entry;
+        if !txn.salvages()?.contains(entry) {
+            return Err(missing(entry));
+        }
+        let raider = RaiderId::new(entry.rig.clone(), entry.raider.clone()).to_string();
+        let mut sagas = txn.sagas(Some(&entry.rig))?.into_iter();
+        if let Some(saga) = sagas.find(|saga| saga.subject == raider) {
+            // It may be about to remove a sandbox because this salvage holds it.
+            let why = format!("{raider} is busy: {} is under way", saga.kind.as_str());
+            return Err(StoreError::Conflict(why));
+        }
+        let (rig, data) = (&entry.rig, pack(&plan));
+        let saga = txn.open_saga(SagaKind::Prune, rig, &entry.id, "intent", &data)?;
+        claimed(&claims, saga)
+    });
+    let begun = begun.await?;
+    world.at(FaultPoint::PruneIntentAfter);
+    Ok(begun)
+}
+
+fn missing(entry: &SalvageEntry) -> StoreError {
+    StoreError::NotFound {
+        kind: "salvage",
+        id: entry.id.clone(),
+    }
+}
+
+/// Whether a salvage is being destroyed: nothing may rely on it any more.
+///
+/// # Errors
+/// The store's.
+pub fn is_under_way(txn: &mut dyn Txn, salvage: &str) -> Result<bool, StoreError> {
+    Ok(txn.saga_of(SagaKind::Prune, salvage)?.is_some())
+}
+
+/// Runs the saga to its end from wherever it is.
+///
+/// # Errors
+/// Why the salvage was kept. The saga is closed then, unless the failure will pass by itself.
+pub async fn run(world: &World, saga: Saga) -> Result<(), Refusal> {
+    let Plan { entry, tips, cause } = unpack(&saga)?;
+    let doomed = tips.clone();
+    let gone = effects::repo(world, &entry.rig, move |repo| repo.delete_refs(&doomed)).await;
+    let id = saga.id;
+    if let Err(failure) = gone.map_err(Refusal::from) {
+        // A rig that is not configured keeps its salvage until it is again.
+        let later = failure.is_passing() || failure.kind == RefusalKind::NotFound;
+        if !later && !world.is_stopping() {
+            world.store.run(move |txn| txn.close_saga(id)).await?;
+        }
+        return Err(failure);
+    }
+    world.at(FaultPoint::PruneDropBefore);
+    let dropped = world.store.run(move |txn| {
+        if txn.drop_salvage(&entry.id)? {
+            let raider = RaiderId::new(entry.rig.clone(), entry.raider.clone());
+            let refs: serde_json::Map<_, _> = tips
+                .iter()
+                .map(|(name, tip)| (name.clone(), tip.to_string().into()))
+                .collect();
+            let data = serde_json::json!({
+                "id": entry.id, "refs": refs, "bytes": entry.bytes, "relic": entry.relic,
+                "incarnation": entry.incarnation, "created": entry.created,
+            });
+            let event = NewEvent::new(EventType::SalvagePruned, raider, cause);
+            txn.record(&event.with(data))?;
+        }
+        txn.close_saga(id)
+    });
+    dropped.await?;
+    world.at(FaultPoint::PruneDropAfter);
+    Ok(())
+}

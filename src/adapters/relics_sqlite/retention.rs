@@ -1,0 +1,66 @@
+//! What goes because it is old: closed wisps, and events. A part at a time, for whoever waits for the
+//! store waits for this too.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::domain::ids::RelicId;
+use crate::ports::relics::StoreError;
+
+use super::value::{Time, Word};
+
+/// Wisps that were closed before and that nothing needs.
+const EXPIRED: &str = "
+    SELECT id FROM relics w
+    WHERE status = 'closed' AND kind = 'wisp' AND closed < ?
+      AND NOT EXISTS (SELECT 1 FROM relics part
+                      WHERE part.parent = w.id AND part.status <> 'closed')
+      AND NOT EXISTS (SELECT 1 FROM relic_deps d JOIN relics waits ON waits.id = d.relic
+                      WHERE d.dep = w.id AND waits.status <> 'closed')
+      AND NOT EXISTS (SELECT 1 FROM hooks WHERE relic = w.id)
+      AND NOT EXISTS (SELECT 1 FROM merge_requests m WHERE w.id IN (m.id, m.relic))
+    ORDER BY closed, id LIMIT ?";
+
+/// Everything that a relic has, the relic last. Closed ones that it was a parent or a dependency of
+/// stay, without it.
+const REMOVE: &[&str] = &[
+    "DELETE FROM relic_labels WHERE relic = ?",
+    "DELETE FROM relic_deps WHERE relic = ?",
+    "DELETE FROM relic_deps WHERE dep = ?",
+    "UPDATE relics SET parent = NULL WHERE parent = ?",
+    "DELETE FROM counters WHERE name = 'step:' || ?",
+    "DELETE FROM relics WHERE id = ?",
+];
+
+pub(super) fn collect_wisps(
+    conn: &Connection,
+    closed_before: Timestamp,
+    limit: usize,
+) -> Result<Vec<RelicId>, StoreError> {
+    let mut select = conn.prepare_cached(EXPIRED)?;
+    let found = select.query_map(params![Time(closed_before), limit], |row| {
+        Ok(row.get::<_, Word<RelicId>>(0)?.0)
+    })?;
+    let expired = found.collect::<Result<Vec<_>, _>>()?;
+    for wisp in &expired {
+        for remove in REMOVE {
+            conn.prepare_cached(remove)?.execute([wisp.as_str()])?;
+        }
+    }
+    Ok(expired)
+}
+
+pub(super) fn prune_events(
+    conn: &Connection,
+    before: Timestamp,
+    seq: u64,
+    limit: usize,
+) -> Result<usize, StoreError> {
+    let pruned = conn
+        .prepare_cached(
+            "DELETE FROM events WHERE seq IN
+                 (SELECT seq FROM events WHERE ts < ? AND seq < ? ORDER BY ts LIMIT ?)",
+        )?
+        .execute(params![Time(before), seq, limit])?;
+    Ok(pruned)
+}

@@ -1,0 +1,42 @@
+//! Terminal logs outlive their sessions for a while, and then go.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::files::{self, Found, Spec};
+use super::observe::Sight;
+use crate::domain::facts::RunState;
+
+/// Removes the logs in a session's directory if the session ended before that time; true when there
+/// were any. The caller holds the session's gate: no start is under way.
+pub(super) fn prune(dir: &Path, sight: Option<&Sight>, before: Timestamp) -> io::Result<bool> {
+    let over = match sight.map(|sight| &sight.facts.state) {
+        Some(RunState::Exited(exit)) => exit.at < before,
+        Some(RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. }) => false,
+        // It was forgotten, unless a start broke off: nobody knows what that has left.
+        None => files::read::<Spec>(dir, files::SPEC)? == Found::Nothing,
+    };
+    if !over || written_since(dir, before) || files::is_locked(dir)? {
+        return Ok(false);
+    }
+    let had = [files::LOG, files::OLDER_LOG].map(|name| dir.join(name).exists());
+    files::remove(dir, files::OLDER_LOG)?;
+    files::remove(dir, files::LOG)?;
+    if sight.is_none() {
+        files::remove(dir, files::LOCK)?;
+        // Whatever else is in it was not put there by us, and keeps it.
+        let _not_empty = fs::remove_dir(dir);
+    }
+    Ok(had.contains(&true))
+}
+
+/// Whether there is output that is not old enough.
+fn written_since(dir: &Path, before: Timestamp) -> bool {
+    [files::LOG, files::OLDER_LOG].iter().any(|name| {
+        let written = fs::metadata(dir.join(name)).and_then(|meta| meta.modified());
+        written.is_ok_and(|at| Timestamp::try_from(at).is_ok_and(|at| at >= before))
+    })
+}

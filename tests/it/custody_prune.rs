@@ -1,0 +1,63 @@
+//! The end of a salvage: all of its refs or none, and none that moved.
+
+use std::path::Path;
+
+use horde_supervisor::domain::ids::{Incarnation, Oid};
+use horde_supervisor::ports::repo::{Repo, RepoError, SalvageRecord};
+
+use crate::support::city::{City, toast};
+use crate::support::git::{git, rev, write};
+
+fn refs(repo: &Path) -> Vec<String> {
+    let list = ["for-each-ref", "--format=%(refname)", "refs/horde/salvage"];
+    git(repo, &list).lines().map(str::to_owned).collect()
+}
+
+/// Two salvages of one sandbox.
+fn salvaged(city: &City) -> [SalvageRecord; 2] {
+    let sandbox = city.sandbox();
+    ["first", "first, and second"].map(|text| {
+        write(&sandbox, "new", text);
+        let size = city.repo.salvage_size(&sandbox).expect("measured");
+        let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        let record = record.expect("salvaged");
+        assert_eq!((size, record.bytes), (text.len() as u64, text.len() as u64));
+        record
+    })
+}
+
+#[test]
+fn the_refs_of_one_salvage_go_and_those_of_another_stay() {
+    let city = City::new();
+    let [first, second] = salvaged(&city);
+    let tips = city.repo.tips(&first.refs).expect("they are there");
+    assert_eq!(tips.len(), first.refs.len());
+    city.repo.delete_refs(&tips).expect("deleted");
+    assert_eq!(refs(city.repo.repo_dir()), second.refs);
+    assert_eq!(city.repo.tips(&first.refs), Ok(vec![]));
+    city.repo.delete_refs(&tips).expect("gone already is fine");
+}
+
+/// Interrupted by a crash, it goes on; with one that somebody moved, nothing goes.
+#[test]
+fn refs_are_compared_before_any_of_them_goes() {
+    let city = City::new();
+    let [first, second] = salvaged(&city);
+    let repo = city.repo.repo_dir();
+    let tips = city.repo.tips(&first.refs).expect("they are there");
+    let (moved, was) = tips.last().expect("a ref");
+    let elsewhere = Oid::new(rev(repo, &second.refs[0])).expect("an id");
+    assert_ne!(elsewhere, *was);
+    git(repo, &["update-ref", moved, elsewhere.as_str()]);
+    let before = refs(repo);
+    let refused = city.repo.delete_refs(&tips);
+    assert!(
+        matches!(refused, Err(RepoError::Moved { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(refs(repo), before);
+    git(repo, &["update-ref", moved, was.as_str()]);
+    git(repo, &["update-ref", "-d", &tips[0].0]);
+    city.repo.delete_refs(&tips).expect("the rest is deleted");
+    assert_eq!(refs(repo), second.refs);
+}
