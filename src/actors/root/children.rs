@@ -98,6 +98,10 @@ impl Root {
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);
         }
+        let drifted = match &slot.spec.work {
+            Work::Agent(agent) => session.fingerprint.as_ref() != Some(&agent.fingerprint),
+            Work::Raider { .. } => false,
+        };
         slot.tried = false;
         slot.how = None;
         answer(&mut slot.for_up, &Ok(()));
@@ -118,6 +122,9 @@ impl Root {
             events.push(respawned.with(data));
         }
         self.world.store.note(events);
+        if drifted {
+            self.look_soon();
+        }
         true
     }
 
@@ -141,8 +148,8 @@ impl Root {
             self.ended_at_stop(id, session.is_some(), kept);
             return self.stopped_one(me);
         }
-        if slot.draining && matches!(slot.desired, Desired::Up) {
-            // It came to its end in its own time.
+        if slot.draining && matches!(slot.desired, Desired::Up | Desired::Cycle(_)) {
+            // It came to its end in its own time; nobody needs a fresh session of it.
             slot.desired = Desired::Ended(Cause::Drained);
         }
         match (&slot.desired, exit) {
@@ -313,6 +320,14 @@ impl Root {
         };
         let ended = slot.ended(kind, cause);
         self.note(ended);
+        self.look_soon();
+    }
+
+    /// What was wanted of a child while it was ending, or starting, was not decided then.
+    fn look_soon(&self) {
+        if self.stopping.is_none() {
+            self.world.directory.tell_root(RootMsg::Look);
+        }
     }
 
     pub(super) async fn retry(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: u64) {
@@ -358,6 +373,7 @@ impl Root {
         self.note(slot.ended(kind, cause));
         answer(&mut slot.for_end, &Ok(()));
         slot.no_session("it was ended");
+        self.look_soon();
     }
 
     /// Routes an exit to the child whose session it was; nobody's is left to the next look.

@@ -76,8 +76,12 @@ impl Root {
             return;
         };
         slot.draining = true;
-        slot.epoch += 1;
-        let (name, epoch) = (id.clone(), slot.epoch);
+        if slot.actor.is_none() {
+            // It died since it was looked at: it has nothing to finish.
+            return self.end_for_good(me, id, Cause::Drained);
+        }
+        slot.drain_epoch += 1;
+        let (name, epoch) = (id.clone(), slot.drain_epoch);
         let _timer = me.send_after(agent.drain_timeout, move || RootMsg::DrainDue {
             id: name,
             epoch: Some(epoch),
@@ -112,14 +116,14 @@ impl Root {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.draining = false;
             // The timer of the drain is void.
-            slot.epoch += 1;
+            slot.drain_epoch += 1;
         }
     }
 
     /// A draining member's time is up, or it said that it is finished.
     pub(super) fn drain_due(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, epoch: Option<u64>) {
         let due = |slot: &&mut super::slot::Slot| {
-            slot.draining && epoch.is_none_or(|epoch| epoch == slot.epoch)
+            slot.draining && epoch.is_none_or(|epoch| epoch == slot.drain_epoch)
         };
         if self.slots.get_mut(id).filter(due).is_some() {
             self.end_for_good(me, id, Cause::Drained);

@@ -14,7 +14,12 @@ use crate::domain::ids::AgentName;
 
 /// What is known of every pool.
 #[derive(Default)]
-pub(super) struct Pools(BTreeMap<AgentName, Sized>);
+pub(super) struct Pools {
+    known: BTreeMap<AgentName, Sized>,
+    /// Grows with each pool that is begun to be asked, whatever it is called: what an earlier one of
+    /// the name left under way is void.
+    epoch: u64,
+}
 
 struct Sized {
     /// How many are wanted; none until the first check has come back.
@@ -45,7 +50,7 @@ pub struct PoolView {
 impl Root {
     /// The sizes that are known.
     pub(super) fn sizes(&self) -> BTreeMap<AgentName, u32> {
-        let sized = self.pools.0.iter();
+        let sized = self.pools.known.iter();
         sized
             .filter_map(|(name, pool)| Some((name.clone(), pool.size?)))
             .collect()
@@ -55,7 +60,7 @@ impl Root {
     pub(super) fn pool_views(&self) -> Vec<PoolView> {
         let view = |agent: &Agent| {
             let pool = agent.pool.clone()?;
-            let sized = self.pools.0.get(&agent.name);
+            let sized = self.pools.known.get(&agent.name);
             let size = sized.and_then(|sized| sized.size);
             Some(PoolView {
                 name: agent.name.clone(),
@@ -77,14 +82,15 @@ impl Root {
         let city = Arc::clone(&self.world.city);
         let pools = city.agents.iter().filter(|agent| agent.pool.is_some());
         let names: Vec<_> = pools.clone().map(|agent| &agent.name).collect();
-        self.pools.0.retain(|name, _| names.contains(&name));
+        self.pools.known.retain(|name, _| names.contains(&name));
         for agent in pools {
             let Some(pool) = &agent.pool else { continue };
-            let known = self.pools.0.get(&agent.name);
-            if known.is_some_and(|known| known.check == pool.check) {
+            let known = self.pools.known.get(&agent.name);
+            if pool.check.is_some() && known.is_some_and(|known| known.check == pool.check) {
                 continue;
             }
-            let epoch = known.map_or(1, |known| known.epoch + 1);
+            self.pools.epoch += 1;
+            let epoch = self.pools.epoch;
             let sized = Sized {
                 // Without a check there is nothing to wait for.
                 size: pool.check.is_none().then_some(pool.min),
@@ -93,7 +99,7 @@ impl Root {
                 checked: None,
                 failed: None,
             };
-            self.pools.0.insert(agent.name.clone(), sized);
+            self.pools.known.insert(agent.name.clone(), sized);
             if pool.check.is_some() {
                 self.ask_pool(me, agent, epoch);
             }
@@ -104,7 +110,7 @@ impl Root {
         let city = Arc::clone(&self.world.city);
         let current = self
             .pools
-            .0
+            .known
             .get(&name)
             .is_some_and(|pool| pool.epoch == epoch);
         let agent = city.agents.iter().find(|agent| agent.name == name);
@@ -137,7 +143,7 @@ impl Root {
         };
         let Some(sized) = self
             .pools
-            .0
+            .known
             .get_mut(name)
             .filter(|sized| sized.epoch == epoch)
         else {

@@ -99,6 +99,8 @@ pub(super) struct Slot {
     pub(super) cause: Cause,
     /// It is to come to an end in its own time; nobody starts it again.
     pub(super) draining: bool,
+    /// Tells the drain that goes on from those before it.
+    pub(super) drain_epoch: u64,
     /// It waits for its turn in the restart of its group.
     pub(super) together: bool,
     /// How it was told to end, when everything ends.
@@ -130,6 +132,7 @@ impl Slot {
             since: now,
             cause,
             draining: false,
+            drain_epoch: 0,
             together: false,
             told: None,
             for_up: Vec::new(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::RootMsg;
 use crate::actors::ask;
+use crate::domain::cause::Cause;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{HarnessName, SessionId};
@@ -125,6 +126,55 @@ async fn the_bounds_are_applied_live() {
     town.reload(bound(1)).await;
     town.pass(SECOND * 30).await;
     assert_eq!(running(&town).len(), 1);
+}
+
+/// Also without a check, and downwards.
+#[tokio::test(start_paused = true)]
+async fn a_lower_min_without_a_check_is_applied_live() {
+    let min = |min| {
+        move |city: &mut crate::domain::city::City| {
+            if let Some(pool) = &mut city.agents[0].pool {
+                pool.min = min;
+            }
+        }
+    };
+    let town = pool(None).start().await;
+    town.reload(min(3)).await;
+    assert_eq!(running(&town), [1, 2, 3]);
+    town.reload(min(1)).await;
+    town.pass(SECOND * 30).await;
+    assert_eq!(running(&town).len(), 1);
+}
+
+/// Nobody needs a fresh session of who drains.
+#[tokio::test(start_paused = true)]
+async fn a_draining_member_that_is_cycled_is_gone() {
+    let town = pool(Some(CHECK)).start().await;
+    town.parts.runner.say(CHECK, "2");
+    town.pass(SECOND * 6).await;
+    town.parts.runner.say(CHECK, "1");
+    town.pass(SECOND * 6).await;
+    let id = agent("worker-2");
+    assert!(town.view(&id).await.unwrap().draining);
+    ask::cycle(&town.world, id, Cause::Operator).await.unwrap();
+    town.pass(SECOND).await;
+    assert_eq!(running(&town), [1]);
+    assert_eq!(town.events(EventType::AgentDrained).await.len(), 1);
+}
+
+/// A pool that went and came back is asked at its own pace, not at both.
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_came_back_is_asked_once_at_a_time() {
+    let town = pool(Some(CHECK)).start().await;
+    town.parts.runner.say(CHECK, "1");
+    town.pass(SECOND * 6).await;
+    let agents = town.world.newest().city.agents.clone();
+    town.reload(|city| city.agents.clear()).await;
+    town.reload(move |city| city.agents = agents).await;
+    let before = town.parts.runner.started(CHECK).len();
+    town.pass(SECOND * 51).await;
+    let asked = town.parts.runner.started(CHECK).len() - before;
+    assert!((10..=11).contains(&asked), "{asked}");
 }
 
 /// A daemon that comes back drains nobody before it knows how many are wanted.
