@@ -282,15 +282,17 @@ impl Root {
         }
     }
 
-    /// The spec of an agent that was never started.
+    /// The spec of an agent, or of a member of a pool, that was never started.
     fn configured(&self, id: &ChildId) -> Option<ChildSpec> {
         let ChildId::Agent(name) = id else {
             return None;
         };
         let city = &self.world.city;
-        let mut single = city.agents.iter().filter(|agent| agent.pool.is_none());
-        let agent = single.find(|agent| &agent.name == name)?;
-        Some(agent_spec(city, agent))
+        let agent = city.agents.iter().find_map(|agent| match agent.pool {
+            None => (agent.name == *name).then(|| agent.clone()),
+            Some(_) => agent.member(agent.member_number(name)?).ok(),
+        })?;
+        Some(agent_spec(city, &agent))
     }
 
     pub(super) fn views(&mut self) -> Vec<ChildView> {

@@ -1,0 +1,100 @@
+//! What persons said of children: it outlives the supervisor, can be unsaid, and holds wherever a
+//! session would start.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{PATROL, ask};
+use crate::actors::sagas::charge::Charged;
+use crate::control::protocol::ErrorKind;
+use crate::domain::city::{Pool, RestartType};
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn tell(town: &Town, op: &str, name: &str) -> Value {
+    ask(town, op, json!({ "name": name })).await.unwrap()
+}
+
+/// The supervisor dies, and its successor is made from the same configuration.
+async fn restarted(town: Town, scenario: Scenario) -> Town {
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    scenario.start_on(parts, clock).await
+}
+
+/// A town whose raider Toast is suspended.
+async fn suspended() -> (Town, Charged) {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    tell(&town, "raider.suspend", "Toast").await;
+    town.pass(PATROL).await;
+    assert!(!town.runs(&charged.session));
+    (town, charged)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_raider_is_resumed_after_a_restart() {
+    let (town, charged) = suspended().await;
+    let town = restarted(town, Scenario::new()).await;
+    let shown = tell(&town, "raider.show", "Toast").await;
+    assert_eq!(shown["suspended"], true);
+    tell(&town, "raider.resume", "Toast").await;
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+    let shown = tell(&town, "raider.show", "Toast").await;
+    assert_eq!(shown["suspended"], false);
+}
+
+fn pool() -> Scenario {
+    let scenario = Scenario::new().agent("worker", RestartType::Permanent);
+    scenario.with(|city| {
+        city.agents[0].pool = Some(Pool {
+            min: 2,
+            max: 3,
+            check: None,
+            check_interval: SECOND * 5,
+            drain_timeout: SECOND * 20,
+        });
+    })
+}
+
+fn members(town: &Town) -> Vec<u32> {
+    let runs = |number: &u32| {
+        let id = agent(&format!("worker-{number}"));
+        town.runs(&town.session(&id))
+    };
+    (1..=5).filter(runs).collect()
+}
+
+/// Another takes the place of a member that a person stopped or suspended, before a restart and
+/// after it, and what was said of it can be unsaid.
+#[tokio::test(start_paused = true)]
+async fn a_pool_does_without_the_members_that_a_person_laid_to_rest() {
+    for (rest, undo) in [
+        ("agent.stop", "agent.start"),
+        ("agent.suspend", "agent.resume"),
+    ] {
+        let town = pool().start().await;
+        assert_eq!(members(&town), [1, 2]);
+        tell(&town, rest, "worker-2").await;
+        town.pass(PATROL).await;
+        assert_eq!(members(&town), [1, 3], "{rest}");
+        let town = restarted(town, pool()).await;
+        town.pass(PATROL).await;
+        assert_eq!(members(&town), [1, 3], "{rest}, restarted");
+        let listed = ask(&town, "agent.list", json!({})).await.unwrap();
+        let listed = listed.as_array().unwrap().iter();
+        let names: Vec<_> = listed.map(|agent| agent["name"].clone()).collect();
+        assert_eq!(names, ["worker-1", "worker-2", "worker-3"]);
+        tell(&town, rest, "worker-3").await;
+        town.pass(PATROL).await;
+        assert_eq!(members(&town), [1], "{rest}: no more than `max`");
+        tell(&town, undo, "worker-2").await;
+        town.pass(PATROL).await;
+        assert_eq!(members(&town), [1, 2], "{undo}");
+        let unknown = ask(&town, undo, json!({ "name": "worker-9" })).await;
+        assert_eq!(unknown.unwrap_err().kind, ErrorKind::NotFound);
+    }
+}
