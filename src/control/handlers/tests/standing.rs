@@ -98,3 +98,13 @@ async fn a_pool_does_without_the_members_that_a_person_laid_to_rest() {
         assert_eq!(unknown.unwrap_err().kind, ErrorKind::NotFound);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_suspension_goes_with_its_raider() {
+    let (town, charged) = suspended().await;
+    town.nuke(&charged.raider, true).await.unwrap();
+    let next = town.worker("b").await;
+    assert_eq!(next.raider, charged.raider, "the name is free again");
+    town.pass(PATROL).await;
+    assert!(town.runs(&next.session));
+}
