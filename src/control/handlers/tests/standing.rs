@@ -6,10 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{PATROL, ask};
+use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
 use crate::control::protocol::ErrorKind;
 use crate::domain::city::{Pool, RestartType};
-use crate::testing::world::{Scenario, Town, agent};
+use crate::domain::ids::ChildId;
+use crate::testing::world::{Scenario, Town, agent, raider};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -107,4 +109,25 @@ async fn a_suspension_goes_with_its_raider() {
     assert_eq!(next.raider, charged.raider, "the name is free again");
     town.pass(PATROL).await;
     assert!(town.runs(&next.session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_repair_of_a_suspended_raider_starts_no_session() {
+    let (town, charged) = suspended().await;
+    tell(&town, "raider.repair", "Toast").await;
+    assert_eq!(town.starts(&charged.session), 1);
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    tell(&town, "raider.resume", "Toast").await;
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+    town.reload(|city| city.rigs[0].suspended = true).await;
+    town.pass(PATROL).await;
+    tell(&town, "raider.repair", "Toast").await;
+    assert_eq!(town.starts(&charged.session), 2, "by configuration");
+    town.reload(|city| city.rigs[0].suspended = false).await;
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+    let held = ChildId::Raider(raider("Toast"));
+    assert_eq!(town.state(&held).await, Some(ChildState::Running));
 }
