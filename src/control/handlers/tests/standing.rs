@@ -111,6 +111,24 @@ async fn a_suspension_goes_with_its_raider() {
     assert!(town.runs(&next.session));
 }
 
+/// The look that was to resume it does not know yet that it was stopped.
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_not_undone_by_a_resume_before_it() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let (town, id) = (town.start().await, agent("mayor"));
+    tell(&town, "agent.suspend", "mayor").await;
+    town.pass(PATROL).await;
+    town.parts.sessions.hold_lists(true);
+    tell(&town, "agent.resume", "mayor").await;
+    let looks = || town.parts.sessions.lists_held() > 0;
+    town.until("the look", looks).await;
+    tell(&town, "agent.stop", "mayor").await;
+    town.parts.sessions.hold_lists(false);
+    town.pass(PATROL).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Stopped));
+    assert_eq!(town.starts(&town.session(&id)), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_repair_of_a_suspended_raider_starts_no_session() {
     let (town, charged) = suspended().await;
