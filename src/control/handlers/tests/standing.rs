@@ -11,6 +11,7 @@ use crate::actors::sagas::charge::Charged;
 use crate::control::protocol::ErrorKind;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::ids::ChildId;
+use crate::domain::reload::Change;
 use crate::testing::world::{Scenario, Town, agent, raider};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -148,4 +149,30 @@ async fn the_repair_of_a_suspended_raider_starts_no_session() {
     assert!(town.runs(&charged.session));
     let held = ChildId::Raider(raider("Toast"));
     assert_eq!(town.state(&held).await, Some(ChildState::Running));
+}
+
+/// A reload says `start` only of who is started.
+#[tokio::test(start_paused = true)]
+async fn a_reload_starts_nobody_who_is_held_back() {
+    let town = Scenario::new()
+        .agent("doomed", RestartType::Permanent)
+        .agent("ended", RestartType::Transient)
+        .agent("resting", RestartType::Permanent)
+        .agent("suspended", RestartType::Permanent);
+    let town = town.start().await;
+    while town.state(&agent("doomed")).await != Some(ChildState::Quarantined) {
+        town.parts
+            .sessions
+            .crash(&town.session(&agent("doomed")), 9);
+        town.pass(SECOND * 10).await;
+    }
+    town.parts.sessions.exit(&town.session(&agent("ended")), 0);
+    tell(&town, "agent.stop", "resting").await;
+    tell(&town, "agent.suspend", "suspended").await;
+    town.pass(SECOND).await;
+    let changes = town.reload(|_| {}).await;
+    assert_eq!(changes.len(), 4);
+    for change in changes {
+        assert_eq!(change.action, Change::None, "{}", change.agent);
+    }
 }
