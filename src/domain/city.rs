@@ -10,7 +10,9 @@ use sha2::{Digest, Sha256};
 pub use super::agents::{Agent, Group, Pool, RestartType, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::ids::Incarnation;
-use super::ids::{AgentName, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName};
+use super::ids::{
+    AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
+};
 use super::merge::LandStyle;
 use super::restart::RestartPolicy;
 
@@ -55,6 +57,18 @@ impl City {
     #[must_use]
     pub fn rig(&self, name: &RigName) -> Option<&Rig> {
         self.rigs.iter().find(|rig| &rig.name == name)
+    }
+
+    /// Whether the configuration says that this child has no session.
+    #[must_use]
+    pub fn suspends(&self, id: &ChildId) -> bool {
+        let off = match id {
+            ChildId::Raider(raider) => self.rig(&raider.rig).is_some_and(|rig| rig.suspended),
+            ChildId::Agent(name) => self.agents.iter().any(|agent| {
+                agent.suspended && (agent.name == *name || agent.member_number(name).is_some())
+            }),
+        };
+        off || self.suspended
     }
 
     /// Whether a session is an agent's, or was one's before the configuration changed.

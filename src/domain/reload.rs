@@ -107,13 +107,14 @@ pub fn in_force(
     (new, pending)
 }
 
-/// What becomes of every agent of either configuration, in the order of the new one.
+/// What becomes of every agent of either configuration, in the order of the new one. Who is held
+/// has no session, and the new configuration gives it none.
 #[must_use]
 pub fn changes(
     old: &City,
     new: &City,
     running: &[Running],
-    resting: &BTreeSet<AgentName>,
+    held: &BTreeSet<AgentName>,
 ) -> Vec<AgentChange> {
     let row = |agent: &Agent, action| AgentChange {
         agent: agent.name.clone(),
@@ -122,7 +123,7 @@ pub fn changes(
     let kept = new.agents.iter().map(|agent| {
         let before = old.agents.iter().find(|old| old.name == agent.name);
         let off = new.suspended || agent.suspended;
-        row(agent, change(before, agent, off, running, resting))
+        row(agent, change(before, agent, off, running, held))
     });
     let gone = old
         .agents
@@ -137,7 +138,7 @@ fn change(
     agent: &Agent,
     suspended: bool,
     running: &[Running],
-    resting: &BTreeSet<AgentName>,
+    held: &BTreeSet<AgentName>,
 ) -> Change {
     let is_own = |name: &AgentName| *name == agent.name || agent.member_number(name).is_some();
     // A pool that was a single agent, or the other way round, has sessions under the other name.
@@ -155,7 +156,7 @@ fn change(
         };
     }
     if own.is_empty() {
-        let rests = resting.contains(&agent.name);
+        let rests = held.contains(&agent.name);
         let empty_pool = agent.pool.as_ref().is_some_and(|pool| pool.min == 0);
         return match (rests || empty_pool, changed) {
             (true, true) => Change::Live,

@@ -136,8 +136,9 @@ impl ChildSpec {
 
 /// Messages to the root.
 pub enum RootMsg {
-    /// A child is wanted. Answered when its session is up, or with why its first start failed; a
-    /// child whose first start failed is forgotten, so that the asker can unwind.
+    /// A child is wanted. Answered when its session is up, or the child rests because it is
+    /// suspended, or with why its first start failed; then it is forgotten, so that the asker can
+    /// unwind.
     Want {
         /// The child.
         spec: Box<ChildSpec>,
@@ -297,6 +298,8 @@ pub struct Root {
     slots: BTreeMap<ChildId, Slot>,
     /// Agents that an operator stopped: they rest until started again.
     resting: BTreeSet<AgentName>,
+    /// Children that a person suspended, as of the last look.
+    suspended: BTreeSet<ChildId>,
     patrol_epoch: u64,
     idle_epoch: u64,
     /// One look at a time; a wish to look meanwhile is another look.
@@ -336,6 +339,7 @@ impl Actor for RootActor {
             rig_infra: args.rig_infra,
             slots: BTreeMap::new(),
             resting: Default::default(),
+            suspended: Default::default(),
             patrol_epoch: 0,
             idle_epoch: 0,
             looking: false,

@@ -32,6 +32,7 @@ impl Root {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
         let new = !self.slots.contains_key(&id);
+        let suspended = self.world.city.suspends(&id) || self.suspended.contains(&id);
         if new {
             let mut slot = Slot::new(spec.clone(), now, cause);
             self.restore(&mut slot);
@@ -49,6 +50,15 @@ impl Root {
             if slot.session.is_none() {
                 slot.for_up.extend(reply);
             } else if let Some(reply) = reply {
+                let _gave_up = reply.send(Ok(()));
+            }
+            return;
+        }
+        if suspended && cause != Cause::Adopted {
+            // It rests until it is resumed, and is started from this spec then.
+            slot.desired = Desired::Resting(Cause::Suspended);
+            slot.become_state(ChildState::Stopped, now);
+            if let Some(reply) = reply {
                 let _gave_up = reply.send(Ok(()));
             }
             return;
@@ -282,15 +292,17 @@ impl Root {
         }
     }
 
-    /// The spec of an agent that was never started.
+    /// The spec of an agent, or of a member of a pool, that was never started.
     fn configured(&self, id: &ChildId) -> Option<ChildSpec> {
         let ChildId::Agent(name) = id else {
             return None;
         };
         let city = &self.world.city;
-        let mut single = city.agents.iter().filter(|agent| agent.pool.is_none());
-        let agent = single.find(|agent| &agent.name == name)?;
-        Some(agent_spec(city, agent))
+        let agent = city.agents.iter().find_map(|agent| match agent.pool {
+            None => (agent.name == *name).then(|| agent.clone()),
+            Some(_) => agent.member(agent.member_number(name)?).ok(),
+        })?;
+        Some(agent_spec(city, &agent))
     }
 
     pub(super) fn views(&mut self) -> Vec<ChildView> {

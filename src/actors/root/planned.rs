@@ -49,12 +49,13 @@ impl Root {
         }
     }
 
-    /// Starts again what was suspended.
+    /// Starts again what was suspended, unless a person stopped it since the look began.
     pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        if slot.state != ChildState::Stopped || slot.actor.is_some() {
+        let suspended = matches!(slot.desired, Desired::Resting(Cause::Suspended));
+        if !suspended || slot.state != ChildState::Stopped || slot.actor.is_some() {
             return;
         }
         slot.cause = Cause::Unsuspended;

@@ -129,8 +129,11 @@ impl Root {
             for event in &look.ended {
                 self.session_event(event.clone());
             }
-            if let (true, Some(said)) = (self.infra_only(), &look.standing) {
-                self.resting.extend(said.resting.clone());
+            if let Some(said) = &look.standing {
+                if self.infra_only() {
+                    self.resting.extend(said.resting.clone());
+                }
+                self.suspended.clone_from(&said.suspended);
             }
             if let (Some(left), Some(hooked)) = (&look.deaths, &look.hooked)
                 && !self.histories.loaded

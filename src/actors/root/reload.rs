@@ -8,10 +8,12 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::world::World;
 use super::infra::InfraSpec;
-use super::{Root, RootMsg};
+use super::slot::{ChildState, Desired};
+use super::{Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
+use crate::domain::city::{City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, RigName, SessionId};
+use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
 use crate::domain::reload::{AgentChange, Running, changes};
 
 /// Makes the witness and the forge of a rig.
@@ -39,7 +41,7 @@ impl Root {
         } = reload;
         let running = self.running(&attached);
         let old = Arc::clone(&self.world);
-        let changes = changes(&old.city, &world.city, &running, &self.resting);
+        let changes = changes(&old.city, &world.city, &running, &self.held(&world.city));
         if dry_run || self.stopping.is_some() {
             let _gave_up = reply.send(changes);
             return;
@@ -54,11 +56,37 @@ impl Root {
         let _gave_up = reply.send(changes);
     }
 
+    /// Agents that have no session and come to none by this configuration.
+    fn held(&self, city: &City) -> BTreeSet<AgentName> {
+        let mut held = self.resting.clone();
+        held.extend(self.suspended.iter().filter_map(agent).cloned());
+        for (name, slot) in self
+            .slots
+            .iter()
+            .filter_map(|(id, slot)| Some((agent(id)?, slot)))
+        {
+            let Some(new) = city.agents.iter().find(|agent| agent.name == *name) else {
+                continue;
+            };
+            let changed = !slot.spec.is_same(&agent_spec(city, new));
+            let stays = match (slot.state_now(), &slot.desired) {
+                (ChildState::Quarantined, _) => !changed,
+                // It came to rest by itself, as its type said.
+                (ChildState::Stopped, Desired::Up) => {
+                    !changed || new.restart != RestartType::Permanent
+                }
+                _ => false,
+            };
+            if stays && !slot.has_actor() {
+                held.insert(name.clone());
+            }
+        }
+        held
+    }
+
     fn running(&self, attached: &BTreeSet<SessionId>) -> Vec<Running> {
         let agents = self.slots.iter().filter_map(|(id, slot)| {
-            let ChildId::Agent(name) = id else {
-                return None;
-            };
+            let name = agent(id)?;
             slot.has_actor().then(|| Running {
                 name: name.clone(),
                 fingerprint: slot.session.as_ref().and_then(|s| s.fingerprint.clone()),
@@ -102,5 +130,12 @@ impl Root {
             self.remove_infra(&|name| name.starts_with(&own));
             new.directory.remove_rig(&rig.name);
         }
+    }
+}
+
+fn agent(id: &ChildId) -> Option<&AgentName> {
+    match id {
+        ChildId::Agent(name) => Some(name),
+        ChildId::Raider(_) => None,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ids::{AgentName, ChildId, RaiderId};
+use crate::domain::ids::{AgentName, ChildId, Incarnation, RaiderId};
 use crate::ports::relics::{StoreError, Txn};
 
 /// What persons said.
@@ -56,6 +56,25 @@ pub fn say(txn: &mut dyn Txn, change: &dyn Fn(&mut Said)) -> Result<(), StoreErr
         put(txn, SUSPENDED, &suspended)?;
     }
     Ok(())
+}
+
+/// Drops a raider's hook, if it is of this incarnation, and what was said of the raider with it:
+/// whoever has the name next is somebody else.
+///
+/// # Errors
+/// The store's.
+pub fn drop_hook(
+    txn: &mut dyn Txn,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<bool, StoreError> {
+    let held = txn.drop_hook(raider, incarnation)?;
+    if held {
+        say(txn, &|said| {
+            said.suspended.remove(&ChildId::Raider(raider.clone()));
+        })?;
+    }
+    Ok(held)
 }
 
 fn set<T: for<'de> Deserialize<'de>>(txn: &mut dyn Txn, key: &str) -> Result<Vec<T>, StoreError> {

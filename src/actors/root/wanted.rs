@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{ChildSpec, Work};
 use crate::domain::city::{Agent, City, RestartType};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -99,20 +101,42 @@ impl Standing<'_> {
         let Some(pool) = &agent.pool else {
             return Vec::new();
         };
-        let present = self.members(city, agent);
-        let kept = u32::try_from(present.len()).unwrap_or(u32::MAX);
+        let laid = self.laid_to_rest(agent);
+        let mut present = self.members(city, agent);
+        present.retain(|member| !laid.contains(&member.number));
+        let kept = count(present.len());
         // Until the first check has come back, those who are there are wanted.
         let size = self.sizes.get(&agent.name).copied().unwrap_or(kept);
-        let chosen = match off {
-            true => pools::choose(kept, &present),
-            false => pools::choose(pool.bounded(size), &present),
+        // Others take the place of those whom a person laid to rest, as far as `max` allows.
+        let room = pool.max - count(laid.range(..=pool.max).count());
+        let wanted = match off {
+            true => kept,
+            false => pool.bounded(size).min(room),
         };
+        let rests = |number: &u32| Member {
+            number: *number,
+            draining: false,
+            // Chosen before anybody else, so that nobody else has its number.
+            last_activity: Some(Timestamp::MAX),
+        };
+        present.extend(laid.iter().map(rests));
+        let chosen = pools::choose(wanted + count(laid.len()), &present);
         let run = if off { Mode::Suspended } else { Mode::Run };
         let run = chosen.run.into_iter().map(|number| (number, run));
         let drain = chosen.drain.into_iter().map(|n| (n, Mode::Drain));
         run.chain(drain)
             .filter_map(|(number, mode)| self.one(city, &agent.member(number).ok()?, mode))
             .collect()
+    }
+
+    /// The members of a pool that a person stopped or suspended.
+    fn laid_to_rest(&self, agent: &Agent) -> BTreeSet<u32> {
+        let suspended = self.suspended.iter().filter_map(|id| match id {
+            ChildId::Agent(name) => Some(name),
+            ChildId::Raider(_) => None,
+        });
+        let laid = self.resting.iter().chain(suspended);
+        laid.filter_map(|name| agent.member_number(name)).collect()
     }
 
     /// The members of a pool that the root has or that run.
@@ -143,6 +167,10 @@ impl Standing<'_> {
         };
         numbers.into_iter().filter_map(member).collect()
     }
+}
+
+fn count(members: usize) -> u32 {
+    u32::try_from(members).unwrap_or(u32::MAX)
 }
 
 /// Whose session has this id, if it is an agent's: `<workspace>-<agent>`.

@@ -13,6 +13,7 @@ mod strays;
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::standing;
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
 use super::{claimed, done, pack, prune, step, unpack};
@@ -321,7 +322,7 @@ async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<Str
     let target = target.clone();
     let released = world.store.run(move |txn| {
         let hook = txn.hook(&target.raider)?;
-        let held = txn.drop_hook(&target.raider, target.incarnation)?;
+        let held = standing::drop_hook(txn, &target.raider, target.incarnation)?;
         if let Some(hook) = hook.filter(|_| held) {
             reopen(txn, &target, &hook.relic)?;
         }

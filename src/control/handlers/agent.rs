@@ -11,7 +11,6 @@ use crate::actors::root::{ChildState, ChildView, RootMsg};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::cause::Cause;
-use crate::domain::city::City;
 use crate::domain::ids::ChildId;
 
 /// An agent that ignores everything but KILL needs its grace and a moment.
@@ -67,17 +66,6 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
     Ok(json!({ "name": shown, "state": state }))
 }
 
-/// Whether `city.toml` says that it has no session.
-fn is_off(city: &City, id: &ChildId) -> bool {
-    let off = match id {
-        ChildId::Raider(raider) => city.rig(&raider.rig).is_some_and(|rig| rig.suspended),
-        ChildId::Agent(name) => city.agents.iter().any(|agent| {
-            agent.suspended && (agent.name == *name || agent.member_number(name).is_some())
-        }),
-    };
-    off || city.suspended
-}
-
 /// Starts it, and says why when that fails; who rested rests on then.
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
@@ -86,7 +74,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
         let message = format!("{name} is suspended");
         return Err(ControlError::conflict(message).hint("`hd agent resume` ends that"));
     }
-    if is_off(&world.city, &id) {
+    if world.city.suspends(&id) {
         let message = format!("{name} is suspended by the configuration");
         return Err(ControlError::conflict(message).hint("`suspended = false` ends that"));
     }

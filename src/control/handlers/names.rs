@@ -2,11 +2,11 @@
 //! `horde/Toast` or `horde/raiders/Toast`; an ambiguous short name is a conflict.
 
 use crate::actors::ask;
-use crate::actors::root::ChildView;
+use crate::actors::root::{ChildView, standing};
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::Rig;
-use crate::domain::ids::{ChildId, RaiderId, RelicId, RigName};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 
@@ -150,18 +150,30 @@ pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, Contro
     }
 }
 
-/// As [`child`], and also an agent of the configuration that was never started.
+/// As [`child`], and also whom the root does not have: an agent of the configuration or a member of
+/// a pool that was never started, a raider that holds a slot, and of whom a person said something.
 pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlError> {
     let missing = match child(world, name).await {
         Ok(view) => return Ok(view.spec.id),
         Err(missing) if missing.kind == ErrorKind::NotFound => missing,
         Err(other) => return Err(other),
     };
+    match raider(world, name).await {
+        Ok(hook) => return Ok(ChildId::Raider(hook.raider)),
+        Err(nobody) if nobody.kind == ErrorKind::NotFound => {}
+        Err(other) => return Err(other),
+    }
+    let Ok(agent) = AgentName::new(name) else {
+        return Err(missing);
+    };
+    let said = world.store.run(|txn| standing::read(txn)).await?;
     let mut agents = world.city.agents.iter();
-    let found = agents.find(|agent| agent.name.as_str() == name);
-    found
-        .map(|agent| ChildId::Agent(agent.name.clone()))
-        .ok_or(missing)
+    let configured = agents.any(|of| of.name == agent || of.has_room_for(&agent));
+    let id = ChildId::Agent(agent.clone());
+    match configured || said.resting.contains(&agent) || said.suspended.contains(&id) {
+        true => Ok(id),
+        false => Err(missing),
+    }
 }
 
 /// As [`known`], but no pool: that is several.

@@ -104,7 +104,7 @@ async fn rig_status(
         .iter()
         .map(|hook| {
             let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
-            raider_json(world, hook, view, &stored.sagas, git.get(&hook.raider))
+            raider_json(world, hook, view, stored, git.get(&hook.raider))
         })
         .collect();
     let mut queue: Vec<_> = stored
@@ -203,15 +203,17 @@ fn saga_of<'a>(sagas: &'a [Saga], kind: SagaKind, subject: &str) -> Option<&'a S
 }
 
 /// One raider, as `status`, `raider.list` and `raider.show` print it.
-pub(super) fn raider_json(
+fn raider_json(
     world: &World,
     hook: &Hook,
     view: Option<&ChildView>,
-    sagas: &[Saga],
+    stored: &Stored,
     git: Option<&(u64, u64, u64)>,
 ) -> Value {
-    let state = raider_state(hook, view, sagas);
-    let blocked = saga_of(sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
+    let state = raider_state(hook, view, &stored.sagas);
+    let id = ChildId::Raider(hook.raider.clone());
+    let blocked =
+        saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
     let session = view.and_then(|view| view.session.as_ref());
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
@@ -231,7 +233,7 @@ pub(super) fn raider_json(
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),
-        "suspended": view.is_some_and(|view| view.suspended),
+        "suspended": world.city.suspends(&id) || stored.said.suspended.contains(&id),
     })
 }
 
@@ -247,6 +249,15 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
         if let ChildId::Agent(name) = &view.spec.id {
             rows.insert(name, Some(view));
         }
+    }
+    // Nobody has the members that a person laid to rest before the supervisor began.
+    let suspended = said.suspended.iter().filter_map(|id| match id {
+        ChildId::Agent(name) => Some(name),
+        ChildId::Raider(_) => None,
+    });
+    let laid = said.resting.iter().chain(suspended);
+    for name in laid.filter(|name| city.agents.iter().any(|of| of.has_room_for(name))) {
+        rows.entry(name).or_insert(None);
     }
     let suspended = |name: &AgentName| {
         let mut agents = city.agents.iter();

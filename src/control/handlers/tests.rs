@@ -1,5 +1,7 @@
 //! What operators ask for, on a town of fakes under the paused clock.
 
+mod standing;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -2,6 +2,7 @@
 
 use super::super::super::ask;
 use super::super::super::refusal::Refusal;
+use super::super::super::root::standing;
 use super::super::super::world::World;
 use super::super::{failures, nuke, unpack};
 use super::Plan;
@@ -32,7 +33,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
     world
         .store
         .run(move |txn| {
-            txn.drop_hook(&plan.raider, plan.incarnation)?;
+            standing::drop_hook(txn, &plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
             failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;
             if let Some(why) = &plan.failure {

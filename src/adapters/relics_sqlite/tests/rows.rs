@@ -343,11 +343,12 @@ fn runs_of_automations_are_recorded_listed_and_bounded() {
     assert_eq!(open[0].automation, other);
 
     assert_eq!(run(&mut store, |txn| txn.mark(&tidy)).unwrap(), None);
-    for automation in [&tidy, &other] {
+    let away: AutomationId = "away".parse().unwrap();
+    for (automation, disabled) in [(&tidy, false), (&other, false), (&away, true)] {
         let mark = Mark {
             automation: automation.clone(),
             gate: "event relic.*".into(),
-            disabled: true,
+            disabled,
             slots: at("2026-05-01T10:00:00.123456Z"),
             cursor: 12,
         };
@@ -361,4 +362,6 @@ fn runs_of_automations_are_recorded_listed_and_bounded() {
     .unwrap();
     assert!(run(&mut store, |txn| txn.mark(&tidy)).unwrap().is_some());
     assert!(run(&mut store, |txn| txn.mark(&other)).unwrap().is_none());
+    // What an operator said holds for one that is away for a while.
+    assert!(run(&mut store, |txn| txn.mark(&away)).unwrap().is_some());
 }

@@ -262,6 +262,12 @@ impl Act {
                 }
             }
             Self::Charge => {
+                // What was said of a raider went with it.
+                for slot in SLOTS.map(raider) {
+                    if town.hook(&slot).await.is_none() {
+                        model.suspended.remove(&ChildId::Raider(slot));
+                    }
+                }
                 let relic = town.relic("more").await;
                 drop(town.charge(&relic).await);
             }
