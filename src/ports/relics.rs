@@ -222,7 +222,7 @@ pub trait Txn {
 
     fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError>;
     fn put_mark(&mut self, mark: &Mark) -> Result<(), StoreError>;
-    /// Forgets the marks of all others.
+    /// Forgets the marks of all others, except of those that an operator disabled.
     fn keep_marks(&mut self, of: &[AutomationId]) -> Result<(), StoreError>;
     /// Records a run as started, and forgets the oldest ones.
     fn begin_run(
