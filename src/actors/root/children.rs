@@ -373,7 +373,9 @@ impl Root {
         self.note(slot.ended(kind, cause));
         answer(&mut slot.for_end, &Ok(()));
         slot.no_session("it was ended");
-        self.look_soon();
+        if matches!(cause, Cause::Removed | Cause::Drained) {
+            self.look_soon();
+        }
     }
 
     /// Routes an exit to the child whose session it was; nobody's is left to the next look.
