@@ -452,11 +452,8 @@ impl Town {
     /// The same, without waiting for the session.
     pub fn begin_wake(&self, id: &ChildId) {
         let (reply, _nobody) = ractor::concurrency::oneshot();
-        let wake = RootMsg::Wake {
-            id: id.clone(),
-            cause: Cause::Operator,
-            reply: reply.into(),
-        };
+        let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
+        let wake = RootMsg::Wake { id, cause, reply };
         self.root.cast(wake).unwrap();
     }
 
