@@ -69,14 +69,6 @@ impl Agent {
         let parsed: u32 = number.parse().ok().filter(|n| *n > 0)?;
         (parsed.to_string() == number).then_some(parsed)
     }
-
-    /// Whether it is a pool that may come to have this member.
-    #[must_use]
-    pub fn has_room_for(&self, member: &AgentName) -> bool {
-        let max = self.pool.as_ref().map_or(0, |pool| pool.max);
-        self.member_number(member)
-            .is_some_and(|number| number <= max)
-    }
 }
 
 /// `pool` of an agent.

@@ -5,7 +5,7 @@ use crate::actors::ask;
 use crate::actors::root::{ChildView, standing};
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
-use crate::domain::city::Rig;
+use crate::domain::city::{Agent, Rig};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
@@ -150,8 +150,8 @@ pub(super) async fn child(world: &World, name: &str) -> Result<ChildView, Contro
     }
 }
 
-/// As [`child`], and also whom the root does not have: an agent of the configuration or a member of
-/// a pool that was never started, a raider that holds a slot, and of whom a person said something.
+/// As [`child`], and also whom the root does not have: an agent of the configuration, a raider that
+/// holds a slot, and a member of a pool that a person laid to rest.
 pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlError> {
     let missing = match child(world, name).await {
         Ok(view) => return Ok(view.spec.id),
@@ -167,10 +167,10 @@ pub(super) async fn known(world: &World, name: &str) -> Result<ChildId, ControlE
         return Err(missing);
     };
     let said = world.store.run(|txn| standing::read(txn)).await?;
-    let mut agents = world.city.agents.iter();
-    let configured = agents.any(|of| of.name == agent || of.has_room_for(&agent));
     let id = ChildId::Agent(agent.clone());
-    match configured || said.resting.contains(&agent) || said.suspended.contains(&id) {
+    let laid = said.resting.contains(&agent) || said.suspended.contains(&id);
+    let is = |of: &Agent| of.name == agent || laid && of.member_number(&agent).is_some();
+    match world.city.agents.iter().any(is) {
         true => Ok(id),
         false => Err(missing),
     }

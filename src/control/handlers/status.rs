@@ -256,7 +256,11 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
         ChildId::Raider(_) => None,
     });
     let laid = said.resting.iter().chain(suspended);
-    for name in laid.filter(|name| city.agents.iter().any(|of| of.has_room_for(name))) {
+    let is_member = |name: &AgentName| {
+        let mut agents = city.agents.iter();
+        agents.any(|of| of.member_number(name).is_some())
+    };
+    for name in laid.filter(|name| is_member(name)) {
         rows.entry(name).or_insert(None);
     }
     let suspended = |name: &AgentName| {

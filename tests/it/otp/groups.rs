@@ -117,7 +117,7 @@ fn another_one_that_fails_at_the_restart() {
         kill(&city, "zeta");
         // The one before has been started, and waits for nobody.
         until("the second comes up", || {
-            since(&city, 5).ends_with(&["alpha up".into()])
+            since(&city, 5).contains(&"alpha up".to_owned())
         });
         runs_as(&city, "zeta", 2);
         city.sign("fail");
