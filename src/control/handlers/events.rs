@@ -91,7 +91,7 @@ impl Reader {
     async fn tell_gap(&self, since: u64) -> Result<(), Over> {
         let first = self.world.store.run(|txn| txn.first_seq()).await;
         let first = first.map_err(|_| Over)?;
-        if since + 1 >= first {
+        if since.saturating_add(1) >= first {
             return Ok(());
         }
         self.pass(&Event {

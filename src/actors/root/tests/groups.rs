@@ -94,17 +94,23 @@ async fn who_rests_stays_at_rest() {
     assert_eq!(town.state(&agent("c")).await, Some(ChildState::Stopped));
 }
 
+/// Dies once too often, a minute apart.
+async fn quarantine(town: &Town, name: &str) {
+    let id = agent(name);
+    for _ in 0..6 {
+        town.pass(SECOND * 60).await;
+        town.parts.sessions.crash(&town.session(&id), 9);
+        town.settle().await;
+    }
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+}
+
 /// While the culprit is quarantined nobody runs without it; afterwards all of them do.
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_member_keeps_its_group_down() {
     let town = group(Strategy::OneForAll).start().await;
     let [a, b, c] = sessions(&town);
-    for _ in 0..6 {
-        town.pass(SECOND * 60).await;
-        town.parts.sessions.crash(&b, 9);
-        town.settle().await;
-    }
-    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
+    quarantine(&town, "b").await;
     town.pass(SECOND * 600).await;
     assert!(!town.runs(&a) && !town.runs(&b) && !town.runs(&c));
     town.pass(SECOND * 3600).await;
@@ -117,12 +123,7 @@ async fn a_quarantined_member_keeps_its_group_down() {
 async fn a_death_releases_no_sibling_from_its_quarantine() {
     let town = group(Strategy::RestForOne).start().await;
     let [_, b, c] = sessions(&town);
-    for _ in 0..6 {
-        town.pass(SECOND * 60).await;
-        town.parts.sessions.crash(&c, 9);
-        town.settle().await;
-    }
-    assert_eq!(town.state(&agent("c")).await, Some(ChildState::Quarantined));
+    quarantine(&town, "c").await;
     town.parts.sessions.crash(&b, 9);
     town.pass(SECOND * 60).await;
     assert_eq!(town.state(&agent("c")).await, Some(ChildState::Quarantined));
@@ -138,11 +139,7 @@ async fn a_death_releases_no_sibling_from_its_quarantine() {
 async fn a_culprit_is_not_forgotten_when_another_dies_before_its_time() {
     let town = group(Strategy::OneForAll).start().await;
     let [a, b, c] = sessions(&town);
-    for _ in 0..6 {
-        town.pass(SECOND * 60).await;
-        town.parts.sessions.crash(&b, 9);
-        town.settle().await;
-    }
+    quarantine(&town, "b").await;
     town.wake(&agent("a")).await.unwrap();
     town.parts.sessions.crash(&a, 9);
     town.pass(SECOND * 60).await;
@@ -210,15 +207,6 @@ async fn a_member_that_waits_for_another_agent_holds_nobody_up() {
     assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
-async fn quarantine_b(town: &Town) {
-    for _ in 0..6 {
-        town.pass(SECOND * 60).await;
-        town.parts.sessions.crash(&sessions(town)[1], 9);
-        town.settle().await;
-    }
-    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
-}
-
 fn all_run(town: &Town) -> bool {
     sessions(town).iter().all(|id| town.runs(id))
 }
@@ -258,11 +246,11 @@ async fn a_group_that_is_configured_away_leaves_nobody_waiting() {
 #[tokio::test(start_paused = true)]
 async fn whoever_releases_a_quarantined_member_releases_its_group() {
     let town = group(Strategy::OneForAll).start().await;
-    quarantine_b(&town).await;
+    quarantine(&town, "b").await;
     town.wake(&agent("b")).await.unwrap();
     town.pass(SECOND).await;
     assert!(all_run(&town));
-    quarantine_b(&town).await;
+    quarantine(&town, "b").await;
     let grace = SECOND * 77;
     town.reload(|city| city.agents[1].shutdown_timeout = grace)
         .await;
@@ -270,21 +258,4 @@ async fn whoever_releases_a_quarantined_member_releases_its_group() {
     assert!(all_run(&town));
     let released = EventType::AgentUnquarantined;
     assert_eq!(town.events(released).await.len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_siblings_death_ends_nobodys_quarantine() {
-    let town = group(Strategy::RestForOne);
-    let town = town.with(|city| city.groups[0].members.swap(1, 2));
-    let town = town.start().await;
-    let [a, b, c] = sessions(&town);
-    quarantine_b(&town).await;
-    let starts = town.starts(&b);
-    town.parts.sessions.crash(&a, 9);
-    town.pass(SECOND * 60).await;
-    assert!(town.runs(&a) && town.runs(&c));
-    assert_eq!(town.starts(&b), starts);
-    assert_eq!(town.state(&agent("b")).await, Some(ChildState::Quarantined));
-    town.pass(SECOND * 3600).await;
-    assert!(all_run(&town));
 }

@@ -56,6 +56,7 @@
 //! | stable_after | a_session_healthy_for_long_enough_clears_its_history |
 //! | shutdown_timeout | a_graceful_stop_ends_every_session_and_restarts_none, a_stop_that_takes_too_long_goes_on_without_those_who_hang |
 //! | start_concurrency | starts_are_bounded_and_served_in_the_order_they_were_asked_for |
+//! | wisp_gc_interval, wisp_ttl | wisp_gc_interval_is_how_often_expired_wisps_go, wisp_ttl_is_how_long_a_closed_wisp_survives, closed_wisps_go_after_the_start_and_open_ones_stay |
 //! | idle_timeout | an_idle_session_is_replaced_when_its_time_is_up |
 //! | skip, max_timeout | automations_are_found_beside_the_city_and_in_rigs_that_are_trusted |
 //!

@@ -6,31 +6,17 @@ use std::time::Duration;
 
 use super::super::ChildState;
 use super::history::full_store;
+use super::recovery::stray;
 use crate::actors::effects;
 use crate::domain::automation::Automation;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::gates::Gate;
-use crate::domain::ids::{Generation, Incarnation, SessionId};
-use crate::ports::sessions::{SessionSpec, Sessions, StartError};
+use crate::ports::sessions::{Sessions, StartError};
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PATROL: Duration = Duration::from_secs(31);
-
-fn spec(id: &str) -> SessionSpec {
-    SessionSpec {
-        id: SessionId::new(id).unwrap(),
-        generation: Generation(1),
-        incarnation: Incarnation(1),
-        argv: vec!["script".into()],
-        env: Default::default(),
-        cwd: "/city".into(),
-        first_input: None,
-        output_limit: 1,
-        meta: Default::default(),
-    }
-}
 
 fn every_minute() -> Automation {
     Automation {
@@ -57,7 +43,7 @@ fn agents(names: &[&str]) -> Scenario {
 async fn starts_are_bounded_and_served_in_the_order_they_were_asked_for() {
     let town = Scenario::new().with(|city| city.daemon.start_concurrency = 2);
     let town = town.start().await;
-    let specs = ["a", "b", "c", "d", "e"].map(spec);
+    let specs = ["a", "b", "c", "d", "e"].map(stray);
     let mut starting = Vec::new();
     for spec in &specs {
         town.parts.sessions.hold_start(&spec.id);
@@ -194,7 +180,7 @@ async fn patrols_need_no_agent() {
     assert!(town.world.city.agents.is_empty());
     let charged = town.worker("a").await;
     town.parts.sessions.exit_unheard(&charged.session, 1);
-    let orphan = spec("gt-horde-Nobody");
+    let orphan = stray("gt-horde-Nobody");
     town.parts.sessions.start(&orphan).unwrap();
     town.pass(PATROL).await;
     assert_eq!(town.starts(&charged.session), 2, "restarted");

@@ -20,7 +20,7 @@ use crate::testing::world::{Scenario, agent, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
-fn stray(id: &str) -> SessionSpec {
+pub(super) fn stray(id: &str) -> SessionSpec {
     SessionSpec {
         id: SessionId::new(id).unwrap(),
         generation: Generation(1),
