@@ -1,13 +1,13 @@
 //! `hd config systemd`: the unit as it is printed, read back, and judged by systemd where it is there.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 
 use crate::support::git::write;
+use crate::support::program;
 
 const CITY: &str = r#"
 [workspace]
@@ -45,13 +45,8 @@ impl Place {
         fs::create_dir_all(place.city()).unwrap();
         fs::create_dir_all(place.bin()).unwrap();
         write(&place.city(), "city.toml", CITY);
-        let supervisor = place.bin().join("horde-supervisor");
-        fs::write(&supervisor, "#!/bin/sh\n").unwrap();
-        fs::set_permissions(&supervisor, fs::Permissions::from_mode(0o755)).unwrap();
-        // By another process: one that we start might not be executed while we could write to it.
-        let mut copy = Command::new("cp");
-        let copied = copy.arg(cargo_bin("hd")).arg(place.hd()).status();
-        assert!(copied.unwrap().success());
+        program::script(&place.bin().join("horde-supervisor"), "");
+        program::copy(&cargo_bin("hd"), &place.hd());
         place
     }
 

@@ -1,24 +1,20 @@
 //! `hd up`, with a script for the supervisor.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use assert_cmd::cargo::cargo_bin;
 
 use crate::cli::run;
 use crate::fake_city::{FakeCity, VARIABLES};
+use crate::support::program;
 
 /// `hd` in a directory of its own, with this script as the supervisor beside it.
 fn hd_with_supervisor(dir: &Path, script: &str) -> assert_cmd::Command {
     let own = dir.join("hd");
-    let built = cargo_bin("hd");
-    if fs::hard_link(&built, &own).is_err() {
-        fs::copy(&built, &own).unwrap();
-    }
-    let supervisor = dir.join("horde-supervisor");
-    fs::write(&supervisor, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&supervisor, fs::Permissions::from_mode(0o755)).unwrap();
+    program::copy(&cargo_bin("hd"), &own);
+    program::script(&dir.join("horde-supervisor"), script);
     let mut hd = assert_cmd::Command::new(own);
     for name in VARIABLES {
         hd.env_remove(name);
@@ -81,4 +77,33 @@ fn up_leaves_a_running_supervisor_alone() {
     let ran = run(up.args(["up", "-d", "--city"]).arg(city.root()));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stderr.contains("running already"), "{}", ran.stderr);
+}
+
+/// `cargo run --bin hd` builds only `hd`: a supervisor of older sources is built anew, one that is newer
+/// is left alone, and so is any without cargo.
+#[test]
+fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
+    for (age, cargo, built) in [(3600, true, true), (0, true, false), (3600, false, false)] {
+        let city = FakeCity::away();
+        let bin = tempfile::tempdir().unwrap();
+        let mut up = hd_with_supervisor(bin.path(), "exit 7");
+        let supervisor = fs::File::options()
+            .append(true)
+            .open(bin.path().join("horde-supervisor"));
+        let then = SystemTime::now() - Duration::from_secs(age);
+        supervisor.unwrap().set_modified(then).unwrap();
+        // Of an hour ago at most: `hd` itself may have been built before.
+        let own = fs::File::options().read(true).open(bin.path().join("hd"));
+        let before = SystemTime::now() - Duration::from_secs(1800);
+        own.unwrap().set_modified(before).unwrap();
+        let (fake, said) = (bin.path().join("cargo"), bin.path().join("said"));
+        program::script(&fake, &format!("echo \"$@\" > {}", said.display()));
+        if cargo {
+            up.env("CARGO", &fake).env("CARGO_MANIFEST_DIR", bin.path());
+        }
+        let ran = run(up.args(["up", "--city"]).arg(city.root()));
+        assert_eq!(ran.code, 7, "{}", ran.stderr);
+        let said = fs::read_to_string(said).unwrap_or_default();
+        assert_eq!(said.contains("--bin horde-supervisor"), built, "{said}");
+    }
 }

@@ -215,6 +215,7 @@ pub fn hd() -> assert_cmd::Command {
 
 /// Variables that `hd` reads.
 pub const VARIABLES: &[&str] = &[
+    "CARGO",
     "HORDE_CITY",
     "HD_CITY",
     "HD_SOCKET",

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ const HELD_BY_ANOTHER: i32 = 4;
 pub(super) fn program() -> Result<PathBuf, CliError> {
     let own = env::current_exe().doing("this program's own path")?;
     let beside = own.with_file_name("horde-supervisor");
-    if !beside.is_file() {
+    if written(&beside) < written(&own) {
         build(&own)?;
     }
     if beside.is_file() {
@@ -46,7 +46,13 @@ pub(super) fn program() -> Result<PathBuf, CliError> {
         })
 }
 
-/// Under `cargo run --bin hd` only `hd` was built: has the other program built likewise.
+/// When the file was written last; none when there is none.
+fn written(file: &Path) -> Option<SystemTime> {
+    file.metadata().and_then(|found| found.modified()).ok()
+}
+
+/// Under `cargo run --bin hd` only `hd` was built: the other program is missing or of older sources,
+/// and is built likewise.
 fn build(own: &Path) -> Result<(), CliError> {
     let (Some(cargo), Some(manifest)) = (env::var_os("CARGO"), env::var_os("CARGO_MANIFEST_DIR"))
     else {

@@ -1,11 +1,11 @@
 //! A remote that will not take a raider's branch: a person is told, and has a way out.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
 use crate::support::live::{City, until};
+use crate::support::program;
 
 const TOAST: &str = "horde/raiders/Toast";
 
@@ -15,9 +15,8 @@ fn a_branch_that_the_remote_forbids_is_escalated_and_can_be_given_up() {
     let city = City::new();
     let hook = city.origin().join("hooks/update");
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    let rule = "#!/bin/sh\ncase $1 in refs/heads/raider/*) echo not that name >&2; exit 1;; esac\n";
-    fs::write(&hook, rule).unwrap();
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let rule = "case $1 in refs/heads/raider/*) echo not that name >&2; exit 1;; esac";
+    program::script(&hook, rule);
     let steps = [
         "[ $n = 1 ] || { await lifted; commit b.txt; hd done; forever; }",
         "commit a.txt",

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::super::faults::city::{City, Plan, touch};
 use super::super::support::git::git;
-use super::{assert_nobody_blamed, foreign, landed, program, wait_parked};
+use super::super::support::program;
+use super::{assert_nobody_blamed, foreign, landed, wait_parked};
 
 /// A city with one gate: the program `gate` in the temporary directory.
 fn gated(extra: &str) -> City {
@@ -23,7 +24,7 @@ fn a_gate_that_does_not_exist_blames_nobody() {
     let relic = city.work("w1");
     let mr = wait_parked(&city, &relic);
     assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
-    program(&city.root().join("gate"), "test -f work/w1");
+    program::script(&city.root().join("gate"), "test -f work/w1");
     city.ask("mq.retry", &json!({ "mr": mr["id"] }));
     city.assert_landed(&[("w1".to_owned(), relic.clone())]);
     assert_nobody_blamed(&city, &relic);
@@ -34,7 +35,7 @@ fn a_gate_that_does_not_exist_blames_nobody() {
 fn a_gate_that_takes_too_long_blames_nobody() {
     let city = gated(", timeout = \"500ms\"");
     let root = city.root().display().to_string();
-    program(
+    program::script(
         &city.root().join("gate"),
         &format!("[ -e {root}/quick ] || exec sleep 1000"),
     );
@@ -52,7 +53,7 @@ fn a_gate_that_takes_too_long_blames_nobody() {
 #[test]
 fn a_target_that_is_red_itself_blames_nobody() {
     let city = gated("");
-    program(&city.root().join("gate"), "test ! -e broken");
+    program::script(&city.root().join("gate"), "test ! -e broken");
     foreign(&city, "broken", "by somebody else\n");
     city.start(&[]);
     let relic = city.work("w1");
@@ -72,7 +73,7 @@ fn what_lands_is_what_was_tested_even_when_somebody_pushes_meanwhile() {
     let root = city.root().display().to_string();
     foreign(&city, "theirs", "first\n");
     // The first run is overtaken: somebody pushes after the tree was made, before it lands.
-    program(
+    program::script(
         &city.root().join("gate"),
         &format!(
             "test -f work/w1 || exit 1\ngit rev-parse 'HEAD^{{tree}}' >> {root}/tested\n\

@@ -7,8 +7,6 @@ mod remote;
 mod rework;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -29,12 +27,6 @@ fn foreign(city: &City, file: &str, content: &str) -> String {
     let commit = commit_all(&other, &format!("Theirs: {file}"));
     git(&other, &["push", "-q", "origin", "HEAD:main"]);
     commit
-}
-
-/// Writes a program.
-fn program(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a file");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode");
 }
 
 /// The subjects on the origin's main, the oldest first, without the first commit.

@@ -6,12 +6,13 @@ use serde_json::json;
 
 use super::super::faults::city::{City, Plan, does, touch};
 use super::super::support::git::git;
-use super::{assert_nobody_blamed, failures, landed, program};
+use super::super::support::program;
+use super::{assert_nobody_blamed, failures, landed};
 
 #[test]
 fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
     let city = City::running(&Plan::default());
-    program(
+    program::script(
         &city.origin().join("hooks/pre-receive"),
         "while read -r old new ref; do\n\
          [ \"$ref\" != refs/heads/main ] || { echo policy says no >&2; exit 1; }\ndone",

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::super::faults::city::{City, Plan, does, touch};
 use super::super::support::git::git;
-use super::{failures, foreign, landed, program};
+use super::super::support::program;
+use super::{failures, foreign, landed};
 
 #[test]
 fn a_conflict_goes_to_a_fresh_raider_that_is_told_what_conflicts() {
@@ -62,7 +63,7 @@ fn a_branch_that_stays_red_is_blocked_and_a_person_is_called() {
         "rework_attempts = 2\ngates = [{{ name = \"check\", run = \"{root}/gate\", retries = 0 }}]"
     );
     let city = city.configured(&Plan::forge(forge));
-    program(
+    program::script(
         &city.root().join("gate"),
         "[ ! -e work/bad ] || { echo no bad work please; exit 1; }",
     );

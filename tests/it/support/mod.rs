@@ -5,4 +5,5 @@ pub mod git;
 pub mod live;
 pub mod plan;
 pub mod processes;
+pub mod program;
 pub mod tmux;
