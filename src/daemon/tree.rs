@@ -89,7 +89,8 @@ fn sessions(city: &City) -> Result<LocalSessions, String> {
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let sessions = LocalSessions::new(city.state_dir().join("sessions"), exe, &server)
         .map_err(|error| error.to_string())?;
-    sessions.prefer(city.session.provider)?;
+    sessions.make_ready(city.session.provider)?;
+    sessions.prefer(city.session.provider);
     Ok(sessions)
 }
 
