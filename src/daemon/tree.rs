@@ -52,7 +52,7 @@ pub(super) async fn build(
     let open = store_opener(city, &clock);
     // A damaged store is said at once, before anything is started on top of it.
     open().map_err(|e| failed("the relic store cannot be opened", &e))?;
-    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(path.to_owned(), city.root.clone())?);
+    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(path.to_owned(), city.root.clone()));
     let repos = repos(city).await?;
     let world = Arc::new(World {
         city: Arc::clone(city),
