@@ -24,12 +24,15 @@ use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::reload::AgentChange;
+use crate::domain::restart::Mono;
 use crate::ports::config::ConfigSource;
 
 mod reload;
 
 /// An editor's several writes are one change.
 const SETTLE: Duration = Duration::from_millis(100);
+/// Whoever writes without a pause is not waited for any longer than this.
+const UNSETTLED: Duration = Duration::from_secs(1);
 
 /// Messages to the configuration's watcher.
 pub enum ConfigMsg {
@@ -135,6 +138,8 @@ pub struct Config {
     /// That look is a reload that somebody wanted.
     aloud: bool,
     waiting: Vec<(bool, RpcReplyPort<Result<Reloaded, Refusal>>)>,
+    /// Since when something has been changing.
+    unsettled: Option<Mono>,
     epoch: u64,
 }
 
@@ -171,6 +176,7 @@ impl Actor for ConfigActor {
             again: false,
             aloud: false,
             waiting: Vec::new(),
+            unsettled: None,
             epoch: 0,
         })
     }
@@ -183,12 +189,16 @@ impl Actor for ConfigActor {
     ) -> Result<(), ActorProcessingErr> {
         match msg {
             ConfigMsg::Touched => {
+                let now = config.args.world.clock.mono();
+                let first = *config.unsettled.get_or_insert(now);
+                let wait = SETTLE.min((first + UNSETTLED).saturating_sub(now));
                 config.epoch += 1;
                 let epoch = config.epoch;
-                let _timer = me.send_after(SETTLE, move || ConfigMsg::Settled { epoch });
+                let _timer = me.send_after(wait, move || ConfigMsg::Settled { epoch });
             }
             ConfigMsg::Settled { epoch } if epoch != config.epoch => {}
             ConfigMsg::Settled { .. } | ConfigMsg::Hangup => {
+                config.unsettled = None;
                 (config.again, config.aloud) = (true, true);
                 config.next(&me);
             }

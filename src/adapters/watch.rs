@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 type Listener = Box<dyn Fn() + Send + Sync>;
+/// Whether a change of that entry matters.
+type Filter = Box<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// A set of watched directories.
 pub struct DirWatch {
     listener: Arc<OnceLock<Listener>>,
+    filter: Arc<Mutex<Option<Filter>>>,
     watched: Mutex<(RecommendedWatcher, BTreeSet<PathBuf>)>,
 }
 
@@ -22,17 +25,27 @@ impl DirWatch {
     /// The kernel has no watcher left.
     pub fn new() -> Result<Self, notify::Error> {
         let listener: Arc<OnceLock<Listener>> = Arc::default();
-        let told = Arc::clone(&listener);
+        let filter: Arc<Mutex<Option<Filter>>> = Arc::default();
+        let (told, filtered) = (Arc::clone(&listener), Arc::clone(&filter));
         let watcher = notify::recommended_watcher(move |event: Result<notify::Event, _>| {
             let read_only =
                 matches!(&event, Ok(event) if matches!(event.kind, EventKind::Access(_)));
-            // An error means that events may be missing: one more reason to look.
-            if let (false, Some(listener)) = (read_only, told.get()) {
+            let filter = filtered.lock().unwrap_or_else(PoisonError::into_inner);
+            // An error, or an event without a path, means that events may be missing: one more reason
+            // to look.
+            let matters = match (&event, &*filter) {
+                (Ok(event), Some(matters)) => {
+                    event.paths.is_empty() || event.paths.iter().any(|path| matters(path))
+                }
+                (Err(_), _) | (_, None) => true,
+            };
+            if let (false, true, Some(listener)) = (read_only, matters, told.get()) {
                 listener();
             }
         })?;
         Ok(Self {
             listener,
+            filter,
             watched: Mutex::new((watcher, BTreeSet::new())),
         })
     }
@@ -41,6 +54,12 @@ impl DirWatch {
     pub fn listen(&self, listener: Listener) {
         // A second listener would be a mistake of the caller's.
         let _only_once = self.listener.set(listener);
+    }
+
+    /// Tells the listener only of entries that matter from now on; of every one without a filter.
+    pub fn filter(&self, matters: Option<Filter>) {
+        let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        *filter = matters;
     }
 
     /// Watches these and no others. A directory that was replaced by another of its name is found
@@ -92,5 +111,29 @@ mod tests {
         fs::write(other.join("new"), "").unwrap();
         fs::rename(other.join("new"), own.join("city.toml")).unwrap();
         heard.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+
+    #[test]
+    fn only_what_matters_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (told, heard) = mpsc::channel();
+        let watch = DirWatch::new().unwrap();
+        let seen = told.clone();
+        watch.filter(Some(Box::new(move |path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            seen.send(name.clone().into_owned()).unwrap_or_default();
+            name == "city.toml"
+        })));
+        watch.listen(Box::new(move || {
+            told.send("told".to_owned()).unwrap_or_default()
+        }));
+        watch.watch(&[dir.path().to_owned()]);
+        fs::write(dir.path().join("noise"), "").unwrap();
+        fs::rename(dir.path().join("noise"), dir.path().join("city.toml")).unwrap();
+        let next = || heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        let before: Vec<_> =
+            std::iter::from_fn(|| Some(next()).filter(|next| next != "told")).collect();
+        assert_eq!(before[0], "noise");
+        assert_eq!(before.last().unwrap(), "city.toml");
     }
 }

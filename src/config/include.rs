@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobMatcher};
 
 /// The files that a pattern names, in order of their paths. A pattern without wildcards names one
 /// file, which must be there; one with wildcards may match nothing.
@@ -47,10 +47,32 @@ pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
 /// The directory above the first wildcard: where files may come to match.
 pub fn searched(root: &Path, pattern: &str) -> Option<PathBuf> {
     let fixed = Path::new(pattern).components();
-    let fixed: PathBuf = fixed
-        .take_while(|part| !has_wildcard(&part.as_os_str().to_string_lossy()))
-        .collect();
-    has_wildcard(pattern).then(|| root.join(fixed))
+    let fixed: PathBuf = fixed.take_while(|part| !is_wild(part)).collect();
+    let dir = root.join(fixed);
+    has_wildcard(pattern).then(|| fs::canonicalize(&dir).unwrap_or(dir))
+}
+
+/// Matches what a pattern names, and the folders on the way there that its wildcards match.
+pub fn matchers(root: &Path, pattern: &str) -> Vec<GlobMatcher> {
+    let mut glob = match searched(root, pattern) {
+        Some(dir) => globset::escape(&dir.to_string_lossy()),
+        None => return Vec::new(),
+    };
+    let parts = Path::new(pattern).components();
+    let level = |part: Component| {
+        glob.push('/');
+        glob.push_str(&part.as_os_str().to_string_lossy());
+        let level = GlobBuilder::new(&glob).literal_separator(true).build();
+        level.ok().map(|level| level.compile_matcher())
+    };
+    parts
+        .skip_while(|part| !is_wild(part))
+        .filter_map(level)
+        .collect()
+}
+
+fn is_wild(part: &Component) -> bool {
+    has_wildcard(&part.as_os_str().to_string_lossy())
 }
 
 fn has_wildcard(text: &str) -> bool {

@@ -9,6 +9,7 @@
 //!
 //! `config/default.toml` is the only place of defaults.
 
+mod deciding;
 pub mod diagnostics;
 mod document;
 mod find;
@@ -28,6 +29,7 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
+pub use deciding::Deciding;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use find::{FILE, find_city, socket};
 pub use init::{Init, init_text};
@@ -66,26 +68,18 @@ pub struct Loaded {
     /// Every file that it was read from: the city's, fragments, automations, prompt files. For
     /// watching.
     pub sources: Vec<PathBuf>,
-    /// Directories in which files were looked for by name.
-    searched: Vec<PathBuf>,
+    /// The patterns of `include`.
+    patterns: Vec<String>,
     /// What is probably not meant so.
     pub warnings: Diagnostics,
     effective: Node,
 }
 
 impl Loaded {
-    /// The directories whose entries decide what it says.
+    /// What on disk decides what it says.
     #[must_use]
-    pub fn dirs(&self) -> Vec<PathBuf> {
-        let mut dirs = self.searched.clone();
-        dirs.extend(
-            self.sources
-                .iter()
-                .filter_map(|file| Some(file.parent()?.to_owned())),
-        );
-        dirs.sort();
-        dirs.dedup();
-        dirs
+    pub fn deciding(&self) -> Deciding {
+        Deciding::new(&self.city.root, &self.sources, &self.patterns)
     }
 }
 
@@ -138,7 +132,7 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     Ok(Loaded {
         city,
         sources: read.into_iter().map(|(path, _)| path).collect(),
-        searched: merged.searched,
+        patterns: merged.patterns,
         warnings: Diagnostics::new(merged.sources, warnings),
         effective: merged.root,
     })

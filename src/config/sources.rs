@@ -19,8 +19,8 @@ use super::{include, patches, values};
 pub struct Merged {
     /// The built-in defaults, the city's file, its fragments.
     pub sources: Vec<Source>,
-    /// Directories that patterns of `include` search.
-    pub searched: Vec<PathBuf>,
+    /// The patterns of `include`.
+    pub patterns: Vec<String>,
     /// The merged document.
     pub root: Node,
     /// `[defaults]` of the built-in file: what each rig, agent, gate and harness starts from.
@@ -35,7 +35,7 @@ pub fn read(defaults: &str, city: &Path, root: &Path, report: &Report) -> Merged
             text: defaults.to_owned(),
         }],
         documents: Vec::new(),
-        searched: vec![root.to_owned()],
+        patterns: Vec::new(),
         report,
     };
     let base = document::parse(defaults, document::DEFAULTS);
@@ -58,7 +58,7 @@ pub fn read(defaults: &str, city: &Path, root: &Path, report: &Report) -> Merged
     }
     Merged {
         sources: reading.sources,
-        searched: reading.searched,
+        patterns: reading.patterns,
         root: merged,
         templates: match templates {
             Some(Value::Table(templates)) => templates,
@@ -70,7 +70,7 @@ pub fn read(defaults: &str, city: &Path, root: &Path, report: &Report) -> Merged
 struct Reading<'a> {
     sources: Vec<Source>,
     documents: Vec<Node>,
-    searched: Vec<PathBuf>,
+    patterns: Vec<String>,
     report: &'a Report,
 }
 
@@ -116,8 +116,9 @@ impl Reading<'_> {
         let mut seen = vec![fs::canonicalize(city).unwrap_or_else(|_| city.clone())];
         for item in items {
             let found = values::filled(item).and_then(|pattern| {
-                self.searched.extend(include::searched(root, &pattern));
-                include::expand(root, &pattern).or_else(|why| values::complain(item, why))
+                let found = include::expand(root, &pattern);
+                self.patterns.push(pattern);
+                found.or_else(|why| values::complain(item, why))
             });
             let found = found.unwrap_or_else(|errors| {
                 errors.into_iter().for_each(|error| self.report.add(error));

@@ -1,9 +1,8 @@
 //! The city's files: read anew each time, and watched.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::DaemonError;
 use super::tree::git;
 use crate::adapters::watch::DirWatch;
 use crate::config;
@@ -15,23 +14,25 @@ use crate::ports::repo::Repo;
 pub(super) struct OnDisk {
     path: PathBuf,
     root: PathBuf,
-    watch: DirWatch,
+    /// None when the kernel has none left: the patrol looks anyway.
+    watch: Option<DirWatch>,
     /// What decided the configuration when it was last right.
     dirs: Mutex<Vec<PathBuf>>,
 }
 
 impl OnDisk {
     /// `path` is what names the city, `root` its directory.
-    pub(super) fn new(path: PathBuf, root: PathBuf) -> Result<Self, DaemonError> {
-        let watch = DirWatch::new().map_err(|error| {
-            DaemonError::Failed(format!("the configuration cannot be watched: {error}"))
-        })?;
-        Ok(Self {
+    pub(super) fn new(path: PathBuf, root: PathBuf) -> Self {
+        let watch = DirWatch::new().inspect_err(|error| {
+            let hint = "raise the sysctl fs.inotify.max_user_instances";
+            tracing::warn!(%error, hint, "changes of the configuration are seen by the patrol only");
+        });
+        Self {
             path,
             root,
-            watch,
+            watch: watch.ok(),
             dirs: Mutex::default(),
-        })
+        }
     }
 
     /// The folder of automations and every folder in it: a new one may not have its file yet.
@@ -45,7 +46,9 @@ impl OnDisk {
 
     fn watch_also(&self, mut dirs: Vec<PathBuf>) {
         dirs.extend(self.automations());
-        self.watch.watch(&dirs);
+        if let Some(watch) = &self.watch {
+            watch.watch(&dirs);
+        }
     }
 }
 
@@ -59,10 +62,18 @@ impl ConfigSource for OnDisk {
             .clone();
         self.watch_also(dirs);
         let loaded = config::load(&self.path, &config::Env::of_process());
+        let deciding = loaded.as_ref().ok().map(config::Loaded::deciding);
+        let dirs = deciding.as_ref().map(config::Deciding::dirs);
+        if let Some(watch) = &self.watch {
+            // What would mend a configuration that is wrong is not known: anything might.
+            let filter =
+                |on: config::Deciding| Box::new(move |path: &Path| on.depends_on(path)) as _;
+            watch.filter(deciding.map(filter));
+        }
         let loaded = loaded.map_err(|wrong| wrong.render(false))?;
         Ok(Loaded {
             shown: config::show_json(&loaded),
-            dirs: loaded.dirs(),
+            dirs: dirs.unwrap_or_default(),
             city: loaded.city,
         })
     }
@@ -74,7 +85,9 @@ impl ConfigSource for OnDisk {
     }
 
     fn listen(&self, listener: ConfigListener) {
-        self.watch.listen(listener);
+        if let Some(watch) = &self.watch {
+            watch.listen(listener);
+        }
     }
 
     fn watch(&self, dirs: &[PathBuf]) {

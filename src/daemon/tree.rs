@@ -52,7 +52,7 @@ pub(super) async fn build(
     let open = store_opener(city, &clock);
     // A damaged store is said at once, before anything is started on top of it.
     open().map_err(|e| failed("the relic store cannot be opened", &e))?;
-    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(path.to_owned(), city.root.clone())?);
+    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(path.to_owned(), city.root.clone()));
     let repos = repos(city).await?;
     let world = Arc::new(World {
         city: Arc::clone(city),
@@ -89,7 +89,8 @@ fn sessions(city: &City) -> Result<LocalSessions, String> {
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let sessions = LocalSessions::new(city.state_dir().join("sessions"), exe, &server)
         .map_err(|error| error.to_string())?;
-    sessions.prefer(city.session.provider)?;
+    sessions.make_ready(city.session.provider)?;
+    sessions.prefer(city.session.provider);
     Ok(sessions)
 }
 

@@ -123,7 +123,9 @@ pub enum Decision {
         session: SessionId,
         /// Which one of that name.
         token: String,
-        /// It is somebody's who is suspended.
+        /// Whose it is, where it is somebody's.
+        owner: Option<ChildId>,
+        /// The owner is suspended.
         suspended: bool,
     },
 }
@@ -254,6 +256,7 @@ fn orphans(seen: &Seen, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Vec<Deci
                 .then(|| Decision::StopOrphan {
                     session: facts.id.clone(),
                     token: facts.token.clone(),
+                    owner: owner.map(|owner| owner.id.clone()),
                     suspended: owner.is_some_and(|owner| owner.mode == Mode::Suspended),
                 })
         })

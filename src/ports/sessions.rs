@@ -216,12 +216,15 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError>;
 
-    /// Says which kind of session the next starts make; those that run stay where they are. A
-    /// provider of one kind has no choice.
+    /// Makes ready for sessions of that kind, without a change for the next starts.
     ///
     /// # Errors
-    /// Sessions of that kind cannot be started here, and why; nothing has changed then.
-    fn prefer(&self, provider: Provider) -> Result<(), String>;
+    /// Sessions of that kind cannot be started here, and why.
+    fn make_ready(&self, provider: Provider) -> Result<(), String>;
+
+    /// Says which kind of session the next starts make; those that run stay where they are. A
+    /// provider of one kind has no choice. Does not block.
+    fn prefer(&self, provider: Provider);
 
     /// Which session the process belongs to, by membership (never by what the process says).
     fn session_of(&self, pid: u32) -> Option<SessionId>;

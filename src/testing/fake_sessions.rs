@@ -43,6 +43,7 @@ struct Inner {
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
     lists_held: usize,
+    lists_released: usize,
     undead: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
@@ -275,6 +276,12 @@ impl FakeSessions {
     /// Whoever lists the sessions waits, from now on or not any more.
     pub fn hold_lists(&self, hold: bool) {
         self.inner().holds_lists = hold;
+        self.world.released.notify_all();
+    }
+
+    /// One of those that wait gets its list.
+    pub fn release_list(&self) {
+        self.inner().lists_released += 1;
         self.world.released.notify_all();
     }
 

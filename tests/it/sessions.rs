@@ -80,7 +80,8 @@ impl LocalBench {
     pub fn provider(&self) -> LocalSessions {
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-supervisor"));
         let sessions = LocalSessions::new(self.state_dir(), exe, &self.server()).unwrap();
-        sessions.prefer(self.provider).unwrap();
+        sessions.make_ready(self.provider).unwrap();
+        sessions.prefer(self.provider);
         sessions
     }
 }

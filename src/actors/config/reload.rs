@@ -70,10 +70,9 @@ async fn attempt(
             Err(why) => return Ok(Outcome::Rejected(why)),
         },
     };
-    if !dry_run && let Err(why) = prefer(world, &city).await? {
+    if !dry_run && let Err(why) = make_ready(world, &city).await? {
         return Ok(Outcome::Rejected(why));
     }
-    resize(world, &city, dry_run);
     let revision = city.revision.clone();
     let new = Arc::new(World {
         city: Arc::new(city),
@@ -140,33 +139,11 @@ async fn repos(
     opened.await.ok_or_else(panicked)
 }
 
-/// From now on sessions start where the configuration says; those that run stay where they are.
-async fn prefer(world: &World, city: &City) -> Result<Result<(), String>, Refusal> {
+/// Sessions can be started where the configuration says.
+async fn make_ready(world: &World, city: &City) -> Result<Result<(), String>, Refusal> {
     let (sessions, provider) = (Arc::clone(&world.sessions), city.session.provider);
-    let preferred = effects::blocking(move || sessions.prefer(provider)).await;
-    preferred.ok_or_else(|| Refusal::internal("the provider panicked"))
-}
-
-/// `start_concurrency` is a number of permits that all worlds share.
-fn resize(world: &World, city: &City, dry_run: bool) {
-    let (old, new) = (
-        world.city.daemon.start_concurrency,
-        city.daemon.start_concurrency,
-    );
-    if dry_run || old == new {
-        return;
-    }
-    if new > old {
-        return world.starts.add_permits(new - old);
-    }
-    let starts = Arc::clone(&world.starts);
-    let fewer = u32::try_from(old - new).unwrap_or(u32::MAX);
-    tokio::spawn(async move {
-        // It is closed only when everything ends.
-        if let Ok(permits) = starts.acquire_many(fewer).await {
-            permits.forget();
-        }
-    });
+    let ready = effects::blocking(move || sessions.make_ready(provider)).await;
+    ready.ok_or_else(|| Refusal::internal("the provider panicked"))
 }
 
 /// Sessions to which a person is attached.

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ractor::Actor;
+use ractor::{Actor, ActorRef};
 
-use super::{ConfigActor, ConfigArgs, ConfigMsg};
-use crate::domain::city::{City, Rig};
+use super::{ConfigActor, ConfigArgs, ConfigMsg, Reloaded};
+use crate::actors::ask;
+use crate::actors::refusal::Refusal;
+use crate::actors::root::{RootMsg, StopMode};
+use crate::domain::city::{City, RestartType, Rig};
+use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
-use crate::testing::world::Scenario;
+use crate::testing::world::{Scenario, Town, agent};
 
 /// Files that never change, and how often they were read.
 struct Files(City, AtomicUsize);
@@ -35,18 +39,22 @@ impl ConfigSource for Files {
     fn watch(&self, _: &[PathBuf]) {}
 }
 
-/// `health-patrol.md`, testing: debounce.
-#[tokio::test(start_paused = true)]
-async fn an_editors_several_writes_are_one_look() {
-    let town = Scenario::new().start().await;
-    let files = Files(City::clone(&town.world.city), AtomicUsize::new(0));
-    let files = Arc::new(files);
+async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
+    let files = Arc::new(Files(city, AtomicUsize::new(0)));
     let args = ConfigArgs {
         world: Arc::clone(&town.world),
         source: Arc::clone(&files) as _,
         told: Arc::new(|_| ()),
     };
     let (config, _task) = ConfigActor::spawn(None, ConfigActor, args).await.unwrap();
+    (config, files)
+}
+
+/// `health-patrol.md`, testing: debounce.
+#[tokio::test(start_paused = true)]
+async fn an_editors_several_writes_are_one_look() {
+    let town = Scenario::new().start().await;
+    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
     let reads = || files.1.load(Ordering::SeqCst);
     town.settle().await;
     assert_eq!(reads(), 1, "at the start");
@@ -57,5 +65,71 @@ async fn an_editors_several_writes_are_one_look() {
     }
     town.pass(Duration::from_millis(60)).await;
     assert_eq!(reads(), 2);
+    config.stop(None);
+}
+
+/// Somebody writes into a watched directory all the time.
+#[tokio::test(start_paused = true)]
+async fn what_never_settles_is_looked_at_all_the_same() {
+    let town = Scenario::new().start().await;
+    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
+    town.settle().await;
+    for _ in 0..60 {
+        config.cast(ConfigMsg::Touched).unwrap();
+        town.pass(Duration::from_millis(50)).await;
+    }
+    let reads = files.1.load(Ordering::SeqCst) - 1;
+    assert!((2..=3).contains(&reads), "{reads} in three seconds");
+    config.stop(None);
+}
+
+async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded, Refusal> {
+    let message = |reply| ConfigMsg::Reload { dry_run, reply };
+    ask::ask(Some(config.clone()), message, Duration::from_secs(3600)).await?
+}
+
+/// What cannot be taken over changes nothing, however often it is tried.
+#[tokio::test(start_paused = true)]
+async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
+    let town = Scenario::new().start().await;
+    let starts = Arc::clone(&town.world.starts);
+    for (permits, others) in [(20, 16), (4, 20)] {
+        let mut city = City::clone(&town.world.city);
+        city.daemon.start_concurrency = permits;
+        city.revision = format!("{permits}");
+        let (config, _) = watcher(&town, city).await;
+        town.parts.sessions.blind(Some("fog"));
+        for _ in 0..3 {
+            reload(&config, false).await.unwrap_err();
+            reload(&config, true).await.unwrap_err();
+            town.settle().await;
+            assert_eq!(starts.available_permits(), others);
+        }
+        town.parts.sessions.blind(None);
+        for _ in 0..3 {
+            reload(&config, false).await.unwrap();
+            town.settle().await;
+            assert_eq!(starts.available_permits(), permits);
+        }
+        config.stop(None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_taken_over_is_not_said_to_be() {
+    let town = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = town.start().await;
+    let session = town.session(&agent("mayor"));
+    let mut city = City::clone(&town.world.city);
+    city.revision = "new".to_owned();
+    city.daemon.start_concurrency = 20;
+    let (config, _) = watcher(&town, city).await;
+    town.parts.sessions.hold_stop(&session);
+    let (mode, reply) = (StopMode::Graceful, None);
+    town.root.cast(RootMsg::Stop { mode, reply }).unwrap();
+    reload(&config, false).await.unwrap_err();
+    assert_eq!(town.events(EventType::ConfigReloaded).await.len(), 0);
+    assert_eq!(town.world.starts.available_permits(), 16);
+    town.parts.sessions.release_stop(&session);
     config.stop(None);
 }

@@ -1,7 +1,7 @@
 //! `depends_on`: an agent starts when those that it depends on are up, and ends before them. A pool
 //! is up when one of its members is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ractor::ActorRef;
 
@@ -18,19 +18,22 @@ impl Root {
     }
 
     fn is_up(&self, need: &AgentName) -> bool {
-        self.slots
-            .iter()
-            .any(|(id, slot)| slot.state == ChildState::Running && self.is_of(id, need))
-    }
-
-    /// Whether the child is that agent, or a member of that pool.
-    fn is_of(&self, id: &ChildId, need: &AgentName) -> bool {
-        let ChildId::Agent(name) = id else {
-            return false;
-        };
+        let is_running = |slot: &Slot| slot.state == ChildState::Running;
+        if self
+            .slots
+            .get(&ChildId::Agent(need.clone()))
+            .is_some_and(is_running)
+        {
+            return true;
+        }
         let mut agents = self.world.city.agents.iter();
-        let pool: Option<&Agent> = agents.find(|agent| agent.name == *need);
-        name == need || pool.is_some_and(|pool| pool.member_number(name).is_some())
+        let pool = agents.find(|agent| agent.name == *need);
+        let is_member = |id: &ChildId| match id {
+            ChildId::Agent(name) => pool.is_some_and(|pool| pool.member_number(name).is_some()),
+            ChildId::Raider(_) => false,
+        };
+        let mut slots = self.slots.iter();
+        slots.any(|(id, slot)| is_running(slot) && is_member(id))
     }
 
     /// Somebody came up: those who waited for that may start.
@@ -45,28 +48,31 @@ impl Root {
         }
     }
 
-    /// Whether nobody who depends on the child, be it by way of others, is left to end before it.
-    pub(super) fn may_end(&self, id: &ChildId) -> bool {
-        let mut dependents = self.slots.iter().filter(|(other, slot)| {
-            *other != id && slot.is_tended() && self.depend_on(needs(slot), id)
-        });
-        dependents.next().is_none()
-    }
-
-    /// Whether one of these, or what they depend on, is the child. The configuration has no cycles.
-    fn depend_on(&self, mut needs: Vec<AgentName>, id: &ChildId) -> bool {
-        let mut seen = BTreeSet::new();
-        while let Some(need) = needs.pop() {
-            if self.is_of(id, &need) {
-                return true;
-            }
-            let mut agents = self.world.city.agents.iter();
-            let agent = agents.find(|agent| agent.name == need);
-            if let Some(agent) = agent.filter(|_| seen.insert(need)) {
-                needs.extend(agent.depends_on.iter().cloned());
+    /// Those on whom somebody who is not over depends, be it by way of others: they end later.
+    pub(super) fn needed(&self) -> BTreeSet<AgentName> {
+        let agents = self.world.city.agents.iter();
+        let agents: BTreeMap<_, _> = agents.map(|agent| (&agent.name, agent)).collect();
+        let left = self.slots.values().filter(|slot| slot.is_tended());
+        let mut open: Vec<&AgentName> = left.flat_map(needs).collect();
+        let mut needed = BTreeSet::new();
+        while let Some(need) = open.pop() {
+            if needed.insert(need)
+                && let Some(agent) = agents.get(need)
+            {
+                open.extend(&agent.depends_on);
             }
         }
-        false
+        needed.into_iter().cloned().collect()
+    }
+
+    /// Whether the child, or the pool that it is a member of, is among these.
+    pub(super) fn is_one_of(&self, id: &ChildId, names: &BTreeSet<AgentName>) -> bool {
+        let ChildId::Agent(name) = id else {
+            return false;
+        };
+        let is_member =
+            |agent: &Agent| agent.member_number(name).is_some() && names.contains(&agent.name);
+        names.contains(name) || self.world.city.agents.iter().any(is_member)
     }
 
     /// How many ends may have to follow one another.
@@ -74,21 +80,25 @@ impl Root {
         let agents = &self.world.city.agents;
         // Longest chain first found by walking at most as many steps as there are agents: the
         // configuration has no cycles.
-        let mut depth: std::collections::BTreeMap<&AgentName, u32> = Default::default();
+        let mut depth: BTreeMap<&AgentName, u32> = BTreeMap::new();
         for _ in agents {
+            let mut deeper = false;
             for agent in agents {
                 let below = agent.depends_on.iter().filter_map(|need| depth.get(need));
                 let own = below.max().map_or(1, |most| most + 1);
-                depth.insert(&agent.name, own);
+                deeper |= depth.insert(&agent.name, own) != Some(own);
+            }
+            if !deeper {
+                break;
             }
         }
         depth.values().copied().max().unwrap_or(1)
     }
 }
 
-fn needs(slot: &Slot) -> Vec<AgentName> {
+fn needs(slot: &Slot) -> &[AgentName] {
     match &slot.spec.work {
-        Work::Agent(agent) => agent.depends_on.clone(),
-        Work::Raider { .. } => Vec::new(),
+        Work::Agent(agent) => &agent.depends_on,
+        Work::Raider { .. } => &[],
     }
 }

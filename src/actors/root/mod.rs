@@ -302,8 +302,9 @@ pub struct Root {
     suspended: BTreeSet<ChildId>,
     patrol_epoch: u64,
     idle_epoch: u64,
-    /// One look at a time; a wish to look meanwhile is another look.
-    looking: bool,
+    /// One look at a time, at the world that was in force when it began; a wish to look meanwhile is
+    /// another look.
+    looking: Option<Arc<World>>,
     look_again: bool,
     /// The dispatcher is to be told when the look is acted on.
     reconciling: bool,
@@ -342,7 +343,7 @@ impl Actor for RootActor {
             suspended: Default::default(),
             patrol_epoch: 0,
             idle_epoch: 0,
-            looking: false,
+            looking: None,
             look_again: false,
             reconciling: false,
             together: BTreeMap::new(),

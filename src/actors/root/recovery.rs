@@ -14,6 +14,7 @@ use super::super::effects;
 use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
+use super::super::world::World;
 use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
 use super::{ChildSpec, ChildState, Root, RootMsg};
@@ -36,7 +37,7 @@ impl Root {
         self.set_out(me);
     }
 
-    fn arm_patrol(&mut self, me: &ActorRef<RootMsg>) {
+    pub(super) fn arm_patrol(&mut self, me: &ActorRef<RootMsg>) {
         self.patrol_epoch += 1;
         let epoch = self.patrol_epoch;
         let interval = self.world.city.daemon.patrol_interval;
@@ -80,12 +81,12 @@ impl Root {
     /// Looks at everything. A wish to look that comes during a look is another look after it: what
     /// changed meanwhile may not be in it.
     pub(super) fn set_out(&mut self, me: &ActorRef<RootMsg>) {
-        if self.looking {
+        if self.looking.is_some() {
             self.look_again = true;
             return;
         }
-        self.looking = true;
         let world = Arc::clone(&self.world);
+        self.looking = Some(Arc::clone(&world));
         let up = self.slots.values().filter_map(|slot| {
             let session = slot.session.as_ref()?;
             Some((session.handle.id.clone(), session.handle.token.clone()))
@@ -122,9 +123,11 @@ impl Root {
     }
 
     pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, look: Look) {
-        self.looking = false;
-        // What was decided for a configuration that is not in force any more is not done.
-        let stale = std::mem::take(&mut self.look_again);
+        // What was decided for a configuration that is not in force any more is not done. Whatever else
+        // happened meanwhile, each decision is guarded against: looks that are slow are still of use.
+        let in_force = |world: Arc<World>| Arc::ptr_eq(&world, &self.world);
+        let stale = !self.looking.take().is_some_and(in_force);
+        let again = std::mem::take(&mut self.look_again);
         if self.stopping.is_none() {
             for event in &look.ended {
                 self.session_event(event.clone());
@@ -147,10 +150,14 @@ impl Root {
                 self.forget_finished(hooked);
             }
             self.keep_all();
-            if stale {
-                return self.set_out(me);
+            if again {
+                self.set_out(me);
             }
-            if self.reconciling {
+            // The new configuration brought about another look.
+            if stale {
+                return;
+            }
+            if self.reconciling && !again {
                 self.reconciled();
             }
         }
@@ -234,10 +241,15 @@ impl Root {
             Decision::StopOrphan {
                 session,
                 token,
+                owner,
                 suspended,
             } => {
                 if !self.is_held(session) {
-                    self.stop_orphan(session.clone(), token.clone(), *suspended);
+                    let (id, token) = (session.clone(), token.clone());
+                    let subject = owner
+                        .as_ref()
+                        .map_or(session.to_string(), ChildId::to_string);
+                    self.stop_orphan(SessionHandle { id, token }, subject, *suspended);
                 }
             }
         }
@@ -292,16 +304,19 @@ impl Root {
         let _timer = me.send_after(wait, move || RootMsg::IdleDue(epoch));
     }
 
-    fn stop_orphan(&self, session: SessionId, token: String, suspended: bool) {
+    /// Ends a session, once however often it is seen before it is over.
+    fn stop_orphan(&self, handle: SessionHandle, subject: String, suspended: bool) {
         let world = Arc::clone(&self.world);
+        let Some(claim) = world.claims.claim(format!("orphan/{}", handle.token)) else {
+            return;
+        };
         let grace: Duration = world.city.daemon.shutdown_timeout;
         let (kind, cause) = match suspended {
             true => (EventType::AgentSuspended, Cause::Suspended),
             false => (EventType::AgentOrphanStopped, Cause::Removed),
         };
         tokio::spawn(async move {
-            let subject = session.to_string();
-            let handle = SessionHandle { id: session, token };
+            let _until_it_is_over = claim;
             match effects::stop(&world, handle, grace).await {
                 Ok(how) => {
                     let data = serde_json::json!({ "how": format!("{how:?}") });

@@ -27,7 +27,7 @@ pub struct Reload {
     pub attached: BTreeSet<SessionId>,
     /// Only say what would be done.
     pub dry_run: bool,
-    /// Answered with what becomes of each agent.
+    /// Answered with what becomes of each agent; never, when everything ends.
     pub reply: RpcReplyPort<Vec<AgentChange>>,
 }
 
@@ -42,15 +42,24 @@ impl Root {
         let running = self.running(&attached);
         let old = Arc::clone(&self.world);
         let changes = changes(&old.city, &world.city, &running, &self.held(&world.city));
-        if dry_run || self.stopping.is_some() {
+        if dry_run {
             let _gave_up = reply.send(changes);
             return;
         }
+        if self.stopping.is_some() {
+            return;
+        }
         world.directory.set_newest(&world);
+        // From now on sessions start there; those that run stay where they are.
+        world.sessions.prefer(world.city.session.provider);
+        resize(&old, &world);
         self.world = Arc::clone(&world);
         self.switch_history(old.city.daemon.restart.outlives());
         self.change_rigs(me, &old).await;
         self.ask_pools(me);
+        if old.city.daemon.patrol_interval != world.city.daemon.patrol_interval {
+            self.arm_patrol(me);
+        }
         self.rouse();
         self.set_out(me);
         let _gave_up = reply.send(changes);
@@ -138,4 +147,19 @@ fn agent(id: &ChildId) -> Option<&AgentName> {
         ChildId::Agent(name) => Some(name),
         ChildId::Raider(_) => None,
     }
+}
+
+/// `start_concurrency` is a number of permits that all worlds share.
+fn resize(old: &World, new: &World) {
+    let had = old.city.daemon.start_concurrency;
+    let has = new.city.daemon.start_concurrency;
+    new.starts.add_permits(has.saturating_sub(had));
+    let fewer = u32::try_from(had.saturating_sub(has)).unwrap_or(u32::MAX);
+    let starts = Arc::clone(&new.starts);
+    tokio::spawn(async move {
+        // Those in use go when they are given back. It is closed only when everything ends.
+        if let Ok(permits) = starts.acquire_many(fewer).await {
+            permits.forget();
+        }
+    });
 }

@@ -18,6 +18,7 @@ use super::slot::{ChildState, Slot};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::ChildId;
 
 /// How the tree is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,15 +86,16 @@ impl Root {
     /// Tells those to end whose turn it is: in the reverse order of `depends_on` while there is
     /// time for that, all at once otherwise.
     fn end_next(&mut self, mode: StopMode) {
-        let ids: Vec<_> = self.slots.keys().cloned().collect();
+        let untold = |(id, slot): (&ChildId, &Slot)| (slot.told != Some(mode)).then(|| id.clone());
+        let mut ids: Vec<_> = self.slots.iter().filter_map(untold).collect();
+        if mode == StopMode::Graceful && !ids.is_empty() {
+            let needed = self.needed();
+            ids.retain(|id| !self.is_one_of(id, &needed));
+        }
         for id in ids {
-            let now = mode != StopMode::Graceful || self.may_end(&id);
-            let Some(slot) = self.slots.get_mut(&id).filter(|_| now) else {
+            let Some(slot) = self.slots.get_mut(&id) else {
                 continue;
             };
-            if slot.told == Some(mode) {
-                continue;
-            }
             slot.told = Some(mode);
             slot.tell(match mode {
                 StopMode::KeepSessions => ChildMsg::Detach,

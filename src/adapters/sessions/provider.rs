@@ -173,15 +173,18 @@ impl Sessions for LocalSessions {
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
     }
 
-    fn prefer(&self, provider: Provider) -> Result<(), String> {
-        if provider == Provider::Tmux {
-            self.tmux.prepare().map_err(|error| error.to_string())?;
+    fn make_ready(&self, provider: Provider) -> Result<(), String> {
+        match provider {
+            Provider::Tmux => self.tmux.prepare().map_err(|error| error.to_string()),
+            Provider::Holder => Ok(()),
         }
+    }
+
+    fn prefer(&self, provider: Provider) {
         *self
             .preferred
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = provider;
-        Ok(())
     }
 
     fn session_of(&self, pid: u32) -> Option<SessionId> {

@@ -55,11 +55,12 @@ fn up(fingerprint: &str, draining: bool) -> Tended {
     }
 }
 
-fn orphan(id: &ChildId, suspended: bool) -> Decision {
+fn orphan(mode: Option<Mode>) -> Decision {
     Decision::StopOrphan {
-        session: id.session_id("city"),
-        token: format!("token-{id}"),
-        suspended,
+        session: id().session_id("city"),
+        token: format!("token-{}", id()),
+        owner: mode.map(|_| id()),
+        suspended: mode == Some(Mode::Suspended),
     }
 }
 
@@ -168,7 +169,7 @@ fn what_should_not_run_is_suspended_or_drained() {
             Some(Suspended),
             None,
             Some(Running),
-            vec![orphan(&id(), true)],
+            vec![orphan(Some(Suspended))],
         ),
         (
             Some(Drain),
@@ -223,7 +224,7 @@ fn what_nobody_wants_is_removed() {
             None,
             vec![Decision::Remove(id())],
         ),
-        (None, None, Some(Running), vec![orphan(&id(), false)]),
+        (None, None, Some(Running), vec![orphan(None)]),
         (None, None, Some(unknown()), vec![]),
         (None, None, Some(lost()), vec![]),
         // It could not be ended when it was to rest.
@@ -231,13 +232,13 @@ fn what_nobody_wants_is_removed() {
             Some(Mode::Suspended),
             Some(Tended::Suspended),
             Some(Running),
-            vec![orphan(&id(), true)],
+            vec![orphan(Some(Mode::Suspended))],
         ),
         (
             Some(Mode::Run),
             Some(Tended::Resting),
             Some(Running),
-            vec![orphan(&id(), false)],
+            vec![orphan(Some(Mode::Run))],
         ),
         (
             Some(Mode::Run),

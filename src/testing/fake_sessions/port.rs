@@ -54,11 +54,12 @@ impl Sessions for FakeSessions {
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
         let mut inner = self.inner();
         inner.lists_held += 1;
-        while inner.holds_lists {
+        while inner.holds_lists && inner.lists_released == 0 {
             let waited = self.world.released.wait(inner);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
         }
         inner.lists_held -= 1;
+        inner.lists_released = inner.lists_released.saturating_sub(1);
         if let Some(why) = &inner.blind {
             return Err(SessionError::Failed {
                 id: SessionId::new("all").expect("a valid id"),
@@ -175,9 +176,11 @@ impl Sessions for FakeSessions {
         Ok(fake.and_then(|fake| fake.meta.get(key).cloned()))
     }
 
-    fn prefer(&self, _provider: Provider) -> Result<(), String> {
+    fn make_ready(&self, _provider: Provider) -> Result<(), String> {
         Ok(())
     }
+
+    fn prefer(&self, _provider: Provider) {}
 
     fn session_of(&self, pid: u32) -> Option<SessionId> {
         self.inner().processes.get(&pid).cloned()

@@ -218,3 +218,17 @@ async fn an_automation_whose_run_cannot_be_recorded_does_not_run() {
     town.pass(SECOND * 60).await;
     assert_eq!(ran(), 2);
 }
+
+/// An interval that is shorter now does not wait for the end of the longer one.
+#[tokio::test(start_paused = true)]
+async fn a_new_patrol_interval_holds_at_once() {
+    let town = agents(&["mayor"]);
+    let town = town.with(|city| city.daemon.patrol_interval = SECOND * 3600);
+    let town = town.start().await;
+    let session = town.session(&agent("mayor"));
+    town.reload(|city| city.daemon.patrol_interval = SECOND * 30)
+        .await;
+    town.parts.sessions.exit_unheard(&session, 1);
+    town.pass(SECOND * 35).await;
+    assert_eq!(town.starts(&session), 2);
+}

@@ -109,9 +109,37 @@ async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
     let town = Scenario::new().start().await;
     let orphan = stray("gt-horde-Nobody");
     town.parts.sessions.start(&orphan).unwrap();
-    town.pass(PATROL).await;
+    town.parts.sessions.hold_stop(&orphan.id);
+    for _ in 0..4 {
+        town.parts.sessions.hold_lists(true);
+        town.root.cast(RootMsg::Look).unwrap();
+        // What the look before decided is done by now.
+        town.until("a look", || town.parts.sessions.lists_held() > 0)
+            .await;
+        town.parts.sessions.hold_lists(false);
+        town.until("its list", || town.parts.sessions.lists_held() == 0)
+            .await;
+    }
+    town.parts.sessions.release_stop(&orphan.id);
+    town.settle().await;
+    assert_eq!(town.parts.sessions.stops().len(), 1, "it is being ended");
     assert!(!town.runs(&orphan.id));
     assert_eq!(town.events(EventType::AgentOrphanStopped).await.len(), 1);
+}
+
+/// Events of an agent are found under its name (`2-contract.md`, 2.6).
+#[tokio::test(start_paused = true)]
+async fn a_session_that_a_suspended_agent_left_behind_is_ended_under_its_name() {
+    let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = scenario().start().await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    let town = scenario().with(|city| city.suspended = true);
+    let town = town.start_on(parts, clock).await;
+    assert!(!town.runs(&town.session(&agent("mayor"))));
+    let told = town.events(EventType::AgentSuspended).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].subject, "mayor");
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,6 +208,31 @@ async fn a_patrol_on_a_quiet_town_does_nothing() {
     assert_eq!(town.store(|txn| txn.last_seq()).await, before);
     assert_eq!(town.parts.sessions.starts().len(), 2);
     assert!(town.parts.sessions.stops().is_empty());
+}
+
+/// A host on which a look takes longer than the time between two patrols.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_outlasts_a_patrol_is_acted_on() {
+    let town = Scenario::new().start().await;
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.hold_lists(true);
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = scenario.begin_on(parts, clock).await;
+    let (reply, mut ready) = ractor::concurrency::oneshot();
+    town.root.cast(RootMsg::Boot(reply.into())).unwrap();
+    let held = || town.parts.sessions.lists_held() > 0;
+    town.until("the first look", held).await;
+    tokio::time::advance(PATROL).await;
+    let _patrolled = ask::views(&town.world).await.unwrap();
+    town.parts.sessions.release_list();
+    town.until("the boot", || ready.try_recv().is_ok()).await;
+    let session = town.session(&agent("mayor"));
+    town.until("the agent", || town.runs(&session)).await;
+    town.until("the patrol's own look", held).await;
+    town.parts.sessions.hold_lists(false);
+    town.settle().await;
+    assert_eq!(town.starts(&session), 1);
 }
 
 /// While the first look waits for the store, the root hears and answers: it may have to restart

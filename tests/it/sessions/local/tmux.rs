@@ -228,7 +228,8 @@ fn a_session_moves_with_its_next_start_and_there_is_one_copy_at_all_times() {
     let spec = script(&bench, "echo here; exec sleep 1000");
     let mut last = sessions.start(&spec).unwrap();
     for (provider, there) in [(Provider::Tmux, true), (Provider::Holder, false)] {
-        sessions.prefer(provider).unwrap();
+        sessions.make_ready(provider).unwrap();
+        sessions.prefer(provider);
         // It stays where it is, is seen there, and keeps its name from a second copy.
         assert_eq!(in_tmux(&bench, "s"), !there);
         assert_eq!(state(&sessions, &id("s")), RunState::Running);
@@ -255,7 +256,7 @@ fn sessions_of_both_kinds_are_listed_adopted_and_ended_side_by_side() {
     };
     let sessions = bench.provider();
     let one = sessions.start(&script(&bench, "sleep 1000")).unwrap();
-    sessions.prefer(Provider::Holder).unwrap();
+    sessions.prefer(Provider::Holder);
     let mut spec = script(&bench, "sleep 1000");
     spec.id = id("t");
     let two = sessions.start(&spec).unwrap();
