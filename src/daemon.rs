@@ -11,6 +11,7 @@ mod files;
 mod infra;
 mod lock;
 mod manager;
+mod memory;
 mod own;
 mod tree;
 
@@ -96,6 +97,7 @@ pub fn check(path: &Path) -> ExitCode {
 /// Runs the supervisor of a city until it is stopped.
 #[must_use]
 pub fn run(path: &Path) -> ExitCode {
+    memory::one_arena();
     match supervise(path) {
         Ok(()) => ExitCode::from(STOPPED),
         Err(error) => {

@@ -55,9 +55,13 @@ pub struct Caller {
 pub enum Answer {
     /// One result.
     Value(Value),
-    /// Items until the sender is dropped. Make the channel small: a slow reader holds it up.
-    Stream(mpsc::Receiver<Value>),
+    /// Items until the sender is dropped, or until an error, which ends the stream. Make the channel
+    /// small: a slow reader holds it up.
+    Stream(Items),
 }
+
+/// What a stream is made of.
+pub type Items = mpsc::Receiver<Result<Value, ControlError>>;
 
 /// A call under way.
 pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;

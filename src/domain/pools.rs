@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  too few:  those that drain are kept on, the last to be active first; then the lowest free numbers
-//!  too many: the least busy drain, then the highest numbers
+//!  too many: those that have no session drain, then the least busy, then the highest numbers
 //! ```
 
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ pub struct Member {
     pub number: u32,
     /// It is coming to an end already.
     pub draining: bool,
+    /// It has a session: it neither starts, nor waits after a death or for others.
+    pub up: bool,
     /// When its terminal was last used, where that is known.
     pub last_activity: Option<Timestamp>,
 }
@@ -45,10 +47,10 @@ impl Pool {
 pub fn choose(wanted: u32, present: &[Member]) -> Members {
     let wanted = wanted as usize;
     let mut present: Vec<_> = present.iter().collect();
-    // Who stays rather: those who do not drain, who were active last, of the lowest number.
+    // Who stays rather: those who do not drain, who are up, who were active last, of the lowest number.
     present.sort_by_key(|member| {
         let active = std::cmp::Reverse(member.last_activity);
-        (member.draining, active, member.number)
+        (member.draining, !member.up, active, member.number)
     });
     let (run, drain) = present.split_at(wanted.min(present.len()));
     let mut run: BTreeSet<u32> = run.iter().map(|member| member.number).collect();
@@ -69,7 +71,15 @@ mod tests {
         Member {
             number,
             draining,
+            up: true,
             last_activity,
+        }
+    }
+
+    fn down(number: u32) -> Member {
+        Member {
+            up: false,
+            ..member(number, false, None)
         }
     }
 
@@ -85,7 +95,7 @@ mod tests {
             member(4, false, Some(1)),
         ];
         type Row<'a> = (&'a str, u32, &'a [Member], &'a [u32], &'a [u32]);
-        let table: [Row<'_>; 6] = [
+        let table: [Row<'_>; 7] = [
             ("from nothing", 2, &[], &[1, 2], &[]),
             ("as it is", 3, &three, &[1, 2, 4], &[]),
             (
@@ -96,6 +106,13 @@ mod tests {
                 &[],
             ),
             ("the least busy go first", 1, &three, &[2], &[1, 4]),
+            (
+                "who has no session goes before who is at work",
+                2,
+                &[down(1), member(2, false, None), member(3, false, Some(1))],
+                &[2, 3],
+                &[1],
+            ),
             ("all go", 0, &three, &[], &[1, 2, 4]),
             (
                 "who drains is kept on before anybody is started",
@@ -126,16 +143,21 @@ mod tests {
         #[test]
         fn as_many_as_wanted_and_a_second_choice_changes_nothing(
             wanted in 0u32..8,
-            present in proptest::collection::btree_map(1u32..10, (any::<bool>(), proptest::option::of(0i64..100)), 0..8),
+            present in proptest::collection::btree_map(
+                1u32..10, (any::<bool>(), any::<bool>(), proptest::option::of(0i64..100)), 0..8,
+            ),
         ) {
-            let present: Vec<_> = present.into_iter().map(|(n, (d, a))| member(n, d, a)).collect();
+            let present: Vec<_> = present
+                .into_iter()
+                .map(|(n, (d, up, a))| Member { up, ..member(n, d, a) })
+                .collect();
             let chosen = choose(wanted, &present);
             prop_assert_eq!(chosen.run.len(), wanted as usize);
             prop_assert!(chosen.run.is_disjoint(&chosen.drain));
             let after: Vec<_> = chosen.run.iter().map(|n| (n, false)).chain(chosen.drain.iter().map(|n| (n, true)))
                 .map(|(n, draining)| {
-                    let active = present.iter().find(|m| m.number == *n).and_then(|m| m.last_activity);
-                    Member { number: *n, draining, last_activity: active }
+                    let was = present.iter().find(|m| m.number == *n).cloned();
+                    Member { draining, ..was.unwrap_or_else(|| down(*n)) }
                 })
                 .collect();
             prop_assert_eq!(choose(wanted, &after), chosen);

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use assert_cmd::cargo::cargo_bin;
+use horde_supervisor::control::protocol::ControlError;
 use horde_supervisor::domain::facts::SessionExit;
 use horde_supervisor::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -169,7 +170,7 @@ fn shown(seat: &mut File, text: &str) -> String {
     }
 }
 
-fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Value> {
+fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Result<Value, ControlError>> {
     until("it follows", || {
         city.fake.0.stream.lock().unwrap().is_some()
     });
@@ -188,12 +189,12 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
         let events = followed(&city);
-        events.blocking_send(event(5)).unwrap();
+        events.blocking_send(Ok(event(5))).unwrap();
         shown(&mut seat, "raider.charged");
         until("it looks", || !city.fake.asked("relic.show").is_empty());
         let ended = json!({"id": "gt-1", "status": status});
         city.fake.answer("relic.show", Ok(ended));
-        events.blocking_send(event(6)).unwrap();
+        events.blocking_send(Ok(event(6))).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{status}");
         let asked = json!({"follow": true, "since": 4});
         assert_eq!(city.fake.asked("events"), [asked]);
@@ -220,9 +221,9 @@ fn run_ends_when_nothing_moves_without_a_person() {
         let events = followed(&city);
         let crashed = json!({"type": "agent.crashed", "subject": "horde/raiders/Toast",
             "cause": "exited", "data": {"code": 3}});
-        events.blocking_send(crashed).unwrap();
+        events.blocking_send(Ok(crashed)).unwrap();
         shown(&mut seat, "code=3");
-        events.blocking_send(happened).unwrap();
+        events.blocking_send(Ok(happened)).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{said}");
         shown(&mut seat, said);
     }
@@ -256,7 +257,7 @@ fn a_watched_status_is_drawn_again_when_something_happens() {
     assert!(first.contains("\x1b[2J"), "the screen is cleared: {first}");
     let events = followed(&city);
     city.fake.answer("status", Ok(state("running")));
-    events.blocking_send(event(1)).unwrap();
+    events.blocking_send(Ok(event(1))).unwrap();
     let second = shown(&mut seat, "running");
     assert!(
         second.contains("\x1b[32m"),

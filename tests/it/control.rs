@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use horde_supervisor::control::protocol::{ErrorKind, LINE_MAX};
+use horde_supervisor::control::protocol::{ControlError, ErrorKind, LINE_MAX};
 use horde_supervisor::control::rights::Who;
 use horde_supervisor::control::server::{
     CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION, bind, serve,
@@ -338,11 +338,24 @@ async fn a_stream_ends_when_its_reader_has_gone() {
     let followed = || server.fake.0.stream.lock().unwrap().clone();
     until("it is followed", || followed().is_some()).await;
     let sender = followed().unwrap();
-    sender.send(event(1)).await.unwrap();
+    sender.send(Ok(event(1))).await.unwrap();
     assert_eq!(peer.answer().await.unwrap()["item"]["seq"], 1);
     drop(peer);
     let closed = tokio::time::timeout(LIMIT, sender.closed()).await;
     closed.expect("the stream is dropped without an event to send");
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_says_so() {
+    let server = Server::start();
+    let mut peer = server.connect().await;
+    peer.ask("1", "events", json!({"follow": true})).await;
+    let followed = || server.fake.0.stream.lock().unwrap().clone();
+    until("it is followed", || followed().is_some()).await;
+    let sender = followed().unwrap();
+    let error = ControlError::unavailable("the journal cannot be read");
+    sender.send(Err(error)).await.unwrap();
+    assert_eq!(peer.error().await, (json!("1"), "unavailable".into()));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ pub struct Fake {
     /// Set results, by operation; the last one counts.
     pub results: Mutex<Vec<(&'static str, Result<Value, ControlError>)>>,
     /// Present while a followed stream is open.
-    pub stream: Mutex<Option<mpsc::Sender<Value>>>,
+    pub stream: Mutex<Option<mpsc::Sender<Result<Value, ControlError>>>>,
 }
 
 impl Default for Fake {
@@ -100,7 +100,7 @@ impl Service for Shared {
                         *fake.stream.lock().unwrap() = Some(sender);
                     } else {
                         for seq in 1..=3 {
-                            sender.send(event(seq)).await.unwrap();
+                            sender.send(Ok(event(seq))).await.unwrap();
                         }
                     }
                     Ok(Answer::Stream(items))

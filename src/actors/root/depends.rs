@@ -18,22 +18,20 @@ impl Root {
     }
 
     fn is_up(&self, need: &AgentName) -> bool {
-        let is_running = |slot: &Slot| slot.state == ChildState::Running;
-        if self
-            .slots
-            .get(&ChildId::Agent(need.clone()))
-            .is_some_and(is_running)
-        {
-            return true;
-        }
+        // It and the members of its pool follow one another in the order of names.
+        let from = ChildId::Agent(need.clone());
+        let alike = self.slots.range(from..).map_while(|(id, slot)| match id {
+            ChildId::Agent(name) if name.as_str().starts_with(need.as_str()) => Some((name, slot)),
+            ChildId::Agent(_) | ChildId::Raider(_) => None,
+        });
+        let mut running = alike.filter(|(_, slot)| slot.state == ChildState::Running);
+        running.any(|(name, _)| name == need || self.is_member(name, need))
+    }
+
+    fn is_member(&self, name: &AgentName, pool: &AgentName) -> bool {
         let mut agents = self.world.city.agents.iter();
-        let pool = agents.find(|agent| agent.name == *need);
-        let is_member = |id: &ChildId| match id {
-            ChildId::Agent(name) => pool.is_some_and(|pool| pool.member_number(name).is_some()),
-            ChildId::Raider(_) => false,
-        };
-        let mut slots = self.slots.iter();
-        slots.any(|(id, slot)| is_running(slot) && is_member(id))
+        let pool = agents.find(|agent| agent.name == *pool);
+        pool.is_some_and(|pool| pool.member_number(name).is_some())
     }
 
     /// Somebody came up: those who waited for that may start.

@@ -116,6 +116,7 @@ impl Standing<'_> {
         let rests = |number: &u32| Member {
             number: *number,
             draining: false,
+            up: true,
             // Chosen before anybody else, so that nobody else has its number.
             last_activity: Some(Timestamp::MAX),
         };
@@ -141,27 +142,30 @@ impl Standing<'_> {
 
     /// The members of a pool that the root has or that run.
     fn members(&self, city: &City, agent: &Agent) -> Vec<Member> {
-        let mut numbers: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut numbers: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
         for facts in self.sessions {
             let runs = facts.state == RunState::Running;
             let name = agent_of(city, &facts.id).filter(|_| runs);
             if let Some(number) = name.and_then(|name| agent.member_number(&name)) {
-                numbers.insert(number, false);
+                numbers.insert(number, (false, true));
             }
         }
         for (id, tended) in self.tended {
             if let ChildId::Agent(name) = id
                 && let Some(number) = agent.member_number(name)
             {
-                numbers.insert(number, matches!(tended, Tended::Up { draining: true, .. }));
+                let draining = matches!(tended, Tended::Up { draining: true, .. });
+                let up = matches!(tended, Tended::Up { .. });
+                numbers.insert(number, (draining, up));
             }
         }
-        let member = |(number, draining)| {
+        let member = |(number, (draining, up))| {
             let id = ChildId::Agent(agent.member(number).ok()?.name).session_id(&city.name);
             let facts = self.sessions.iter().find(|facts| facts.id == id);
             Some(Member {
                 number,
                 draining,
+                up,
                 last_activity: facts.and_then(|facts| facts.last_activity),
             })
         };

@@ -1,5 +1,6 @@
 //! For the tests of actors: the real store, in memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::adapters::relics_sqlite::SqliteRelics;
@@ -29,6 +30,22 @@ pub fn share(store: impl Relics + 'static) -> Open {
     Arc::new(move || Ok(Box::new(Shared(Arc::clone(&store) as _)) as _))
 }
 
+/// A store that refuses everything while it is full.
+struct Full(SqliteRelics, Arc<AtomicBool>);
+
+impl Relics for Full {
+    fn commit(
+        &mut self,
+        jobs: &mut [Job<'_>],
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("no room".into()));
+        }
+        self.0.commit(jobs, durability)
+    }
+}
+
 /// Closes the queue, and with it ends the writer.
 pub(super) struct Keeper(Arc<Queue>);
 
@@ -52,5 +69,11 @@ impl StoreHandle {
         std::thread::spawn(move || writer.run().unwrap());
         handle.keeper = Some(Arc::new(Keeper(handle.queue())));
         handle
+    }
+
+    /// As [`StoreHandle::in_memory`], but full while that is said.
+    pub fn full_while(clock: &Arc<dyn Clock>, full: &Arc<AtomicBool>) -> Self {
+        let store = SqliteRelics::in_memory(Arc::clone(clock)).unwrap();
+        Self::on(Full(store, Arc::clone(full)))
     }
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 
 use super::{names, to_json};
 use crate::actors::world::World;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind};
+use crate::control::server::Items;
 use crate::domain::cause::Cause;
 use crate::domain::event::Event;
-use crate::ports::relics::EventFilter;
+use crate::ports::relics::{EventFilter, StoreError};
 
 /// Events read from the store at once.
 const PAGE: usize = 500;
@@ -21,33 +22,32 @@ const PRUNED: &str = "events.pruned";
 /// A slow reader holds up this many, and then only itself.
 const BUFFER: usize = 64;
 
-/// Events after `since`, then, when followed, those to come. A follower that falls behind is read
+/// Events after `since` (without it all, or only those to come when they are followed), then, when
+/// followed, those to come. A follower that falls behind is read
 /// to from the store: nothing is left out and nothing comes twice. Where some of what was asked for
 /// is not kept any more, an item in their place says so.
-pub(super) async fn events(
-    world: &Arc<World>,
-    args: Events,
-) -> Result<mpsc::Receiver<Value>, ControlError> {
+pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, ControlError> {
     let (send, receive) = mpsc::channel(BUFFER);
     let world = Arc::clone(world);
     // Subscribed before the store is read, so that nothing falls between.
     let live = args.follow.then(|| world.store.subscribe());
+    let since = args.since;
+    let last = match since {
+        Some(since) => since,
+        None if args.follow => world.store.run(|txn| txn.last_seq()).await?,
+        None => 0,
+    };
     let mut reader = Reader {
         world,
         kind: args.kind,
-        last: args.since.unwrap_or(0),
+        last,
         send,
     };
-    let since = args.since;
     tokio::spawn(async move {
-        // The reader went away, or the store: either way the stream is over.
-        let _over = async {
-            if let Some(since) = since {
-                reader.tell_gap(since).await?;
-            }
-            reader.run(live).await
+        if let Err(Over::Failed(error)) = reader.read(since, live).await {
+            // Nobody may be there any more to be told.
+            let _gone = reader.send.send(Err(error)).await;
         }
-        .await;
     });
     Ok(receive)
 }
@@ -56,22 +56,37 @@ struct Reader {
     world: Arc<World>,
     kind: Option<String>,
     last: u64,
-    send: mpsc::Sender<Value>,
+    send: mpsc::Sender<Result<Value, ControlError>>,
 }
 
-/// The stream is over.
-struct Over;
+/// Why the stream is over before its end.
+enum Over {
+    /// The reader went away.
+    Unread,
+    /// The journal could not be read.
+    Failed(ControlError),
+}
+
+impl From<StoreError> for Over {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
 
 impl Reader {
-    async fn run(
+    async fn read(
         &mut self,
-        live: Option<tokio::sync::broadcast::Receiver<Arc<Event>>>,
+        since: Option<u64>,
+        live: Option<broadcast::Receiver<Arc<Event>>>,
     ) -> Result<(), Over> {
+        if let Some(since) = since {
+            self.tell_gap(since).await?;
+        }
         self.catch_up().await?;
         let Some(mut live) = live else { return Ok(()) };
         loop {
             tokio::select! {
-                () = self.send.closed() => return Err(Over),
+                () = self.send.closed() => return Err(Over::Unread),
                 next = live.recv() => match next {
                     Ok(event) if event.seq <= self.last => {}
                     Ok(event) => {
@@ -89,8 +104,7 @@ impl Reader {
 
     /// Stands in for the events after `since` that are not kept any more.
     async fn tell_gap(&self, since: u64) -> Result<(), Over> {
-        let first = self.world.store.run(|txn| txn.first_seq()).await;
-        let first = first.map_err(|_| Over)?;
+        let first = self.world.store.run(|txn| txn.first_seq()).await?;
         if since.saturating_add(1) >= first {
             return Ok(());
         }
@@ -126,8 +140,7 @@ impl Reader {
                 subject: None,
                 limit: PAGE,
             };
-            let page = self.world.store.run(move |txn| txn.events(&filter)).await;
-            let page = page.map_err(|_| Over)?;
+            let page = self.world.store.run(move |txn| txn.events(&filter)).await?;
             for event in &page {
                 self.last = event.seq;
                 self.pass(event).await?;
@@ -139,8 +152,8 @@ impl Reader {
     }
 
     async fn pass(&self, event: &Event) -> Result<(), Over> {
-        let value = serde_json::to_value(event).map_err(|_| Over)?;
-        self.send.send(value).await.map_err(|_| Over)
+        let value = to_json(event).map_err(Over::Failed)?;
+        self.send.send(Ok(value)).await.map_err(|_| Over::Unread)
     }
 }
 

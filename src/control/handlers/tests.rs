@@ -2,16 +2,21 @@
 
 mod standing;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::dispatch;
 use crate::actors::root::ChildState;
+use crate::actors::store::StoreHandle;
+use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
 use crate::control::server::Caller;
-use crate::domain::event::EventType;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
@@ -336,4 +341,51 @@ async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     assert!(raised[0].body.contains(way), "{}", raised[0].body);
     town.nuke(&charged.raider, true).await.unwrap();
     assert!(town.hook(&charged.raider).await.is_none());
+}
+
+/// A journal that cannot be read is no journal that ends there.
+#[tokio::test(start_paused = true)]
+async fn events_say_that_the_journal_could_not_be_read() {
+    let (town, full) = (Scenario::new().start().await, Arc::default());
+    let clock = Arc::clone(&town.world.clock);
+    let mut parts = town.crash().await;
+    parts.store = StoreHandle::full_while(&clock, &full);
+    let town = Scenario::new().start_on(parts, clock).await;
+    full.store(true, Ordering::SeqCst);
+    let args = Events {
+        since: Some(0),
+        follow: true,
+        kind: None,
+    };
+    let mut items = super::events::events(&town.world, args).await.unwrap();
+    let error = items.recv().await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(items.recv().await.is_none());
+}
+
+/// Whoever only follows is not told of what was.
+#[tokio::test(start_paused = true)]
+async fn events_that_are_followed_begin_now_or_after_a_number() {
+    let town = Scenario::new().start().await;
+    let follow = |since| Events {
+        since,
+        follow: true,
+        kind: Some("relic.*".into()),
+    };
+    let happens = async |subject: &'static str| {
+        let event = move || NewEvent::new(EventType::RelicCreated, subject, Cause::Operator);
+        let noted = town.world.store.run(move |txn| txn.record(&event())).await;
+        noted.unwrap();
+    };
+    happens("before").await;
+    let mut from_now = super::events::events(&town.world, follow(None))
+        .await
+        .unwrap();
+    let mut from_then = super::events::events(&town.world, follow(Some(0)))
+        .await
+        .unwrap();
+    happens("after").await;
+    for (items, first) in [(&mut from_now, "after"), (&mut from_then, "before")] {
+        assert_eq!(items.recv().await.unwrap().unwrap()["subject"], first);
+    }
 }

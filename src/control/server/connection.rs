@@ -10,14 +10,14 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::codec::FramedRead;
 
 use crate::control::codec::{Line, LineCodec};
 use crate::control::protocol::{Body, ControlError, LINE_MAX, Op, Request, Response};
 use crate::control::rights;
 
-use super::{Answer, Caller, Service, WRITE_LIMIT, stopped};
+use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
 
 /// How often a peer that closed its sending half is looked at while a stream has nothing to say.
 const HANGUP_TICK: Duration = Duration::from_secs(10);
@@ -131,11 +131,15 @@ impl<S: Service> Connection<S> {
     }
 
     /// A stream owns its connection: lines behind it wait until it has ended.
-    async fn stream(&mut self, id: Value, mut items: mpsc::Receiver<Value>) -> io::Result<Next> {
+    async fn stream(&mut self, id: Value, mut items: Items) -> io::Result<Next> {
         loop {
             let said = tokio::select! {
                 biased;
-                item = items.recv() => item.map_or(Body::Done(Value::Null), Body::Item),
+                item = items.recv() => match item {
+                    Some(Ok(item)) => Body::Item(item),
+                    Some(Err(error)) => Body::Failed(error),
+                    None => Body::Done(Value::Null),
+                },
                 () = stopped(&mut self.stopping) => {
                     Body::Failed(ControlError::unavailable("the supervisor is stopping"))
                 }

@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use super::super::{ChildState, StopMode};
 use crate::actors::store::StoreHandle;
-use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, ChildId};
 use crate::domain::restart::{Deaths, History};
-use crate::ports::clock::Clock;
-use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::testing::world::{Parts, Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -273,28 +270,6 @@ async fn a_reload_switches_what_becomes_of_the_history() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
-/// A store that refuses everything while it is full.
-struct Full(SqliteRelics, Arc<AtomicBool>);
-
-impl Relics for Full {
-    fn commit(
-        &mut self,
-        jobs: &mut [Job<'_>],
-        durability: Durability,
-    ) -> Result<Committed, StoreError> {
-        if self.1.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable("no room".into()));
-        }
-        self.0.commit(jobs, durability)
-    }
-}
-
-/// A store that is full while that is said.
-pub(super) fn full_store(clock: &Arc<dyn Clock>, full: &Arc<AtomicBool>) -> StoreHandle {
-    let store = SqliteRelics::in_memory(Arc::clone(clock)).unwrap();
-    StoreHandle::on(Full(store, Arc::clone(full)))
-}
-
 /// `4-rules.md`, store: sessions run on and restart.
 #[tokio::test(start_paused = true)]
 async fn while_the_store_cannot_write_deaths_are_counted_in_memory() {
@@ -302,7 +277,7 @@ async fn while_the_store_cannot_write_deaths_are_counted_in_memory() {
     let town = Scenario::new().start().await;
     let clock = town.world.clock.clone();
     let mut parts = town.crash().await;
-    parts.store = full_store(&clock, &full);
+    parts.store = StoreHandle::full_while(&clock, &full);
     let town = persistent().start_on(parts, clock).await;
     full.store(true, Ordering::SeqCst);
     quarantine(&town, &id).await;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::super::ChildState;
-use super::history::full_store;
 use super::recovery::stray;
 use crate::actors::effects;
+use crate::actors::store::StoreHandle;
 use crate::domain::automation::Automation;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -203,7 +203,7 @@ async fn an_automation_whose_run_cannot_be_recorded_does_not_run() {
     let town = Scenario::new().start().await;
     let clock = town.world.clock.clone();
     let mut parts = town.crash().await;
-    parts.store = full_store(&clock, &full);
+    parts.store = StoreHandle::full_while(&clock, &full);
     parts.runner.let_go("tick", SECOND * 20, 0);
     let town = tick().start_on(parts, clock).await;
     let ran = || town.parts.runner.started("tick").len();
