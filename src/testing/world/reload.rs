@@ -8,6 +8,13 @@ use crate::ports::sessions::Sessions;
 impl Town {
     /// Puts another configuration in force, as a reload does, and waits until it is quiet.
     pub async fn reload(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
+        let changes = self.reconfigure(change).await;
+        self.settle().await;
+        changes
+    }
+
+    /// As [`Town::reload`], without waiting for what comes of it.
+    pub async fn reconfigure(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
         let old = self.world.newest();
         let mut city = City::clone(&old.city);
         change(&mut city);
@@ -28,7 +35,6 @@ impl Town {
             }))
         };
         let changes = ask::ask(Some(self.root.clone()), message, HOUR).await;
-        self.settle().await;
         changes.unwrap()
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::{ChildState, StopMode};
-use crate::domain::city::{Agent, RestartType};
+use super::super::{ChildState, RootMsg, StopMode};
+use crate::domain::city::{Agent, City, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, ChildId};
 use crate::domain::reload::Change;
@@ -27,7 +27,7 @@ fn change(agents: &mut [Agent], name: &str, change: impl FnOnce(&mut Agent)) {
 #[tokio::test(start_paused = true)]
 async fn a_drifted_agent_gets_one_fresh_session() {
     let (town, id) = mayor().await;
-    let drifted = |city: &mut crate::domain::city::City| {
+    let drifted = |city: &mut City| {
         change(&mut city.agents, "mayor", |agent| {
             agent.fingerprint = "two".into()
         });
@@ -122,6 +122,37 @@ async fn a_suspended_agent_rests_until_it_is_resumed() {
     town.reload(|city| city.suspended = false).await;
     assert!(town.runs(&town.session(&id)));
     assert_eq!(town.events(EventType::AgentResumed).await.len(), 1);
+}
+
+/// What the configuration asks for while somebody is still ending comes with the end, and not with the
+/// next patrol.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() {
+    let suspend: fn(&mut City) = |city| city.suspended = true;
+    let remove: fn(&mut City) = |city| city.agents.clear();
+    for change in [suspend, remove] {
+        let (town, id) = mayor().await;
+        let (session, before) = (town.session(&id), town.world.newest().city.clone());
+        town.parts.sessions.hold_stop(&session);
+        town.reconfigure(change).await;
+        town.until("the stop", || !town.parts.sessions.stops().is_empty())
+            .await;
+        town.reconfigure(|city| city.clone_from(&before)).await;
+        // The second look begins when what the first decided is done.
+        for _ in 0..2 {
+            town.parts.sessions.hold_lists(true);
+            town.root.cast(RootMsg::Look).unwrap();
+            town.until("a look", || town.parts.sessions.lists_held() > 0)
+                .await;
+            town.parts.sessions.hold_lists(false);
+            town.until("its list", || town.parts.sessions.lists_held() == 0)
+                .await;
+        }
+        town.parts.sessions.release_stop(&session);
+        town.settle().await;
+        assert!(town.runs(&session));
+        assert_eq!(town.starts(&session), 2);
+    }
 }
 
 /// Found by the storm: what could not be ended unseen is ended when it is seen.
