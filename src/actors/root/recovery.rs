@@ -23,7 +23,7 @@ use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
-use crate::ports::sessions::SessionHandle;
+use crate::ports::sessions::{SessionHandle, Stopped};
 
 impl Root {
     /// Starts the tree: infrastructure in order, then what the world asks for. Answered when that
@@ -318,6 +318,8 @@ impl Root {
         tokio::spawn(async move {
             let _until_it_is_over = claim;
             match effects::stop(&world, handle, grace).await {
+                // It was seen before it was ended, and judged afterwards.
+                Ok(Stopped::Already) => {}
                 Ok(how) => {
                     let data = serde_json::json!({ "how": format!("{how:?}") });
                     world
