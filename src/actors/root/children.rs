@@ -205,7 +205,7 @@ impl Root {
             return;
         };
         slot.become_state(ChildState::Stopped, now);
-        let why = || EndRefused {
+        let why = || EndRefused::Undead {
             id: id.clone(),
             why: "the supervisor is stopping and keeps its sessions".into(),
         };

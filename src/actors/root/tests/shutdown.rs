@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg, StopMode};
+use super::super::{ChildState, Meant, RootMsg, StopMode};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
 use crate::actors::refusal::RefusalKind;
@@ -76,7 +76,8 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let (world, other) = (town.world.clone(), session.clone());
-    let ended = tokio::spawn(async move { ask::end(&world, id, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     let mode = StopMode::KeepSessions;
     town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
@@ -142,7 +143,8 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
     assert!(town.runs(&session));
     town.parts.sessions.hold_stop(&session);
     let (world, other) = (town.world.clone(), session.clone());
-    let ended = tokio::spawn(async move { ask::end(&world, id, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let begun = town.world.clock.mono();
