@@ -112,7 +112,7 @@ pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
             at(escalation, "/title").into(),
         ]);
     }
-    let none = or_none(&table, "nothing waits for a person", style);
+    let none = or_none(&table, "no open escalations", style);
     match items(result).first() {
         Some(first) => {
             let close = format!(
