@@ -17,6 +17,7 @@ mod nuke;
 mod outcome;
 mod push;
 mod reload;
+mod repair;
 mod retention;
 mod review;
 mod rights;
