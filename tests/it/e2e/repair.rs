@@ -45,11 +45,14 @@ fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
     assert_eq!(rev(restored.as_ref(), "HEAD"), head);
 }
 
+/// What is broken, and how.
+type Break = (&'static str, fn(&City));
+
 /// Broken in ways that git cannot read: the branch and every file are there afterwards, and the agent
 /// works on.
 #[test]
 fn a_broken_sandbox_is_made_whole_around_its_work() {
-    let breaks: [(&str, fn(&City)); 3] = [
+    let breaks: [Break; 3] = [
         ("its link is gone", |city| {
             fs::remove_file(city.sandbox("Toast").join(".git")).unwrap();
         }),
