@@ -12,68 +12,50 @@ use crate::ports::repo::Repo;
 
 /// The files of one city.
 pub(super) struct OnDisk {
-    path: PathBuf,
-    root: PathBuf,
+    file: PathBuf,
     /// None when the kernel has none left: the patrol looks anyway.
     watch: Option<DirWatch>,
-    /// What decided the configuration when it was last right.
+    /// What decided the configuration when it was last read.
     dirs: Mutex<Vec<PathBuf>>,
 }
 
 impl OnDisk {
-    /// `path` is what names the city, `root` its directory.
-    pub(super) fn new(path: PathBuf, root: PathBuf) -> Self {
+    /// `file` is the canonical path of the city's file.
+    pub(super) fn new(file: PathBuf) -> Self {
         let watch = DirWatch::new().inspect_err(|error| {
             let hint = "raise the sysctl fs.inotify.max_user_instances";
             tracing::warn!(%error, hint, "changes of the configuration are seen by the patrol only");
         });
         Self {
-            path,
-            root,
+            file,
             watch: watch.ok(),
             dirs: Mutex::default(),
         }
     }
 
-    /// The folder of automations and every folder in it: a new one may not have its file yet.
-    fn automations(&self) -> Vec<PathBuf> {
-        let all = self.root.join("automations");
-        let folders = std::fs::read_dir(&all).into_iter().flatten().flatten();
-        let mut dirs: Vec<_> = folders.map(|folder| folder.path()).collect();
-        dirs.push(all);
-        dirs
-    }
-
-    fn watch_also(&self, mut dirs: Vec<PathBuf>) {
-        dirs.extend(self.automations());
+    fn watch(&self, dirs: &[PathBuf]) {
         if let Some(watch) = &self.watch {
-            watch.watch(&dirs);
+            watch.watch(dirs);
         }
     }
 }
 
 impl ConfigSource for OnDisk {
     fn load(&self) -> Result<Loaded, String> {
+        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
         // First: what is written while the files are read is seen afterwards.
-        let dirs = self
-            .dirs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        self.watch_also(dirs);
-        let loaded = config::load(&self.path, &config::Env::of_process());
-        let deciding = loaded.as_ref().ok().map(config::Loaded::deciding);
-        let dirs = deciding.as_ref().map(config::Deciding::dirs);
+        self.watch(&dirs);
+        let (deciding, loaded) = config::read(&self.file, &config::Env::of_process());
+        *dirs = deciding.dirs();
+        self.watch(&dirs);
         if let Some(watch) = &self.watch {
             // What would mend a configuration that is wrong is not known: anything might.
-            let filter =
-                |on: config::Deciding| Box::new(move |path: &Path| on.depends_on(path)) as _;
-            watch.filter(deciding.map(filter));
+            let matters = Box::new(move |path: &Path| deciding.depends_on(path)) as _;
+            watch.filter(loaded.is_ok().then_some(matters));
         }
         let loaded = loaded.map_err(|wrong| wrong.render(false))?;
         Ok(Loaded {
             shown: config::show_json(&loaded),
-            dirs: dirs.unwrap_or_default(),
             city: loaded.city,
         })
     }
@@ -88,11 +70,5 @@ impl ConfigSource for OnDisk {
         if let Some(watch) = &self.watch {
             watch.listen(listener);
         }
-    }
-
-    fn watch(&self, dirs: &[PathBuf]) {
-        let mut known = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
-        dirs.clone_into(&mut known);
-        self.watch_also(dirs.to_vec());
     }
 }

@@ -41,14 +41,6 @@ async fn attempt(
         Some(Err(wrong)) => return Ok(Outcome::Rejected(wrong)),
         None => return Err(Refusal::internal("reading the configuration panicked")),
     };
-    let watching = Arc::clone(&source);
-    let dirs = loaded.dirs.clone();
-    if effects::blocking(move || watching.watch(&dirs))
-        .await
-        .is_none()
-    {
-        return Err(Refusal::internal("watching the configuration panicked"));
-    }
     let old = &world.city;
     let draining = old.rigs.iter().any(|rig| rig.draining);
     if loaded.city.revision == old.revision && !draining {
@@ -58,7 +50,7 @@ async fn attempt(
         return Ok(Outcome::Rejected(why));
     }
     let busy = holding_work(world).await?;
-    let Loaded { city, shown, .. } = loaded;
+    let Loaded { city, shown } = loaded;
     let (city, pending) = in_force(old, city, &|rig| busy.contains(rig));
     if city.revision == old.revision && city.rigs == old.rigs {
         return Ok(Outcome::Same);

@@ -1,6 +1,5 @@
 //! When the files are looked at.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,7 +25,6 @@ impl ConfigSource for Files {
         Ok(Loaded {
             city: self.0.clone(),
             shown: serde_json::Value::Null,
-            dirs: Vec::new(),
         })
     }
 
@@ -35,8 +33,6 @@ impl ConfigSource for Files {
     }
 
     fn listen(&self, _: ConfigListener) {}
-
-    fn watch(&self, _: &[PathBuf]) {}
 }
 
 async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
