@@ -62,7 +62,7 @@ async fn attempt(
             Err(why) => return Ok(Outcome::Rejected(why)),
         },
     };
-    if !dry_run && let Err(why) = make_ready(world, &city).await? {
+    if let Err(why) = make_ready(world, &city, dry_run).await? {
         return Ok(Outcome::Rejected(why));
     }
     let revision = city.revision.clone();
@@ -131,10 +131,18 @@ async fn repos(
     opened.await.ok_or_else(panicked)
 }
 
-/// Sessions can be started where the configuration says.
-async fn make_ready(world: &World, city: &City) -> Result<Result<(), String>, Refusal> {
+/// Sessions can be started where the configuration says, or could be.
+async fn make_ready(
+    world: &World,
+    city: &City,
+    dry_run: bool,
+) -> Result<Result<(), String>, Refusal> {
     let (sessions, provider) = (Arc::clone(&world.sessions), city.session.provider);
-    let ready = effects::blocking(move || sessions.make_ready(provider)).await;
+    let ready = effects::blocking(move || match dry_run {
+        true => sessions.check(provider),
+        false => sessions.make_ready(provider),
+    })
+    .await;
     ready.ok_or_else(|| Refusal::internal("the provider panicked"))
 }
 

@@ -10,7 +10,7 @@ use super::{ConfigActor, ConfigArgs, ConfigMsg, Reloaded};
 use crate::actors::ask;
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{RootMsg, StopMode};
-use crate::domain::city::{City, RestartType, Rig};
+use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
@@ -109,6 +109,32 @@ async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
         }
         config.stop(None);
     }
+}
+
+/// `--dry-run` says what the reload would say, also that it would be refused.
+#[tokio::test(start_paused = true)]
+async fn a_city_moves_to_another_provider_only_where_there_is_one() {
+    let town = Scenario::new().start().await;
+    let before = town.parts.sessions.preferred();
+    let mut city = City::clone(&town.world.city);
+    city.revision = "new".to_owned();
+    city.session.provider = Provider::Tmux;
+    town.parts.sessions.lack(Provider::Tmux, "no tmux in PATH");
+    let (config, _) = watcher(&town, city).await;
+    for dry_run in [true, false] {
+        let told = reload(&config, dry_run).await.unwrap();
+        assert_eq!(told.errors, ["no tmux in PATH"], "dry run: {dry_run}");
+    }
+    assert_eq!(town.parts.sessions.preferred(), before);
+    town.parts
+        .sessions
+        .lack(Provider::Holder, "it would not matter");
+    let told = reload(&config, true).await.unwrap();
+    assert!(told.errors.is_empty());
+    assert_eq!(town.parts.sessions.preferred(), before, "only asked");
+    reload(&config, false).await.unwrap();
+    assert_eq!(town.parts.sessions.preferred(), Some(Provider::Tmux));
+    config.stop(None);
 }
 
 #[tokio::test(start_paused = true)]
