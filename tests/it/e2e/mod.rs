@@ -24,3 +24,4 @@ mod stop;
 mod survive;
 mod tmux;
 mod upgrade;
+mod watching;
