@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
 
@@ -76,6 +76,21 @@ async fn what_never_settles_is_looked_at_all_the_same() {
     }
     let reads = files.1.load(Ordering::SeqCst) - 1;
     assert!((2..=3).contains(&reads), "{reads} in three seconds");
+    config.stop(None);
+}
+
+/// However fast they come: a timer that each of them voids never ends. In real time, which goes on
+/// between two of them.
+#[tokio::test]
+async fn a_flood_of_changes_keeps_no_look_from_being_made() {
+    let town = Scenario::new().start().await;
+    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while files.1.load(Ordering::SeqCst) < 3 {
+        assert!(Instant::now() < deadline);
+        config.cast(ConfigMsg::Touched).unwrap();
+        tokio::task::yield_now().await;
+    }
     config.stop(None);
 }
 
