@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -102,6 +103,12 @@ fn an_include_that_was_missing_mends_the_city() {
         reload_error(&city)
             .as_str()
             .is_some_and(|error| error.contains("one.toml"))
+    });
+    // What it writes into the city's directory is a reason to look, too, while the city is wrong.
+    until("it is quiet", || {
+        let log = fs::metadata(city.root().join("supervisor.log")).unwrap();
+        let written = log.modified().unwrap().elapsed();
+        written.is_ok_and(|ago| ago > Duration::from_secs(1))
     });
     fs::create_dir_all(one.parent().unwrap()).unwrap();
     put(&one, "late");
