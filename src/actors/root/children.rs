@@ -366,6 +366,7 @@ impl Root {
         let Some(mut slot) = self.slots.remove(id) else {
             return;
         };
+        self.leave(&mut slot);
         let kind = match cause {
             Cause::Drained => EventType::AgentDrained,
             _ => EventType::AgentStopped,

@@ -249,6 +249,7 @@ impl Root {
             // It is being ended for good: that is rest enough.
             return;
         }
+        slot.draining = false;
         slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {

@@ -23,6 +23,14 @@ async fn two() -> Town {
 async fn a_graceful_stop_ends_every_session_and_restarts_none() {
     let town = two().await;
     let charged = town.worker("a").await;
+    // `shutdown_timeout` is applied live, to raiders as well.
+    let grace = SECOND * 7;
+    town.reload(|city| {
+        city.daemon.shutdown_timeout = grace;
+        let agents = city.agents.iter_mut();
+        agents.for_each(|agent| agent.shutdown_timeout = grace);
+    })
+    .await;
     let (parts, started) = (town.parts.clone(), town.world.clock.mono());
     let clock = town.world.clock.clone();
     town.stop(StopMode::Graceful).await;
@@ -31,7 +39,7 @@ async fn a_graceful_stop_ends_every_session_and_restarts_none() {
     assert_eq!(parts.sessions.interrupts(&charged.session), 1);
     assert!(clock.mono() - started < SECOND, "nothing to wait for");
     let graces: Vec<_> = parts.sessions.stops().into_iter().map(|s| s.1).collect();
-    assert_eq!(graces, [SECOND * 5; 3]);
+    assert_eq!(graces, [grace; 3]);
 }
 
 #[tokio::test(start_paused = true)]
