@@ -216,6 +216,12 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError>;
 
+    /// Whether sessions of that kind could be started here. Changes nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, provider: Provider) -> Result<(), String>;
+
     /// Makes ready for sessions of that kind, without a change for the next starts.
     ///
     /// # Errors

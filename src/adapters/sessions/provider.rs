@@ -173,6 +173,13 @@ impl Sessions for LocalSessions {
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
     }
 
+    fn check(&self, provider: Provider) -> Result<(), String> {
+        match provider {
+            Provider::Tmux => tmux::check().map_err(|error| error.to_string()),
+            Provider::Holder => Ok(()),
+        }
+    }
+
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
         match provider {
             Provider::Tmux => self.tmux.prepare().map_err(|error| error.to_string()),

@@ -25,3 +25,4 @@ mod stop;
 mod survive;
 mod tmux;
 mod upgrade;
+mod watching;
