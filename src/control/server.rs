@@ -24,6 +24,8 @@ use tokio::task::JoinSet;
 
 use super::protocol::{Body, ControlError, ErrorKind, Op, OpName, Response};
 use super::rights::Who;
+use crate::domain::city::Rights;
+use crate::domain::ids::SessionId;
 
 mod connection;
 mod listener;
@@ -32,7 +34,8 @@ pub use listener::bind;
 
 /// Connections at once.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Connections at once from inside one session, so that no agent can shut the others out.
+/// Connections at once from inside one session, and from all errands, and from all who cannot be seen,
+/// so that none of them can shut the others out.
 pub const CONNECTIONS_MAX_PER_SESSION: usize = 8;
 /// How long one line may take to be taken by its reader.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
@@ -71,6 +74,9 @@ pub trait Service: Send + Sync + 'static {
     /// Which session the process belongs to, by membership. Called once per connection, and never
     /// for a pid that is not visible. Must be cheap.
     fn identify(&self, pid: u32) -> Who;
+
+    /// What the calls of an agent's session may do by now.
+    fn rights(&self, session: &SessionId) -> Rights;
 
     /// Serves one request that the caller has the right to ask. It runs to its end even when the
     /// caller goes away.
@@ -174,30 +180,29 @@ fn refuse(stream: &UnixStream, error: ControlError) {
 
 /// Who holds how many connections.
 #[derive(Debug, Default)]
-struct Places(Mutex<HashMap<Option<String>, usize>>);
+struct Places(Mutex<HashMap<Who, usize>>);
 
 /// One connection's place; given back when dropped.
 struct Place {
     places: Arc<Places>,
-    holder: Option<String>,
+    holder: Who,
 }
 
 impl Places {
     fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
-        let holder = who.session().map(ToString::to_string);
         let mut held = places.0.lock().unwrap_or_else(PoisonError::into_inner);
         if held.values().sum::<usize>() >= CONNECTIONS_MAX {
             return Err(full(CONNECTIONS_MAX, "at once"));
         }
-        let count = held.entry(holder.clone()).or_default();
-        if holder.is_some() && *count >= CONNECTIONS_MAX_PER_SESSION {
+        let count = held.entry(who.clone()).or_default();
+        if *who != Who::Operator && *count >= CONNECTIONS_MAX_PER_SESSION {
             return Err(full(CONNECTIONS_MAX_PER_SESSION, "from one session"));
         }
         *count += 1;
         drop(held);
         Ok(Place {
             places: places.clone(),
-            holder,
+            holder: who.clone(),
         })
     }
 }
