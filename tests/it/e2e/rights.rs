@@ -197,3 +197,45 @@ fn an_agent_may_what_its_rights_say_by_now() {
     assert_eq!(refused.len(), 3);
     assert_eq!(city.happened("agent.started", "mayor").len(), 1);
 }
+
+/// With the socket away nobody is recognised by a process: what is written down for the supervisor
+/// must fit whom it names.
+#[test]
+fn another_raiders_done_is_not_taken_from_the_outbox() {
+    let mut city = City::new();
+    let other = city.work("stay", &["commit a.txt", "sign other", "forever"]);
+    let forged = r#"printf '{"v":1,"op":"done","args":{},"raider":"%s","rig":"horde","incarnation":1,"relic":"gt-1","session":"%s","cwd":"%s","pid":1,"at":"2026-01-31T12:00:00Z"}' "#;
+    let toast = r#"horde/raiders/Toast gt-horde-Toast "$PWD" >"$HD_CITY/.horde/outbox/1.json""#;
+    let half = r#"horde/raiders/Toast "$HD_SESSION" "$HD_CITY/horde/raiders/Toast" >"$HD_CITY/.horde/outbox/2.json""#;
+    city.work(
+        "forge",
+        &[
+            "sign ready",
+            "await down",
+            "try named env HD_ACTOR=horde/raiders/Toast HD_RAIDER=Toast hd --json done",
+            &format!("{forged}{toast}"),
+            &format!("{forged}{half}"),
+            "sign forged",
+            "forever",
+        ],
+    );
+    city.wait_sign("other");
+    city.wait_sign("ready");
+    city.kill();
+    city.sign("down");
+    city.wait_sign("forged");
+    assert_eq!(city.wait_tried("named").code, 3, "it is not written down");
+    city.start();
+    for n in 1..=2 {
+        let told = city.wait_event(n, "control.forbidden", "horde/raiders/Toast");
+        assert!(told["data"]["outbox"].is_string(), "{told}");
+    }
+    for name in ["1.refused", "2.refused"] {
+        assert!(city.root().join(".horde/outbox").join(name).exists());
+    }
+    assert_eq!(city.status_of(&other), "hooked");
+    assert!(
+        city.happened("raider.done", "horde/raiders/Toast")
+            .is_empty()
+    );
+}
