@@ -17,7 +17,7 @@ use super::conformance::sessions::Program;
 use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{Incarnation, SessionId};
 use crate::ports::sessions::{
-    Input, Listener, Member, SessionEvent, SessionHandle, SessionSpec, StartError,
+    Input, Listener, Member, Membership, SessionEvent, SessionHandle, SessionSpec, StartError,
 };
 
 type Ear = Arc<OnceLock<Listener>>;
@@ -39,7 +39,7 @@ struct Inner {
     sessions: BTreeMap<SessionId, Fake>,
     logs: HashMap<SessionId, Vec<u8>>,
     refusals: HashMap<SessionId, VecDeque<StartError>>,
-    processes: HashMap<u32, Member>,
+    processes: HashMap<u32, Membership>,
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
     lists_held: usize,
@@ -321,7 +321,12 @@ impl FakeSessions {
             session: id.clone(),
             incarnation: fake.map_or(Incarnation(0), |fake| fake.spec.incarnation),
         };
-        inner.processes.insert(pid, member);
+        inner.processes.insert(pid, Membership::Of(member));
+    }
+
+    /// Where this process belongs cannot be told.
+    pub fn obscure(&self, pid: u32) {
+        self.inner().processes.insert(pid, Membership::Unknown);
     }
 }
 

@@ -223,4 +223,35 @@ mod tests {
         let own = hook(&town.world, &caller).await.unwrap();
         assert_eq!(own["hook"]["relic"], charged.relic.as_str());
     }
+
+    /// The slot's session has the same name, whatever incarnation it is for.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_process_of_an_earlier_incarnation_speaks_for_nobody() {
+        const PID: u32 = 4242;
+        let town = Scenario::new().start().await;
+        let earlier = town.worker("a").await;
+        town.parts.sessions.place(PID, &earlier.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(earlier.session.clone()),
+        };
+        town.nuke(&earlier.raider, true).await.unwrap();
+        let next = town.worker("b").await;
+        assert_eq!(next.session, earlier.session);
+        let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
+        let note = args::Handoff { message: None };
+        for refused in [
+            done(&town.world, &caller, &args).await,
+            handoff(&town.world, &caller, note).await,
+            hook(&town.world, &caller).await,
+            rally(&town.world, &caller).await,
+        ] {
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
+        }
+        town.settle().await;
+        assert!(town.events(EventType::RaiderDone).await.is_empty());
+        assert_eq!(town.starts(&next.session), 2);
+        assert!(town.runs(&next.session));
+    }
 }

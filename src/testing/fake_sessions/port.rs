@@ -32,10 +32,10 @@ impl Sessions for FakeSessions {
             let started = started(&fake);
             inner.starts.push(spec.clone());
             inner.history.push((fake.handle(), true));
-            let member = Member {
+            let member = Membership::Of(Member {
                 session: spec.id.clone(),
                 incarnation: spec.incarnation,
-            };
+            });
             inner.processes.insert(started.agent.pid, member);
             inner.sessions.insert(spec.id.clone(), fake);
             started
@@ -187,8 +187,8 @@ impl Sessions for FakeSessions {
     fn prefer(&self, _provider: Provider) {}
 
     fn membership(&self, pid: u32) -> Membership {
-        let member = self.inner().processes.get(&pid).cloned();
-        member.map_or(Membership::Nobodys, Membership::Of)
+        let found = self.inner().processes.get(&pid).cloned();
+        found.unwrap_or(Membership::Nobodys)
     }
 
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {
