@@ -136,7 +136,7 @@ fn the_citys_automations_do_what_their_owner_may_and_a_rigs_make_work() {
     write(
         city.root(),
         "city.toml",
-        &toml.replace("prefix = \"gt\"\n", trusting),
+        toml.replace("prefix = \"gt\"\n", trusting),
     );
     for (folder, name) in [
         ("automations", "of-city"),
