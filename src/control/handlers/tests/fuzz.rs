@@ -28,9 +28,6 @@ use crate::testing::world::{Scenario, Town, agent};
 
 /// Of virtual time; no operation takes as long.
 const HANG: Duration = Duration::from_secs(2 * 3600);
-/// Lines of a case, at most.
-const LINES: usize = 60;
-
 /// Who writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
@@ -365,11 +362,11 @@ fn whatever_is_written_is_answered_once_and_changes_no_more_than_its_writer_may(
     let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let unseen = if long { clock() } else { 1 };
     let mut seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(unseen);
-    let wanted = if long { 1_000_000 } else { 1 };
+    let (wanted, longest) = if long { (1_000_000, 400) } else { (1, 60) };
     let written = Cell::new(0);
     while written.get() < wanted {
         eprintln!("HORDE_SEED={seed} after {} lines", written.get());
-        let lines = prop::collection::vec(line(), 1..LINES);
+        let lines = prop::collection::vec(line(), 1..longest);
         let callers = select(&Caller::ALL[..]);
         let result = runner(seed).run(&(callers, lines), |(caller, lines)| {
             written.set(written.get() + lines.len());
