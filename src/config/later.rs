@@ -31,7 +31,6 @@ pub const LATER: &[(&str, &[&str])] = &[
             "pr",
         ],
     ),
-    ("agents", &["rights"]),
 ];
 
 /// The keys of a section that come later.

@@ -34,7 +34,8 @@ use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
     Agent, City, DaemonPolicy, ForgePolicy, Gate, Harness, OnTerm, PromptMode, Provider,
-    RaiderPolicy, RestartType, RetentionPolicy, Rig, RigSource, SessionPolicy, WitnessPolicy,
+    RaiderPolicy, RestartType, RetentionPolicy, Rig, RigSource, Rights, SessionPolicy,
+    WitnessPolicy,
 };
 use crate::domain::event::{Event, EventType};
 use crate::domain::ids::{
@@ -126,6 +127,7 @@ impl Scenario {
             env: BTreeMap::new(),
             env_pass: Vec::new(),
             restart,
+            rights: Rights::Work,
             shutdown_timeout: Duration::from_secs(5),
             idle_timeout: None,
             depends_on: Vec::new(),

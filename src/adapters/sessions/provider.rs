@@ -16,8 +16,8 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, SessionError, SessionHandle, SessionSpec, Sessions, StartError,
-    Started, Stopped,
+    AttachPoint, Input, Listener, Membership, SessionError, SessionHandle, SessionSpec, Sessions,
+    StartError, Started, Stopped,
 };
 
 impl Sessions for LocalSessions {
@@ -194,8 +194,8 @@ impl Sessions for LocalSessions {
             .unwrap_or_else(PoisonError::into_inner) = provider;
     }
 
-    fn session_of(&self, pid: u32) -> Option<SessionId> {
-        self.members.session_of(pid)
+    fn membership(&self, pid: u32) -> Membership {
+        self.members.membership(pid)
     }
 
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {

@@ -29,8 +29,11 @@ use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::root::StopMode;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::city::Rights;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::SessionId;
 use crate::ports::relics::StoreError;
+use crate::ports::sessions::{Member, Membership};
 
 /// A request to stop, answered when the tree has stopped, with how: another's stop may have been
 /// under way.
@@ -58,15 +61,28 @@ impl Handlers {
 
 impl Service for Handlers {
     fn identify(&self, pid: u32) -> Who {
-        let Some(session) = self.world.sessions.session_of(pid) else {
-            return Who::Operator;
-        };
-        let is_agent = self.world.newest().city.is_agents(&session);
-        if is_agent {
-            Who::Agent(session)
-        } else {
-            Who::Raider(session)
+        match self.world.sessions.membership(pid) {
+            Membership::Unknown => Who::Invisible,
+            Membership::Of(Member { session, .. }) => {
+                if self.world.newest().city.is_agents(&session) {
+                    Who::Agent(session)
+                } else {
+                    Who::Raider(session)
+                }
+            }
+            Membership::Nobodys => match self.world.automations.runner.errand_of(pid) {
+                // What the owner has us run is the owner's.
+                None | Some(Rights::All) => Who::Operator,
+                Some(rights) => Who::Errand(rights),
+            },
         }
+    }
+
+    fn rights(&self, session: &SessionId) -> Rights {
+        // Who is not configured any more is on the way out.
+        let world = self.world.newest();
+        let agent = world.city.agent_of(session);
+        agent.map_or(Rights::Read, |agent| agent.rights)
     }
 
     fn call(&self, caller: Caller, op: Op) -> Call {
@@ -86,12 +102,12 @@ impl Service for Handlers {
     }
 
     fn forbidden(&self, caller: &Caller, error: &ControlError) {
-        let subject = caller
-            .who
-            .session()
-            .map_or_else(|| "operator".to_owned(), ToString::to_string);
         let data = json!({ "pid": caller.pid, "uid": caller.uid, "message": error.message });
-        let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
+        let event = NewEvent::new(
+            EventType::ControlForbidden,
+            caller.who.name(),
+            Cause::Forbidden,
+        );
         self.world.store.note(vec![event.with(data)]);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::agents::{Pool, RestartType};
-use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, SessionPolicy};
+use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, Rights, SessionPolicy};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 fn name(text: &str) -> AgentName {
@@ -71,6 +71,7 @@ fn agent(text: &str) -> Agent {
         env: BTreeMap::new(),
         env_pass: Vec::new(),
         restart: RestartType::Permanent,
+        rights: Rights::Work,
         shutdown_timeout: Duration::ZERO,
         idle_timeout: None,
         depends_on: Vec::new(),
