@@ -216,6 +216,11 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError>;
 
+    /// Processor time that a running session's processes have used, those that ended included. Looks
+    /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot
+    /// be told.
+    fn cpu(&self, id: &SessionId) -> Option<Duration>;
+
     /// Makes ready for sessions of that kind, without a change for the next starts.
     ///
     /// # Errors

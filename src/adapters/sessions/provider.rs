@@ -11,6 +11,7 @@ use super::tmux;
 use super::{LocalSessions, failed, logs, remains, started};
 use jiff::Timestamp;
 
+use crate::adapters::proc;
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
@@ -171,6 +172,18 @@ impl Sessions for LocalSessions {
             return Ok(None);
         };
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
+    }
+
+    fn cpu(&self, id: &SessionId) -> Option<Duration> {
+        let sight = self.look(id)?;
+        let state = sight
+            .state
+            .filter(|_| sight.facts.state == RunState::Running)?;
+        proc::cpu_below(&state.holder)
+            .inspect_err(|error| {
+                tracing::warn!(session = %id, %error, "what its processes use cannot be seen");
+            })
+            .ok()?
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {

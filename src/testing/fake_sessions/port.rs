@@ -176,6 +176,12 @@ impl Sessions for FakeSessions {
         Ok(fake.and_then(|fake| fake.meta.get(key).cloned()))
     }
 
+    fn cpu(&self, id: &SessionId) -> Option<Duration> {
+        let inner = self.inner();
+        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+        Some(fake.cpu)
+    }
+
     fn make_ready(&self, _provider: Provider) -> Result<(), String> {
         Ok(())
     }
@@ -227,9 +233,11 @@ impl FakeSessions {
                 holder: Some(holder),
                 started_at: Timestamp::now(),
                 last_activity: None,
+                last_output: None,
                 attached: false,
             },
             hidden: None,
+            cpu: Duration::ZERO,
             ignores_term: false,
             screen: String::new(),
             meta: spec.meta.clone(),
