@@ -11,6 +11,7 @@ use super::root::{ChildSpec, ChildView, PoolView, RootMsg};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, SessionId};
+use crate::ports::sessions::SessionHandle;
 
 /// Answers that need no work.
 const BRIEF: Duration = Duration::from_secs(10);
@@ -86,7 +87,25 @@ pub async fn end(
 /// # Errors
 /// Why not.
 pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
-    let message = |reply| RootMsg::Cycle { id, cause, reply };
+    cycle_only(world, id, None, cause).await
+}
+
+/// The same, if this is the child's session still.
+///
+/// # Errors
+/// Why not.
+pub async fn cycle_only(
+    world: &World,
+    id: ChildId,
+    only: Option<SessionHandle>,
+    cause: Cause,
+) -> Result<(), Refusal> {
+    let message = |reply| RootMsg::Cycle {
+        id,
+        only,
+        cause,
+        reply,
+    };
     ask(world.directory.root(), message, BRIEF)
         .await?
         .map_err(Refusal::conflict)

@@ -74,7 +74,7 @@ fn need(op: OpName) -> Need {
         | OpName::SalvageShow
         | OpName::Escalations
         | OpName::ConfigShow => Need::Look,
-        OpName::Done | OpName::Handoff => Need::Own,
+        OpName::Done | OpName::Handoff | OpName::Wait => Need::Own,
         OpName::Run
         | OpName::Charge
         | OpName::RelicCreate
@@ -129,7 +129,7 @@ pub fn check(who: &Who, op: OpName) -> Result<(), ControlError> {
         Who::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only as itself, and {op} is not its own ({session})"
         ))
-        .hint("done, handoff, hook, rally and what only reads are yours"),
+        .hint("done, handoff, wait, hook, rally and what only reads are yours"),
         Who::Agent(session) => {
             ControlError::forbidden(format!("{op} is not an agent's to do ({session})"))
                 .hint("ask a person to do it")
@@ -157,7 +157,7 @@ mod tests {
     fn a_raider_acts_only_as_itself() {
         let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
         let mut expected = allowed(&Who::Invisible);
-        expected.extend(["done", "handoff"]);
+        expected.extend(["done", "handoff", "wait"]);
         let (mut may, mut expected) = (allowed(&raider), expected);
         may.sort_unstable();
         expected.sort_unstable();
@@ -206,7 +206,7 @@ mod tests {
             .map(|op| op.as_str())
             .filter(|op| !operator.contains(op))
             .collect();
-        assert_eq!(missing, ["done", "handoff"]);
+        assert_eq!(missing, ["done", "handoff", "wait"]);
     }
 
     #[test]

@@ -183,6 +183,8 @@ pub enum RootMsg {
     Cycle {
         /// Who.
         id: ChildId,
+        /// Only this session of it, not a successor.
+        only: Option<SessionHandle>,
         /// Why.
         cause: Cause,
         /// Answered when the old session is told to end.
@@ -380,7 +382,12 @@ impl Actor for RootActor {
                 root.swept(&me, &id, epoch, result);
                 root.settled(&me, &id).await;
             }
-            RootMsg::Cycle { id, cause, reply } => root.cycle(&id, cause, reply),
+            RootMsg::Cycle {
+                id,
+                only,
+                cause,
+                reply,
+            } => root.cycle(&id, only.as_ref(), cause, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
             RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,

@@ -11,7 +11,7 @@ use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, SessionId};
-use crate::ports::sessions::Stopped;
+use crate::ports::sessions::{SessionHandle, Stopped};
 
 impl Root {
     pub(super) async fn want(
@@ -197,10 +197,16 @@ impl Root {
     pub(super) fn cycle(
         &mut self,
         id: &ChildId,
+        only: Option<&SessionHandle>,
         cause: Cause,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
+        let other = |slot: &Slot| {
+            let present = slot.session.as_ref().map(|session| &session.handle);
+            only.is_some() && present != only
+        };
         let result = match self.slots.get_mut(id) {
+            Some(slot) if other(slot) => Err(format!("{id} has another session by now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
                 let grace = slot.spec.grace;

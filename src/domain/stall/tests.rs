@@ -1,3 +1,5 @@
+//! The rules of stalling, each by itself, and whole lives of sessions.
+
 use proptest::prelude::*;
 
 use super::*;

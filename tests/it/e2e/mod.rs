@@ -20,6 +20,7 @@ mod reload;
 mod retention;
 mod review;
 mod rights;
+mod stall;
 mod stop;
 mod survive;
 mod tmux;
