@@ -7,11 +7,10 @@ use ractor::rpc::CallResult;
 use ractor::{ActorRef, Message, RpcReplyPort};
 
 use super::refusal::{Refusal, RefusalKind};
-use super::root::{ChildSpec, ChildView, PoolView, RootMsg};
+use super::root::{ChildSpec, ChildView, EndRefused, Meant, PoolView, RootMsg};
 use super::world::World;
 use crate::domain::cause::Cause;
-use crate::domain::ids::{ChildId, SessionId};
-use crate::ports::sessions::SessionHandle;
+use crate::domain::ids::ChildId;
 
 /// Answers that need no work.
 const BRIEF: Duration = Duration::from_secs(10);
@@ -65,21 +64,22 @@ pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Re
 /// Has the root end a child; returns when nothing of it runs.
 ///
 /// # Errors
-/// Why it could not be ended.
-pub async fn end(
-    world: &World,
-    id: ChildId,
-    session: SessionId,
-    cause: Cause,
-) -> Result<(), Refusal> {
+/// Why it could not be ended; [`RefusalKind::Conflict`] when what was meant is gone and another has its
+/// name.
+pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
     let message = |reply| RootMsg::End {
-        id,
-        session,
+        meant,
         cause,
         reply,
     };
     let answer = ask(world.directory.root(), message, LONG).await?;
-    answer.map_err(|refused| Refusal::new(RefusalKind::Internal, refused.to_string()))
+    answer.map_err(|refused| {
+        let kind = match refused {
+            EndRefused::Undead { .. } => RefusalKind::Internal,
+            EndRefused::Another(_) => RefusalKind::Conflict,
+        };
+        Refusal::new(kind, refused.to_string())
+    })
 }
 
 /// Has the root end a child's session and start a fresh one.
@@ -87,22 +87,17 @@ pub async fn end(
 /// # Errors
 /// Why not.
 pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
-    cycle_only(world, id, None, cause).await
+    let session = id.session_id(&world.city.name);
+    cycle_meant(world, Meant::any(id, session), cause).await
 }
 
-/// The same, if this is the child's session still.
+/// The same for the session that is meant, and no successor.
 ///
 /// # Errors
 /// Why not.
-pub async fn cycle_only(
-    world: &World,
-    id: ChildId,
-    only: Option<SessionHandle>,
-    cause: Cause,
-) -> Result<(), Refusal> {
+pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
     let message = |reply| RootMsg::Cycle {
-        id,
-        only,
+        meant,
         cause,
         reply,
     };

@@ -200,20 +200,26 @@ pub async fn stop_any(
 ) -> Result<Stopped, SessionError> {
     match facts(world, id).await? {
         None => Ok(Stopped::Already),
-        Some(facts) => match facts.state {
-            RunState::Exited(_) => Ok(Stopped::Already),
-            RunState::Running | RunState::Lost { .. } => {
-                let handle = SessionHandle {
-                    id: facts.id,
-                    token: facts.token,
-                };
-                stop(world, handle, grace).await
-            }
-            RunState::Unknown { why } => Err(SessionError::Failed {
-                id: id.clone(),
-                why,
-            }),
-        },
+        Some(facts) => stop_seen(world, facts, grace).await,
+    }
+}
+
+/// Ends the session that was seen, and no later one of its id.
+///
+/// # Errors
+/// [`SessionError`]; also when it could not be seen whether it runs.
+pub async fn stop_seen(
+    world: &World,
+    facts: SessionFacts,
+    grace: Duration,
+) -> Result<Stopped, SessionError> {
+    let SessionFacts { id, token, .. } = facts;
+    match facts.state {
+        RunState::Exited(_) => Ok(Stopped::Already),
+        RunState::Running | RunState::Lost { .. } => {
+            stop(world, SessionHandle { id, token }, grace).await
+        }
+        RunState::Unknown { why } => Err(SessionError::Failed { id, why }),
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  too few:  those that drain are kept on, the last to be active first; then the lowest free numbers
-//!  too many: those that have no session drain, then the least busy, then the highest numbers
+//!  too many: those that have no session go, then the least busy drain, then the highest numbers;
+//!            one that drains already is kept on before one without a session is
 //! ```
 
 use std::collections::BTreeSet;
@@ -47,10 +48,10 @@ impl Pool {
 pub fn choose(wanted: u32, present: &[Member]) -> Members {
     let wanted = wanted as usize;
     let mut present: Vec<_> = present.iter().collect();
-    // Who stays rather: those who do not drain, who are up, who were active last, of the lowest number.
+    // Who stays rather: those who are up, who do not drain, who were active last, of the lowest number.
     present.sort_by_key(|member| {
         let active = std::cmp::Reverse(member.last_activity);
-        (member.draining, !member.up, active, member.number)
+        (!member.up, member.draining, active, member.number)
     });
     let (run, drain) = present.split_at(wanted.min(present.len()));
     let mut run: BTreeSet<u32> = run.iter().map(|member| member.number).collect();
@@ -95,7 +96,7 @@ mod tests {
             member(4, false, Some(1)),
         ];
         type Row<'a> = (&'a str, u32, &'a [Member], &'a [u32], &'a [u32]);
-        let table: [Row<'_>; 7] = [
+        let table: [Row<'_>; 8] = [
             ("from nothing", 2, &[], &[1, 2], &[]),
             ("as it is", 3, &three, &[1, 2, 4], &[]),
             (
@@ -112,6 +113,13 @@ mod tests {
                 &[down(1), member(2, false, None), member(3, false, Some(1))],
                 &[2, 3],
                 &[1],
+            ),
+            (
+                "who drains is at work, and who is in quarantine is not",
+                1,
+                &[member(1, true, None), down(2)],
+                &[1],
+                &[2],
             ),
             ("all go", 0, &three, &[], &[1, 2, 4]),
             (

@@ -25,6 +25,10 @@ pub const OUTCOME_FILE: &str = ".horde-outcome";
 pub const DRAIN: &str = "You are not needed here any more. Finish what you are doing, begin nothing \
                          new, and then run `hd done`: it ends this session.";
 
+/// What a member of a pool is told that was told to come to an end, and is needed after all.
+pub const KEEP_ON: &str = "You are needed here after all. Go on with your work, and do not run `hd done` \
+                           until you are asked again.";
+
 /// Everything a prompt speaks of.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'a> {

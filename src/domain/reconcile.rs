@@ -191,6 +191,8 @@ fn adjust(
         (Mode::Suspended, Tended::Suspended) => None,
         (Mode::Suspended, Tended::Up { .. } | Tended::Waiting) => Some(Decision::Suspend(id)),
         (Mode::Drain, Tended::Up { draining, .. }) => (!draining).then_some(Decision::Drain(id)),
+        // It is being adopted: it hears of its drain when it is up.
+        (Mode::Drain, Tended::Waiting) if runs(facts) => Some(Decision::Drain(id)),
         (Mode::Drain, Tended::Waiting | Tended::Suspended | Tended::Resting) => {
             Some(Decision::Remove(id))
         }
@@ -198,7 +200,7 @@ fn adjust(
         (Mode::Run, Tended::Waiting) => None,
         (Mode::Run, Tended::Up { draining: true, .. }) => Some(Decision::KeepOn(id)),
         (Mode::Run, Tended::Up { fingerprint, .. }) => {
-            let facts = facts.filter(|facts| facts.state == RunState::Running)?;
+            let facts = facts.filter(|_| runs(facts))?;
             // Whoever is attached would lose what they do; a later look decides again.
             if facts.attached {
                 return None;
@@ -210,6 +212,10 @@ fn adjust(
             has_drifted(wanted, fingerprint.as_ref()).then_some(Decision::Cycle(id, Cause::Drift))
         }
     }
+}
+
+fn runs(facts: Option<&SessionFacts>) -> bool {
+    facts.is_some_and(|facts| facts.state == RunState::Running)
 }
 
 /// Unknown activity is no activity that one could miss: no kill (`health-patrol.md`, limitations).

@@ -21,7 +21,7 @@ use crate::actors::dispatcher::{DispatcherActor, DispatcherMsg};
 use crate::actors::forge::{ForgeActor, ForgeArgs};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{
-    ChildState, ChildView, InfraSpec, RootActor, RootArgs, RootMsg, Spawn, StopMode,
+    ChildState, ChildView, InfraSpec, Meant, RootActor, RootArgs, RootMsg, Spawn, StopMode,
 };
 use crate::actors::sagas::charge::{ChargeRequest, Charged};
 use crate::actors::sagas::done::{Accepted, DoneRequest};
@@ -431,7 +431,8 @@ impl Town {
 
     /// Has the root end a child.
     pub async fn end(&self, id: &ChildId) -> Result<(), Refusal> {
-        ask::end(&self.world, id.clone(), self.session(id), Cause::Operator).await
+        let meant = Meant::any(id.clone(), self.session(id));
+        ask::end(&self.world, meant, Cause::Operator).await
     }
 
     /// Has an operator stop a child.

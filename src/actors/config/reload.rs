@@ -51,7 +51,8 @@ async fn attempt(
     }
     let old = &world.city;
     let draining = old.rigs.iter().any(|rig| rig.draining);
-    if loaded.city.revision == old.revision && !draining {
+    // A rehearsal says what would be done now, not what was done last.
+    if loaded.city.revision == old.revision && !draining && !dry_run {
         return Ok(Outcome::Same);
     }
     if let Some(why) = refused(old, &loaded.city) {
@@ -60,7 +61,7 @@ async fn attempt(
     let busy = holding_work(world).await?;
     let Loaded { city, shown, .. } = loaded;
     let (city, pending) = in_force(old, city, &|rig| busy.contains(rig));
-    if city.revision == old.revision && city.rigs == old.rigs {
+    if city.revision == old.revision && city.rigs == old.rigs && !dry_run {
         return Ok(Outcome::Same);
     }
     let repos = match dry_run {

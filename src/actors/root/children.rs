@@ -205,7 +205,7 @@ impl Root {
             return;
         };
         slot.become_state(ChildState::Stopped, now);
-        let why = || EndRefused {
+        let why = || EndRefused::Undead {
             id: id.clone(),
             why: "the supervisor is stopping and keeps its sessions".into(),
         };
@@ -366,6 +366,7 @@ impl Root {
         let Some(mut slot) = self.slots.remove(id) else {
             return;
         };
+        self.leave(&mut slot);
         let kind = match cause {
             Cause::Drained => EventType::AgentDrained,
             _ => EventType::AgentStopped,

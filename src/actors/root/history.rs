@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::slot::{ChildState, Slot};
@@ -98,11 +99,45 @@ impl Root {
 
     /// An operator released a child that has no slot.
     pub(super) fn forgive(&mut self, id: &ChildId) {
-        self.histories.left.remove(id);
+        if self.histories.left.remove(id).is_some() && self.world.city.daemon.restart.outlives() {
+            drop(self.write(nothing(id.to_string())));
+        }
+    }
+
+    /// A member of a pool goes that may be wanted again at any time: what counts against it stays, so
+    /// that a pool which goes up and down starts nobody without limit.
+    pub(super) fn leave(&mut self, slot: &mut Slot) {
+        let ChildId::Agent(name) = &slot.spec.id else {
+            return;
+        };
+        let mut agents = self.world.city.agents.iter();
+        if agents.any(|agent| agent.member_number(name).is_some()) {
+            let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+            let deaths = slot.deaths.counted(&self.world.city.daemon.restart, mono);
+            let row = row(&slot.spec, false, &deaths, now, mono);
+            if !row.is_nothing() {
+                self.histories.left.insert(slot.spec.id.clone(), row);
+            }
+        }
+    }
+
+    /// Forgets what does not count any more against those who have gone.
+    fn forget_old(&mut self) {
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let policy = &self.world.city.daemon.restart;
+        let is_over = |left: &Deaths| {
+            let mut deaths = DeathWindow::restored(&left.at, policy, now, mono);
+            !left.open && deaths.counted(policy, mono).is_empty()
+        };
+        let left = self.histories.left.iter();
+        let over = left.filter(|(_, left)| is_over(left));
+        for id in over.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.forgive(&id);
+        }
     }
 
     /// Writes what counts against the child, if that changed; its place in the store's queue is
-    /// taken when this returns. A child that is gone has no history.
+    /// taken when this returns. A child that is gone has no history, but what it left.
     pub(super) fn keep(&mut self, id: &ChildId) -> Option<Written> {
         let policy = &self.world.city.daemon.restart;
         let stays = (self.stopping.as_ref()).is_some_and(|stopping| stopping.keeps_sessions());
@@ -111,7 +146,11 @@ impl Root {
         }
         let Some(slot) = self.slots.get_mut(id) else {
             self.histories.kept.remove(id)?;
-            return Some(self.write(nothing(id.to_string())).0);
+            let left = self.histories.left.get(id).cloned();
+            return Some(
+                self.write(left.unwrap_or_else(|| nothing(id.to_string())))
+                    .0,
+            );
         };
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let open = slot.is_open();
@@ -120,13 +159,7 @@ impl Root {
         if kept.is_some_and(|kept| kept.is(open, &deaths)) {
             return None;
         }
-        let at = deaths.iter().map(|death| mono.saturating_sub(*death));
-        let row = Deaths {
-            child: id.to_string(),
-            made_from: made_from(&slot.spec),
-            open,
-            at: at.filter_map(|age| now.checked_sub(age).ok()).collect(),
-        };
+        let row = row(&slot.spec, open, &deaths, now, mono);
         let (written, lost) = self.write(row);
         let kept = Kept { open, deaths, lost };
         self.histories.kept.insert(id.clone(), kept);
@@ -135,6 +168,7 @@ impl Root {
 
     /// Writes whatever changed, or was not taken by the store.
     pub(super) fn keep_all(&mut self) {
+        self.forget_old();
         let kept = self.histories.kept.keys();
         let ids: BTreeSet<_> = self.slots.keys().chain(kept).cloned().collect();
         for id in ids {
@@ -195,6 +229,16 @@ impl Slot {
             | ChildState::Stopped => false,
         };
         runs || self.unattended
+    }
+}
+
+fn row(spec: &ChildSpec, open: bool, deaths: &[Mono], now: Timestamp, mono: Mono) -> Deaths {
+    let at = deaths.iter().map(|death| mono.saturating_sub(*death));
+    Deaths {
+        child: spec.id.to_string(),
+        made_from: made_from(spec),
+        open,
+        at: at.filter_map(|age| now.checked_sub(age).ok()).collect(),
     }
 }
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::super::effects;
 use super::super::sagas::repair;
 use super::super::world::World;
+use super::recovery::ending_orphan;
 use super::wanted::{Standing, raiders};
 use super::{ChildSpec, standing};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -111,7 +112,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         (hook, over || mended)
     };
     let hooks = hooks.into_iter().map(rested).collect();
-    let (mut wants, busy) = raiders(&city, hooks, &sagas, &said.suspended);
+    let (mut wants, mut busy) = raiders(&city, hooks, &sagas, &said.suspended);
     let agents = Standing {
         sessions: &sessions,
         tended: &known.tended,
@@ -120,6 +121,8 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         sizes: &known.sizes,
     };
     wants.extend(agents.agents(&city));
+    let ending = |facts: &&SessionFacts| world.claims.is_claimed(&ending_orphan(&facts.token));
+    busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
     let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
     let idle_at = next_idle(&wanted, &sessions, world.clock.now());
@@ -148,6 +151,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
 /// When the first of the sessions that are not idle yet will be.
 fn next_idle(wanted: &[Wanted], sessions: &[SessionFacts], now: Timestamp) -> Option<Timestamp> {
     let due = wanted.iter().filter_map(|wanted| {
+        wanted.idle_timeout?;
         let facts = sessions.iter().find(|facts| facts.id == wanted.session)?;
         idle_at(wanted, facts).filter(|due| *due > now && facts.state == RunState::Running)
     });

@@ -25,6 +25,7 @@ mod groups;
 mod history;
 mod infra;
 mod look;
+mod meant;
 mod orders;
 mod planned;
 mod pools;
@@ -43,6 +44,7 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
+pub use self::meant::Meant;
 pub use self::pools::PoolView;
 pub use self::reload::{Reload, RigInfra};
 pub use self::shutdown::StopMode;
@@ -161,10 +163,8 @@ pub enum RootMsg {
     /// A child is not wanted any more: end its session whatever state it is in, and forget it.
     /// Answered when nothing of it runs.
     End {
-        /// Who.
-        id: ChildId,
-        /// The session's id, for a child that has no slot.
-        session: SessionId,
+        /// Who, and what of it.
+        meant: Meant,
         /// Why.
         cause: Cause,
         /// Answered when nothing of it runs.
@@ -181,10 +181,8 @@ pub enum RootMsg {
     },
     /// End the session and start a fresh one; planned, not a death.
     Cycle {
-        /// Who.
-        id: ChildId,
-        /// Only this session of it, not a successor.
-        only: Option<SessionHandle>,
+        /// Whose.
+        meant: Meant,
         /// Why.
         cause: Cause,
         /// Answered when the old session is told to end.
@@ -373,21 +371,19 @@ impl Actor for RootActor {
                 how,
             } => root.up(&me, &id, actor, session, how).await,
             RootMsg::End {
-                id,
-                session,
+                meant,
                 cause,
                 reply,
-            } => root.end(&me, id, session, cause, reply),
+            } => root.end(&me, meant, cause, reply),
             RootMsg::Swept { id, epoch, result } => {
                 root.swept(&me, &id, epoch, result);
                 root.settled(&me, &id).await;
             }
             RootMsg::Cycle {
-                id,
-                only,
+                meant,
                 cause,
                 reply,
-            } => root.cycle(&id, only.as_ref(), cause, reply),
+            } => root.cycle(&meant, cause, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
             RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,

@@ -7,11 +7,13 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
 use super::super::effects;
+use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
-use crate::domain::ids::{ChildId, SessionId};
-use crate::ports::sessions::{SessionHandle, Stopped};
+use crate::domain::facts::RunState;
+use crate::domain::ids::ChildId;
+use crate::ports::sessions::Stopped;
 
 impl Root {
     pub(super) async fn want(
@@ -91,15 +93,19 @@ impl Root {
     pub(super) fn end(
         &mut self,
         me: &ActorRef<RootMsg>,
-        id: ChildId,
-        session: SessionId,
+        meant: Meant,
         cause: Cause,
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
         let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(&id) else {
-            return self.end_stray(id, session, reply);
+        let Some(slot) = self.slots.get_mut(&meant.id) else {
+            return self.end_stray(meant, reply);
         };
+        let id = meant.id.clone();
+        if !meant.is_of(slot) {
+            let _gave_up = reply.send(Err(EndRefused::Another(id)));
+            return;
+        }
         slot.for_end.push(reply);
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
@@ -108,21 +114,25 @@ impl Root {
         }
     }
 
-    /// Ends whatever session runs under the name of a child that has no slot.
-    fn end_stray(
-        &self,
-        id: ChildId,
-        session: SessionId,
-        reply: RpcReplyPort<Result<(), EndRefused>>,
-    ) {
+    /// Ends the session of a child that has no slot.
+    fn end_stray(&self, meant: Meant, reply: RpcReplyPort<Result<(), EndRefused>>) {
         let world = Arc::clone(&self.world);
         let grace = world.city.daemon.shutdown_timeout;
         tokio::spawn(async move {
-            let stopped = effects::stop_any(&world, &session, grace).await;
-            let result = stopped.map(|_| ());
-            let _gave_up = reply.send(result.map_err(|e| EndRefused {
-                id,
-                why: e.to_string(),
+            let ended = match effects::facts(&world, &meant.session).await {
+                Ok(Some(facts))
+                    if facts.state == RunState::Running && !meant.is_seen_in(&facts) =>
+                {
+                    let _gave_up = reply.send(Err(EndRefused::Another(meant.id)));
+                    return;
+                }
+                Ok(Some(facts)) => effects::stop_seen(&world, facts, grace).await.map(|_| ()),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let _gave_up = reply.send(ended.map_err(|error| EndRefused::Undead {
+                id: meant.id,
+                why: error.to_string(),
             }));
         });
     }
@@ -182,7 +192,7 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        let refused = EndRefused {
+        let refused = EndRefused::Undead {
             id: id.clone(),
             why,
         };
@@ -196,17 +206,13 @@ impl Root {
 
     pub(super) fn cycle(
         &mut self,
-        id: &ChildId,
-        only: Option<&SessionHandle>,
+        meant: &Meant,
         cause: Cause,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
-        let other = |slot: &Slot| {
-            let present = slot.session.as_ref().map(|session| &session.handle);
-            only.is_some() && present != only
-        };
+        let id = &meant.id;
         let result = match self.slots.get_mut(id) {
-            Some(slot) if other(slot) => Err(format!("{id} has another session by now")),
+            Some(slot) if !meant.is_of(slot) => Err(format!("{id} has another session by now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
                 let grace = slot.spec.grace;
@@ -238,13 +244,14 @@ impl Root {
         };
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| !at_rest(slot)) else {
             let session = id.session_id(&self.world.city.name);
-            return self.end_stray(id, session, reply);
+            return self.end_stray(Meant::any(id, session), reply);
         };
         slot.for_end.push(reply);
         if matches!(slot.desired, Desired::Ended(_)) {
             // It is being ended for good: that is rest enough.
             return;
         }
+        slot.draining = false;
         slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {

@@ -42,6 +42,7 @@ impl Root {
         if matches!(slot.desired, Desired::Ended(_) | Desired::Resting(_)) {
             return;
         }
+        slot.draining = false;
         slot.desired = Desired::Resting(Cause::Suspended);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
@@ -76,6 +77,9 @@ impl Root {
         let Work::Agent(agent) = &slot.spec.work else {
             return;
         };
+        if slot.draining || matches!(slot.desired, Desired::Ended(_) | Desired::Resting(_)) {
+            return;
+        }
         slot.draining = true;
         if slot.actor.is_none() {
             // It died since it was looked at: it has nothing to finish.
@@ -93,7 +97,13 @@ impl Root {
     /// Types into the session of a draining member that it is to come to an end, if its program reads
     /// words. What a plain command would make of them nobody knows: it is not typed into.
     pub(super) fn tell_of_drain(&self, id: &ChildId) {
-        let Some(slot) = self.slots.get(id).filter(|slot| slot.draining) else {
+        if self.slots.get(id).is_some_and(|slot| slot.draining) {
+            self.say(id, prompt::DRAIN);
+        }
+    }
+
+    fn say(&self, id: &ChildId, words: &'static str) {
+        let Some(slot) = self.slots.get(id) else {
             return;
         };
         let Work::Agent(agent) = &slot.spec.work else {
@@ -102,22 +112,23 @@ impl Root {
         if let (Some(session), Some(_)) = (&slot.session, &agent.harness) {
             let (world, handle) = (Arc::clone(&self.world), session.handle.clone());
             tokio::spawn(async move {
-                let input = Input::Submit(prompt::DRAIN.to_owned());
+                let input = Input::Submit(words.to_owned());
                 let id = handle.id.clone();
                 let sent = effects::sessions(&world, &id, move |p| p.send(&handle, &input)).await;
                 if let Err(error) = sent {
-                    tracing::warn!(session = %id, %error, "a draining session could not be told");
+                    tracing::warn!(session = %id, %error, "a session could not be told what its pool wants of it");
                 }
             });
         }
     }
 
-    /// A member that drains is needed after all.
+    /// A member that drains is needed after all, and is told.
     pub(super) fn keep_on(&mut self, id: &ChildId) {
-        if let Some(slot) = self.slots.get_mut(id) {
+        if let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.draining) {
             slot.draining = false;
             // The timer of the drain is void.
             slot.drain_epoch += 1;
+            self.say(id, prompt::KEEP_ON);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::ActorRef;
@@ -26,6 +27,7 @@ struct Sized {
     size: Option<u32>,
     epoch: u64,
     check: Option<String>,
+    interval: Duration,
     /// When the last check came back.
     checked: Option<Timestamp>,
     /// Why the last check failed; said once.
@@ -86,18 +88,28 @@ impl Root {
         for agent in pools {
             let Some(pool) = &agent.pool else { continue };
             let known = self.pools.known.get(&agent.name);
-            if pool.check.is_some() && known.is_some_and(|known| known.check == pool.check) {
+            let known = known.filter(|known| pool.check.is_some() && known.check == pool.check);
+            if known.is_some_and(|known| known.interval == pool.check_interval) {
                 continue;
             }
+            // Asked at another pace, the answer that is known holds until the next.
+            let size = known.and_then(|known| known.size);
+            let (checked, failed) =
+                known.map_or((None, None), |known| (known.checked, known.failed.clone()));
             self.pools.epoch += 1;
             let epoch = self.pools.epoch;
             let sized = Sized {
                 // Without a check there is nothing to wait for.
-                size: pool.check.is_none().then_some(pool.min),
+                size: if pool.check.is_none() {
+                    Some(pool.min)
+                } else {
+                    size
+                },
                 epoch,
                 check: pool.check.clone(),
-                checked: None,
-                failed: None,
+                interval: pool.check_interval,
+                checked,
+                failed,
             };
             self.pools.known.insert(agent.name.clone(), sized);
             if pool.check.is_some() {

@@ -174,8 +174,14 @@ impl Root {
     async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
         self.dissolve(me).await;
         for (id, spec) in &look.specs {
-            if matches!(id, ChildId::Agent(_)) {
-                self.respec(me, spec).await;
+            match id {
+                ChildId::Agent(_) => self.respec(me, spec).await,
+                // What else a raider is started from stays until its next start asks for it.
+                ChildId::Raider(_) => {
+                    if let Some(slot) = self.slots.get_mut(id) {
+                        slot.spec.grace = spec.grace;
+                    }
+                }
             }
         }
         // Whoever is in quarantine comes last: its group waits with it.
@@ -237,6 +243,10 @@ impl Root {
             }
             Decision::Drain(id) => self.drain(me, id),
             Decision::KeepOn(id) => self.keep_on(id),
+            // It came up since it was looked at: it has something to finish.
+            Decision::Remove(id) if look.specs.contains_key(id) && self.is_running(id) => {
+                self.drain(me, id);
+            }
             Decision::Remove(id) => self.remove(me, id),
             Decision::StopOrphan {
                 session,
@@ -253,6 +263,11 @@ impl Root {
                 }
             }
         }
+    }
+
+    fn is_running(&self, id: &ChildId) -> bool {
+        let slot = self.slots.get(id);
+        slot.is_some_and(|slot| slot.state_now() == ChildState::Running)
     }
 
     /// Whether a child came to have the session since the look began: it is woken, and no orphan.
@@ -307,7 +322,7 @@ impl Root {
     /// Ends a session, once however often it is seen before it is over.
     fn stop_orphan(&self, handle: SessionHandle, subject: String, suspended: bool) {
         let world = Arc::clone(&self.world);
-        let Some(claim) = world.claims.claim(format!("orphan/{}", handle.token)) else {
+        let Some(claim) = world.claims.claim(ending_orphan(&handle.token)) else {
             return;
         };
         let grace: Duration = world.city.daemon.shutdown_timeout;
@@ -316,8 +331,9 @@ impl Root {
             false => (EventType::AgentOrphanStopped, Cause::Removed),
         };
         tokio::spawn(async move {
-            let _until_it_is_over = claim;
-            match effects::stop(&world, handle, grace).await {
+            let ended = effects::stop(&world, handle, grace).await;
+            drop(claim);
+            match ended {
                 // It was seen before it was ended, and judged afterwards.
                 Ok(Stopped::Already) => {}
                 Ok(how) => {
@@ -325,11 +341,18 @@ impl Root {
                     world
                         .store
                         .note(vec![NewEvent::new(kind, subject, cause).with(data)]);
+                    // Who wants its name has waited for that.
+                    world.directory.tell_root(RootMsg::Look);
                 }
                 Err(error) => tracing::warn!(%error, "an orphan session could not be ended"),
             }
         });
     }
+}
+
+/// The claim that is held while a session that nobody wants is being ended: nobody adopts it.
+pub(super) fn ending_orphan(token: &str) -> String {
+    format!("orphan/{token}")
 }
 
 /// A slot as the plan sees it.

@@ -15,12 +15,18 @@ use crate::ports::sessions::Stopped;
 
 /// A child's session could not be ended.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the session of {id} could not be ended: {why}")]
-pub struct EndRefused {
-    /// Who.
-    pub id: ChildId,
-    /// What happened.
-    pub why: String,
+pub enum EndRefused {
+    /// It goes on.
+    #[error("the session of {id} could not be ended: {why}")]
+    Undead {
+        /// Whose.
+        id: ChildId,
+        /// What happened.
+        why: String,
+    },
+    /// What was meant is gone; nothing was done to whoever came after it.
+    #[error("somebody else goes by the name of {0} now")]
+    Another(ChildId),
 }
 
 /// What a child does now.

@@ -155,7 +155,9 @@ impl Standing<'_> {
                 && let Some(number) = agent.member_number(name)
             {
                 let draining = matches!(tended, Tended::Up { draining: true, .. });
-                let up = matches!(tended, Tended::Up { .. });
+                // One whose session is being adopted is at work.
+                let runs = numbers.contains_key(&number) && *tended == Tended::Waiting;
+                let up = runs || matches!(tended, Tended::Up { .. });
                 numbers.insert(number, (draining, up));
             }
         }

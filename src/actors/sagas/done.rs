@@ -16,13 +16,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::Meant;
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
-use crate::domain::ids::{ChildId, Incarnation, Oid, RaiderId, RelicId};
+use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, PolecatDone};
 use crate::domain::nuke::{self, CleanupStatus};
@@ -402,8 +403,8 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
         submit(world, &mut saga, &plan).await?;
         world.at(FaultPoint::DoneSubmitAfter);
     }
-    let id = ChildId::Raider(plan.raider.clone());
-    ask::end(world, id, plan.raider.session_id(), Cause::Done).await?;
+    let meant = Meant::raider(&plan.raider, plan.incarnation);
+    ask::end(world, meant, Cause::Done).await?;
     world.at(FaultPoint::DoneSessionBefore);
     let id = saga.id;
     world.store.run(move |txn| txn.close_saga(id)).await?;

@@ -13,14 +13,14 @@ mod strays;
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::standing;
+use super::super::root::{Meant, standing};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
 use super::{claimed, done, pack, prune, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
-use crate::domain::ids::{ChildId, Incarnation, RaiderId, RelicId};
+use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MrState;
 use crate::domain::nuke::{
     CleanupStatus, Evidence, Judgement, NukePermit, judge, only_left_behind,
@@ -43,6 +43,13 @@ pub struct Target {
     pub cause: Cause,
     /// What it worked on.
     pub relic: Option<RelicId>,
+}
+
+impl Target {
+    /// The sessions that it is about.
+    pub(in super::super) fn meant(&self) -> Meant {
+        Meant::raider(&self.raider, self.incarnation)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -189,8 +196,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
 
 async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, Refusal> {
     let target = &plan.target;
-    let id = ChildId::Raider(target.raider.clone());
-    ask::end(world, id, target.raider.session_id(), target.cause).await?;
+    ask::end(world, target.meant(), target.cause).await?;
     if discard(world, target, plan.salvage).await? {
         world.at(FaultPoint::NukeSalvageAfter);
         step(world, saga, "removed", plan).await?;

@@ -5,14 +5,14 @@
 use serde::Serialize;
 
 use super::super::refusal::Refusal;
-use super::super::root::raider_spec;
+use super::super::root::{Meant, raider_spec};
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::{self, sandbox_spec};
 use super::{claim_key, nuke};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::relic::Hook;
 
@@ -43,7 +43,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
         // Only its sandbox keeps it from being taken back, which goes on when that is whole.
         let busy = || Refusal::conflict(format!("{raider} is busy: its charge is taken back"));
         let alone = world.claims.claim(claim_key(saga.id)).ok_or_else(busy)?;
-        end(world, &raider).await?;
+        end(world, &hook).await?;
         let repaired = rebuild(world, &hook).await?;
         drop(alone);
         world.nudge(&message::witness(&raider.rig));
@@ -63,7 +63,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     // the one, the mark holds off the other.
     let _alone = nuke::fence(world, &about, false).await?;
     let marked = world.claims.claim(mending(&raider));
-    end(world, &raider).await?;
+    end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await?;
     drop(marked);
     if hook.done.is_none() {
@@ -72,9 +72,9 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     Ok(repaired)
 }
 
-async fn end(world: &World, raider: &RaiderId) -> Result<(), Refusal> {
-    let child = ChildId::Raider(raider.clone());
-    ask::end(world, child, raider.session_id(), Cause::Repair).await
+async fn end(world: &World, hook: &Hook) -> Result<(), Refusal> {
+    let meant = Meant::raider(&hook.raider, hook.incarnation);
+    ask::end(world, meant, Cause::Repair).await
 }
 
 /// Makes the sandbox of the hook whole.

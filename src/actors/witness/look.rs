@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::Meant;
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
 use super::super::{ask, effects};
@@ -15,7 +16,7 @@ use super::{WitnessArgs, charges, nuke_now, stall};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, RelicStatus};
@@ -274,18 +275,21 @@ async fn overdue(args: &WitnessArgs, saga: Saga) -> Result<Handled, Refusal> {
     if age <= rig.witness.done_intent_timeout || done::blocked(&saga).is_some() {
         return Ok(Handled::AtPatrol);
     }
-    let facts = effects::facts(world, &raider.session_id()).await;
-    if !facts.is_ok_and(|facts| facts.is_some_and(|facts| facts.state == RunState::Running)) {
+    let seen = effects::facts(world, &raider.session_id()).await;
+    let Some(seen) = (seen.ok().flatten()).filter(|seen| seen.state == RunState::Running) else {
         return Ok(Handled::AtPatrol);
-    }
+    };
     let subject = saga.subject.clone();
     let said = world
         .store
         .run(move |txn| note_stuck(txn, &subject, saga.opened_at, age));
     said.await?;
-    let session = raider.session_id();
-    ask::end(world, ChildId::Raider(raider), session, Cause::DoneTimeout).await?;
-    Ok(Handled::Yes)
+    let meant = Meant::raider(&raider, seen.incarnation).only(seen.token);
+    match ask::end(world, meant, Cause::DoneTimeout).await {
+        // A session that came since is not stuck.
+        Err(refused) if refused.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        ended => ended.map(|()| Handled::Yes),
+    }
 }
 
 /// Says once per saga that a raider is stuck in done: its session may be hard to end.
@@ -335,8 +339,8 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         ),
     };
     if over == Over::Closed {
-        let child = ChildId::Raider(raider.clone());
-        ask::end(world, child, raider.session_id(), cause).await?;
+        let meant = Meant::raider(&raider, hook.incarnation);
+        ask::end(world, meant, cause).await?;
     }
     match nuke_now(args, nuke_target(&hook, cause), false).await {
         Ok(_) => {

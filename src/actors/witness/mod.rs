@@ -40,7 +40,7 @@ use super::sagas::nuke::{Nuked, Target};
 use super::sagas::{charge, done, nuke};
 use super::world::World;
 use crate::domain::cause::Cause;
-use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::SagaKind;
 
@@ -308,13 +308,7 @@ pub(super) async fn nuke_now(
     if !salvage {
         nuke::check(world, &target).await?;
     }
-    super::ask::end(
-        world,
-        ChildId::Raider(target.raider.clone()),
-        target.raider.session_id(),
-        target.cause,
-    )
-    .await?;
+    super::ask::end(world, target.meant(), target.cause).await?;
     let raider = target.raider.clone();
     let nuked = match nuke::begin(world, target, salvage).await {
         Ok((saga, _until_run)) => nuke::run(world, saga).await,

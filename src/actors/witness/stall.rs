@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 pub use self::rows::{declare, steps, wait};
 
 use super::super::refusal::Refusal;
+use super::super::root::Meant;
 use super::super::sagas::repair;
 use super::super::{ask, effects};
 use super::inbox::escalate;
@@ -434,22 +435,14 @@ async fn nudge(
 
 /// Replaces the session by a fresh one, which is told why. A planned cycle, and no death.
 async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
-    let (hook, token) = (seen.hook, seen.facts.token);
-    let ended = token.clone();
-    if !take(
-        args,
-        &hook,
-        move |steps| steps.ended = Some(ended.clone()),
-        None,
-    )
-    .await?
-    {
+    let (hook, ended) = (seen.hook, seen.facts.token);
+    let meant = Meant::raider(&hook.raider, hook.incarnation).only(ended.clone());
+    let replaced = move |steps: &mut Steps| steps.ended = Some(ended.clone());
+    if !take(args, &hook, replaced, None).await? {
         return Ok(());
     }
     remember(args, &hook.raider, Watch::stepped);
-    let (id, child) = (seen.facts.id, ChildId::Raider(hook.raider));
-    let only = Some(SessionHandle { id, token });
-    ask::cycle_only(&args.world, child, only, Cause::Stalled).await
+    ask::cycle_meant(&args.world, meant, Cause::Stalled).await
 }
 
 /// Calls a person.

@@ -8,7 +8,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
 use crate::control::protocol::args::Nothing;
-use crate::control::protocol::{ControlError, Op};
+use crate::control::protocol::{ControlError, Exit, Op};
 
 mod follow;
 
@@ -45,13 +45,18 @@ fn uncharged(result: &Value) -> Result<(), CliError> {
         "{relic} was made and could not be charged: {}",
         error.message
     );
-    let again = format!("`hd charge {relic} RIG` charges it");
+    let again = format!("`hd charge {relic} RIG` charges it, where `auto_charge` does not");
     error.hint = Some(
         error
             .hint
             .map_or(again.clone(), |hint| format!("{hint}; {again}")),
     );
-    Err(error.into())
+    let mut error = CliError::from(error);
+    if error.exit == Exit::Unreachable {
+        // The supervisor is there: what it needed was not.
+        error.exit = Exit::Failed;
+    }
+    Err(error)
 }
 
 /// The number of the newest event, which `status` tells.
@@ -65,7 +70,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::control::protocol::{ErrorKind, Exit};
+    use crate::control::protocol::ErrorKind;
 
     #[test]
     fn a_charge_that_failed_is_told_with_its_relic() {
@@ -79,5 +84,8 @@ mod tests {
         assert_eq!(error.exit, Exit::TimedOut);
         assert!(error.message.contains("gt-3") && error.message.contains("no answer"));
         assert!(uncharged(&json!({"relics": []})).is_ok());
+        let away = ControlError::new(ErrorKind::Unavailable, "the remote is away");
+        let result = json!({"relics": [{"relic": "gt-4", "raider": null, "error": away}]});
+        assert_eq!(uncharged(&result).unwrap_err().exit, Exit::Failed);
     }
 }

@@ -5,6 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::cli::args::Status;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -31,10 +33,14 @@ fn watch(context: &mut Context) -> Result<(), CliError> {
     let city = context.city()?;
     let stream = Client::connect(&city.socket)?;
     let mut asking = Client::connect(&city.socket)?;
+    let mut status = asking.call(&Op::Status(Nothing {}))?;
+    // What happens from here on is drawn.
+    let since = status.get("seq").and_then(Value::as_u64);
     let (happened, happenings) = mpsc::channel();
     let follower = thread::spawn(move || {
         let events = Op::Events(Events {
             follow: true,
+            since,
             ..Events::default()
         });
         stream.stream(&events, |_| match happened.send(()) {
@@ -44,7 +50,6 @@ fn watch(context: &mut Context) -> Result<(), CliError> {
     });
     let on_terminal = io::stdout().is_terminal();
     loop {
-        let status = asking.call(&Op::Status(Nothing {}))?;
         if on_terminal && !context.json {
             // To the top left, and nothing left of the drawing before.
             output::print(b"\x1b[H\x1b[2J")?;
@@ -55,6 +60,7 @@ fn watch(context: &mut Context) -> Result<(), CliError> {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        status = asking.call(&Op::Status(Nothing {}))?;
     }
     match follower.join() {
         Ok(Err(error)) => Err(error.into()),

@@ -58,6 +58,10 @@ fn build(own: &Path) -> Result<(), CliError> {
     else {
         return Ok(());
     };
+    if Path::new(&manifest) != Path::new(env!("CARGO_MANIFEST_DIR")) {
+        // Cargo runs another project's program, which runs this one.
+        return Ok(());
+    }
     let profile = own.parent().and_then(Path::file_name).unwrap_or_default();
     let profile = if profile == "debug" {
         "dev".as_ref()

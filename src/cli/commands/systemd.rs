@@ -68,7 +68,9 @@ fn text(facts: &Facts<'_>) -> Result<String, CliError> {
         r#"{manual}
 [Unit]
 Description=Coding agents of the city {name}
-{after}
+{after}# However often it fails: what it waits for, a network for example, may come.
+StartLimitIntervalSec=0
+
 [Service]
 # It says itself when it is ready, when it reloads, and that it lives.
 Type=notify
@@ -119,7 +121,8 @@ fn system_manual(city: &City) -> String {
 fn user_manual(city: &City) -> String {
     let unit = format!("horde-{}.service", plain(city.name.as_str()));
     format!(
-        "# hd config systemd --user > ~/.config/systemd/user/{unit}\n\
+        "# mkdir -p ~/.config/systemd/user\n\
+         # hd config systemd --user > ~/.config/systemd/user/{unit}\n\
          # systemctl --user daemon-reload && systemctl --user enable --now {unit}\n\
          # loginctl enable-linger   (so that it runs on when you log out)\n"
     )

@@ -112,7 +112,7 @@ pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
             at(escalation, "/title").into(),
         ]);
     }
-    let none = or_none(&table, "nothing waits for a person", style);
+    let none = or_none(&table, "no open escalations", style);
     match items(result).first() {
         Some(first) => {
             let close = format!(
@@ -216,7 +216,7 @@ pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
 
 /// A child's state with its condition, and how good that is.
 pub(super) fn state(child: &Value) -> (String, Tone) {
-    let state = at(child, "/state");
+    let state = derived(child);
     let condition = condition(child);
     let tone = match (state.as_str(), &condition) {
         (_, Some(_)) => Tone::Waits,
@@ -228,10 +228,24 @@ pub(super) fn state(child: &Value) -> (String, Tone) {
     (text, tone)
 }
 
+/// A raider without a session is `stalled`, whatever the reason: people are told the reason.
+fn derived(child: &Value) -> String {
+    let is = |key| {
+        child
+            .get(key)
+            .is_some_and(|value| value.is_string() || *value == true)
+    };
+    match at(child, "/state").as_str() {
+        "stalled" if is("suspended") => "suspended".into(),
+        "stalled" if is("quarantined_until") => "quarantined".into(),
+        state => state.into(),
+    }
+}
+
 /// Whether a person is needed before it goes on.
 pub(super) fn needs_person(child: &Value) -> bool {
     let stuck = matches!(
-        at(child, "/state").as_str(),
+        derived(child).as_str(),
         "stalled" | "zombie" | "quarantined" | "blocked"
     );
     let asks = condition(child)

@@ -241,3 +241,19 @@ fn lines_are_fitted_to_the_terminal() {
     let line = event::event(&happened, wide);
     assert!(line.chars().count() <= 74 && line.ends_with('…'), "{line}");
 }
+
+/// Why a raider has no session, where somebody knows.
+#[test]
+fn a_raider_that_is_suspended_or_quarantined_says_so() {
+    let row = |suspended: bool, until: Value| {
+        let raider = json!({
+            "id": "horde/raiders/Ash", "state": "stalled", "suspended": suspended,
+            "quarantined_until": until, "condition": null,
+        });
+        super::lists::state(&raider).0
+    };
+    let until = json!("2026-01-31T12:00:00Z");
+    assert_eq!(row(true, until.clone()), "suspended");
+    assert_eq!(row(false, until), "quarantined");
+    assert_eq!(row(false, Value::Null), "stalled");
+}

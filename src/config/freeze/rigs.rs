@@ -7,7 +7,7 @@ use super::forge;
 use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
-use crate::config::reader::Reader;
+use crate::config::reader::{Reader, Report};
 use crate::config::values::{
     Parsed, branch, choice, complain, filled, flag, integer, list, name, optional, some_duration,
     text,
@@ -63,6 +63,9 @@ fn one(mut reader: Reader<'_>, context: &Context<'_>, harnesses: &Harnesses) -> 
         .section("forge", "rigs.forge")
         .and_then(forge::policy);
     let name_at = reader.place("name");
+    if let (Some(name), Some(RigSource::Path(path))) = (&name, &source) {
+        apart(name, path, &reader.place("path"), context, reader.report);
+    }
     reader.finish();
     let frozen = || {
         Some(Rig {
@@ -120,6 +123,20 @@ fn source(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<RigSource> {
             reader.report.add(error);
             None
         }
+    }
+}
+
+/// The city keeps what it makes for a rig in a folder of the rig's name: that is not the repository.
+fn apart(name: &RigName, path: &Path, at: &Place, context: &Context<'_>, report: &Report) {
+    let folder = context.root.join(name.as_str());
+    let folder = folder.canonicalize().unwrap_or(folder);
+    if path.starts_with(&folder) {
+        let message = format!(
+            "the city keeps its own files of rig \"{name}\" in {}",
+            folder.display()
+        );
+        let hint = "move the repository out of it, or give the rig another name";
+        report.add(Diagnostic::error(message).at(at).hint(hint));
     }
 }
 

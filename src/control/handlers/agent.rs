@@ -70,8 +70,18 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
 async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
     let said = world.store.run(|txn| standing::read(txn)).await?;
-    if said.suspended.contains(&id) {
-        let message = format!("{name} is suspended");
+    let mut agents = world.city.agents.iter();
+    let pool = match &id {
+        ChildId::Agent(agent) => agents.find(|of| of.member_number(agent).is_some()),
+        ChildId::Raider(_) => None,
+    };
+    let pool = pool.map(|pool| ChildId::Agent(pool.name.clone()));
+    if let Some(by) = [Some(id.clone()), pool]
+        .into_iter()
+        .flatten()
+        .find(|id| said.suspended.contains(id))
+    {
+        let message = format!("{by} is suspended");
         return Err(ControlError::conflict(message).hint("`hd agent resume` ends that"));
     }
     if world.city.suspends(&id) {

@@ -292,15 +292,16 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
     for name in laid.filter(|name| is_member(name)) {
         rows.entry(name).or_insert(None);
     }
-    let suspended = |name: &AgentName| {
-        let mut agents = city.agents.iter();
-        let configured = agents.any(|agent| agent.suspended && agent.name == *name);
-        city.suspended || configured || said.suspended.contains(&ChildId::Agent(name.clone()))
-    };
     let pool = |name: &AgentName| {
         let mut agents = city.agents.iter();
         let of = agents.find(|agent| agent.member_number(name).is_some())?;
         Some(of.name.clone())
+    };
+    let suspended = |name: &AgentName| {
+        let said = |name| said.suspended.contains(&ChildId::Agent(name));
+        city.suspends(&ChildId::Agent(name.clone()))
+            || said(name.clone())
+            || pool(name).is_some_and(said)
     };
     let row = |(name, view)| {
         let mut row = agent_json(name, view, suspended(name));

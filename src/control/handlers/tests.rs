@@ -36,7 +36,7 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
     };
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();
-    dispatch(&town.world, caller, op).await
+    dispatch(&town.world.newest(), caller, op).await
 }
 
 /// One raider is done with a relic; its merge request goes its way.

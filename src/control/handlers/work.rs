@@ -60,6 +60,10 @@ pub(super) async fn charge(world: &World, args: Charge) -> Result<Value, Control
 /// says `run` again and has the work twice.
 pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
+    if rig.draining {
+        let message = format!("rig {} is not configured any more", rig.name);
+        return Err(ControlError::conflict(message).hint("it goes when its last work is done"));
+    }
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;

@@ -179,6 +179,13 @@ fn what_should_not_run_is_suspended_or_drained() {
             vec![Decision::Adopt(id()), Decision::Drain(id())],
         ),
         (Some(Drain), None, None, vec![]),
+        // It is being adopted.
+        (
+            Some(Drain),
+            Some(Tended::Waiting),
+            Some(Running),
+            vec![Decision::Drain(id())],
+        ),
         (
             Some(Drain),
             Some(up("old", false)),

@@ -225,6 +225,9 @@ fn live(ticks: &[Tick]) -> Vec<(u64, Option<Verdict>)> {
 }
 
 proptest! {
+    // A case is a life of 25 minutes, second by second.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     /// In order, each once until it recovers, and a whole silence before each.
     #[test]
     fn steps_are_taken_once_and_in_order(ticks in prop::collection::vec(tick(1.0), 0..1500)) {

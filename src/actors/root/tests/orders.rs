@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg, agent_spec};
+use super::super::{ChildState, Meant, RootMsg, agent_spec};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
+use crate::actors::refusal::RefusalKind;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
-use crate::domain::ids::ChildId;
+use crate::domain::ids::{ChildId, Incarnation};
+use crate::ports::sessions::Sessions;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,7 +38,8 @@ async fn end_while_opening_ends_what_is_being_opened() {
         .await;
     let (world, child) = (town.world.clone(), id.clone());
     let other = session.clone();
-    let ended = tokio::spawn(async move { ask::end(&world, child, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_start(&session);
     ended.await.unwrap().unwrap();
@@ -75,7 +78,8 @@ async fn end_while_cycling_wins() {
         .await;
     let (world, child) = (town.world.clone(), id.clone());
     let other = session.clone();
-    let ended = tokio::spawn(async move { ask::end(&world, child, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     town.parts.sessions.release_stop(&session);
     ended.await.unwrap().unwrap();
@@ -191,7 +195,8 @@ async fn an_end_is_not_confirmed_by_an_actor_that_was_killed() {
     let session = town.session(&id);
     town.parts.sessions.hold_stop(&session);
     let (world, child, other) = (town.world.clone(), id.clone(), session.clone());
-    let ended = tokio::spawn(async move { ask::end(&world, child, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     town.kill_actors::<ChildMsg>();
@@ -211,7 +216,8 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
     let session = town.session(&id);
     town.parts.sessions.hold_stop(&session);
     let (world, child, other) = (town.world.clone(), id.clone(), session.clone());
-    let ended = tokio::spawn(async move { ask::end(&world, child, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(child, other), Cause::Done).await });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let (reply, answer) = ractor::concurrency::oneshot();
@@ -224,4 +230,40 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
     ended.await.unwrap().unwrap();
     assert!(answer.await.unwrap().is_ok());
     assert!(town.view(&id).await.is_none());
+}
+
+/// `witness-patrol.md`, TOCTOU guard: what was decided about one incarnation, or one session, is not
+/// done to the next of its name, whether or not the root has it.
+#[tokio::test(start_paused = true)]
+async fn who_came_after_the_one_that_was_meant_is_left_alone() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (raider, id) = (&charged.raider, ChildId::Raider(charged.raider.clone()));
+    let now = town.hook(raider).await.unwrap().incarnation;
+    let facts = town
+        .parts
+        .sessions
+        .facts(&charged.session)
+        .unwrap()
+        .unwrap();
+    let meant = [
+        Meant::raider(raider, Incarnation(now.0 + 1)),
+        Meant::raider(raider, now).only("of an earlier session".into()),
+    ];
+    let refused = async |town: &Town| {
+        for meant in meant.clone() {
+            let refused = ask::end(&town.world, meant, Cause::Done).await.unwrap_err();
+            assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+            assert!(town.runs(&charged.session));
+        }
+    };
+    refused(&town).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    // Of a child that the root does not have yet.
+    let (clock, parts) = (town.world.clock.clone(), town.crash().await);
+    let town = Scenario::new().begin_on(parts, clock).await;
+    refused(&town).await;
+    let meant = Meant::raider(raider, now).only(facts.token);
+    ask::end(&town.world, meant, Cause::Done).await.unwrap();
+    assert!(!town.runs(&charged.session));
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::super::RootMsg;
+use super::super::{ChildState, RootMsg};
 use crate::actors::ask;
 use crate::domain::cause::Cause;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{HarnessName, SessionId};
 use crate::domain::prompt;
+use crate::domain::restart::History;
 use crate::ports::sessions::Input;
 use crate::testing::world::{Scenario, Town, agent};
 
@@ -210,7 +211,59 @@ async fn a_draining_member_is_told_if_it_has_a_harness() {
         let words = Input::Submit(prompt::DRAIN.to_owned());
         let expected = if driven { vec![words] } else { Vec::new() };
         assert_eq!((told(1), told(2)), (Vec::new(), expected));
+        // Needed after all: whoever was told to end is told.
+        town.parts.runner.say(CHECK, "2");
+        town.pass(SECOND * 6).await;
+        let last = Input::Submit(prompt::KEEP_ON.to_owned());
+        assert_eq!(told(2).pop(), driven.then_some(last));
+        assert_eq!(told(2).len(), if driven { 2 } else { 0 });
     }
+}
+
+/// Failure counters belong to the agent: a pool that goes up and down pardons nobody.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down() {
+    for history in [History::Memory, History::Persistent] {
+        let town = pool(Some(CHECK)).with(|city| city.daemon.restart.history = history);
+        let town = town.start().await;
+        let (second, id) = (member(&town, 2), agent("worker-2"));
+        for _ in 0..20 {
+            town.parts.runner.say(CHECK, "2");
+            town.pass(SECOND * 6).await;
+            if town.runs(&second) {
+                town.parts.sessions.crash(&second, 9);
+            }
+            town.parts.runner.say(CHECK, "1");
+            town.pass(SECOND * 6).await;
+        }
+        assert_eq!(town.starts(&second), 6, "max_restarts and the first");
+        town.parts.runner.say(CHECK, "2");
+        town.pass(SECOND * 6).await;
+        assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    }
+}
+
+/// A new `check_interval` holds at once, and the answer that is known until the next.
+#[tokio::test(start_paused = true)]
+async fn a_pool_is_asked_at_its_new_pace() {
+    let scenario = pool(Some(CHECK)).with(|city| {
+        if let Some(pool) = &mut city.agents[0].pool {
+            pool.check_interval = SECOND * 3600;
+        }
+    });
+    let town = scenario.start().await;
+    town.parts.runner.say(CHECK, "2");
+    town.pass(SECOND * 3600).await;
+    assert_eq!(running(&town), [1, 2]);
+    town.parts.runner.say(CHECK, "3");
+    town.reload(|city| {
+        if let Some(pool) = &mut city.agents[0].pool {
+            pool.check_interval = SECOND * 5;
+        }
+    })
+    .await;
+    town.pass(SECOND * 6).await;
+    assert_eq!(running(&town), [1, 2, 3]);
 }
 
 /// Why a pool has its size: the answer of its check, when it came, and what was wrong with it.

@@ -143,6 +143,40 @@ async fn a_session_that_a_suspended_agent_left_behind_is_ended_under_its_name() 
     assert_eq!(told[0].subject, "mayor");
 }
 
+/// Who is resumed while the session that its suspension left behind is being ended gets a fresh one, and
+/// has not crashed.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_being_ended_is_not_adopted() {
+    let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = scenario().start().await;
+    let (session, clock) = (town.session(&agent("mayor")), town.world.clock.clone());
+    let parts = town.crash().await;
+    parts.sessions.hold_stop(&session);
+    let town = scenario().with(|city| city.suspended = true);
+    let town = town.begin_on(parts, clock).await;
+    let boot = town.boot();
+    let then = async {
+        town.until("the stop", || !town.parts.sessions.stops().is_empty())
+            .await;
+        town.reconfigure(|city| city.suspended = false).await;
+        for _ in 0..2 {
+            town.parts.sessions.hold_lists(true);
+            town.root.cast(RootMsg::Look).unwrap();
+            town.until("a look", || town.parts.sessions.lists_held() > 0)
+                .await;
+            town.parts.sessions.hold_lists(false);
+            town.until("its list", || town.parts.sessions.lists_held() == 0)
+                .await;
+        }
+        town.parts.sessions.release_stop(&session);
+    };
+    tokio::join!(boot, then);
+    town.settle().await;
+    assert!(town.runs(&session));
+    assert_eq!(town.starts(&session), 2, "a fresh one");
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_of_an_earlier_incarnation_is_replaced() {
     let town = Scenario::new().start().await;

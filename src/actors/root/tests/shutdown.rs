@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg, StopMode};
+use super::super::{ChildState, Meant, RootMsg, StopMode};
 use crate::actors::ask;
 use crate::actors::child::ChildMsg;
 use crate::actors::refusal::RefusalKind;
@@ -23,6 +23,14 @@ async fn two() -> Town {
 async fn a_graceful_stop_ends_every_session_and_restarts_none() {
     let town = two().await;
     let charged = town.worker("a").await;
+    // `shutdown_timeout` is applied live, to raiders as well.
+    let grace = SECOND * 7;
+    town.reload(|city| {
+        city.daemon.shutdown_timeout = grace;
+        let agents = city.agents.iter_mut();
+        agents.for_each(|agent| agent.shutdown_timeout = grace);
+    })
+    .await;
     let (parts, started) = (town.parts.clone(), town.world.clock.mono());
     let clock = town.world.clock.clone();
     town.stop(StopMode::Graceful).await;
@@ -31,7 +39,7 @@ async fn a_graceful_stop_ends_every_session_and_restarts_none() {
     assert_eq!(parts.sessions.interrupts(&charged.session), 1);
     assert!(clock.mono() - started < SECOND, "nothing to wait for");
     let graces: Vec<_> = parts.sessions.stops().into_iter().map(|s| s.1).collect();
-    assert_eq!(graces, [SECOND * 5; 3]);
+    assert_eq!(graces, [grace; 3]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +84,8 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
     town.until("the start", || town.world.starts.available_permits() < 16)
         .await;
     let (world, other) = (town.world.clone(), session.clone());
-    let ended = tokio::spawn(async move { ask::end(&world, id, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
     ask::views(&town.world).await.unwrap();
     let mode = StopMode::KeepSessions;
     town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
@@ -142,7 +151,8 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
     assert!(town.runs(&session));
     town.parts.sessions.hold_stop(&session);
     let (world, other) = (town.world.clone(), session.clone());
-    let ended = tokio::spawn(async move { ask::end(&world, id, other, Cause::Done).await });
+    let ended =
+        tokio::spawn(async move { ask::end(&world, Meant::any(id, other), Cause::Done).await });
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
     let begun = town.world.clock.mono();

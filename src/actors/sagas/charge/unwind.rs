@@ -2,20 +2,20 @@
 
 use super::super::super::ask;
 use super::super::super::refusal::Refusal;
-use super::super::super::root::standing;
+use super::super::super::root::{Meant, standing};
 use super::super::super::world::World;
 use super::super::{failures, nuke, unpack};
 use super::Plan;
 use crate::domain::cause::Cause;
-use crate::domain::ids::{ChildId, RaiderId};
+use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
 
 /// Takes everything back. Idempotent; a sandbox that holds anything is salvaged first, as ever.
 pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
-    let child = ChildId::Raider(plan.raider.clone());
-    ask::end(world, child, plan.raider.session_id(), Cause::ChargeFailed).await?;
+    let meant = Meant::raider(&plan.raider, plan.incarnation);
+    ask::end(world, meant, Cause::ChargeFailed).await?;
     let target = nuke::Target {
         raider: plan.raider.clone(),
         incarnation: plan.incarnation,

@@ -46,6 +46,7 @@ set -g destroy-unattached off
 set -g update-environment ''
 set -s exit-empty on
 set -s escape-time 0
+bind -n 'C-\\' detach-client
 ";
 
 /// What tmux says of a pane.

@@ -176,3 +176,25 @@ async fn a_reload_starts_nobody_who_is_held_back() {
         assert_eq!(change.action, Change::None, "{}", change.agent);
     }
 }
+
+/// A pool that is suspended, by a person or by the configuration: its members say so, and none is
+/// started on its own.
+#[tokio::test(start_paused = true)]
+async fn members_of_a_suspended_pool_are_suspended() {
+    for said in [true, false] {
+        let town = pool().start().await;
+        if said {
+            tell(&town, "agent.suspend", "worker").await;
+        } else {
+            town.reload(|city| city.agents[0].suspended = true).await;
+        }
+        town.pass(PATROL).await;
+        let listed = ask(&town, "agent.list", json!({})).await.unwrap();
+        for agent in listed.as_array().unwrap() {
+            assert_eq!(agent["state"], "suspended", "{agent}");
+        }
+        let started = ask(&town, "agent.start", json!({ "name": "worker-1" })).await;
+        assert_eq!(started.unwrap_err().kind, ErrorKind::Conflict);
+        assert!(members(&town).is_empty());
+    }
+}

@@ -350,3 +350,16 @@ fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
     assert!(error.contains("not typed"), "{error}");
     await_screen(&sessions, &started.handle, "ready");
 }
+
+/// `hd attach` is left the same way whatever holds the session: the agent never sees the key.
+#[test]
+fn the_key_that_leaves_a_session_detaches_from_tmux() {
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
+    let sessions = bench.provider();
+    sessions.start(&script(&bench, "sleep 1000")).unwrap();
+    let bound = bench.tmux(&["list-keys", "-T", "root", "C-\\"]).stdout;
+    let bound = String::from_utf8(bound).unwrap();
+    assert!(bound.contains("detach-client"), "{bound}");
+}

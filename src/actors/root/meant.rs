@@ -1,0 +1,73 @@
+//! Whose session is to end. Names come again: of a raider with its next incarnation, of a session with
+//! its next generation. What was decided about one is never done to the other (`witness-patrol.md`,
+//! TOCTOU guard).
+
+use super::Work;
+use super::slot::Slot;
+use crate::domain::facts::SessionFacts;
+use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
+
+/// A child, and what of it is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meant {
+    /// Who.
+    pub id: ChildId,
+    /// The id of its sessions.
+    pub session: SessionId,
+    incarnation: Option<Incarnation>,
+    token: Option<String>,
+}
+
+impl Meant {
+    /// This incarnation of a raider, whatever session it has.
+    #[must_use]
+    pub fn raider(raider: &RaiderId, incarnation: Incarnation) -> Self {
+        Self {
+            id: ChildId::Raider(raider.clone()),
+            session: raider.session_id(),
+            incarnation: Some(incarnation),
+            token: None,
+        }
+    }
+
+    /// Only the session that was seen.
+    #[must_use]
+    pub fn only(self, token: String) -> Self {
+        Self {
+            token: Some(token),
+            ..self
+        }
+    }
+
+    /// Whoever has the name.
+    #[must_use]
+    pub fn any(id: ChildId, session: SessionId) -> Self {
+        Self {
+            id,
+            session,
+            incarnation: None,
+            token: None,
+        }
+    }
+
+    /// Whether it is the child of this slot.
+    pub(super) fn is_of(&self, slot: &Slot) -> bool {
+        let of = match &slot.spec.work {
+            Work::Raider { hook, .. } => Some(hook.incarnation),
+            Work::Agent(_) => None,
+        };
+        let has = slot.session.as_ref().map(|session| &session.handle.token);
+        self.incarnation.is_none_or(|meant| of == Some(meant))
+            && self.token.as_ref().is_none_or(|token| has == Some(token))
+    }
+
+    /// Whether it is this session.
+    pub(super) fn is_seen_in(&self, facts: &SessionFacts) -> bool {
+        self.incarnation
+            .is_none_or(|meant| facts.incarnation == meant)
+            && self
+                .token
+                .as_ref()
+                .is_none_or(|token| facts.token == *token)
+    }
+}
