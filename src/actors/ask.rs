@@ -87,7 +87,20 @@ pub async fn end(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusa
 /// # Errors
 /// Why not.
 pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
-    let message = |reply| RootMsg::Cycle { id, cause, reply };
+    let session = id.session_id(&world.city.name);
+    cycle_meant(world, Meant::any(id, session), cause).await
+}
+
+/// The same for the session that is meant, and no successor.
+///
+/// # Errors
+/// Why not.
+pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
+    let message = |reply| RootMsg::Cycle {
+        meant,
+        cause,
+        reply,
+    };
     ask(world.directory.root(), message, BRIEF)
         .await?
         .map_err(Refusal::conflict)

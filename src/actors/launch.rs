@@ -287,12 +287,14 @@ async fn raider(
             How::HandedOver,
         ),
         _ if !before && cause == Cause::Charged => (prompt::first(&brief), How::Fresh),
-        _ => (prompt::respawn(&brief, problem, less), How::Respawned),
+        _ => {
+            let text = prompt::respawn(&brief, cause, problem, less);
+            (text, How::Respawned)
+        }
     };
     let reduced = how == How::Respawned && less;
-    let dir = world
-        .city
-        .task_dir(&rig.name, &hook.relic, hook.incarnation);
+    let city = &world.city;
+    let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
     let (told, watched) = (text.clone(), dir.clone());
     let prompt_file = effects::tasks(world, move |tasks| {
         tasks.watch(&watched)?;

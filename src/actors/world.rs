@@ -15,7 +15,7 @@ use super::forge::ForgeMsg;
 use super::root::RootMsg;
 use super::shaman::ShamanMsg;
 use super::store::StoreHandle;
-use super::witness::WitnessMsg;
+use super::witness::{Silences, WitnessMsg};
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
@@ -206,6 +206,8 @@ pub struct Directory {
     dispatcher: RwLock<Option<ActorRef<DispatcherMsg>>>,
     config: RwLock<Option<ActorRef<ConfigMsg>>>,
     looks: RwLock<BTreeMap<RigName, Timestamp>>,
+    /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
+    pub silences: Silences,
     reload_error: RwLock<Option<String>>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: RwLock<Weak<World>>,

@@ -20,6 +20,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::domain::facts::{ProcessId, Usage};
 
+/// A clock tick of `/proc`: `USER_HZ` is 100 wherever Linux runs, whatever the kernel's own clock does.
+const TICK_MS: u64 = 10;
+
 /// What `/proc/<pid>/stat` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -29,6 +32,10 @@ pub struct Stat {
     pub parent: u32,
     /// Start time in clock ticks since boot.
     pub started: u64,
+    /// Processor time that it used itself, in clock ticks.
+    pub used: u64,
+    /// That of its children that have ended, and of theirs.
+    pub reaped: u64,
 }
 
 impl Stat {
@@ -44,11 +51,18 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
         let parent = fields.next()?.parse().ok()?;
-        let started = fields.nth(17)?.parse().ok()?;
+        // Fields 14 to 17, then 22.
+        let mut ticks = fields.by_ref().skip(9).map(str::parse);
+        let mut next = || ticks.next()?.ok();
+        let [own, kernel, children, kernel_of_children]: [u64; 4] =
+            [next()?, next()?, next()?, next()?];
+        let started = fields.nth(4)?.parse().ok()?;
         Some(Self {
             state,
             parent,
             started,
+            used: own + kernel,
+            reaped: children + kernel_of_children,
         })
     }
 }
@@ -284,6 +298,23 @@ pub fn below(
     found
 }
 
+/// Processor time of everything below this process, what it reaped included and its own left out; none
+/// when it is gone.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
+    let all = all()?;
+    let Some(top) = all.get(&root.pid).filter(|top| top.started == root.started) else {
+        return Ok(None);
+    };
+    let below = below(&all, vec![root.pid], |_| false);
+    let below = below.iter().filter_map(|process| all.get(&process.pid));
+    let ticks: u64 = below.map(|stat| stat.used + stat.reaped).sum();
+    let ticks = ticks + top.reaped;
+    Ok(Some(Duration::from_millis(ticks * TICK_MS)))
+}
+
 /// The value of a variable in the environment a process was started with.
 #[must_use]
 pub fn environment_value(pid: u32, name: &str) -> Option<String> {
@@ -339,9 +370,10 @@ mod tests {
 
     #[test]
     fn a_program_name_may_contain_anything() {
-        let text = format!("7 (a) b (c) S 3 {} 99 0", ["1"; 17].join(" "));
-        let stat = Stat::parse(&text).unwrap();
+        let text = "7 (a) b (c) S 3 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 99 0";
+        let stat = Stat::parse(text).unwrap();
         assert_eq!((stat.state, stat.parent, stat.started), (b'S', 3, 99));
+        assert_eq!((stat.used, stat.reaped), (14 + 15, 16 + 17));
     }
 
     #[test]

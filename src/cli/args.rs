@@ -46,7 +46,7 @@ const FIRST_STEPS: &str = "First steps:
   hd run \"add a --json flag\"     give a raider something to do
   hd status --watch              see how it goes
 
-Inside a session: hd rally, hd hook, hd handoff, hd done.";
+Inside a session: hd rally, hd hook, hd wait, hd handoff, hd done.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -72,6 +72,8 @@ pub(super) enum Verb {
     Done(args::Done),
     /// From inside a session: go on in a fresh one, with a note
     Handoff(args::Handoff),
+    /// From inside a session: this takes a while, do not take me for stuck
+    Wait(args::Wait),
     /// From inside a session: what am I, what is my work, where was I
     #[command(visible_alias = "prime")]
     Rally,

@@ -15,7 +15,7 @@ pub const LATER: &[(&str, &[&str])] = &[
         ],
     ),
     ("automation", &["ritual", "rig", "pool"]),
-    ("rigs.raiders", &["stall_after", "max_session"]),
+    ("rigs.raiders", &["max_session"]),
     (
         "rigs.witness",
         &["spawn_grace", "keep_dirty", "review_hold"],

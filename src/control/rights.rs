@@ -95,7 +95,7 @@ fn need(op: OpName) -> Need {
         | OpName::SalvageShow
         | OpName::Escalations
         | OpName::ConfigShow => Need::Look,
-        OpName::Done | OpName::Handoff => Need::Own,
+        OpName::Done | OpName::Handoff | OpName::Wait => Need::Own,
         OpName::Run
         | OpName::Charge
         | OpName::RelicCreate
@@ -166,7 +166,7 @@ pub fn check(
         Who::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only as itself, and {op} is not its own ({session})"
         ))
-        .hint("done, handoff, hook, rally and what only reads are yours"),
+        .hint("done, handoff, wait, hook, rally and what only reads are yours"),
         Who::Agent(session) => {
             ControlError::forbidden(format!("{op} is not this agent's to do ({session})"))
                 .hint("ask a person to do it, or to give the agent more `rights` in city.toml")
@@ -256,7 +256,7 @@ mod tests {
         ];
         assert_eq!(looks, expected);
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
-        assert_eq!(own, ["done", "handoff"]);
+        assert_eq!(own, ["done", "handoff", "wait"]);
     }
 
     #[test]

@@ -88,6 +88,12 @@ causes! {
     RelicClosed => "relic_closed",
     /// The agent asked for help or declared itself stuck.
     Stuck => "stuck",
+    /// A session that should work showed no progress.
+    Stalled => "stalled",
+    /// A stalled session goes on.
+    Progress => "progress",
+    /// The agent declared a wait.
+    Wait => "wait",
     /// The agent put the work off.
     Deferred => "deferred",
     /// Rework was tried as often as allowed.

@@ -387,7 +387,9 @@ pub struct RaiderPolicy {
     pub auto_charge: bool,
     /// Permissions after a crash.
     pub respawn_reduced: bool,
-    /// How often a session is told before somebody else is.
+    /// A session that works and shows no progress for this long is stalled.
+    pub stall_after: Option<Duration>,
+    /// How often a session is told before something else is done.
     pub nudges: u32,
     /// Self-review rounds before the outcome must be `stuck`.
     pub max_reviews: u32,

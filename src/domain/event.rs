@@ -58,6 +58,8 @@ event_types! {
     RaiderNuked => "raider.nuked",
     RaiderMerged => "raider.merged",
     RaiderMergeFailed => "raider.merge_failed",
+    RaiderStalled => "raider.stalled",
+    RaiderWaiting => "raider.waiting",
     RaiderNudged => "raider.nudged",
     RaiderRepaired => "raider.repaired",
     RaiderStuck => "raider.stuck",

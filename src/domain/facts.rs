@@ -108,6 +108,8 @@ pub struct SessionFacts {
     pub started_at: Timestamp,
     /// Last terminal output or input, where the provider knows.
     pub last_activity: Option<Timestamp>,
+    /// Last terminal output, where the provider knows.
+    pub last_output: Option<Timestamp>,
     /// Whether a person is attached.
     pub attached: bool,
 }

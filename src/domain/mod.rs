@@ -26,4 +26,5 @@ pub mod restart;
 pub mod saga;
 pub mod session_env;
 pub mod slots;
+pub mod stall;
 pub mod suggest;

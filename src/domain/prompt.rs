@@ -4,6 +4,12 @@
 //! Source of the points: `agent-lifecycle.md`, sections 2 to 5. A prompt begins with a letter, so
 //! that no harness takes it for an option.
 
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use jiff::fmt::friendly::SpanPrinter;
+
+use super::cause::Cause;
 use super::ids::{Oid, RaiderId, RelicId};
 use super::merge::FailureType;
 use super::message::MergeFailed;
@@ -72,11 +78,23 @@ pub fn first(brief: &Brief<'_>) -> String {
     format!("{who}\n\n{task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n")
 }
 
-/// To a fresh session on a sandbox whose last one died. `problem` is told first when there is one;
-/// `reduced` when this session may do less than the last.
+/// To a fresh session on a sandbox whose last one died, or was ended for that cause. `problem` is told
+/// first when there is one; `reduced` when this session may do less than the last.
 #[must_use]
-pub fn respawn(brief: &Brief<'_>, problem: Option<&Problem>, reduced: bool) -> String {
+pub fn respawn(
+    brief: &Brief<'_>,
+    cause: Cause,
+    problem: Option<&Problem>,
+    reduced: bool,
+) -> String {
     let who = introduction(brief);
+    let last = match cause {
+        Cause::Stalled => {
+            "The supervisor ended your last session on this task: for a long time it did nothing, and \
+             telling it so did not help. Find out what it hung on, and do not hang on it again."
+        }
+        _ => "Your last session on this task ended before it was finished.",
+    };
     let problem = problem.map_or_else(String::new, |problem| {
         format!("First of all: {}\n\n", explain(brief, problem))
     });
@@ -93,8 +111,8 @@ pub fn respawn(brief: &Brief<'_>, problem: Option<&Problem>, reduced: bool) -> S
     let rules = rules(brief);
     format!(
         "{who}\n\n\
-         Your last session on this task ended before it was finished. The worktree is as it was \
-         left: its commits, and files that are in no commit yet.{less}\n\n\
+         {last} The worktree is as it was left: its commits, and files that are in no commit \
+         yet.{less}\n\n\
          {problem}\
          Look into {OUTCOME_FILE} before you do anything else:\n\
          - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} to \
@@ -132,6 +150,20 @@ pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
 #[must_use]
 pub fn nudge(brief: &Brief<'_>, problem: &Problem) -> String {
     format!("From the supervisor: {}", explain(brief, problem))
+}
+
+/// Typed into a session that has shown no progress for so long.
+#[must_use]
+pub fn silent(relic: &RelicId, silence: Duration) -> String {
+    let silence = SignedDuration::try_from(silence).unwrap_or(SignedDuration::MAX);
+    let silence = SpanPrinter::new().duration_to_string(&silence);
+    format!(
+        "From the supervisor: nothing has been seen of your work on {relic} for {silence}. If you can, \
+         go on. If you wait for something, say so: `hd wait 30m --reason \"what for\"`. If you are \
+         finished, or cannot go on, write the outcome to {OUTCOME_FILE}, or run `hd done` or `hd done \
+         --status escalated --reason \"why\"`. If nothing happens, this session is replaced by a \
+         fresh one."
+    )
 }
 
 /// What the next raider must know of an attempt that did not land.
@@ -269,6 +301,8 @@ fn rules(brief: &Brief<'_>) -> String {
          branch and lands it on {}.\n\
          - Do not use `git stash`: worktrees share it. Commit instead.\n\
          - Stay in this worktree.\n\
+         - When you have to wait for something outside, say so: `hd wait 30m --reason \"what for\"`. Who \
+         shows no progress for long is taken for stuck.\n\
          - When your context runs full, commit and run `hd handoff -m \"where you are\"`: a fresh \
          session goes on. `hd rally` tells you again who you are and what your work is.",
         brief.target

@@ -104,12 +104,12 @@ fn the_first_prompt_has_every_point_of_the_seed() {
 #[test]
 fn the_respawn_prompt_has_every_point_of_the_seed() {
     with_brief(|brief| {
-        let text = respawn(&brief, None, true);
+        let text = respawn(&brief, Cause::SessionDied, None, true);
         has_points(&text, RESPAWN_POINTS);
         // What section 2 says holds for every session.
         has_points(&text, FIRST_POINTS);
         golden("respawn", &text);
-        assert!(!respawn(&brief, None, false).contains("fewer permissions"));
+        assert!(!respawn(&brief, Cause::SessionDied, None, false).contains("fewer permissions"));
     });
 }
 
@@ -117,7 +117,7 @@ fn the_respawn_prompt_has_every_point_of_the_seed() {
 fn a_respawn_on_a_dirty_tree_says_so_before_all_else() {
     with_brief(|brief| {
         let dirty = Problem::Dirty(vec!["src/a.rs".into()]);
-        let text = respawn(&brief, Some(&dirty), false);
+        let text = respawn(&brief, Cause::SessionDied, Some(&dirty), false);
         let told = text
             .find("First of all: the outcome of gt-7 was not taken")
             .unwrap();
@@ -216,5 +216,18 @@ fn a_harness_without_a_review_command_reads_its_diff() {
         let text = first(&brief);
         assert!(text.contains("read all of `git diff 0123456789`"));
         assert!(text.contains("After it has failed 1 time, stop"));
+    });
+}
+
+#[test]
+fn a_stalled_session_and_its_successor_are_told_why() {
+    with_brief(|brief| {
+        let told = silent(brief.relic, Duration::from_secs(600));
+        for part in ["gt-7 for 10m", "hd wait 30m", ".horde-outcome", "hd done"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let next = respawn(&brief, Cause::Stalled, None, false);
+        assert!(next.contains("for a long time it did nothing"), "{next}");
+        assert!(!next.contains("ended before it was finished"), "{next}");
     });
 }

@@ -4,6 +4,7 @@
 //! ```text
 //!  slot held, no session yet          spawning
 //!  hook open, session up or coming    working
+//!  hook open, session up and silent   stalled   (supposed to be working, and told so)
 //!  hook open, no session              stalled   (supposed to be working, but stopped)
 //!  done, session up                   zombie    (finished, but failed to die)
 //!  done, no session                   done
@@ -36,6 +37,8 @@ pub struct RaiderFacts {
     pub done: bool,
     /// What was declared is still being carried out: its session may be up.
     pub finishing: bool,
+    /// It was found without progress, and has shown none since.
+    pub silent: bool,
     /// Its session.
     pub session: SessionPresence,
 }
@@ -54,6 +57,9 @@ pub enum SessionPresence {
 /// Derives the state.
 #[must_use]
 pub fn derive(facts: RaiderFacts) -> RaiderState {
+    if facts.silent && !facts.charging && !facts.done {
+        return RaiderState::Stalled;
+    }
     match (facts.charging, facts.done, facts.session) {
         (true, _, _) => RaiderState::Spawning,
         (false, true, SessionPresence::Up) if !facts.finishing => RaiderState::Zombie,
@@ -76,6 +82,7 @@ mod tests {
                 charging,
                 done,
                 finishing,
+                silent: false,
                 session,
             })
         };
@@ -86,5 +93,17 @@ mod tests {
         assert_eq!(of(false, true, false, Up), RaiderState::Zombie);
         assert_eq!(of(false, true, true, Up), RaiderState::Done);
         assert_eq!(of(false, true, false, Absent), RaiderState::Done);
+        let silent = |charging, done| {
+            derive(RaiderFacts {
+                charging,
+                done,
+                finishing: done,
+                silent: true,
+                session: Up,
+            })
+        };
+        assert_eq!(silent(false, false), RaiderState::Stalled);
+        assert_eq!(silent(false, true), RaiderState::Done);
+        assert_eq!(silent(true, false), RaiderState::Spawning);
     }
 }

@@ -222,6 +222,18 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
 
+    /// A mark of HEAD, reflog and index that changes with them. A few looks at files, no process.
+    ///
+    /// # Errors
+    /// [`RepoError`]: the sandbox cannot be seen.
+    fn progress(&self, sandbox: &Path) -> Result<String, RepoError>;
+
+    /// A mark of what is in no commit that changes with each edit of it. Costs a `git status`.
+    ///
+    /// # Errors
+    /// [`RepoError`]: the sandbox cannot be seen.
+    fn changes(&self, sandbox: &Path) -> Result<String, RepoError>;
+
     /// Pushes `head` to the remote branch and reads it back. With `expected`, the remote branch
     /// must be there (lease); none means it may be absent or an ancestor of `head`.
     ///

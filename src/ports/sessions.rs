@@ -254,6 +254,11 @@ pub trait Sessions: Send + Sync {
     /// Why not.
     fn check(&self, provider: Provider) -> Result<(), String>;
 
+    /// Processor time that a running session's processes have used, those that ended included. Looks
+    /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot
+    /// be told.
+    fn cpu(&self, id: &SessionId) -> Option<Duration>;
+
     /// Makes ready for sessions of that kind, without a change for the next starts.
     ///
     /// # Errors

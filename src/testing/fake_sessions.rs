@@ -65,6 +65,7 @@ struct Fake {
     spec: SessionSpec,
     facts: SessionFacts,
     hidden: Option<String>,
+    cpu: Duration,
     ignores_term: bool,
     screen: String,
     meta: BTreeMap<String, String>,
@@ -320,6 +321,13 @@ impl FakeSessions {
         }
     }
 
+    /// Its processes use so much more processor time.
+    pub fn use_cpu(&self, id: &SessionId, more: Duration) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.cpu += more;
+        }
+    }
+
     /// Whether a person is attached.
     pub fn set_attached(&self, id: &SessionId, attached: bool) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
@@ -408,7 +416,8 @@ impl Inner {
                 fake.screen.push('\n');
             }
             fake.screen.push_str(line);
-            fake.facts.last_activity = Some(Timestamp::now());
+            let now = Some(Timestamp::now());
+            (fake.facts.last_activity, fake.facts.last_output) = (now, now);
             let log = self.logs.entry(id.clone()).or_default();
             log.extend_from_slice(line.replace('\n', "\r\n").as_bytes());
             log.extend_from_slice(b"\r\n");

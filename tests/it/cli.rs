@@ -86,6 +86,11 @@ fn asks() -> Vec<(&'static str, &'static str, Value)> {
             json!({"status": "completed", "reason": "it works"}),
         ),
         ("handoff -m 'go on'", "handoff", json!({"message": "go on"})),
+        (
+            "wait 10m --reason 'the CI runs'",
+            "wait",
+            json!({"duration": "10m", "reason": "the CI runs"}),
+        ),
         ("prime", "rally", json!({})),
         ("hook show", "hook", json!({})),
         (
@@ -139,7 +144,7 @@ fn words_of_the_command_line_are_keys_of_the_request() {
     let session = SessionId::new("gt-horde-Toast").unwrap();
     for (line, op, args) in asks() {
         let who = match op {
-            "done" | "handoff" => Who::Raider(session.clone()),
+            "done" | "handoff" | "wait" => Who::Raider(session.clone()),
             _ => Who::Operator,
         };
         *city.fake.0.who.lock().unwrap() = who;

@@ -181,8 +181,8 @@ pub enum RootMsg {
     },
     /// End the session and start a fresh one; planned, not a death.
     Cycle {
-        /// Who.
-        id: ChildId,
+        /// Whose.
+        meant: Meant,
         /// Why.
         cause: Cause,
         /// Answered when the old session is told to end.
@@ -379,7 +379,11 @@ impl Actor for RootActor {
                 root.swept(&me, &id, epoch, result);
                 root.settled(&me, &id).await;
             }
-            RootMsg::Cycle { id, cause, reply } => root.cycle(&id, cause, reply),
+            RootMsg::Cycle {
+                meant,
+                cause,
+                reply,
+            } => root.cycle(&meant, cause, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
             RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,

@@ -206,11 +206,13 @@ impl Root {
 
     pub(super) fn cycle(
         &mut self,
-        id: &ChildId,
+        meant: &Meant,
         cause: Cause,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
+        let id = &meant.id;
         let result = match self.slots.get_mut(id) {
+            Some(slot) if !meant.is_of(slot) => Err(format!("{id} has another session by now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
                 let grace = slot.spec.grace;

@@ -12,7 +12,7 @@ use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
 use super::super::{ask, effects};
 use super::inbox::{self, Handled, escalate, nuke_target};
-use super::{WitnessArgs, charges, nuke_now};
+use super::{WitnessArgs, charges, nuke_now, stall};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
@@ -94,6 +94,7 @@ pub async fn look(args: &WitnessArgs) -> Result<(), Refusal> {
             attend(args, piece, claim);
         }
     }
+    stall::set_out(args);
     Ok(())
 }
 

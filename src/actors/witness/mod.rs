@@ -21,6 +21,7 @@ mod look;
 mod merged;
 mod outcomes;
 pub mod rework;
+pub mod stall;
 mod validate;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use self::inbox::Handled;
 use self::look::Piece;
+pub use self::stall::Silences;
 use super::refusal::Refusal;
 use super::root::{RootMsg, raider_spec};
 use super::sagas::charge::{ChargeRequest, Charged};
@@ -108,8 +110,6 @@ pub struct Witness {
     args: WitnessArgs,
     looking: bool,
     again: bool,
-    /// How often a session was told that its tree is not clean; only a courtesy count.
-    nudges: outcomes::Nudges,
     /// How often in a row something could not go on.
     retries: u32,
     /// One timer at a time: many troubles are looked at in one look.
@@ -135,12 +135,10 @@ impl Actor for WitnessActor {
             .directory
             .set_witness(args.rig.clone(), me.clone());
         me.cast(WitnessMsg::Patrol)?;
-        let nudges = Arc::default();
         Ok(Witness {
             args,
             looking: false,
             again: false,
-            nudges,
             retries: 0,
             waiting: false,
             trouble: false,
@@ -232,19 +230,18 @@ impl Witness {
     }
 
     fn read_outcomes(&self, which: outcomes::Which) {
-        let (args, nudges) = (self.args.clone(), Arc::clone(&self.nudges));
+        let args = self.args.clone();
         tokio::spawn(async move {
-            if let Err(error) = outcomes::read(&args, which, &nudges).await {
+            if let Err(error) = outcomes::read(&args, which).await {
                 tracing::warn!(rig = %args.rig, %error, "outcome files could not be read");
             }
         });
     }
 
     fn refused(&self, raider: RaiderId, refused: Refusal) {
-        let (args, nudges) = (self.args.clone(), Arc::clone(&self.nudges));
+        let args = self.args.clone();
         tokio::spawn(async move {
-            let told = outcomes::refused(&args, raider, &refused, &nudges).await;
-            if let Err(error) = told {
+            if let Err(error) = outcomes::refused(&args, raider, &refused).await {
                 tracing::warn!(rig = %args.rig, %error, "a refusal could not be told");
             }
         });

@@ -2,9 +2,7 @@
 //! section 5). An outcome on a tree that is not clean is told to the session, a few times, then to
 //! a person; the supervisor never commits.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,11 +16,11 @@ use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, Incarnation, RaiderId};
+use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::outcome::OutcomeFile;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
-use crate::domain::restart::Mono;
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::sessions::Input;
 
 /// Between two attempts to be the one who looks.
@@ -31,20 +29,12 @@ const TURN: Duration = Duration::from_millis(50);
 /// What a person is called for.
 const UNACCEPTABLE: &str = "an outcome was declared that cannot be accepted";
 
-/// How often each incarnation was told.
-pub type Nudges = Arc<Mutex<BTreeMap<(RaiderId, Incarnation), Told>>>;
-
-/// How often one was told, when last, and about which writing of its outcome file.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Told {
+/// What a raider was told of its outcomes, as the journal has it: a restarted witness goes on counting.
+#[derive(Debug, Default)]
+struct Told {
     count: u32,
-    at: Mono,
-    written: Option<Timestamp>,
-}
-
-fn lock(nudges: &Nudges) -> MutexGuard<'_, BTreeMap<(RaiderId, Incarnation), Told>> {
-    // A panic between two of its lines leaves a count that is off by one at most.
-    nudges.lock().unwrap_or_else(PoisonError::into_inner)
+    /// When last, and about which writing of its outcome file.
+    last: Option<(Timestamp, Option<Timestamp>)>,
 }
 
 /// Whose outcome file to read.
@@ -61,19 +51,13 @@ pub enum Which {
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(), Refusal> {
+pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
     let rig = args.rig.clone();
     let hooks = args
         .world
         .store
         .run(move |txn| txn.hooks(Some(&rig)))
         .await?;
-    // Whoever let go of its hook is told nothing any more.
-    let held = |(raider, incarnation): &(RaiderId, Incarnation)| {
-        let mut hooks = hooks.iter();
-        hooks.any(|hook| &hook.raider == raider && hook.incarnation == *incarnation)
-    };
-    lock(nudges).retain(|key, _| held(key));
     let city = &args.world.city;
     for hook in hooks.into_iter().filter(|hook| hook.done.is_none()) {
         let (concerned, ended) = match &which {
@@ -85,7 +69,7 @@ pub async fn read(args: &WitnessArgs, which: Which, nudges: &Nudges) -> Result<(
             }
         };
         if concerned {
-            act(args, hook, ended, nudges).await?;
+            act(args, hook, ended).await?;
         }
     }
     if matches!(which, Which::Ended(_)) {
@@ -114,7 +98,7 @@ async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
     }
 }
 
-async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Result<(), Refusal> {
+async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal> {
     let Some(_turn) = turn(args, &hook, ended).await else {
         return Ok(());
     };
@@ -143,7 +127,7 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool, nudges: &Nudges) -> Re
             (problem, refused)
         }
     };
-    remind(args, hook, (ended, written), (problem, &refused), nudges).await
+    remind(args, hook, (ended, written), (problem, &refused)).await
 }
 
 /// Whether nobody is writing the file at this moment: what cannot be read yet may be half of what
@@ -170,14 +154,13 @@ pub async fn refused(
     args: &WitnessArgs,
     raider: RaiderId,
     refused: &Refusal,
-    nudges: &Nudges,
 ) -> Result<(), Refusal> {
     let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
     let (Some(problem), Some(hook)) = (endings::problem_of(refused), hook) else {
         return Ok(());
     };
     let now = (false, Some(args.world.clock.now()));
-    remind(args, hook, now, (problem, refused), nudges).await
+    remind(args, hook, now, (problem, refused)).await
 }
 
 /// Tells the session what is in the way; starts it again for that when it is gone; calls a person
@@ -187,38 +170,41 @@ async fn remind(
     hook: Hook,
     (ended, written): (bool, Option<Timestamp>),
     (problem, refused): (Problem, &Refusal),
-    nudges: &Nudges,
 ) -> Result<(), Refusal> {
     let world = &args.world;
     let most = world
         .city
         .rig(&args.rig)
         .map_or(0, |rig| rig.raiders.nudges);
-    let Some(told) = count(world, &hook, (ended, written), nudges) else {
+    let known = hook.clone();
+    let told = world.store.run(move |txn| told(txn, &known)).await?;
+    if !ended && told.is_recent(world, written) {
         return Ok(());
-    };
-    if told > most {
+    }
+    if told.count >= most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
         return escalate(args, &hook, UNACCEPTABLE, evidence).await;
     }
-    let data = serde_json::json!({ "relic": hook.relic, "nudge": told, "why": refused.message });
-    let event = NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile);
-    world.store.note(vec![event.with(data)]);
+    let data = serde_json::json!({
+        "relic": hook.relic, "incarnation": hook.incarnation, "nudge": told.count + 1,
+        "written": written, "why": refused.message,
+    });
+    let nudged =
+        NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile).with(data);
+    let count = move |txn: &mut dyn Txn| txn.record(&nudged).map(drop);
     let view = settled(world, &hook).await?;
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
-            if !tell(args, &hook, &problem, session).await? {
-                // It ended meanwhile, and its end is looked at for itself.
-                let mut nudges = lock(nudges);
-                if let Some(told) = nudges.get_mut(&(hook.raider, hook.incarnation)) {
-                    told.count = told.count.saturating_sub(1);
-                }
+            // One that ended meanwhile was not told; its end is looked at for itself.
+            if tell(args, &hook, &problem, session).await? {
+                world.store.run(count).await?;
             }
         }
         _ => {
             let resting = view.is_none_or(|view| view.state == ChildState::Finished);
             if resting {
+                world.store.run(count).await?;
                 let spec = raider_spec(&world.city, hook, Some(problem));
                 ask::want(world, spec, Cause::OutcomeFile).await?;
             }
@@ -243,27 +229,33 @@ async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusa
     }
 }
 
-/// Counts a telling; none when the last one was about this very writing, and only just now.
-fn count(
-    world: &World,
-    hook: &Hook,
-    (ended, written): (bool, Option<Timestamp>),
-    nudges: &Nudges,
-) -> Option<u32> {
-    let now = world.clock.mono();
-    let mut nudges = lock(nudges);
-    let told = nudges
-        .entry((hook.raider.clone(), hook.incarnation))
-        .or_default();
-    // One write of the file may be many events, and an agent needs time to do as it is told.
-    let pause = world.city.daemon.patrol_interval / 2;
-    let known = told.count > 0 && told.written == written;
-    if !ended && known && now.saturating_sub(told.at) < pause {
-        return None;
+impl Told {
+    /// Whether the last telling was about this very writing, and only just now: one write of the file
+    /// may be many events, and an agent needs time to do as it is told.
+    fn is_recent(&self, world: &World, written: Option<Timestamp>) -> bool {
+        let pause = world.city.daemon.patrol_interval / 2;
+        self.last.is_some_and(|(at, about)| {
+            let age = Duration::try_from(world.clock.now() - at);
+            about == written && age.is_ok_and(|age| age < pause)
+        })
     }
-    told.count += 1;
-    (told.at, told.written) = (now, written);
-    Some(told.count)
+}
+
+fn told(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
+    let mut told = Told::default();
+    for event in txn.events(&EventFilter {
+        kind: Some(EventType::RaiderNudged.as_str().to_owned()),
+        subject: Some(hook.raider.to_string()),
+        ..EventFilter::default()
+    })? {
+        let own = event.data.get("incarnation") == Some(&hook.incarnation.0.into());
+        if own && event.cause == Cause::OutcomeFile.as_str() {
+            let written = event.data.get("written").and_then(|at| at.as_str());
+            told.count += 1;
+            told.last = Some((event.ts, written.and_then(|at| at.parse().ok())));
+        }
+    }
+    Ok(told)
 }
 
 /// Types it into the session; false when that could not be done.

@@ -18,6 +18,7 @@ mod nested;
 mod pins;
 mod port;
 mod prepare;
+mod progress;
 mod push;
 mod raw;
 mod remote;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    discard, facts, fetch, gate, land, merge, pins, prepare, remote, repair, salvage, sandbox,
+    discard, facts, fetch, gate, land, merge, pins, prepare, progress, remote, repair, salvage,
+    sandbox,
 };
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -45,6 +46,14 @@ impl Repo for GitRepo {
 
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
         facts::glance(self, sandbox, target)
+    }
+
+    fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
+        progress::progress(self, sandbox)
+    }
+
+    fn changes(&self, sandbox: &Path) -> Result<String, RepoError> {
+        progress::changes(self, sandbox)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {

@@ -50,6 +50,7 @@ fn judge(dir: &Path, state: State) -> Sight {
         why: error.to_string(),
     });
     let running = run == RunState::Running;
+    let output = last_output(dir, state.started_at);
     let facts = SessionFacts {
         id: state.id.clone(),
         token: state.token.clone(),
@@ -58,7 +59,8 @@ fn judge(dir: &Path, state: State) -> Sight {
         agent: Some(state.agent.clone()),
         holder: Some(state.holder.clone()),
         started_at: state.started_at,
-        last_activity: last_activity(dir, state.started_at),
+        last_activity: output,
+        last_output: output,
         attached: running && dir.join(files::ATTACHED).exists(),
         state: run,
     };
@@ -105,7 +107,7 @@ pub fn why_lost(dir: &Path, state: &State) -> String {
     why
 }
 
-fn last_activity(dir: &Path, since: Timestamp) -> Option<Timestamp> {
+fn last_output(dir: &Path, since: Timestamp) -> Option<Timestamp> {
     let times = [files::LOG, files::OLDER_LOG].map(|name| {
         let modified = fs::metadata(dir.join(name)).and_then(|found| found.modified());
         Timestamp::try_from(modified.ok()?).ok()
@@ -140,6 +142,7 @@ fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> Sight {
         holder: None,
         started_at: spec.map_or(Timestamp::UNIX_EPOCH, |spec| spec.started_at),
         last_activity: None,
+        last_output: None,
         attached: false,
     };
     Sight { facts, state: None }

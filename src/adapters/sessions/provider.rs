@@ -11,6 +11,7 @@ use super::tmux;
 use super::{LocalSessions, failed, logs, remains, started};
 use jiff::Timestamp;
 
+use crate::adapters::proc;
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
@@ -178,6 +179,18 @@ impl Sessions for LocalSessions {
             Provider::Tmux => tmux::check().map_err(|error| error.to_string()),
             Provider::Holder => Ok(()),
         }
+    }
+
+    fn cpu(&self, id: &SessionId) -> Option<Duration> {
+        let sight = self.look(id)?;
+        let state = sight
+            .state
+            .filter(|_| sight.facts.state == RunState::Running)?;
+        proc::cpu_below(&state.holder)
+            .inspect_err(|error| {
+                tracing::warn!(session = %id, %error, "what its processes use cannot be seen");
+            })
+            .ok()?
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {

@@ -36,6 +36,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Charge(args) => context.show(&Op::Charge(args), show::charged),
         Verb::Done(args) => done::run(args, context),
         Verb::Handoff(args) => context.show(&Op::Handoff(args), show::facts),
+        Verb::Wait(args) => context.show(&Op::Wait(args), show::facts),
         Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
         Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
         Verb::Relic(verb) => relic::run(verb, context),

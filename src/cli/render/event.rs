@@ -62,6 +62,7 @@ fn tone(kind: &str) -> Tone {
         "agent.crashed"
         | "agent.quarantined"
         | "raider.zombie"
+        | "raider.stalled"
         | "raider.merge_failed"
         | "mr.conflict"
         | "store.degraded"

@@ -111,7 +111,10 @@ pub(super) fn seconds(seconds: u64) -> String {
 /// until when.
 pub(super) fn condition(value: &Value) -> Option<(String, String)> {
     match value.get("condition")? {
-        Value::String(word) => Some((clean(word), String::new())),
+        Value::String(word) => {
+            let said = value.get("detail").filter(|said| said.is_string());
+            Some((clean(word), said.map(cell).unwrap_or_default()))
+        }
         Value::Object(whole) => {
             let said = ["question", "detail", "reason", "until"];
             let particulars = said.iter().filter_map(|key| whole.get(*key));

@@ -236,6 +236,7 @@ fn raider_policy(
         "respawn_permissions",
         choice(&[("reduced", true), ("full", false)], &[]),
     );
+    let stall_after = reader.get("stall_after", optional(some_duration));
     let nudges = reader.get("nudges", integer(0));
     let max_reviews = reader.get("max_reviews", integer(1));
     let setup = reader.get("setup", list(filled));
@@ -248,6 +249,7 @@ fn raider_policy(
         max: max?,
         auto_charge: auto_charge?,
         respawn_reduced: respawn_reduced?,
+        stall_after: stall_after?,
         nudges: nudges?,
         max_reviews: max_reviews?,
         setup: setup?,

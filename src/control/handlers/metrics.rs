@@ -117,7 +117,7 @@ fn children(
     let by_id: BTreeMap<_, _> = views.iter().map(|view| (&view.spec.id, view)).collect();
     let raiders = count(stored.hooks.iter().map(|hook| {
         let view = by_id.get(&ChildId::Raider(hook.raider.clone())).copied();
-        let state = status::raider_state(hook, view, &stored.sagas);
+        let state = status::raider_state(hook, view, stored);
         vec![hook.raider.rig.to_string(), word(&state)]
     }));
     let about = ("horde_raiders", "Raiders, by rig and state.");

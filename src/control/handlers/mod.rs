@@ -124,6 +124,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::Charge(args) => work::charge(world, args).await,
         Op::Done(args) => own::done(world, &caller, &args).await,
         Op::Handoff(args) => own::handoff(world, &caller, args).await,
+        Op::Wait(args) => own::wait(world, &caller, args).await,
         Op::Rally(_) => own::rally(world, &caller).await,
         Op::Hook(_) => own::hook(world, &caller).await,
         Op::RelicCreate(args) => relic::create(world, args).await,

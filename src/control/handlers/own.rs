@@ -1,12 +1,13 @@
-//! What a session says of itself: `done`, `handoff`, `rally`, `hook`. Who it is comes from the
+//! What a session says of itself: `done`, `handoff`, `wait`, `rally`, `hook`. Who it is comes from the
 //! process that calls, never from its words.
 
 use serde_json::{Value, json};
 
 use super::{names, to_json};
+use crate::actors::refusal::Refusal;
 use crate::actors::root::RootMsg;
 use crate::actors::sagas::done::parse_args;
-use crate::actors::witness::WitnessMsg;
+use crate::actors::witness::{WitnessMsg, stall};
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
@@ -18,6 +19,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::Hook;
+use crate::domain::stall::Wait;
 use crate::ports::sessions::{Member, Membership};
 
 /// Git may have to look at a large tree.
@@ -141,6 +143,45 @@ pub(super) async fn handoff(
     }
     ask::cycle(world, id.clone(), Cause::Handoff).await?;
     Ok(json!({ "name": id.to_string(), "session": session }))
+}
+
+/// `wait`: this session is not stalled until then.
+pub(super) async fn wait(
+    world: &World,
+    caller: &Caller,
+    args: args::Wait,
+) -> Result<Value, ControlError> {
+    let hook = own_hook(world, caller).await?;
+    if hook.done.is_some() {
+        return Err(ControlError::conflict(
+            "the work is done; there is nothing to wait for",
+        ));
+    }
+    let wrong = |why: String| {
+        ControlError::bad_request(format!("{:?} is no duration: {why}", args.duration))
+            .hint("such as 30s, 10m or 2h")
+    };
+    let length = humantime::parse_duration(&args.duration).map_err(|e| wrong(e.to_string()))?;
+    let at = world.clock.now();
+    let until = at.checked_add(length).map_err(|e| wrong(e.to_string()))?;
+    let facts = effects::facts(world, &hook.raider.session_id())
+        .await
+        .map_err(Refusal::from)?;
+    let facts = facts.ok_or_else(|| ControlError::forbidden("this process is in no session"))?;
+    let wait = Wait {
+        session: facts.token,
+        at,
+        until,
+        reason: args.reason,
+    };
+    let answer = json!({ "name": hook.raider, "until": until, "reason": wait.reason });
+    let (raider, rig) = (hook.raider.clone(), hook.raider.rig);
+    let declared = world
+        .store
+        .run(move |txn| stall::declare(txn, &raider, &wait));
+    declared.await?;
+    world.directory.tell_witness(&rig, WitnessMsg::Look);
+    Ok(answer)
 }
 
 /// `hook`: the relic that the raider is bound to.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
+use crate::actors::witness::stall;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
@@ -18,6 +19,7 @@ use crate::domain::merge::{self, MergeRequest};
 use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::stall::{Steps, Wait};
 use crate::ports::relics::RelicFilter;
 
 /// git is not waited for longer than this: a large repository must not hold up the screen.
@@ -32,6 +34,10 @@ pub(super) struct Stored {
     pub(super) relics: BTreeMap<(String, RelicStatus), usize>,
     pub(super) escalations: usize,
     seq: u64,
+    /// What was done about raiders that are stalled.
+    stalled: BTreeMap<RaiderId, Steps>,
+    /// The last wait of each raider.
+    waits: BTreeMap<RaiderId, Wait>,
     pub(super) said: standing::Said,
 }
 
@@ -51,9 +57,18 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
             let prefix = relic.id.prefix().to_owned();
             *relics.entry((prefix, relic.status)).or_default() += 1;
         }
+        let (mut stalled, mut waits) = (BTreeMap::new(), BTreeMap::new());
+        let hooks = txn.hooks(None)?;
+        for hook in &hooks {
+            let raider = || hook.raider.clone();
+            stalled.extend(stall::steps(txn, hook)?.map(|steps| (raider(), steps)));
+            waits.extend(stall::wait(txn, &hook.raider)?.map(|wait| (raider(), wait)));
+        }
         Ok(Stored {
             relics,
-            hooks: txn.hooks(None)?,
+            hooks,
+            stalled,
+            waits,
             sagas: txn.sagas(None)?,
             queue: txn.mrs(None, true)?,
             escalations: txn.relics(&open)?.len(),
@@ -174,7 +189,7 @@ async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId
 }
 
 /// The state of the raider that holds this hook.
-pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, sagas: &[Saga]) -> RaiderState {
+pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, stored: &Stored) -> RaiderState {
     let presence = match view.map(|view| view.state) {
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
         Some(ChildState::Starting) => SessionPresence::Coming,
@@ -188,11 +203,12 @@ pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, sagas: &[Saga]
         | None => SessionPresence::Absent,
     };
     let subject = hook.raider.to_string();
-    let under_way = |kind| saga_of(sagas, kind, &subject).is_some();
+    let under_way = |kind| saga_of(&stored.sagas, kind, &subject).is_some();
     derive(RaiderFacts {
         charging: under_way(SagaKind::Charge),
         done: hook.done.is_some(),
         finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
+        silent: stored.stalled.contains_key(&hook.raider),
         session: presence,
     })
 }
@@ -210,15 +226,28 @@ fn raider_json(
     stored: &Stored,
     git: Option<&(u64, u64, u64)>,
 ) -> Value {
-    let state = raider_state(hook, view, &stored.sagas);
+    let state = raider_state(hook, view, stored);
     let id = ChildId::Raider(hook.raider.clone());
     let blocked =
         saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
     let session = view.and_then(|view| view.session.as_ref());
+    let waits = stored.waits.get(&hook.raider).filter(|wait| {
+        let same = session.is_some_and(|session| session.handle.token == wait.session);
+        same && hook.done.is_none() && wait.until > world.clock.now()
+    });
+    let (condition, detail) = match (blocked, waits) {
+        (Some(why), _) => (Some("push_blocked"), Some(why)),
+        (None, Some(wait)) => (
+            Some("waiting"),
+            Some(format!("{}, until {}", wait.reason, wait.until)),
+        ),
+        (None, None) => (None, None),
+    };
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
         "incarnation": hook.incarnation, "state": state,
-        "condition": blocked.as_ref().map(|_| "push_blocked"), "detail": blocked,
+        "condition": condition, "detail": detail, "until": waits.map(|wait| wait.until),
+        "stalled_since": stored.stalled.get(&hook.raider).map(|steps| steps.since),
         "hook": hook.relic, "branch": hook.branch, "target": hook.target,
         "harness": hook.harness,
         "session": session.map(|session| json!({

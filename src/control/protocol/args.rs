@@ -143,6 +143,17 @@ pub struct Handoff {
     pub message: Option<String>,
 }
 
+/// `wait`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// How long: 30s, 10m, 2h; 0s ends a wait
+    pub duration: String,
+    /// What for
+    #[arg(long, value_parser = not_blank)]
+    pub reason: String,
+}
+
 /// `relic.create`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

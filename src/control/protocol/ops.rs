@@ -74,6 +74,7 @@ ops! {
     "charge" => Charge(Charge),
     "done" => Done(Done),
     "handoff" => Handoff(Handoff),
+    "wait" => Wait(Wait),
     "rally" => Rally(Nothing),
     "hook" => Hook(Nothing),
     "relic.create" => RelicCreate(RelicCreate),

@@ -36,6 +36,7 @@ fn session(id: &ChildId, state: RunState) -> SessionFacts {
         holder: None,
         started_at: NOW,
         last_activity: Some(NOW),
+        last_output: Some(NOW),
         attached: false,
     }
 }

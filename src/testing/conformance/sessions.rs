@@ -19,9 +19,9 @@ use crate::testing::{PATIENCE, eventually};
 
 pub use self::terminal::{
     a_text_reaches_the_program, logs_go_when_their_session_ended_long_ago,
-    the_first_input_is_typed, the_interrupt_key_reaches_the_program,
-    the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
-    the_size_can_be_changed,
+    processor_time_is_counted_while_it_runs, the_first_input_is_typed,
+    the_interrupt_key_reaches_the_program, the_log_outlives_the_session_and_its_record,
+    the_screen_can_be_looked_at, the_size_can_be_changed,
 };
 
 /// A program that every provider under test can run in its way.
@@ -77,6 +77,7 @@ macro_rules! sessions_conformance {
             a_handle_never_acts_on_a_successor,
             the_screen_can_be_looked_at,
             logs_go_when_their_session_ended_long_ago,
+            processor_time_is_counted_while_it_runs,
             the_log_outlives_the_session_and_its_record,
             a_text_reaches_the_program,
             the_first_input_is_typed,

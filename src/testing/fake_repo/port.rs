@@ -119,6 +119,20 @@ impl Repo for FakeRepo {
         ))
     }
 
+    fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
+        let slot = slot_of(sandbox).ok_or_else(|| no_sandbox(sandbox))?;
+        let inner = self.enter("progress", slot.as_str())?;
+        let facts = inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))?;
+        Ok(facts.head.to_string())
+    }
+
+    fn changes(&self, sandbox: &Path) -> Result<String, RepoError> {
+        let slot = slot_of(sandbox).ok_or_else(|| no_sandbox(sandbox))?;
+        let inner = self.enter("changes", slot.as_str())?;
+        let facts = inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))?;
+        Ok(facts.fingerprint)
+    }
+
     fn push_branch(
         &self,
         branch: &str,

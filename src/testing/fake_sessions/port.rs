@@ -187,6 +187,12 @@ impl Sessions for FakeSessions {
         }
     }
 
+    fn cpu(&self, id: &SessionId) -> Option<Duration> {
+        let inner = self.inner();
+        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+        Some(fake.cpu)
+    }
+
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
         self.check(provider)
     }
@@ -241,9 +247,11 @@ impl FakeSessions {
                 holder: Some(holder),
                 started_at: Timestamp::now(),
                 last_activity: None,
+                last_output: None,
                 attached: false,
             },
             hidden: None,
+            cpu: Duration::ZERO,
             ignores_term: false,
             screen: String::new(),
             meta: spec.meta.clone(),

@@ -77,6 +77,7 @@ fn the_rig(harness: HarnessName) -> Rig {
             max: 4,
             auto_charge: false,
             respawn_reduced: true,
+            stall_after: None,
             nudges: 2,
             max_reviews: 2,
             setup: Vec::new(),

@@ -21,6 +21,7 @@ mod repair;
 mod retention;
 mod review;
 mod rights;
+mod stall;
 mod stop;
 mod survive;
 mod tmux;

@@ -8,4 +8,5 @@ mod nuke;
 mod outcomes;
 mod push;
 mod retry;
+mod stall;
 mod sweep;

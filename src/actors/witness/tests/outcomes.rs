@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
+use crate::actors::witness::WitnessMsg;
 use crate::domain::event::EventType;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::ChildId;
@@ -303,4 +304,19 @@ async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
     town.pass(PATROL * 3).await;
     assert!(town.events(EventType::RaiderDone).await.is_empty());
     assert!(town.runs(&charged.session));
+}
+
+/// How often it was told stands in the journal.
+#[tokio::test(start_paused = true)]
+async fn a_killed_witness_does_not_begin_to_count_anew() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.parts.tasks.say(&dir(&town, &charged), PASSED);
+    for _ in 0..5 {
+        town.pass(PATROL).await;
+        assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
+    }
+    assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
+    assert_eq!(town.escalations().await.len(), 1);
 }

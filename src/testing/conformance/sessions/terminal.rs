@@ -17,7 +17,23 @@ pub fn the_screen_can_be_looked_at(bench: &dyn Bench) {
     assert_eq!(screen, "hello\nworld");
     let facts = facts(&*sessions, &id("s"));
     assert!(facts.last_activity.is_some_and(|at| at >= facts.started_at));
+    assert!(facts.last_output.is_some_and(|at| at >= facts.started_at));
     finish(&*sessions, &first.handle);
+}
+
+/// What a session uses can be told while it runs, and does not become less.
+pub fn processor_time_is_counted_while_it_runs(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    assert_eq!(sessions.cpu(&id("s")), None);
+    let first = start(&*sessions, &spec(bench, "s", &Program::Echoes));
+    let before = sessions.cpu(&id("s")).expect("it runs");
+    let input = Input::Submit("hello".to_owned());
+    sessions.send(&first.handle, &input).expect("it is typed");
+    await_screen(&*sessions, &first.handle, "got hello");
+    let after = sessions.cpu(&id("s")).expect("it runs");
+    assert!(after >= before, "{after:?} {before:?}");
+    finish(&*sessions, &first.handle);
+    assert_eq!(sessions.cpu(&id("s")), None);
 }
 
 /// The log is there after the end, goes on with the next session, and is cut from the front.

@@ -1,0 +1,105 @@
+//! What the store knows of a raider's silence: what was done about it, and the wait that its session
+//! declared. One small fact each, void for another incarnation or session.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RaiderId;
+use crate::domain::relic::Hook;
+use crate::domain::stall::{Steps, Wait};
+use crate::ports::relics::{StoreError, Txn};
+
+fn read<T: DeserializeOwned>(txn: &mut dyn Txn, key: &str) -> Result<Option<T>, StoreError> {
+    let Some(text) = txn.get(key)? else {
+        return Ok(None);
+    };
+    // What another version wrote, and this one cannot read, is begun anew.
+    Ok(serde_json::from_str(&text).ok())
+}
+
+fn write(txn: &mut dyn Txn, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
+    let text = serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))?;
+    txn.set(key, Some(&text))
+}
+
+fn steps_of(raider: &RaiderId) -> String {
+    format!("stall/{raider}")
+}
+
+fn wait_of(raider: &RaiderId) -> String {
+    format!("wait/{raider}")
+}
+
+/// What was done about this raider, if it is stalled.
+///
+/// # Errors
+/// The store's.
+pub fn steps(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Steps>, StoreError> {
+    let steps: Option<Steps> = read(txn, &steps_of(&hook.raider))?;
+    Ok(steps.filter(|steps| steps.incarnation == hook.incarnation))
+}
+
+/// The last wait that a session of this name declared; it holds for that session only.
+///
+/// # Errors
+/// The store's.
+pub fn wait(txn: &mut dyn Txn, raider: &RaiderId) -> Result<Option<Wait>, StoreError> {
+    read(txn, &wait_of(raider))
+}
+
+/// Declares a wait, in place of one before. Who can say that is not stalled.
+///
+/// # Errors
+/// The store's.
+pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), StoreError> {
+    write(txn, &wait_of(raider), wait)?;
+    txn.set(&steps_of(raider), None)?;
+    let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
+    let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
+    txn.record(&event.with(data)).map(drop)
+}
+
+/// Records a step about a stalled raider, and the event of it; the first says that it is stalled.
+/// False when it has other work by now, or is finished.
+pub(super) fn take(
+    txn: &mut dyn Txn,
+    hook: &Hook,
+    silence: std::time::Duration,
+    change: &dyn Fn(&mut Steps),
+    event: Option<&NewEvent>,
+) -> Result<bool, StoreError> {
+    let same = |now: &Hook| now.incarnation == hook.incarnation && now.done.is_none();
+    if !txn.hook(&hook.raider)?.as_ref().is_some_and(same) {
+        return Ok(false);
+    }
+    let mut steps = match steps(txn, hook)? {
+        Some(steps) => steps,
+        None => {
+            let data = serde_json::json!({
+                "relic": hook.relic, "incarnation": hook.incarnation, "silent_s": silence.as_secs(),
+            });
+            let stalled = NewEvent::new(EventType::RaiderStalled, &hook.raider, Cause::Stalled);
+            txn.record(&stalled.with(data))?;
+            Steps::none(hook.incarnation, txn.now())
+        }
+    };
+    change(&mut steps);
+    write(txn, &steps_of(&hook.raider), &steps)?;
+    if let Some(event) = event {
+        txn.record(event)?;
+    }
+    Ok(true)
+}
+
+/// It goes on.
+pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook) -> Result<(), StoreError> {
+    let Some(steps) = steps(txn, hook)? else {
+        return Ok(());
+    };
+    txn.set(&steps_of(&hook.raider), None)?;
+    let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
+    let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, Cause::Progress);
+    txn.record(&event.with(data)).map(drop)
+}

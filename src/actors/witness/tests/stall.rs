@@ -1,0 +1,327 @@
+//! Stalled sessions: told, replaced, brought before a person; and who is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actors::root::ChildState;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::witness::{WitnessMsg, stall};
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::stall::Wait;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn scenario() -> Scenario {
+    Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE))
+}
+
+/// How often it was told, how many sessions it had, and how often a person was called.
+async fn steps(town: &Town, charged: &Charged) -> (usize, usize, usize) {
+    let sent = town.parts.sessions.sent(&charged.session).len();
+    let escalations = town.escalations().await.len();
+    (sent, town.starts(&charged.session), escalations)
+}
+
+async fn causes(town: &Town, kind: EventType) -> Vec<String> {
+    let events = town.events(kind).await.into_iter();
+    events.map(|event| event.cause).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    town.pass(10 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    town.pass(2 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+    assert_eq!(causes(&town, EventType::RaiderStalled).await, ["stalled"]);
+    let said = format!("{:?}", town.parts.sessions.sent(&charged.session));
+    assert!(said.contains("hd wait 30m"), "{said}");
+    town.pass(10 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (2, 1, 0));
+    town.pass(10 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (2, 2, 0));
+    assert_eq!(causes(&town, EventType::AgentRestarted).await, ["stalled"]);
+    assert_eq!(causes(&town, EventType::RaiderRespawned).await, ["stalled"]);
+    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    assert!(
+        prompt.contains("for a long time it did nothing"),
+        "{prompt}"
+    );
+    town.pass(12 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (2, 2, 1));
+    town.pass(5 * HOUR).await;
+    assert_eq!(steps(&town, &charged).await, (2, 2, 1), "each step once");
+    assert_eq!(causes(&town, EventType::RaiderStalled).await.len(), 1);
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    assert_eq!(view.unwrap().restarts, 0, "a planned cycle is no death");
+    // Work begins everything anew.
+    town.parts.repo.commit(&charged.raider.name);
+    town.pass(MINUTE).await;
+    assert_eq!(
+        causes(&town, EventType::RaiderWorking).await,
+        ["charged", "progress"]
+    );
+    town.pass(11 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (3, 2, 1));
+}
+
+/// What a nudge or a greeting brings to the terminal is no progress.
+#[tokio::test(start_paused = true)]
+async fn an_echo_takes_no_step_back() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let mut told = (0, 1, 0);
+    for _ in 0..60 {
+        town.pass(MINUTE).await;
+        let now = steps(&town, &charged).await;
+        if now != told {
+            told = now;
+            town.parts.sessions.print(&charged.session, "echo");
+        }
+    }
+    assert_eq!(told, (2, 2, 1));
+}
+
+/// An answer that goes on is progress: the next silence is a new one.
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_after_being_told_is_told_anew() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    town.pass(12 * MINUTE).await;
+    for _ in 0..15 {
+        town.parts.sessions.print(&charged.session, "working");
+        town.pass(MINUTE).await;
+    }
+    assert_eq!(
+        causes(&town, EventType::RaiderWorking).await,
+        ["charged", "progress"]
+    );
+    town.pass(11 * MINUTE).await;
+    let nudged = town.events(EventType::RaiderNudged).await;
+    let counts: Vec<_> = nudged.iter().map(|event| &event.data["nudge"]).collect();
+    assert_eq!(counts, [1, 1]);
+    assert_eq!(causes(&town, EventType::RaiderStalled).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_but_working_session_is_left_alone() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let (sessions, repo) = (&town.parts.sessions, &town.parts.repo);
+    let slot = &charged.raider.name;
+    for round in 0..40 {
+        town.pass(9 * MINUTE).await;
+        match round % 5 {
+            0 => sessions.print(&charged.session, "still here"),
+            1 => drop(repo.commit(slot)),
+            2 => repo.dirty(slot, &format!("{round}.txt")),
+            3 => sessions.use_cpu(&charged.session, Duration::from_secs(20)),
+            _ => {
+                let id = charged.relic.clone();
+                town.store(move |txn| {
+                    let mut relic = txn.relic(&id)?;
+                    relic.labels.push(format!("step-{round}"));
+                    txn.put_relic(&relic)
+                })
+                .await;
+            }
+        }
+    }
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    assert!(town.events(EventType::RaiderStalled).await.is_empty());
+}
+
+/// Its successor comes to the same conclusions at the same times.
+#[tokio::test(start_paused = true)]
+async fn a_killed_witness_forgets_nothing() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let mut history = Vec::new();
+    for minute in 1..=50 {
+        town.pass(MINUTE).await;
+        let now = steps(&town, &charged).await;
+        if history.last().is_none_or(|(_, last)| *last != now) {
+            history.push((minute, now));
+        }
+        if minute % 8 == 0 {
+            assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
+        }
+    }
+    let seen: Vec<_> = history.iter().map(|(_, steps)| *steps).collect();
+    let expected = [(0, 1, 0), (1, 1, 0), (2, 1, 0), (2, 2, 0), (2, 2, 1)];
+    assert_eq!(seen, expected, "{history:?}");
+}
+
+/// A new daemon measures silence from its own start, and goes on with the steps.
+#[tokio::test(start_paused = true)]
+async fn a_killed_daemon_forgets_no_step() {
+    let mut town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let expected = [
+        (0, 1, 0),
+        (1, 1, 0),
+        (2, 1, 0),
+        (2, 2, 0),
+        (2, 2, 1),
+        (2, 2, 1),
+    ];
+    for (life, expected) in expected.into_iter().enumerate() {
+        assert_eq!(steps(&town, &charged).await, expected, "{life}");
+        let clock = Arc::clone(&town.world.clock);
+        let parts = town.crash().await;
+        town = scenario().start_on(parts, clock).await;
+        town.pass(10 * MINUTE).await;
+        assert_eq!(steps(&town, &charged).await, expected, "{life}: not yet");
+        town.pass(2 * MINUTE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_disturbed_while_a_person_is_attached() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    town.parts.sessions.set_attached(&charged.session, true);
+    town.pass(3 * HOUR).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    town.parts.sessions.set_attached(&charged.session, false);
+    town.pass(9 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    town.pass(3 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declared_wait_holds_for_its_session_until_it_has_passed() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let facts = town
+        .world
+        .sessions
+        .facts(&charged.session)
+        .unwrap()
+        .unwrap();
+    let at = town.world.clock.now();
+    let mut wait = Wait {
+        session: "another".into(),
+        at,
+        until: at + HOUR,
+        reason: "the CI runs".into(),
+    };
+    let declare = async |wait: &Wait| {
+        let (raider, wait) = (charged.raider.clone(), wait.clone());
+        town.store(move |txn| stall::declare(txn, &raider, &wait))
+            .await;
+    };
+    declare(&wait).await;
+    town.pass(12 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0), "it is not its own");
+    wait.session = facts.token;
+    declare(&wait).await;
+    town.pass(58 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+    town.pass(3 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (2, 1, 0));
+    let nudged = town.events(EventType::RaiderNudged).await;
+    assert_eq!(
+        nudged[1].data["nudge"], 1,
+        "who says that it waits is not stalled"
+    );
+}
+
+/// What cannot be seen is no silence.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_concluded_from_what_cannot_be_seen() {
+    for op in ["progress", "changes", "session"] {
+        let town = scenario().start().await;
+        let charged = town.worker("a").await;
+        match op {
+            "session" => town
+                .parts
+                .sessions
+                .hide(&charged.session, Some("no answer")),
+            _ => town.parts.repo.break_op(op, RepoError::Failed("no".into())),
+        }
+        town.pass(3 * HOUR).await;
+        assert_eq!(steps(&town, &charged).await, (0, 1, 0), "{op}");
+        assert!(
+            town.events(EventType::RaiderStalled).await.is_empty(),
+            "{op}"
+        );
+        town.parts.repo.mend(op);
+        town.parts.sessions.hide(&charged.session, None);
+        town.pass(12 * MINUTE).await;
+        assert_eq!(steps(&town, &charged).await.0, 1, "{op}");
+    }
+}
+
+/// A session that came up between the look and the act is another one.
+#[tokio::test(start_paused = true)]
+async fn a_successor_is_never_replaced_in_its_stead() {
+    let town = scenario().rig(|rig| rig.raiders.nudges = 0).start().await;
+    let charged = town.worker("a").await;
+    town.pass(2 * MINUTE).await;
+    assert_eq!(town.parts.repo.count("changes"), 1, "the first deeper look");
+    let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
+    town.parts.repo.interlude("changes", move || {
+        let deadline = std::time::Instant::now() + crate::testing::PATIENCE;
+        if sessions.starts().len() == 1 {
+            sessions.crash(&id, 9);
+        }
+        while sessions.starts().len() == 1 {
+            assert!(std::time::Instant::now() < deadline, "no successor");
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    });
+    town.pass(12 * MINUTE).await;
+    assert_eq!(
+        town.parts.repo.count("changes"),
+        3,
+        "one more is the successor's"
+    );
+    assert_eq!(steps(&town, &charged).await.1, 2);
+    assert!(town.events(EventType::AgentRestarted).await.is_empty());
+    let id = ChildId::Raider(charged.raider);
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
+
+/// Costly looks are for those who are silent: one after a tenth of `stall_after`, one when it is due.
+#[tokio::test(start_paused = true)]
+async fn git_status_runs_only_where_nothing_else_happens() {
+    let town = scenario().start().await;
+    let (busy, silent) = (town.worker("a").await, town.worker("b").await);
+    for _ in 0..120 {
+        town.parts.sessions.print(&busy.session, "busy");
+        town.pass(Duration::from_secs(5)).await;
+    }
+    let of = |name: &str| {
+        let calls = town.parts.repo.calls();
+        let deep = calls
+            .iter()
+            .filter(|(op, what)| *op == "changes" && what == name);
+        deep.count()
+    };
+    assert_eq!(of(busy.raider.name.as_str()), 0);
+    assert_eq!(of(silent.raider.name.as_str()), 1);
+}
+
+/// A reload counts at once.
+#[tokio::test(start_paused = true)]
+async fn stall_after_can_be_changed_while_it_runs() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    town.reload(|city| city.rigs[0].raiders.stall_after = None)
+        .await;
+    town.pass(HOUR).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    town.reload(|city| city.rigs[0].raiders.stall_after = Some(MINUTE))
+        .await;
+    town.pass(2 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+}

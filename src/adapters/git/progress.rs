@@ -1,0 +1,68 @@
+//! Whether something happens in a sandbox: marks to compare with earlier ones. They say that work goes
+//! on and nothing about what it is; nothing is ever removed because of them.
+
+use std::fmt::Write as _;
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::admin::{failed, locate};
+use super::digest::hex;
+use super::rig::GitRepo;
+use super::{bytes, links, status};
+use crate::ports::repo::RepoError;
+
+/// What git writes when HEAD moves, or when something is staged.
+const WRITTEN: &[&str] = &["HEAD", "logs/HEAD", "index"];
+
+/// A mark of HEAD, reflog and index: where they are, how long, and when they were written.
+pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
+    let place = locate(repo, sandbox)?;
+    let mut mark = String::new();
+    for name in WRITTEN {
+        stamp(&mut mark, &place.admin.join(name))?;
+    }
+    // A repository may keep no reflogs: then only the branch itself tells of an empty commit.
+    let head = place.admin.join("HEAD");
+    let head = fs::read_to_string(&head).map_err(|error| failed("cannot read", &head, &error))?;
+    if let Some(branch) = head.trim_end().strip_prefix("ref: ") {
+        stamp(&mut mark, &repo.repo_dir().join(branch))?;
+    }
+    Ok(mark)
+}
+
+/// A mark of what is in no commit: what `git status` says, and the stamps of those files, so that a
+/// further edit of a changed file is seen.
+pub(super) fn changes(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
+    let place = locate(repo, sandbox)?;
+    let mut status = status::read(place.git())?;
+    status
+        .untracked
+        .retain(|path| !links::is_ours(sandbox, path));
+    let mut mark = String::new();
+    let changed = status.changes.iter().map(|change| &change.path);
+    for path in changed.chain(&status.untracked) {
+        stamp(&mut mark, &sandbox.join(bytes::path(path)))?;
+    }
+    let digest = Sha256::new().chain_update(&status.raw).chain_update(mark);
+    Ok(hex(&digest.finalize()))
+}
+
+fn stamp(mark: &mut String, path: &Path) -> Result<(), RepoError> {
+    let text = match fs::symlink_metadata(path) {
+        Ok(found) => told(&found),
+        Err(error) if error.kind() == ErrorKind::NotFound => "-".to_owned(),
+        Err(error) => return Err(failed("cannot look at", path, &error)),
+    };
+    // Writing to a string cannot fail.
+    let _written = writeln!(mark, "{text}");
+    Ok(())
+}
+
+fn told(found: &Metadata) -> String {
+    let (inode, length) = (found.ino(), found.len());
+    format!("{inode} {length} {}.{}", found.mtime(), found.mtime_nsec())
+}

@@ -1,0 +1,270 @@
+//! The rules of stalling, each by itself, and whole lives of sessions.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const AFTER: Duration = Duration::from_secs(100);
+const POLICY: Policy = Policy {
+    after: AFTER,
+    nudges: 2,
+};
+
+fn at(seconds: u64) -> Mono {
+    Duration::from_secs(seconds)
+}
+
+fn wall(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn marks(output: i64, git: &str) -> Marks {
+    Marks {
+        session: "one".into(),
+        output: Some(wall(output)),
+        git: git.into(),
+        relic: "open".into(),
+    }
+}
+
+fn depth(changes: &str, cpu_ms: u64) -> Depth {
+    Depth {
+        changes: changes.into(),
+        cpu: Duration::from_millis(cpu_ms),
+    }
+}
+
+/// Looks at everything: cheap, and deeper where that is asked for.
+fn see(
+    watch: &mut Watch,
+    (cheap, deep): (Marks, Depth),
+    steps: Option<&Steps>,
+    now: Mono,
+) -> (Progress, Verdict) {
+    let progress = watch.look(cheap, false, now);
+    match watch.judge(&POLICY, steps, now) {
+        Verdict::Deeper => {
+            let deeper = watch.look_deeper(deep, now);
+            (progress.max(deeper), watch.judge(&POLICY, steps, now))
+        }
+        verdict => (progress, verdict),
+    }
+}
+
+/// A silent session's first step, after what was seen at these instants: (when, output, git, changes,
+/// CPU in milliseconds).
+fn first_step(seen: &[(u64, i64, &str, &str, u64)]) -> Option<u64> {
+    let mut watch = Watch::new(marks(0, "a"), at(0));
+    let mut last = (0, 0, "a", "", 0);
+    for now in 1..=400 {
+        if let Some(change) = seen.iter().rfind(|change| change.0 <= now) {
+            last = *change;
+        }
+        let (_, output, git, changes, cpu) = last;
+        let sight = (marks(output, git), depth(changes, cpu));
+        match see(&mut watch, sight, None, at(now)).1 {
+            Verdict::Fresh { .. } => {}
+            Verdict::Nudge(1) => return Some(now),
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+    None
+}
+
+#[test]
+fn every_channel_counts_and_silence_is_never_judged_early() {
+    // The deeper look begins after a tenth.
+    assert_eq!(first_step(&[]), Some(110));
+    assert_eq!(first_step(&[(50, 9, "a", "", 0)]), Some(160), "output");
+    assert_eq!(first_step(&[(50, 0, "b", "", 0)]), Some(160), "HEAD");
+    // What is seen only by a deeper look is seen when the step is due.
+    assert_eq!(first_step(&[(50, 0, "a", "f", 0)]), Some(210), "dirty set");
+    assert_eq!(first_step(&[(50, 0, "a", "", 2500)]), Some(210), "CPU");
+    assert_eq!(first_step(&[(50, 0, "a", "", 1900)]), Some(110), "it idles");
+}
+
+#[test]
+fn the_relic_is_a_channel_and_a_person_at_the_terminal_is_a_sign() {
+    let mut watch = Watch::new(marks(0, "a"), at(0));
+    let mut other = marks(0, "a");
+    other.relic = "blocked".into();
+    assert_eq!(watch.look(other.clone(), false, at(90)), Progress::Work);
+    assert_eq!(watch.look(other.clone(), true, at(180)), Progress::Sign);
+    assert_eq!(watch.look(other, false, at(181)), Progress::None);
+    assert_eq!(watch.silence(at(181)), at(1));
+}
+
+fn steps(nudges: u32, ended: Option<&str>, called: bool) -> Steps {
+    Steps {
+        nudges,
+        ended: ended.map(ToOwned::to_owned),
+        called,
+        ..Steps::none(Incarnation(1), wall(0))
+    }
+}
+
+#[test]
+fn each_step_follows_from_those_before_it() {
+    let next = |steps: &Steps| next_step(&POLICY, Some(steps), "one");
+    assert_eq!(next_step(&POLICY, None, "one"), Verdict::Nudge(1));
+    assert_eq!(next(&steps(0, None, false)), Verdict::Nudge(1));
+    assert_eq!(next(&steps(1, None, false)), Verdict::Nudge(2));
+    assert_eq!(next(&steps(2, None, false)), Verdict::Restart);
+    assert_eq!(next(&steps(2, Some("one"), false)), Verdict::Restart);
+    assert_eq!(next(&steps(2, Some("other"), false)), Verdict::Escalate);
+    assert_eq!(next(&steps(0, Some("other"), false)), Verdict::Escalate);
+    assert_eq!(next(&steps(2, Some("other"), true)), Verdict::Called);
+    let never = Policy {
+        nudges: 0,
+        ..POLICY
+    };
+    assert_eq!(next_step(&never, None, "one"), Verdict::Restart);
+}
+
+/// The echo of a nudge, or a greeting, takes no step back; work does, and so does going on.
+#[test]
+fn signs_recover_once_they_went_on_and_work_at_once() {
+    let mut watch = Watch::new(marks(0, "a"), at(0));
+    watch.stepped(at(110));
+    let recovers = |progress, now| watch.recovers(progress, &POLICY, at(now));
+    assert!(!recovers(Progress::None, 400));
+    assert!(!recovers(Progress::Sign, 111));
+    assert!(recovers(Progress::Sign, 210));
+    assert!(recovers(Progress::Work, 111));
+}
+
+fn wait(until: i64, session: &str) -> Wait {
+    Wait {
+        session: session.into(),
+        at: wall(0),
+        until: wall(until),
+        reason: "CI".into(),
+    }
+}
+
+#[test]
+fn a_declared_wait_is_no_silence_whatever_the_clock_does() {
+    let silent_at = |declared: Option<Wait>, jump: i64| {
+        let mut watch = Watch::new(marks(0, "a"), at(0));
+        (1..=1000).find(|now| {
+            let shown = i64::try_from(*now).unwrap() + if *now > 50 { jump } else { 0 };
+            watch.waits(declared.as_ref(), wall(shown), at(*now));
+            let sight = (marks(0, "a"), depth("", 0));
+            let verdict = see(&mut watch, sight, None, at(*now)).1;
+            !matches!(verdict, Verdict::Fresh { .. })
+        })
+    };
+    assert_eq!(silent_at(None, 0), Some(110));
+    let declared = || Some(wait(300, "one"));
+    assert_eq!(silent_at(declared(), 0), Some(410));
+    assert_eq!(silent_at(declared(), 100_000), Some(410));
+    assert_eq!(silent_at(declared(), -100_000), Some(410));
+    assert_eq!(silent_at(Some(wait(300, "another")), 0), Some(110));
+    // Stamps of the future make nothing longer than what was declared.
+    let mut watch = Watch::new(marks(0, "a"), at(0));
+    watch.waits(declared().as_ref(), wall(-9000), at(0));
+    let until = at(310);
+    assert_eq!(
+        watch.judge(&POLICY, None, at(200)),
+        Verdict::Fresh { until }
+    );
+}
+
+/// What happens to a session in one second: output, a commit, a saved file, CPU in milliseconds.
+type Tick = (bool, bool, bool, u64);
+
+fn tick(busy: f64) -> impl Strategy<Value = Tick> {
+    let rare = |p: f64| prop::bool::weighted(p * busy);
+    (rare(0.02), rare(0.01), rare(0.01), 0..=10_u64)
+}
+
+/// Lives through it with a look per second, and says when which step was taken and when it recovered.
+fn live(ticks: &[Tick]) -> Vec<(u64, Option<Verdict>)> {
+    let mut watch = Watch::new(marks(0, "0"), at(0));
+    let (mut output, mut commits, mut saved, mut cpu) = (0, 0, 0, 0);
+    let (mut done, mut history) = (None::<Steps>, Vec::new());
+    for (now, tick) in (1..).zip(ticks) {
+        output += i64::from(tick.0);
+        commits += u32::from(tick.1);
+        saved += u32::from(tick.2);
+        cpu += tick.3;
+        let mut cheap = marks(output, &commits.to_string());
+        // A fresh session follows one that was ended.
+        if let Some(ended) = done.as_ref().and_then(|steps| steps.ended.as_ref()) {
+            cheap.session = format!("after {ended}");
+            if watch.session() == ended {
+                watch = Watch::new(cheap.clone(), at(now));
+            }
+        }
+        let sight = (cheap, depth(&saved.to_string(), cpu));
+        let (progress, verdict) = see(&mut watch, sight, done.as_ref(), at(now));
+        if done.is_some() && watch.recovers(progress, &POLICY, at(now)) {
+            done = None;
+            history.push((now, None));
+        }
+        let steps = done.clone();
+        let steps = steps.unwrap_or_else(|| Steps::none(Incarnation(1), wall(0)));
+        let ended = Some(watch.session().to_owned());
+        match verdict {
+            Verdict::Fresh { .. } | Verdict::Deeper => continue,
+            Verdict::Nudge(nudges) => done = Some(Steps { nudges, ..steps }),
+            Verdict::Restart => done = Some(Steps { ended, ..steps }),
+            Verdict::Escalate => {
+                let called = true;
+                done = Some(Steps { called, ..steps });
+            }
+            Verdict::Called => {
+                watch.again(at(now));
+                continue;
+            }
+        }
+        watch.stepped(at(now));
+        history.push((now, Some(verdict)));
+    }
+    history
+}
+
+proptest! {
+    // A case is a life of 25 minutes, second by second.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// In order, each once until it recovers, and a whole silence before each.
+    #[test]
+    fn steps_are_taken_once_and_in_order(ticks in prop::collection::vec(tick(1.0), 0..1500)) {
+        let order = [Verdict::Nudge(1), Verdict::Nudge(2), Verdict::Restart, Verdict::Escalate];
+        let mut taken = 0;
+        for (now, step) in live(&ticks) {
+            let Some(step) = step else {
+                taken = 0;
+                continue;
+            };
+            prop_assert_eq!(Some(&step), order.get(taken), "{} {:?}", now, step);
+            taken += 1;
+            let from = usize::try_from(now).unwrap().saturating_sub(99);
+            let before = &ticks[from..usize::try_from(now).unwrap()];
+            prop_assert!(before.len() >= 99 && before.iter().all(|tick| !(tick.0 || tick.1 || tick.2)));
+        }
+    }
+
+    /// More progress never makes it more stalled: who gets on in time hears nothing, however slow.
+    #[test]
+    fn who_gets_on_in_time_is_left_alone(
+        mut ticks in prop::collection::vec(tick(0.0), 1500),
+        channel in 0..3,
+    ) {
+        for tick in ticks.iter_mut().step_by(100) {
+            match channel {
+                0 => tick.0 = true,
+                1 => tick.1 = true,
+                _ => tick.2 = true,
+            }
+        }
+        prop_assert_eq!(live(&ticks), vec![]);
+    }
+
+    /// Who is silent hears of it, and in the end a person does.
+    #[test]
+    fn who_is_silent_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
+        prop_assert_eq!(live(&ticks).len(), 4);
+    }
+}
