@@ -2,11 +2,11 @@
 //! the arguments are.
 //!
 //! ```text
-//!              look   own   work   operate
-//!   operator    ✓      ·      ✓       ✓       a person or program outside every session
-//!   raider      ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent       ✓      ✓*     ✓       ·       inside a standing agent's session (*: handoff; done ends a drain)
-//!   invisible   ✓      ·      ·       ·       its process cannot be seen
+//!              look   call   own   work   operate
+//!   operator    ✓      ✓      ·      ✓       ✓       a person or program outside every session
+//!   raider      ✓      ✓      ✓      ·       ·       inside a raider's session: only as that raider
+//!   agent       ✓      ✓      ✓*     ✓       ·       inside a standing agent's session (*: handoff; done ends a drain)
+//!   invisible   ✓      ·      ·      ·       ·       its process cannot be seen
 //! ```
 
 use crate::domain::ids::SessionId;
@@ -42,6 +42,8 @@ impl Who {
 enum Need {
     /// It only reads.
     Look,
+    /// It calls a person: a session about itself, an operator about anybody.
+    Call,
     /// It acts on the caller's own session.
     Own,
     /// It makes or moves work.
@@ -74,6 +76,7 @@ fn need(op: OpName) -> Need {
         | OpName::SalvageShow
         | OpName::Escalations
         | OpName::ConfigShow => Need::Look,
+        OpName::Escalate => Need::Call,
         OpName::Done | OpName::Handoff => Need::Own,
         OpName::Run
         | OpName::Charge
@@ -98,6 +101,7 @@ fn need(op: OpName) -> Need {
         | OpName::MqRetry
         | OpName::MqApprove
         | OpName::MqReject
+        | OpName::EscalationsAck
         | OpName::AutoRun
         | OpName::AutoEnable
         | OpName::AutoDisable
@@ -114,8 +118,8 @@ pub fn check(who: &Who, op: OpName) -> Result<(), ControlError> {
     let need = need(op);
     let allowed = match who {
         Who::Operator => need != Need::Own,
-        Who::Raider(_) => matches!(need, Need::Look | Need::Own),
-        Who::Agent(_) => matches!(need, Need::Look | Need::Work | Need::Own),
+        Who::Raider(_) => matches!(need, Need::Look | Need::Call | Need::Own),
+        Who::Agent(_) => need != Need::Operate,
         Who::Invisible => need == Need::Look,
     };
     if allowed {
@@ -129,7 +133,7 @@ pub fn check(who: &Who, op: OpName) -> Result<(), ControlError> {
         Who::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only as itself, and {op} is not its own ({session})"
         ))
-        .hint("done, handoff, hook, rally and what only reads are yours"),
+        .hint("done, handoff, escalate, hook, rally and what only reads are yours"),
         Who::Agent(session) => {
             ControlError::forbidden(format!("{op} is not an agent's to do ({session})"))
                 .hint("ask a person to do it")
@@ -157,7 +161,7 @@ mod tests {
     fn a_raider_acts_only_as_itself() {
         let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
         let mut expected = allowed(&Who::Invisible);
-        expected.extend(["done", "handoff"]);
+        expected.extend(["done", "handoff", "escalate"]);
         let (mut may, mut expected) = (allowed(&raider), expected);
         may.sort_unstable();
         expected.sort_unstable();
@@ -217,6 +221,7 @@ mod tests {
             OpName::RelicCreate,
             OpName::Handoff,
             OpName::Done,
+            OpName::Escalate,
         ] {
             assert!(check(&agent, op).is_ok(), "{op}");
         }
@@ -226,6 +231,7 @@ mod tests {
             OpName::Send,
             OpName::Reload,
             OpName::SalvagePrune,
+            OpName::EscalationsAck,
         ] {
             assert!(check(&agent, op).is_err(), "{op}");
         }

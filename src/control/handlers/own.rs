@@ -25,7 +25,10 @@ const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// The session that the caller runs in now: a connection may be older than the session that has the
 /// name by now, and speaks for its own only.
-fn own_session<'a>(world: &World, caller: &'a Caller) -> Result<&'a SessionId, ControlError> {
+pub(super) fn own_session<'a>(
+    world: &World,
+    caller: &'a Caller,
+) -> Result<&'a SessionId, ControlError> {
     let own = caller.who.session().filter(|session| {
         let now = caller.pid.map(|pid| world.sessions.session_of(pid));
         now.is_none_or(|now| now.as_ref() == Some(session))
@@ -34,7 +37,7 @@ fn own_session<'a>(world: &World, caller: &'a Caller) -> Result<&'a SessionId, C
 }
 
 /// The raider in whose session the caller runs.
-async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
+pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
     let session = own_session(world, caller)?;
     let hooks = names::hooks(world).await?;
     hooks
