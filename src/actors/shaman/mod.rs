@@ -74,8 +74,8 @@ impl Actor for ShamanActor {
         world.directory.set_shaman(me.clone());
         listen(&me, &world);
         me.cast(ShamanMsg::Look)?;
-        notify::end_leftovers(&world);
-        notify::tell(&world);
+        self::notify::end_leftovers(&world);
+        self::notify::tell(&world);
         Ok(Shaman {
             world,
             looking: false,
@@ -93,7 +93,7 @@ impl Actor for ShamanActor {
         shaman.world = shaman.world.newest();
         match msg {
             ShamanMsg::Look => shaman.look(&me),
-            ShamanMsg::Tell => notify::tell(&shaman.world),
+            ShamanMsg::Tell => self::notify::tell(&shaman.world),
             ShamanMsg::Looked(next) => shaman.looked(&me, next),
         }
         Ok(())

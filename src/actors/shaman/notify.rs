@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType, NewEvent};
-use crate::domain::notify::{self, Mark, NotifyPolicy};
+use crate::domain::notify::{Mark, NotifyPolicy, choose};
 use crate::domain::session_env;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended, Stop};
@@ -181,7 +181,7 @@ fn next(
     }
     waiting.sort_by_key(|event| event.seq);
     waiting.dedup_by_key(|event| event.seq);
-    let (left_out, next) = notify::choose(waiting);
+    let (left_out, next) = choose(waiting);
     if let (Some(first), Some(last)) = (left_out.first(), left_out.last()) {
         let data = json!({ "events": left_out.len(), "first": first.seq, "last": last.seq });
         let skipped = NewEvent::new(EventType::NotifySkipped, subject, Cause::QueueFull);

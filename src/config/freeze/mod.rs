@@ -78,7 +78,9 @@ pub fn freeze(
     let retention = reader
         .section("retention", "retention")
         .and_then(daemon::retention);
-    let notify = reader.section("notify", "notify").and_then(notify::notify);
+    let notify = reader
+        .section("notify", "notify")
+        .and_then(self::notify::notify);
     let harnesses = harness::all(&mut reader);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);

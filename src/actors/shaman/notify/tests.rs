@@ -110,7 +110,10 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
     );
     assert_eq!(told[0], "0");
     assert_eq!(told.last().unwrap(), "80");
-    assert!(told.len() <= notify::WAITING_MAX + 2, "{told:?}");
+    assert!(
+        told.len() <= crate::domain::notify::WAITING_MAX + 2,
+        "{told:?}"
+    );
     let skipped = town.events(EventType::NotifySkipped).await;
     let count = |event: &Event| event.data["events"].as_u64().unwrap();
     let left_out: u64 = skipped.iter().map(count).sum();
