@@ -2,15 +2,15 @@
 //! the arguments are.
 //!
 //! ```text
-//!                 look   own   work   operate
-//!   operator       ✓      ·      ✓       ✓       a person or program outside every session
-//!   raider         ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent, read    ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff; done ends a
-//!          work    ✓      ✓*     ✓       ·       drain), as `rights` of that agent says at this moment
-//!          all     ✓      ✓*     ✓       ✓
-//!   errand, read   ✓      ·      ·       ·       run by the supervisor on what agents wrote: gate, set-up
-//!           work   ✓      ·      ✓       ·       an automation that a rig's repository carries
-//!   invisible      ✓      ·      ·       ·       its process cannot be seen, or what it is cannot be told
+//!                 look   call   own   work   operate
+//!   operator       ✓      ✓      ·      ✓       ✓       a person or program outside every session
+//!   raider         ✓      ✓      ✓      ·       ·       inside a raider's session: only as that raider
+//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff; done ends a
+//!          work    ✓      ✓      ✓*     ✓       ·       drain), as `rights` of that agent says at this moment
+//!          all     ✓      ✓      ✓*     ✓       ✓
+//!   errand, read   ✓      ·      ·      ·       ·       run by the supervisor on what agents wrote: gate, set-up
+//!           work   ✓      ✓      ·      ✓       ·       an automation that a rig's repository carries
+//!   invisible      ✓      ·      ·      ·       ·       its process cannot be seen, or what it is cannot be told
 //! ```
 //!
 //! What the city's owner has the supervisor run (the city's automations, the checks of pools) is an
@@ -63,6 +63,8 @@ impl Who {
 enum Need {
     /// It only reads.
     Look,
+    /// It calls a person: a session about itself, an operator about anybody.
+    Call,
     /// It acts on the caller's own session.
     Own,
     /// It makes or moves work.
@@ -95,6 +97,7 @@ fn need(op: OpName) -> Need {
         | OpName::SalvageShow
         | OpName::Escalations
         | OpName::ConfigShow => Need::Look,
+        OpName::Escalate => Need::Call,
         OpName::Done | OpName::Handoff | OpName::Wait => Need::Own,
         OpName::Run
         | OpName::Charge
@@ -119,6 +122,7 @@ fn need(op: OpName) -> Need {
         | OpName::MqRetry
         | OpName::MqApprove
         | OpName::MqReject
+        | OpName::EscalationsAck
         | OpName::AutoRun
         | OpName::AutoEnable
         | OpName::AutoDisable
@@ -132,7 +136,7 @@ fn grants(rights: Rights, need: Need) -> bool {
     match need {
         Need::Look => true,
         Need::Own => false,
-        Need::Work => rights >= Rights::Work,
+        Need::Work | Need::Call => rights >= Rights::Work,
         Need::Operate => rights >= Rights::All,
     }
 }
@@ -150,8 +154,10 @@ pub fn check(
     let need = need(op);
     let allowed = match who {
         Who::Operator => grants(Rights::All, need),
-        Who::Raider(_) => need == Need::Own || grants(Rights::Read, need),
-        Who::Agent(session) => need == Need::Own || grants(rights_of(session), need),
+        Who::Raider(_) => matches!(need, Need::Own | Need::Call) || grants(Rights::Read, need),
+        Who::Agent(session) => {
+            matches!(need, Need::Own | Need::Call) || grants(rights_of(session), need)
+        }
         Who::Errand(rights) => grants(*rights, need),
         Who::Invisible => grants(Rights::Read, need),
     };
@@ -166,7 +172,7 @@ pub fn check(
         Who::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only as itself, and {op} is not its own ({session})"
         ))
-        .hint("done, handoff, wait, hook, rally and what only reads are yours"),
+        .hint("done, handoff, wait, escalate, hook, rally and what only reads are yours"),
         Who::Agent(session) => {
             ControlError::forbidden(format!("{op} is not this agent's to do ({session})"))
                 .hint("ask a person to do it, or to give the agent more `rights` in city.toml")
@@ -204,18 +210,18 @@ mod tests {
 
     #[test]
     fn the_table_holds_for_every_operation() {
-        use Need::{Look, Operate, Own, Work};
+        use Need::{Call, Look, Operate, Own, Work};
         let raider = Who::Raider(session("gt-horde-Toast"));
         let agent = Who::Agent(session("city-mayor"));
         let rows: [(&Who, Rights, &[Need]); 8] = [
-            (&Who::Operator, Rights::Read, &[Look, Work, Operate]),
+            (&Who::Operator, Rights::Read, &[Look, Call, Work, Operate]),
             // What an agent may do is nothing to a raider.
-            (&raider, Rights::All, &[Look, Own]),
-            (&agent, Rights::Read, &[Look, Own]),
-            (&agent, Rights::Work, &[Look, Own, Work]),
-            (&agent, Rights::All, &[Look, Own, Work, Operate]),
+            (&raider, Rights::All, &[Look, Call, Own]),
+            (&agent, Rights::Read, &[Look, Call, Own]),
+            (&agent, Rights::Work, &[Look, Call, Own, Work]),
+            (&agent, Rights::All, &[Look, Call, Own, Work, Operate]),
             (&Who::Errand(Rights::Read), Rights::All, &[Look]),
-            (&Who::Errand(Rights::Work), Rights::All, &[Look, Work]),
+            (&Who::Errand(Rights::Work), Rights::All, &[Look, Call, Work]),
             (&Who::Invisible, Rights::All, &[Look]),
         ];
         for (who, rights, needs) in rows {

@@ -14,6 +14,7 @@ use super::ids::{
     AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
 };
 use super::merge::LandStyle;
+use super::notify::NotifyPolicy;
 use super::restart::RestartPolicy;
 
 /// A whole city.
@@ -31,6 +32,8 @@ pub struct City {
     pub session: SessionPolicy,
     /// `[retention]`.
     pub retention: RetentionPolicy,
+    /// `[notify]`.
+    pub notify: NotifyPolicy,
     /// Every harness that can be named: presets and `[harness.X]`.
     pub harnesses: BTreeMap<HarnessName, Harness>,
     /// `[[rigs]]`, in the order of the file.

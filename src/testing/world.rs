@@ -42,6 +42,7 @@ use crate::domain::ids::{
     AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
 };
 use crate::domain::merge::{LandStyle, MergeRequest};
+use crate::domain::notify::{Notice, NotifyPolicy};
 use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
@@ -202,6 +203,7 @@ impl Scenario {
             directory: Arc::default(),
             claims: Claims::default(),
             automations: Arc::new(Automations::new(Arc::clone(&parts.runner) as _)),
+            notices: Arc::default(),
             stopping: Default::default(),
         });
         connect(&world);

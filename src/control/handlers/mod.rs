@@ -3,6 +3,7 @@
 
 mod agent;
 mod auto;
+mod escalation;
 mod events;
 mod metrics;
 mod misc;
@@ -130,7 +131,10 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::RelicCreate(args) => relic::create(world, args).await,
         Op::RelicShow(args) => relic::show(world, &args.relic).await,
         Op::RelicList(args) => relic::list(world, args).await,
-        Op::RelicClose(args) => relic::close(world, args).await,
+        Op::RelicClose(args) => {
+            escalation::may_close(world, &caller, &args.relic).await?;
+            relic::close(world, args).await
+        }
         Op::RelicReopen(args) => relic::reopen(world, &args.relic).await,
         Op::RaiderList(args) => raider::list(world, args).await,
         Op::RaiderShow(args) => raider::show(world, &args.name).await,
@@ -167,7 +171,9 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, args).await,
-        Op::Escalations(_) => misc::escalations(world).await,
+        Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
+        Op::Escalations(_) => escalation::list(world).await,
+        Op::EscalationsAck(args) => escalation::ack(world, &args.id).await,
         // Served by `call` itself.
         Op::Events(_)
         | Op::Stop(_)

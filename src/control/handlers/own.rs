@@ -27,7 +27,7 @@ const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// The session that the caller runs in now: a connection may be older than the session that has the
 /// name by now, and speaks for its own only.
-fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
+pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
     let now = caller.pid.map(|pid| world.sessions.membership(pid));
     match now {
         Some(Membership::Of(member)) if caller.who.session() == Some(&member.session) => Ok(member),
@@ -37,7 +37,7 @@ fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
 
 /// The raider in whose session the caller runs. A late process of an earlier incarnation is fenced
 /// off: what the slot does now is not its own.
-async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
+pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
     let Member {
         session,
         incarnation,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::agents::{Pool, RestartType};
 use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, Rights, SessionPolicy};
+use crate::domain::notify::NotifyPolicy;
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 fn name(text: &str) -> AgentName {
@@ -51,6 +52,11 @@ fn city(agents: Vec<Agent>) -> City {
             gate_logs: None,
             salvage: None,
             salvage_max: None,
+        },
+        notify: NotifyPolicy {
+            on: Vec::new(),
+            command: None,
+            reraise: None,
         },
         harnesses: BTreeMap::new(),
         rigs: Vec::new(),
