@@ -113,7 +113,10 @@ pub fn run(path: &Path) -> ExitCode {
 }
 
 fn supervise(path: &Path) -> Result<(), DaemonError> {
-    let loaded = config::load(path, &config::Env::of_process())
+    // Once: a link that leads elsewhere later does not move a city under its supervisor. What is
+    // wrong with the path is said by whoever reads it.
+    let file = config::city_file(path).unwrap_or_else(|_| path.to_owned());
+    let loaded = config::load(&file, &config::Env::of_process())
         .map_err(|wrong| DaemonError::Config(wrong.render(false)))?;
     let shown = config::show_json(&loaded);
     let city = Arc::new(loaded.city);
@@ -125,19 +128,19 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(failed("the runtime cannot be started"))?;
-    let result = runtime.block_on(live(city, shown, path));
+    let result = runtime.block_on(live(city, shown, file));
     own::end(runtime);
     drop(lock);
     result
 }
 
 /// From the adapters to the last word.
-async fn live(city: Arc<City>, shown: serde_json::Value, path: &Path) -> Result<(), DaemonError> {
+async fn live(city: Arc<City>, shown: serde_json::Value, file: PathBuf) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let socket = socket_of(&city);
     let manager = Arc::new(Manager::new());
     let args = tokio::select! {
-        built = tree::build(&city, shown, path, socket.clone(), Arc::clone(&manager)) => built?,
+        built = tree::build(&city, shown, file, socket.clone(), Arc::clone(&manager)) => built?,
         () = signals.stop(None) => {
             manager.stopping();
             return Ok(());

@@ -38,11 +38,8 @@ const UNSETTLED: Duration = Duration::from_secs(1);
 pub enum ConfigMsg {
     /// Something in a watched directory changed.
     Touched,
-    /// It has settled.
-    Settled {
-        /// A timer of an earlier epoch is void.
-        epoch: u64,
-    },
+    /// It may have settled.
+    Settled,
     /// It is time: look at the files.
     Check,
     /// SIGHUP: look at the files.
@@ -138,9 +135,8 @@ pub struct Config {
     /// That look is a reload that somebody wanted.
     aloud: bool,
     waiting: Vec<(bool, RpcReplyPort<Result<Reloaded, Refusal>>)>,
-    /// Since when something has been changing.
-    unsettled: Option<Mono>,
-    epoch: u64,
+    /// Since when something has been changing, and when it last did. A timer runs while there is any.
+    unsettled: Option<(Mono, Mono)>,
 }
 
 /// The actor.
@@ -177,7 +173,6 @@ impl Actor for ConfigActor {
             aloud: false,
             waiting: Vec::new(),
             unsettled: None,
-            epoch: 0,
         })
     }
 
@@ -190,18 +185,22 @@ impl Actor for ConfigActor {
         match msg {
             ConfigMsg::Touched => {
                 let now = config.args.world.clock.mono();
-                let first = *config.unsettled.get_or_insert(now);
-                let wait = SETTLE.min((first + UNSETTLED).saturating_sub(now));
-                config.epoch += 1;
-                let epoch = config.epoch;
-                let _timer = me.send_after(wait, move || ConfigMsg::Settled { epoch });
+                match &mut config.unsettled {
+                    Some((_, last)) => *last = now,
+                    None => {
+                        config.unsettled = Some((now, now));
+                        settle_after(&me, SETTLE);
+                    }
+                }
             }
-            ConfigMsg::Settled { epoch } if epoch != config.epoch => {}
-            ConfigMsg::Settled { .. } | ConfigMsg::Hangup => {
-                config.unsettled = None;
-                (config.again, config.aloud) = (true, true);
-                config.next(&me);
-            }
+            ConfigMsg::Settled => match config.unsettled_for() {
+                Some(wait) => settle_after(&me, wait),
+                None => {
+                    config.unsettled = None;
+                    config.look(&me);
+                }
+            },
+            ConfigMsg::Hangup => config.look(&me),
             ConfigMsg::Check => {
                 config.again = true;
                 config.next(&me);
@@ -228,7 +227,26 @@ impl Actor for ConfigActor {
     }
 }
 
+/// However much is written, one timer runs.
+fn settle_after(me: &ActorRef<ConfigMsg>, wait: Duration) {
+    let _timer = me.send_after(wait, || ConfigMsg::Settled);
+}
+
 impl Config {
+    /// How long to wait still for what is being written.
+    fn unsettled_for(&self) -> Option<Duration> {
+        let (first, last) = self.unsettled?;
+        let until = (last + SETTLE).min(first + UNSETTLED);
+        let wait = until.saturating_sub(self.args.world.clock.mono());
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// A look that somebody asked for, or had reason to expect.
+    fn look(&mut self, me: &ActorRef<ConfigMsg>) {
+        (self.again, self.aloud) = (true, true);
+        self.next(me);
+    }
+
     /// Begins the next look, if one is wanted and none is under way. Everybody who waits for the
     /// same kind of answer gets it from one look.
     fn next(&mut self, me: &ActorRef<ConfigMsg>) {

@@ -3,99 +3,163 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-type Listener = Box<dyn Fn() + Send + Sync>;
+type Listener = Arc<dyn Fn() + Send + Sync>;
 /// Whether a change of that entry matters.
 type Filter = Box<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// A set of watched directories.
 pub struct DirWatch {
-    listener: Arc<OnceLock<Listener>>,
-    filter: Arc<Mutex<Option<Filter>>>,
+    listener: Listener,
+    hearing: Arc<Mutex<Hearing>>,
     watched: Mutex<(RecommendedWatcher, BTreeSet<PathBuf>)>,
 }
 
+/// What becomes of a change.
+enum Hearing {
+    /// It is told if it matters; always, without a filter.
+    Told(Option<Filter>),
+    /// It is not known yet whether it matters.
+    Held(BTreeSet<PathBuf>),
+}
+
+impl Hearing {
+    /// Whether these are to be told now.
+    fn hear(&mut self, paths: Vec<PathBuf>) -> bool {
+        match self {
+            Self::Told(filter) => matter(filter.as_ref(), paths.iter()),
+            Self::Held(held) => {
+                held.extend(paths);
+                false
+            }
+        }
+    }
+}
+
+fn matter<'a>(filter: Option<&Filter>, mut paths: impl Iterator<Item = &'a PathBuf>) -> bool {
+    paths.any(|path| filter.is_none_or(|matters| matters(path)))
+}
+
+/// What became of a wish to watch.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Whether there are directories among them that were not watched before.
+    pub more: bool,
+    /// Why some of them are not watched.
+    pub failed: Option<String>,
+}
+
 impl DirWatch {
-    /// Watches nothing yet.
+    /// Watches nothing yet. The listener is told of changes in what will be watched.
     ///
     /// # Errors
     /// The kernel has no watcher left.
-    pub fn new() -> Result<Self, notify::Error> {
-        let listener: Arc<OnceLock<Listener>> = Arc::default();
-        let filter: Arc<Mutex<Option<Filter>>> = Arc::default();
-        let (told, filtered) = (Arc::clone(&listener), Arc::clone(&filter));
+    pub fn new(listener: Listener) -> Result<Self, notify::Error> {
+        let hearing = Arc::new(Mutex::new(Hearing::Told(None)));
+        let (told, heard) = (Arc::clone(&listener), Arc::clone(&hearing));
         let watcher = notify::recommended_watcher(move |event: Result<notify::Event, _>| {
-            let read_only =
-                matches!(&event, Ok(event) if matches!(event.kind, EventKind::Access(_)));
-            let filter = filtered.lock().unwrap_or_else(PoisonError::into_inner);
-            // An error, or an event without a path, means that events may be missing: one more reason
-            // to look.
-            let matters = match (&event, &*filter) {
-                (Ok(event), Some(matters)) => {
-                    event.paths.is_empty() || event.paths.iter().any(|path| matters(path))
+            let tell = match event {
+                Ok(event) if matches!(event.kind, EventKind::Access(_)) => false,
+                Ok(event) if !event.paths.is_empty() => {
+                    let mut hearing = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                    hearing.hear(event.paths)
                 }
-                (Err(_), _) | (_, None) => true,
+                // An error, or an event without a path, means that events may be missing: one more
+                // reason to look.
+                Ok(_) | Err(_) => true,
             };
-            if let (false, true, Some(listener)) = (read_only, matters, told.get()) {
-                listener();
+            if tell {
+                told();
             }
         })?;
         Ok(Self {
             listener,
-            filter,
+            hearing,
             watched: Mutex::new((watcher, BTreeSet::new())),
         })
     }
 
-    /// Tells the listener of every change. Called once.
-    pub fn listen(&self, listener: Listener) {
-        // A second listener would be a mistake of the caller's.
-        let _only_once = self.listener.set(listener);
+    fn hearing(&self) -> MutexGuard<'_, Hearing> {
+        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the listener only of entries that matter from now on; of every one without a filter.
-    pub fn filter(&self, matters: Option<Filter>) {
-        let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
-        *filter = matters;
+    /// Tells of nothing until [`DirWatch::filter`] says what matters; then of what was held back, too.
+    pub fn hold(&self) {
+        let mut hearing = self.hearing();
+        if let Hearing::Told(_) = *hearing {
+            *hearing = Hearing::Held(BTreeSet::new());
+        }
+    }
+
+    /// Tells only of entries that matter from now on; of every one without a filter.
+    pub fn filter(&self, filter: Option<Filter>) {
+        let mut hearing = self.hearing();
+        let tell = match &*hearing {
+            Hearing::Held(held) => matter(filter.as_ref(), held.iter()),
+            Hearing::Told(_) => false,
+        };
+        *hearing = Hearing::Told(filter);
+        drop(hearing);
+        if tell {
+            (self.listener)();
+        }
     }
 
     /// Watches these and no others. A directory that was replaced by another of its name is found
-    /// again, because each is watched anew when it had gone.
-    pub fn watch(&self, dirs: &[PathBuf]) {
+    /// again, because each is watched anew.
+    pub fn watch(&self, dirs: &[PathBuf]) -> Watched {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (watcher, known) = &mut *watched;
-        let wanted: BTreeSet<_> = dirs.iter().filter(|dir| dir.is_dir()).cloned().collect();
+        let wanted: BTreeSet<_> = dirs.iter().cloned().collect();
         for gone in known.difference(&wanted) {
             // It may be watched no more because it is no more.
             let _gone_already = watcher.unwatch(gone);
         }
-        let mut failed: Option<(&Path, notify::Error)> = None;
-        let mut now = BTreeSet::new();
-        for dir in &wanted {
-            match watcher.watch(dir, RecursiveMode::NonRecursive) {
+        let (mut now, mut failed) = (BTreeSet::new(), None);
+        for dir in wanted {
+            match watcher.watch(&dir, RecursiveMode::NonRecursive) {
                 Ok(()) => {
-                    now.insert(dir.clone());
+                    now.insert(dir);
                 }
-                Err(error) => failed = Some((dir, error)),
+                // Where it was is watched, too: its end was heard of.
+                Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
+                Err(error) => failed = Some(error.to_string()),
             }
         }
-        if let Some((dir, error)) = failed {
-            tracing::warn!(dir = %dir.display(), %error, "changes there are seen by the patrol only");
-        }
+        let more = !now.is_subset(known);
         *known = now;
+        Watched { more, failed }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::mpsc;
-    use std::time::Duration;
+    use std::sync::mpsc::{self, Receiver};
+    use std::time::{Duration, Instant};
 
     use super::*;
+
+    fn watch() -> (DirWatch, Receiver<()>) {
+        let (told, heard) = mpsc::channel();
+        let listener = Arc::new(move || told.send(()).unwrap_or_default());
+        (DirWatch::new(listener).unwrap(), heard)
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !condition() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+    }
+
+    fn hear(heard: &Receiver<()>) {
+        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
 
     #[test]
     fn a_file_renamed_into_place_is_seen_and_other_directories_are_not() {
@@ -103,37 +167,64 @@ mod tests {
         let (own, other) = (dir.path().join("own"), dir.path().join("other"));
         fs::create_dir(&own).unwrap();
         fs::create_dir(&other).unwrap();
-        let (told, heard) = mpsc::channel();
-        let watch = DirWatch::new().unwrap();
-        watch.listen(Box::new(move || told.send(()).unwrap_or_default()));
-        watch.watch(&[own.clone(), other.clone(), dir.path().join("absent")]);
-        watch.watch(std::slice::from_ref(&own));
+        let (watch, heard) = watch();
+        let absent = dir.path().join("absent");
+        let mut dirs = vec![own.clone(), other.clone(), absent.clone()];
+        let (more, failed) = (true, None);
+        assert_eq!(watch.watch(&dirs), Watched { more, failed });
+        let nothing_new = Watched {
+            more: false,
+            failed: None,
+        };
+        assert_eq!(watch.watch(&dirs), nothing_new);
+        dirs.truncate(1);
+        assert_eq!(watch.watch(&dirs), nothing_new);
         fs::write(other.join("new"), "").unwrap();
         fs::rename(other.join("new"), own.join("city.toml")).unwrap();
-        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        hear(&heard);
     }
 
     #[test]
     fn only_what_matters_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let (told, heard) = mpsc::channel();
-        let watch = DirWatch::new().unwrap();
-        let seen = told.clone();
+        let (watch, heard) = watch();
+        let (saw, seen) = mpsc::channel();
         watch.filter(Some(Box::new(move |path| {
             let name = path.file_name().unwrap().to_string_lossy();
-            seen.send(name.clone().into_owned()).unwrap_or_default();
+            saw.send(name.clone().into_owned()).unwrap_or_default();
             name == "city.toml"
         })));
-        watch.listen(Box::new(move || {
-            told.send("told".to_owned()).unwrap_or_default()
-        }));
         watch.watch(&[dir.path().to_owned()]);
         fs::write(dir.path().join("noise"), "").unwrap();
+        assert_eq!(seen.recv().unwrap(), "noise");
+        assert!(heard.try_recv().is_err());
         fs::rename(dir.path().join("noise"), dir.path().join("city.toml")).unwrap();
-        let next = || heard.recv_timeout(Duration::from_secs(20)).unwrap();
-        let before: Vec<_> =
-            std::iter::from_fn(|| Some(next()).filter(|next| next != "told")).collect();
-        assert_eq!(before[0], "noise");
-        assert_eq!(before.last().unwrap(), "city.toml");
+        hear(&heard);
+    }
+
+    /// What changes while it is being found out what matters is judged by that.
+    #[test]
+    fn what_was_held_back_is_judged_by_the_next_filter() {
+        let dir = tempfile::tempdir().unwrap();
+        let (watch, heard) = watch();
+        let only = |name: &'static str| -> Option<Filter> {
+            Some(Box::new(move |path: &Path| path.ends_with(name)))
+        };
+        let held = |name: &'static str| match &*watch.hearing() {
+            Hearing::Held(held) => held.contains(&dir.path().join(name)),
+            Hearing::Told(_) => false,
+        };
+        watch.filter(only("old"));
+        watch.watch(&[dir.path().to_owned()]);
+        watch.hold();
+        fs::write(dir.path().join("new"), "").unwrap();
+        until(|| held("new"));
+        watch.filter(only("other"));
+        assert!(heard.try_recv().is_err());
+        watch.hold();
+        fs::write(dir.path().join("new"), "again").unwrap();
+        until(|| held("new"));
+        watch.filter(only("new"));
+        hear(&heard);
     }
 }

@@ -1,41 +1,66 @@
 //! What on disk decides a configuration: which directories to watch, and which of the changes there
 //! matter. Agents write into the city's directory, too.
+//!
+//! Every path is followed as it is written, through every link on the way, to its file or to the
+//! first that is missing:
+//!
+//! ```text
+//!  frag/*.toml ──► city/frag ──► (a link) ──► store/v1 ──► store/v1/*.toml
+//!                  watched: city, store/v1                 and whatever comes to match
+//! ```
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use globset::GlobMatcher;
+use super::include::{Level, has_wildcard};
 
-use super::include;
+/// As many as the kernel follows.
+const MOST_LINKS: usize = 40;
 
-/// The folder of automations, beside the city's file.
-const AUTOMATIONS: &str = "automations";
+/// What was looked for while a configuration was read, found or not.
+#[derive(Debug, Default)]
+pub(super) struct Sought {
+    /// The patterns of `include`.
+    pub patterns: Vec<String>,
+    /// Folders of automations.
+    pub automations: Vec<PathBuf>,
+    /// Files and directories.
+    pub paths: Vec<PathBuf>,
+}
 
-/// What decides a configuration. All of its directories are canonical.
+/// What decides a configuration. All paths are canonical up to their last part.
 pub struct Deciding {
+    root: PathBuf,
     dirs: BTreeSet<PathBuf>,
-    /// Files, and where those that are links lead.
-    files: BTreeSet<PathBuf>,
-    automations: PathBuf,
-    included: Vec<GlobMatcher>,
+    /// What was followed, be it there or not.
+    entries: BTreeSet<PathBuf>,
+    /// What may come to match in a directory.
+    levels: Vec<(PathBuf, Level)>,
 }
 
 impl Deciding {
-    pub(super) fn new(root: &Path, sources: &[PathBuf], patterns: &[String]) -> Self {
-        let files: BTreeSet<_> = sources.iter().flat_map(|file| names(file)).collect();
-        let parents = files.iter().filter_map(|file| file.parent());
-        let mut dirs: BTreeSet<_> = parents.map(Path::to_owned).collect();
-        let searched = |pattern: &String| include::searched(root, pattern);
-        dirs.extend(patterns.iter().filter_map(searched));
-        dirs.insert(root.to_owned());
-        let included = |pattern: &String| include::matchers(root, pattern);
-        Self {
-            dirs,
-            files,
-            automations: root.join(AUTOMATIONS),
-            included: patterns.iter().flat_map(included).collect(),
+    pub(super) fn new(root: &Path, sought: &Sought) -> Self {
+        let mut deciding = Self {
+            root: root.to_owned(),
+            dirs: BTreeSet::new(),
+            entries: BTreeSet::new(),
+            levels: Vec::new(),
+        };
+        for path in &sought.paths {
+            deciding.follow(root, &steps(path, false), MOST_LINKS);
         }
+        for pattern in &sought.patterns {
+            deciding.follow(root, &steps(Path::new(pattern), true), MOST_LINKS);
+        }
+        for folder in &sought.automations {
+            let mut within = steps(folder, false);
+            // Any file in there may be the one that an automation runs.
+            within.extend(steps(Path::new("*/*"), true));
+            deciding.follow(root, &within, MOST_LINKS);
+        }
+        deciding
     }
 
     /// The directories whose entries decide what it says.
@@ -47,60 +72,71 @@ impl Deciding {
     /// Whether a change of this entry, or of a folder on the way to one that matters, may change it.
     #[must_use]
     pub fn depends_on(&self, path: &Path) -> bool {
-        let mut known = self.files.iter().chain(&self.dirs);
-        path.starts_with(&self.automations)
-            || known.any(|known| known.starts_with(path))
-            || self.included.iter().any(|glob| glob.is_match(path))
+        let may_match = |(dir, level): &(PathBuf, Level)| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            path.parent() == Some(dir) && level.matches(&name)
+        };
+        self.entries.contains(path) || self.dirs.contains(path) || self.levels.iter().any(may_match)
+    }
+
+    fn follow(&mut self, dir: &Path, steps: &[Step], links: usize) {
+        let Some((step, rest)) = steps.split_first() else {
+            return;
+        };
+        match (step.part.to_str(), step.wild) {
+            (Some("/"), _) => self.follow(Path::new("/"), rest, links),
+            (Some("."), _) => self.follow(dir, rest, links),
+            (Some(".."), _) => self.follow(dir.parent().unwrap_or(dir), rest, links),
+            (Some(part), true) => {
+                // What is wrong with a pattern is said where it stands.
+                let Ok(level) = Level::new(part) else { return };
+                let found = level.entries(dir);
+                self.dirs.insert(dir.to_owned());
+                self.levels.push((dir.to_owned(), level));
+                for path in found {
+                    self.enter(dir, path.file_name().unwrap_or_default(), rest, links);
+                }
+            }
+            (_, _) => self.enter(dir, &step.part, rest, links),
+        }
+    }
+
+    fn enter(&mut self, dir: &Path, name: &OsStr, rest: &[Step], links: usize) {
+        let path = dir.join(name);
+        self.entries.insert(path.clone());
+        let is_dir = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+        // What holds the city is there for good, as is what holds other places that are named.
+        if !is_dir || dir.starts_with(&self.root) {
+            self.dirs.insert(dir.to_owned());
+        }
+        match fs::read_link(&path) {
+            Ok(_) if links == 0 => {}
+            Ok(target) => {
+                let mut onward = steps(&target, false);
+                onward.extend_from_slice(rest);
+                self.follow(dir, &onward, links - 1);
+            }
+            Err(_) if is_dir => self.follow(&path, rest, links),
+            Err(_) => {}
+        }
     }
 }
 
-/// A file as it is named in its directory, and what it is a link to.
-fn names(file: &Path) -> impl Iterator<Item = PathBuf> {
-    let parent = file
-        .parent()
-        .and_then(|parent| fs::canonicalize(parent).ok());
-    let named = parent
-        .zip(file.file_name())
-        .map(|(dir, name)| dir.join(name));
-    named.into_iter().chain(fs::canonicalize(file).ok())
+/// One part of a path.
+#[derive(Clone)]
+struct Step {
+    part: OsString,
+    wild: bool,
+}
+
+fn steps(path: &Path, may_be_wild: bool) -> Vec<Step> {
+    let parts = path.components().map(|part| part.as_os_str().to_owned());
+    let step = |part: OsString| Step {
+        wild: may_be_wild && has_wildcard(&part.to_string_lossy()),
+        part,
+    };
+    parts.map(step).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_agent_writes_beside_the_city_decides_nothing() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path().canonicalize().unwrap();
-        let (root, kept) = (place.join("city"), place.join("kept"));
-        fs::create_dir_all(root.join("f")).unwrap();
-        fs::create_dir(&kept).unwrap();
-        fs::write(kept.join("own.toml"), "").unwrap();
-        std::os::unix::fs::symlink(kept.join("own.toml"), root.join("city.toml")).unwrap();
-        let patterns = ["f/*/x.toml", "g-*.toml"].map(str::to_owned);
-        let deciding = Deciding::new(&root, &[root.join("city.toml")], &patterns);
-        assert_eq!(
-            deciding.dirs(),
-            [root.clone(), root.join("f"), kept.clone()]
-        );
-        for path in [
-            "city.toml",
-            "f",
-            "f/new",
-            "f/new/x.toml",
-            "g-1.toml",
-            "automations/a/b",
-        ] {
-            assert!(deciding.depends_on(&root.join(path)), "{path}");
-        }
-        for path in ["out", "other.toml", ".city.toml.new", "f/new/y.toml"] {
-            assert!(!deciding.depends_on(&root.join(path)), "{path}");
-        }
-        assert!(
-            deciding.depends_on(&kept.join("own.toml")),
-            "the link leads there"
-        );
-        assert!(!deciding.depends_on(&kept.join("other.toml")));
-    }
-}
+mod tests;

@@ -18,7 +18,10 @@ pub fn find_city(start: &Path) -> Option<PathBuf> {
 }
 
 /// The canonical path of a city's file, given it or its directory.
-pub(super) fn city_file(path: &Path) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// There is none.
+pub fn city_file(path: &Path) -> Result<PathBuf, String> {
     let file = if path.is_dir() {
         path.join(FILE)
     } else {

@@ -44,61 +44,48 @@ pub fn expand(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         .collect())
 }
 
-/// The directory above the first wildcard: where files may come to match.
-pub fn searched(root: &Path, pattern: &str) -> Option<PathBuf> {
-    let fixed = Path::new(pattern).components();
-    let fixed: PathBuf = fixed.take_while(|part| !is_wild(part)).collect();
-    let dir = root.join(fixed);
-    has_wildcard(pattern).then(|| fs::canonicalize(&dir).unwrap_or(dir))
+/// What one folder of a pattern matches: hidden entries only when the pattern says so.
+#[derive(Debug)]
+pub struct Level {
+    glob: GlobMatcher,
+    hidden: bool,
 }
 
-/// Matches what a pattern names, and the folders on the way there that its wildcards match.
-pub fn matchers(root: &Path, pattern: &str) -> Vec<GlobMatcher> {
-    let mut glob = match searched(root, pattern) {
-        Some(dir) => globset::escape(&dir.to_string_lossy()),
-        None => return Vec::new(),
-    };
-    let parts = Path::new(pattern).components();
-    let level = |part: Component| {
-        glob.push('/');
-        glob.push_str(&part.as_os_str().to_string_lossy());
-        let level = GlobBuilder::new(&glob).literal_separator(true).build();
-        level.ok().map(|level| level.compile_matcher())
-    };
-    parts
-        .skip_while(|part| !is_wild(part))
-        .filter_map(level)
-        .collect()
+impl Level {
+    /// # Errors
+    /// What is wrong with this part of a pattern.
+    pub fn new(part: &str) -> Result<Self, String> {
+        let glob = GlobBuilder::new(part).literal_separator(true).build();
+        let glob = glob.map_err(|error| error.kind().to_string())?;
+        Ok(Self {
+            glob: glob.compile_matcher(),
+            hidden: part.starts_with('.'),
+        })
+    }
+
+    /// Whether an entry of this name is meant.
+    pub fn matches(&self, name: &str) -> bool {
+        (self.hidden || !name.starts_with('.')) && self.glob.is_match(name)
+    }
+
+    /// The entries of a folder that are meant. A folder that cannot be listed holds none.
+    pub fn entries(&self, folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let meant = entries.filter(|entry| self.matches(&entry.file_name().to_string_lossy()));
+        meant.map(|entry| entry.path()).collect()
+    }
 }
 
-fn is_wild(part: &Component) -> bool {
-    has_wildcard(&part.as_os_str().to_string_lossy())
-}
-
-fn has_wildcard(text: &str) -> bool {
+/// Whether this means more than one name.
+pub fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// The entries of these folders whose names match; hidden ones only when the pattern says so.
+/// The entries of these folders whose names match, in order.
 fn matching(folders: &[PathBuf], part: &str) -> Result<Vec<PathBuf>, String> {
-    let glob = GlobBuilder::new(part).literal_separator(true).build();
-    let glob = glob.map_err(|error| error.kind().to_string())?;
-    let matcher = glob.compile_matcher();
-    let mut found = Vec::new();
-    for folder in folders {
-        // A folder that cannot be listed holds no fragments; a wildcard may match nothing.
-        let Ok(entries) = fs::read_dir(folder) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let hidden = name.starts_with('.') && !part.starts_with('.');
-            if !hidden && matcher.is_match(name.as_ref()) {
-                found.push(entry.path());
-            }
-        }
-    }
+    let level = Level::new(part)?;
+    let entries = folders.iter().flat_map(|folder| level.entries(folder));
+    let mut found: Vec<_> = entries.collect();
     found.sort();
     Ok(found)
 }

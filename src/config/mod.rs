@@ -27,15 +27,17 @@ mod templates;
 mod tests;
 mod values;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 pub use deciding::Deciding;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
-pub use find::{FILE, find_city, socket};
+pub use find::{FILE, city_file, find_city, socket};
 pub use init::{Init, init_text};
 pub use show::{show, show_json};
 
 use crate::domain::city::City;
+use deciding::Sought;
 use document::Node;
 use reader::Report;
 
@@ -65,22 +67,11 @@ impl Env {
 pub struct Loaded {
     /// What it says.
     pub city: City,
-    /// Every file that it was read from: the city's, fragments, automations, prompt files. For
-    /// watching.
+    /// Every file that it was read from: the city's, fragments, automations, prompt files.
     pub sources: Vec<PathBuf>,
-    /// The patterns of `include`.
-    patterns: Vec<String>,
     /// What is probably not meant so.
     pub warnings: Diagnostics,
     effective: Node,
-}
-
-impl Loaded {
-    /// What on disk decides what it says.
-    #[must_use]
-    pub fn deciding(&self) -> Deciding {
-        Deciding::new(&self.city.root, &self.sources, &self.patterns)
-    }
 }
 
 /// Reads the configuration of a city: a `city.toml`, or the directory that holds one.
@@ -88,10 +79,25 @@ impl Loaded {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn load(path: &Path, env: &Env) -> Result<Loaded, Diagnostics> {
-    load_over(DEFAULTS, path, env)
+    load_over(DEFAULTS, path, env, &mut Sought::default())
 }
 
-fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnostics> {
+/// Reads the configuration of a city, given its file's canonical path, and says what on disk decides
+/// what it says, or whether it is right.
+pub fn read(file: &Path, env: &Env) -> (Deciding, Result<Loaded, Diagnostics>) {
+    let mut sought = Sought::default();
+    sought.paths.push(file.to_owned());
+    let loaded = load_over(DEFAULTS, file, env, &mut sought);
+    let root = file.parent().unwrap_or(Path::new("/"));
+    (Deciding::new(root, &sought), loaded)
+}
+
+fn load_over(
+    defaults: &str,
+    path: &Path,
+    env: &Env,
+    sought: &mut Sought,
+) -> Result<Loaded, Diagnostics> {
     let file = find::city_file(path).map_err(|why| {
         let error = Diagnostic::error(why).hint("`hd init` writes one");
         Diagnostics::new(Vec::new(), vec![error])
@@ -99,18 +105,26 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     let root = file.parent().unwrap_or(Path::new("/"));
     let report = Report::default();
     let mut merged = sources::read(defaults, &file, root, &report);
+    sought.patterns = std::mem::take(&mut merged.patterns);
     if !report.is_empty() {
         // What could not be read is missing from the document: more errors would mislead.
         return Err(Diagnostics::new(merged.sources, report.into_items()));
     }
     patches::apply(&mut merged.root, &report);
     templates::fill(&mut merged.root, &merged.templates, &report);
-    let context = freeze::Context { root, env };
+    let named = RefCell::default();
+    let context = freeze::Context {
+        root,
+        env,
+        named: &named,
+    };
     let mut files = freeze::Files {
         sources: &mut merged.sources,
         templates: &merged.templates,
+        searched: &mut sought.automations,
     };
     let frozen = freeze::freeze(&merged.root, &context, &mut files, &report);
+    sought.paths.append(&mut named.into_inner());
     let (errors, warnings): (Vec<_>, Vec<_>) = report
         .into_items()
         .into_iter()
@@ -132,7 +146,6 @@ fn load_over(defaults: &str, path: &Path, env: &Env) -> Result<Loaded, Diagnosti
     Ok(Loaded {
         city,
         sources: read.into_iter().map(|(path, _)| path).collect(),
-        patterns: merged.patterns,
         warnings: Diagnostics::new(merged.sources, warnings),
         effective: merged.root,
     })

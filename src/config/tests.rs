@@ -238,7 +238,12 @@ fn no_default_lives_in_code() {
         let missing = format!("{}`", path.last().unwrap());
         let noticed = COMPLEMENTS.iter().any(|city| {
             place.write("city.toml", city);
-            let loaded = load_over(&fewer, &place.path(""), &place.env());
+            let loaded = load_over(
+                &fewer,
+                &place.path(""),
+                &place.env(),
+                &mut Sought::default(),
+            );
             loaded.is_err_and(|errors| {
                 let messages = errors.iter().map(|item| &item.message);
                 let mut missed = messages.filter(|message| message.starts_with("missing"));

@@ -1,79 +1,107 @@
 //! The city's files: read anew each time, and watched.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::tree::git;
 use crate::adapters::watch::DirWatch;
-use crate::config;
+use crate::config::{self, Deciding};
 use crate::domain::city::{City, Rig};
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
 
 /// The files of one city.
 pub(super) struct OnDisk {
-    path: PathBuf,
-    root: PathBuf,
-    /// None when the kernel has none left: the patrol looks anyway.
+    file: PathBuf,
+    listener: Arc<OnceLock<ConfigListener>>,
+    open: Open,
+    watching: Mutex<Watching>,
+}
+
+type Open = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Result<DirWatch, String> + Send + Sync>;
+
+#[derive(Default)]
+struct Watching {
+    /// None while the kernel has none left: the patrol looks anyway.
     watch: Option<DirWatch>,
-    /// What decided the configuration when it was last right.
-    dirs: Mutex<Vec<PathBuf>>,
+    /// What decided the configuration when it was last read.
+    dirs: Vec<PathBuf>,
+    trouble: Trouble,
 }
 
 impl OnDisk {
-    /// `path` is what names the city, `root` its directory.
-    pub(super) fn new(path: PathBuf, root: PathBuf) -> Self {
-        let watch = DirWatch::new().inspect_err(|error| {
-            let hint = "raise the sysctl fs.inotify.max_user_instances";
-            tracing::warn!(%error, hint, "changes of the configuration are seen by the patrol only");
-        });
+    /// `file` is the canonical path of the city's file.
+    pub(super) fn new(file: PathBuf) -> Self {
+        let open = |listener| DirWatch::new(listener).map_err(|error| error.to_string());
+        Self::with(file, Box::new(open))
+    }
+
+    fn with(file: PathBuf, open: Open) -> Self {
         Self {
-            path,
-            root,
-            watch: watch.ok(),
-            dirs: Mutex::default(),
+            file,
+            listener: Arc::default(),
+            open,
+            watching: Mutex::default(),
         }
     }
 
-    /// The folder of automations and every folder in it: a new one may not have its file yet.
-    fn automations(&self) -> Vec<PathBuf> {
-        let all = self.root.join("automations");
-        let folders = std::fs::read_dir(&all).into_iter().flatten().flatten();
-        let mut dirs: Vec<_> = folders.map(|folder| folder.path()).collect();
-        dirs.push(all);
-        dirs
+    fn tell(&self) -> impl Fn() + Send + Sync + use<> {
+        let listener = Arc::clone(&self.listener);
+        move || {
+            if let Some(listener) = listener.get() {
+                listener();
+            }
+        }
     }
 
-    fn watch_also(&self, mut dirs: Vec<PathBuf>) {
-        dirs.extend(self.automations());
-        if let Some(watch) = &self.watch {
-            watch.watch(&dirs);
+    /// Reads, and watches what decides that. Whether some of it was not watched while it was read.
+    fn read(&self, watching: &mut Watching) -> (Deciding, Read, bool) {
+        if let Some(watch) = &watching.watch {
+            // First: what is written while the files are read is seen afterwards, and judged by what
+            // decides then.
+            watch.hold();
+            watch.watch(&watching.dirs);
         }
+        let (deciding, loaded) = config::read(&self.file, &config::Env::of_process());
+        watching.dirs = deciding.dirs();
+        let watched = watching.watch.as_ref();
+        let watched = watched.map(|watch| watch.watch(&watching.dirs));
+        let more = watched.as_ref().is_some_and(|watched| watched.more);
+        if let Some(watched) = watched {
+            watching.trouble.say(watched.failed);
+        }
+        (deciding, loaded, more)
     }
 }
 
+type Read = Result<config::Loaded, config::Diagnostics>;
+
 impl ConfigSource for OnDisk {
     fn load(&self) -> Result<Loaded, String> {
-        // First: what is written while the files are read is seen afterwards.
-        let dirs = self
-            .dirs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        self.watch_also(dirs);
-        let loaded = config::load(&self.path, &config::Env::of_process());
-        let deciding = loaded.as_ref().ok().map(config::Loaded::deciding);
-        let dirs = deciding.as_ref().map(config::Deciding::dirs);
-        if let Some(watch) = &self.watch {
+        let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        if watching.watch.is_none() {
+            match (self.open)(Arc::new(self.tell())) {
+                Ok(watch) => watching.watch = Some(watch),
+                Err(error) => watching.trouble.say(Some(error)),
+            }
+        }
+        let (mut deciding, mut loaded, more) = self.read(&mut watching);
+        if more {
+            let still_more;
+            (deciding, loaded, still_more) = self.read(&mut watching);
+            if still_more {
+                // Somebody is at it. They will be waited for.
+                self.tell()();
+            }
+        }
+        if let Some(watch) = &watching.watch {
+            let matters = Box::new(move |path: &Path| deciding.depends_on(path)) as _;
             // What would mend a configuration that is wrong is not known: anything might.
-            let filter =
-                |on: config::Deciding| Box::new(move |path: &Path| on.depends_on(path)) as _;
-            watch.filter(deciding.map(filter));
+            watch.filter(loaded.is_ok().then_some(matters));
         }
         let loaded = loaded.map_err(|wrong| wrong.render(false))?;
         Ok(Loaded {
             shown: config::show_json(&loaded),
-            dirs: dirs.unwrap_or_default(),
             city: loaded.city,
         })
     }
@@ -85,14 +113,30 @@ impl ConfigSource for OnDisk {
     }
 
     fn listen(&self, listener: ConfigListener) {
-        if let Some(watch) = &self.watch {
-            watch.listen(listener);
-        }
-    }
-
-    fn watch(&self, dirs: &[PathBuf]) {
-        let mut known = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
-        dirs.clone_into(&mut known);
-        self.watch_also(dirs.to_vec());
+        // A second listener would be a mistake of the caller's.
+        let _only_once = self.listener.set(listener);
     }
 }
+
+/// Why changes are not seen, as it was last said.
+#[derive(Default)]
+struct Trouble(Option<String>);
+
+impl Trouble {
+    /// What has not been said yet.
+    fn news(&mut self, trouble: Option<String>) -> Option<String> {
+        let is_news = self.0 != trouble;
+        self.0.clone_from(&trouble);
+        trouble.filter(|_| is_news)
+    }
+
+    fn say(&mut self, trouble: Option<String>) {
+        if let Some(error) = self.news(trouble) {
+            let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
+            tracing::warn!(error, hint, "changes are seen by the patrol only");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Adapters, world and infrastructure: what the tree is made of.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -37,7 +37,7 @@ use crate::ports::tasks::TaskEvent;
 pub(super) async fn build(
     city: &Arc<City>,
     shown: serde_json::Value,
-    path: &Path,
+    file: PathBuf,
     socket: PathBuf,
     manager: Arc<Manager>,
 ) -> Result<RootArgs, DaemonError> {
@@ -52,7 +52,7 @@ pub(super) async fn build(
     let open = store_opener(city, &clock);
     // A damaged store is said at once, before anything is started on top of it.
     open().map_err(|e| failed("the relic store cannot be opened", &e))?;
-    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(path.to_owned(), city.root.clone()));
+    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(file));
     let repos = repos(city).await?;
     let world = Arc::new(World {
         city: Arc::clone(city),

@@ -2,7 +2,7 @@
 //! (`health-patrol.md`, config drift and reload; `4-rules.md`, reload).
 //!
 //! ```text
-//!  old + new ──► refused: a renamed workspace          nothing is applied
+//!  old + new ──► refused: a renamed workspace or city  nothing is applied
 //!            └─► in_force: new, but for what only a    pending says what
 //!                restart can change, and with rigs
 //!                that are gone until they are empty
@@ -57,6 +57,14 @@ pub struct Running {
 /// Why a configuration cannot be applied at all.
 #[must_use]
 pub fn refused(old: &City, new: &City) -> Option<String> {
+    if old.root != new.root {
+        return Some(format!(
+            "the city is in {} now: its sessions, sandboxes and records are in {}; stop the \
+             supervisor and start it there",
+            new.root.display(),
+            old.root.display()
+        ));
+    }
     (old.name != new.name).then(|| {
         format!(
             "[workspace] name: \"{}\" cannot become \"{}\" while the supervisor runs: sessions \

@@ -1,6 +1,5 @@
 //! The configuration as it stands on disk now.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::repo::Repo;
@@ -13,16 +12,15 @@ pub struct Loaded {
     pub city: City,
     /// It in full, every default filled in, as `hd config show` prints it.
     pub shown: serde_json::Value,
-    /// The directories whose entries it was read from: what to watch.
-    pub dirs: Vec<PathBuf>,
 }
 
-/// Told when something in a watched directory changed.
+/// Told when something changed that may decide what the configuration says.
 pub type ConfigListener = Box<dyn Fn() + Send + Sync>;
 
 /// Reads and validates the configuration, and makes what it names. Blocking.
 pub trait ConfigSource: Send + Sync {
-    /// Reads what is on disk.
+    /// Reads what is on disk, and watches from now on what decides that. What cannot be watched is
+    /// logged: the patrol looks anyway.
     ///
     /// # Errors
     /// Everything that is wrong with it, for people.
@@ -34,10 +32,6 @@ pub trait ConfigSource: Send + Sync {
     /// Why it cannot be worked on, for people.
     fn open_rig(&self, city: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String>;
 
-    /// Calls the listener whenever something in a watched directory changes. Called once.
+    /// Calls the listener whenever something changed that may decide what it says. Called once.
     fn listen(&self, listener: ConfigListener);
-
-    /// Watches these directories and no others from now on. What cannot be watched is logged: the
-    /// patrol looks anyway.
-    fn watch(&self, dirs: &[PathBuf]);
 }

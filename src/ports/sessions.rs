@@ -221,6 +221,12 @@ pub trait Sessions: Send + Sync {
     /// be told.
     fn cpu(&self, id: &SessionId) -> Option<Duration>;
 
+    /// Whether sessions of that kind could be started here. Changes nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, provider: Provider) -> Result<(), String>;
+
     /// Makes ready for sessions of that kind, without a change for the next starts.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::conformance::sessions::Program;
+use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{
@@ -55,6 +56,8 @@ struct Inner {
     sent: Vec<(SessionHandle, Input)>,
     interrupts: Vec<SessionHandle>,
     blind: Option<String>,
+    lacking: Option<(Provider, String)>,
+    preferred: Option<Provider>,
     serial: u32,
 }
 
@@ -205,6 +208,17 @@ impl FakeSessions {
     /// No session can be listed (`Some(why)`), or they can again.
     pub fn blind(&self, why: Option<&str>) {
         self.inner().blind = why.map(ToOwned::to_owned);
+    }
+
+    /// Sessions of this kind cannot be started here, for this reason.
+    pub fn lack(&self, provider: Provider, why: &str) {
+        self.inner().lacking = Some((provider, why.to_owned()));
+    }
+
+    /// The kind of session that was last preferred.
+    #[must_use]
+    pub fn preferred(&self) -> Option<Provider> {
+        self.inner().preferred
     }
 
     /// The next start of this id fails so; several calls queue up.

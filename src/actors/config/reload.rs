@@ -41,14 +41,6 @@ async fn attempt(
         Some(Err(wrong)) => return Ok(Outcome::Rejected(wrong)),
         None => return Err(Refusal::internal("reading the configuration panicked")),
     };
-    let watching = Arc::clone(&source);
-    let dirs = loaded.dirs.clone();
-    if effects::blocking(move || watching.watch(&dirs))
-        .await
-        .is_none()
-    {
-        return Err(Refusal::internal("watching the configuration panicked"));
-    }
     let old = &world.city;
     let draining = old.rigs.iter().any(|rig| rig.draining);
     // A rehearsal says what would be done now, not what was done last.
@@ -59,7 +51,7 @@ async fn attempt(
         return Ok(Outcome::Rejected(why));
     }
     let busy = holding_work(world).await?;
-    let Loaded { city, shown, .. } = loaded;
+    let Loaded { city, shown } = loaded;
     let (city, pending) = in_force(old, city, &|rig| busy.contains(rig));
     if city.revision == old.revision && city.rigs == old.rigs && !dry_run {
         return Ok(Outcome::Same);
@@ -71,7 +63,7 @@ async fn attempt(
             Err(why) => return Ok(Outcome::Rejected(why)),
         },
     };
-    if !dry_run && let Err(why) = make_ready(world, &city).await? {
+    if let Err(why) = make_ready(world, &city, dry_run).await? {
         return Ok(Outcome::Rejected(why));
     }
     let revision = city.revision.clone();
@@ -140,10 +132,18 @@ async fn repos(
     opened.await.ok_or_else(panicked)
 }
 
-/// Sessions can be started where the configuration says.
-async fn make_ready(world: &World, city: &City) -> Result<Result<(), String>, Refusal> {
+/// Sessions can be started where the configuration says, or could be.
+async fn make_ready(
+    world: &World,
+    city: &City,
+    dry_run: bool,
+) -> Result<Result<(), String>, Refusal> {
     let (sessions, provider) = (Arc::clone(&world.sessions), city.session.provider);
-    let ready = effects::blocking(move || sessions.make_ready(provider)).await;
+    let ready = effects::blocking(move || match dry_run {
+        true => sessions.check(provider),
+        false => sessions.make_ready(provider),
+    })
+    .await;
     ready.ok_or_else(|| Refusal::internal("the provider panicked"))
 }
 

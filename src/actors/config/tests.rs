@@ -1,9 +1,8 @@
 //! When the files are looked at.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
 
@@ -11,7 +10,7 @@ use super::{ConfigActor, ConfigArgs, ConfigMsg, Reloaded};
 use crate::actors::ask;
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{RootMsg, StopMode};
-use crate::domain::city::{City, RestartType, Rig};
+use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
@@ -26,7 +25,6 @@ impl ConfigSource for Files {
         Ok(Loaded {
             city: self.0.clone(),
             shown: serde_json::Value::Null,
-            dirs: Vec::new(),
         })
     }
 
@@ -35,8 +33,6 @@ impl ConfigSource for Files {
     }
 
     fn listen(&self, _: ConfigListener) {}
-
-    fn watch(&self, _: &[PathBuf]) {}
 }
 
 async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
@@ -83,6 +79,21 @@ async fn what_never_settles_is_looked_at_all_the_same() {
     config.stop(None);
 }
 
+/// However fast they come: a timer that each of them voids never ends. In real time, which goes on
+/// between two of them.
+#[tokio::test]
+async fn a_flood_of_changes_keeps_no_look_from_being_made() {
+    let town = Scenario::new().start().await;
+    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while files.1.load(Ordering::SeqCst) < 3 {
+        assert!(Instant::now() < deadline);
+        config.cast(ConfigMsg::Touched).unwrap();
+        tokio::task::yield_now().await;
+    }
+    config.stop(None);
+}
+
 async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded, Refusal> {
     let message = |reply| ConfigMsg::Reload { dry_run, reply };
     ask::ask(Some(config.clone()), message, Duration::from_secs(3600)).await?
@@ -113,6 +124,32 @@ async fn starts_are_bounded_anew_once_and_only_by_what_is_in_force() {
         }
         config.stop(None);
     }
+}
+
+/// `--dry-run` says what the reload would say, also that it would be refused.
+#[tokio::test(start_paused = true)]
+async fn a_city_moves_to_another_provider_only_where_there_is_one() {
+    let town = Scenario::new().start().await;
+    let before = town.parts.sessions.preferred();
+    let mut city = City::clone(&town.world.city);
+    city.revision = "new".to_owned();
+    city.session.provider = Provider::Tmux;
+    town.parts.sessions.lack(Provider::Tmux, "no tmux in PATH");
+    let (config, _) = watcher(&town, city).await;
+    for dry_run in [true, false] {
+        let told = reload(&config, dry_run).await.unwrap();
+        assert_eq!(told.errors, ["no tmux in PATH"], "dry run: {dry_run}");
+    }
+    assert_eq!(town.parts.sessions.preferred(), before);
+    town.parts
+        .sessions
+        .lack(Provider::Holder, "it would not matter");
+    let told = reload(&config, true).await.unwrap();
+    assert!(told.errors.is_empty());
+    assert_eq!(town.parts.sessions.preferred(), before, "only asked");
+    reload(&config, false).await.unwrap();
+    assert_eq!(town.parts.sessions.preferred(), Some(Provider::Tmux));
+    config.stop(None);
 }
 
 #[tokio::test(start_paused = true)]

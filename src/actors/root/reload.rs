@@ -50,7 +50,8 @@ impl Root {
             return;
         }
         world.directory.set_newest(&world);
-        // From now on sessions start there; those that run stay where they are.
+        // From now on sessions start there. Those that run there no more have drifted, and are judged
+        // by that: standing agents at the next look, raiders when their next session begins.
         world.sessions.prefer(world.city.session.provider);
         resize(&old, &world);
         self.world = Arc::clone(&world);

@@ -7,6 +7,7 @@
 //!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
 //! ```
 
+mod keep;
 mod room;
 mod strays;
 
@@ -16,7 +17,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{Meant, standing};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
-use super::{claimed, done, pack, prune, step, unpack};
+use super::{claimed, done, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState};
@@ -28,7 +29,9 @@ use crate::domain::nuke::{
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
-use crate::ports::repo::SalvageRecord;
+
+pub use keep::record_salvage;
+pub(super) use keep::write_salvage;
 
 /// Which sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -248,7 +251,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, false),
         Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
-            let facts = write_salvage(world, target).await?;
+            let (facts, _) = write_salvage(world, target).await?;
             (probe(world, target, Some(facts)).await?, true)
         }
         Err(refused) => return Err(refused),
@@ -258,68 +261,6 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
     };
     effects::discard(world, permit).await?;
     Ok(salvaged)
-}
-
-/// Writes salvage from the facts of this moment and records it.
-async fn write_salvage(world: &World, target: &Target) -> Result<GitFacts, Refusal> {
-    room::check(world, target).await?;
-    let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
-    let (incarnation, branch) = (target.incarnation, target.target.clone());
-    let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
-        let facts = repo.facts(&sandbox, &branch)?;
-        let record = repo.salvage(&sandbox, &raider, incarnation)?;
-        Ok((facts, record))
-    })
-    .await?;
-    world.at(FaultPoint::NukeSalvageBefore);
-    let target = target.clone();
-    world
-        .store
-        .run(move |txn| record_salvage(txn, &target, &record))
-        .await?;
-    Ok(facts)
-}
-
-/// Notes a salvage, and journals it; once, for a retry finds the same.
-///
-/// # Errors
-/// The store's.
-pub fn record_salvage(
-    txn: &mut dyn Txn,
-    target: &Target,
-    record: &SalvageRecord,
-) -> Result<(), StoreError> {
-    let entry = SalvageEntry {
-        id: record.id.clone(),
-        rig: target.raider.rig.clone(),
-        raider: target.raider.name.clone(),
-        incarnation: target.incarnation,
-        relic: target.relic.clone(),
-        reason: target.cause.to_string(),
-        created: txn.now(),
-        refs: record.refs.clone(),
-        bytes: record.bytes,
-        ignored: record.ignored.clone(),
-    };
-    if prune::is_under_way(txn, &entry.id)? {
-        return Err(StoreError::Conflict(format!(
-            "{} is being pruned",
-            entry.id
-        )));
-    }
-    let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
-    let known = txn.salvages()?.iter().any(same);
-    // Relied upon anew, it is kept for as long as a new one.
-    txn.put_salvage(&entry)?;
-    if known {
-        return Ok(());
-    }
-    let data = serde_json::json!({
-        "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,
-        "incarnation": target.incarnation,
-    });
-    let event = NewEvent::new(EventType::RaiderSalvaged, &target.raider, target.cause);
-    txn.record(&event.with(data)).map(|_| ())
 }
 
 /// Frees the slot: hook dropped, relic settled, saga closed, one transaction. Returns the salvage's

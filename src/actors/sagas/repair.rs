@@ -14,6 +14,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
 use crate::domain::message;
+use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
 
 /// What a repair did.
@@ -25,6 +26,8 @@ pub struct Repaired {
     pub sandbox: std::path::PathBuf,
     /// What was wrong, where it could be seen.
     pub was: Option<String>,
+    /// What keeps the work that it held, where it could be read and a commit did not hold it already.
+    pub salvage: Option<String>,
 }
 
 /// The claim that is held while a raider's sandbox is being rebuilt: no session is started in it.
@@ -52,16 +55,9 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     let wanted = raider.clone();
     let hook = world.store.run(move |txn| txn.hook(&wanted)).await?;
     let hook = hook.ok_or_else(|| Refusal::not_found(format!("{raider} holds no slot")))?;
-    let about = nuke::Target {
-        raider: raider.clone(),
-        incarnation: hook.incarnation,
-        target: hook.target.clone(),
-        cause: Cause::Repair,
-        relic: Some(hook.relic.clone()),
-    };
     // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
     // the one, the mark holds off the other.
-    let _alone = nuke::fence(world, &about, false).await?;
+    let _alone = nuke::fence(world, &about(&hook), false).await?;
     let marked = world.claims.claim(mending(&raider));
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await?;
@@ -86,21 +82,38 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
     let sandbox = world.city.sandbox(&raider);
     let (path, target) = (sandbox.clone(), hook.target.clone());
-    let was = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target))
-        .await
-        .err();
+    let seen = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target)).await;
+    let (was, salvage) = match seen {
+        Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (None, None),
+        Ok(_) => (
+            None,
+            Some(nuke::write_salvage(world, &about(hook)).await?.1),
+        ),
+        // What cannot be read cannot be saved, and is not overwritten either.
+        Err(error) => (Some(error.to_string()), None),
+    };
     let task_dir = world
         .city
         .task_dir(&rig.name, &hook.relic, hook.incarnation);
     let spec = sandbox_spec(world, rig, hook, task_dir);
     effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
-    let was = was.map(|error| error.to_string());
-    let data = serde_json::json!({ "relic": hook.relic, "was": was });
+    let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
     world.store.note(vec![event.with(data)]);
     Ok(Repaired {
         raider,
         sandbox,
         was,
+        salvage,
     })
+}
+
+fn about(hook: &Hook) -> nuke::Target {
+    nuke::Target {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        target: hook.target.clone(),
+        cause: Cause::Repair,
+        relic: Some(hook.relic.clone()),
+    }
 }

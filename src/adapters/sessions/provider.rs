@@ -186,6 +186,13 @@ impl Sessions for LocalSessions {
             .ok()?
     }
 
+    fn check(&self, provider: Provider) -> Result<(), String> {
+        match provider {
+            Provider::Tmux => tmux::check().map_err(|error| error.to_string()),
+            Provider::Holder => Ok(()),
+        }
+    }
+
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
         match provider {
             Provider::Tmux => self.tmux.prepare().map_err(|error| error.to_string()),

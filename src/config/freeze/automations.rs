@@ -55,14 +55,11 @@ pub fn all(
 ) -> Vec<Automation> {
     let report = reader.report;
     let known = known(reader, daemon);
-    let mut folders = found(
-        &context.root.join("automations"),
-        None,
-        context.root,
-        report,
-    );
+    let own = context.root.join("automations");
+    let mut folders = found(&own, None, context.root, report);
+    files.searched.push(own);
     for rig in rigs.iter().filter(|rig| rig.trust.0) {
-        folders.extend(carried(rig, report));
+        folders.extend(carried(rig, files.searched, report));
     }
     complain_about_skip(&known, &folders, report);
     folders.retain(|folder| !known.skips(&folder.id));
@@ -216,10 +213,13 @@ fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> V
 }
 
 /// The automations that a rig's repository carries.
-fn carried(rig: &ReadRig, report: &Report) -> Vec<Folder> {
+fn carried(rig: &ReadRig, searched: &mut Vec<PathBuf>, report: &Report) -> Vec<Folder> {
     match (&rig.name, &rig.source) {
         (Some(name), Some(RigSource::Path(path))) => {
-            found(&path.join(".horde/automations"), Some(name), path, report)
+            let folder = path.join(".horde/automations");
+            let found = found(&folder, Some(name), path, report);
+            searched.push(folder);
+            found
         }
         (_, Some(RigSource::Remote(_))) => {
             let message = "a rig without a `path` carries no automations on this machine";

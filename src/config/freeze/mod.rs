@@ -10,6 +10,7 @@ mod groups;
 mod harness;
 mod rigs;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use super::document::{Node, Source, Table};
@@ -24,21 +25,29 @@ pub struct Context<'a> {
     pub root: &'a Path,
     /// The little that is taken from the environment.
     pub env: &'a Env,
+    /// Every path that the configuration has named so far.
+    pub named: &'a RefCell<Vec<PathBuf>>,
 }
 
 impl Context<'_> {
     /// A path of the configuration: `~` is the home directory, relative ones start at the city.
     fn resolve(&self, path: &str) -> Result<PathBuf, String> {
-        let relative = match path.strip_prefix('~') {
-            None => return Ok(self.root.join(path)),
-            Some("") => "",
-            Some(rest) => rest
-                .strip_prefix('/')
-                .ok_or("only `~` itself is expanded, not the home of another user")?,
+        let resolved = match path.strip_prefix('~') {
+            None => self.root.join(path),
+            Some("") => self.home()?.to_owned(),
+            Some(rest) => {
+                let relative = rest.strip_prefix('/');
+                let others = "only `~` itself is expanded, not the home of another user";
+                self.home()?.join(relative.ok_or(others)?)
+            }
         };
-        let home = self.env.home.as_ref();
-        home.map(|home| home.join(relative))
-            .ok_or_else(|| "`~` cannot be expanded: HOME is not set".to_owned())
+        self.named.borrow_mut().push(resolved.clone());
+        Ok(resolved)
+    }
+
+    fn home(&self) -> Result<&Path, String> {
+        let home = self.env.home.as_deref();
+        home.ok_or_else(|| "`~` cannot be expanded: HOME is not set".to_owned())
     }
 }
 
@@ -49,6 +58,8 @@ pub struct Files<'a> {
     pub sources: &'a mut Vec<Source>,
     /// What they start from.
     pub templates: &'a Table,
+    /// Where they are looked for.
+    pub searched: &'a mut Vec<PathBuf>,
 }
 
 /// What came out of the document.

@@ -195,6 +195,15 @@ fn a_renamed_workspace_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_city_does_not_move_under_its_supervisor() {
+    let old = city(Vec::new());
+    let mut new = city(Vec::new());
+    new.root = "/elsewhere".into();
+    let why = refused(&old, &new).unwrap();
+    assert!(why.contains("/city") && why.contains("/elsewhere"), "{why}");
+}
+
+#[test]
 fn what_only_a_start_can_change_is_kept_and_said() {
     let old = city(Vec::new());
     let mut new = city(Vec::new());

@@ -182,11 +182,20 @@ impl Sessions for FakeSessions {
         Some(fake.cpu)
     }
 
-    fn make_ready(&self, _provider: Provider) -> Result<(), String> {
-        Ok(())
+    fn check(&self, provider: Provider) -> Result<(), String> {
+        match &self.inner().lacking {
+            Some((lacking, why)) if *lacking == provider => Err(why.clone()),
+            _ => Ok(()),
+        }
     }
 
-    fn prefer(&self, _provider: Provider) {}
+    fn make_ready(&self, provider: Provider) -> Result<(), String> {
+        self.check(provider)
+    }
+
+    fn prefer(&self, provider: Provider) {
+        self.inner().preferred = Some(provider);
+    }
 
     fn session_of(&self, pid: u32) -> Option<SessionId> {
         self.inner().processes.get(&pid).cloned()

@@ -151,6 +151,28 @@ fn a_rig_comes_and_goes_without_a_restart() {
     });
 }
 
+/// A rig's settings change under its raiders: who works goes on, what comes next goes by the new ones.
+#[test]
+fn the_settings_of_a_rig_change_while_it_works() {
+    let city = Plan::new().set("raiders", "max", "1").start();
+    let relic = city.work("first", &["await go", "commit first.txt", "hd done"]);
+    let first = city.wait_session(&relic, 1)["session"]["pid"].clone();
+    let second = city.relic("second", &["commit second.txt", "hd done"]);
+    city.hd(&["charge", &second, "horde"]).error(1);
+    let gates =
+        "[rigs.forge]\ngates = [{ name = \"house\", run = \"touch ../../../signs/gated\" }]\n";
+    let old = toml(&city);
+    let new = old.replace("max = 1", "max = 2");
+    save(&city, &new.replace("[rigs.forge]\n", gates));
+    city.wait_event(1, "config.reloaded", "e2e");
+    city.charge(&second);
+    city.wait_sign("gated");
+    city.wait_status(&second, "closed");
+    assert_eq!(city.wait_session(&relic, 1)["session"]["pid"], first);
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+}
+
 /// Automation folders are watched, also one whose file comes later than it does.
 #[test]
 fn a_new_automation_is_found_without_a_restart() {

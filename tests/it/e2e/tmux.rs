@@ -144,6 +144,66 @@ command = ["sh", "-c", "echo good morning; while read -r line; do echo heard $li
     end(city);
 }
 
+/// A reload moves a city agent by agent: who stands gets a fresh session at once, a raider with its
+/// next one.
+#[test]
+fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
+    if !tmux::is_there() {
+        return;
+    }
+    let standing = r#"
+[[agents]]
+name = "mayor"
+command = ["sh", "-c", "exec sleep 1000"]
+
+[[agents]]
+name = "clerk"
+command = ["sh", "-c", "exec sleep 1000"]
+suspended = true
+"#;
+    let plan = Plan::new().set("session", "provider", "\"holder\"");
+    let city = plan.add(standing).start();
+    let steps = [
+        "sign up$n",
+        "await go$n",
+        "[ $n = 2 ] || exit 1",
+        "commit moved.txt",
+        "hd done",
+    ];
+    let relic = city.work("move", &steps);
+    city.wait_sign("up1");
+    city.wait_event(1, "agent.started", "mayor");
+    let first = pid(&city.wait_session(&relic, 1));
+    let supervisor = city.pid();
+    let config = city.root().join("city.toml");
+    let said = fs::read_to_string(&config).unwrap();
+    fs::write(&config, said.replace("\"holder\"", "\"tmux\"")).unwrap();
+    let told = city.hd(&["reload"]).json();
+    assert_eq!(told["pending"], serde_json::json!([]));
+    city.wait_event(2, "agent.started", "mayor");
+    until("the mayor is there", || {
+        tmux_sessions(&city).contains("mayor")
+    });
+    assert_eq!(tmux_sessions(&city).lines().count(), 1, "nobody else is");
+    assert_eq!(pid(&city.wait_session(&relic, 1)), first);
+    assert!(processes::runs(first));
+    city.sign("go1");
+    city.wait_sign("up2");
+    assert!(tmux_sessions(&city).contains("gt-horde-Toast\n"));
+    assert!(!processes::runs(first));
+    let said = fs::read_to_string(&config).unwrap();
+    fs::write(&config, said.replace("suspended = true", "")).unwrap();
+    city.wait_event(1, "agent.started", "clerk");
+    until("the clerk starts there", || {
+        tmux_sessions(&city).contains("clerk")
+    });
+    city.sign("go2");
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.sessions_of(&relic), 2);
+    assert_eq!(city.pid(), supervisor);
+    end(city);
+}
+
 /// Another provider in `city.toml`: what runs is adopted where it is, what starts goes to the new one.
 #[test]
 fn a_city_moves_to_tmux_session_by_session() {

@@ -58,6 +58,23 @@ pub struct Glance {
     pub activity: Timestamp,
 }
 
+/// Makes sure that tmux is there and new enough.
+///
+/// # Errors
+/// It is not.
+pub fn check() -> io::Result<()> {
+    let needed = "session provider \"tmux\" needs tmux 3.3 or newer";
+    let said = command::run(Path::new("tmux"), &[], &["-V".into()], &[]);
+    let said = said.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other(format!("{needed}; there is none in PATH")),
+        _ => error,
+    })?;
+    if version(&said).is_some_and(|version| version < LEAST_VERSION) {
+        return Err(io::Error::other(format!("{needed}, not {}", said.trim())));
+    }
+    Ok(())
+}
+
 /// The city's tmux server, running or not.
 pub struct Tmux {
     name: String,
@@ -75,15 +92,7 @@ impl Tmux {
     /// # Errors
     /// It is not, or the settings cannot be written.
     pub fn prepare(&self) -> io::Result<()> {
-        let needed = "session provider \"tmux\" needs tmux 3.3 or newer";
-        let said = command::run(Path::new("tmux"), &[], &["-V".into()], &[]);
-        let said = said.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::other(format!("{needed}; there is none in PATH")),
-            _ => error,
-        })?;
-        if version(&said).is_some_and(|version| version < LEAST_VERSION) {
-            return Err(io::Error::other(format!("{needed}, not {}", said.trim())));
-        }
+        check()?;
         std::fs::write(&self.settings, SETTINGS)
     }
 

@@ -1,0 +1,81 @@
+//! Salvage: what a sandbox holds, written to refs and put on record (`1-product.md`, promise 1).
+
+use super::super::super::effects;
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::super::prune;
+use super::{Target, room};
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::GitFacts;
+use crate::domain::saga::FaultPoint;
+use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+use crate::ports::repo::SalvageRecord;
+
+/// Writes salvage from the facts of this moment and records it. Returns both: the facts that it was
+/// written from, and its id.
+///
+/// # Errors
+/// There is no room, or git could not read or keep it all.
+pub(in super::super) async fn write_salvage(
+    world: &World,
+    target: &Target,
+) -> Result<(GitFacts, String), Refusal> {
+    room::check(world, target).await?;
+    let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
+    let (incarnation, branch) = (target.incarnation, target.target.clone());
+    let (facts, record) = effects::repo(world, &target.raider.rig, move |repo| {
+        let facts = repo.facts(&sandbox, &branch)?;
+        let record = repo.salvage(&sandbox, &raider, incarnation)?;
+        Ok((facts, record))
+    })
+    .await?;
+    world.at(FaultPoint::NukeSalvageBefore);
+    let (target, id) = (target.clone(), record.id.clone());
+    world
+        .store
+        .run(move |txn| record_salvage(txn, &target, &record))
+        .await?;
+    Ok((facts, id))
+}
+
+/// Notes a salvage, and journals it; once, for a retry finds the same.
+///
+/// # Errors
+/// The store's.
+pub fn record_salvage(
+    txn: &mut dyn Txn,
+    target: &Target,
+    record: &SalvageRecord,
+) -> Result<(), StoreError> {
+    let entry = SalvageEntry {
+        id: record.id.clone(),
+        rig: target.raider.rig.clone(),
+        raider: target.raider.name.clone(),
+        incarnation: target.incarnation,
+        relic: target.relic.clone(),
+        reason: target.cause.to_string(),
+        created: txn.now(),
+        refs: record.refs.clone(),
+        bytes: record.bytes,
+        ignored: record.ignored.clone(),
+    };
+    if prune::is_under_way(txn, &entry.id)? {
+        return Err(StoreError::Conflict(format!(
+            "{} is being pruned",
+            entry.id
+        )));
+    }
+    let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
+    let known = txn.salvages()?.iter().any(same);
+    // Relied upon anew, it is kept for as long as a new one.
+    txn.put_salvage(&entry)?;
+    if known {
+        return Ok(());
+    }
+    let data = serde_json::json!({
+        "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,
+        "incarnation": target.incarnation,
+    });
+    let event = NewEvent::new(EventType::RaiderSalvaged, &target.raider, target.cause);
+    txn.record(&event.with(data)).map(|_| ())
+}

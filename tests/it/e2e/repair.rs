@@ -1,0 +1,87 @@
+//! `hd raider repair`: a sandbox that git cannot use any more is made whole around the work that it
+//! holds, and what it held is in salvage first (`raider-lifecycle.md`, what "recycle" means).
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::git::{git, rev};
+use crate::support::live::City;
+
+const TOAST: &str = "horde/raiders/Toast";
+
+const WORK: &[&str] = &[
+    "[ $n = 1 ] || { sign again; forever; }",
+    "commit committed.txt",
+    "printf 'not yet' >untracked.txt",
+    "sign ready",
+    "forever",
+];
+
+/// Nothing is wrong with it: what no commit holds is in salvage, and the agent goes on in it.
+#[test]
+fn what_a_sandbox_holds_is_in_salvage_before_it_is_repaired() {
+    let city = City::new();
+    let relic = city.work("work", WORK);
+    city.wait_sign("ready");
+    let sandbox = city.sandbox("Toast");
+    let head = rev(&sandbox, "HEAD");
+    assert_eq!(city.hd(&["raider", "repair", "Toast"]).code, 2, "unasked");
+    let repaired = city.hd(&["raider", "repair", "Toast", "--yes"]).json();
+    assert_eq!(repaired["was"], json!(null), "{repaired}");
+    let id = repaired["salvage"].as_str().expect("a salvage");
+    let list = city.hd(&["salvage", "list"]).json();
+    assert_eq!(
+        (&list[0]["id"], &list[0]["reason"]),
+        (&json!(id), &json!("repair"))
+    );
+    city.wait_sign("again");
+    assert_eq!(rev(&sandbox, "HEAD"), head);
+    let left = fs::read_to_string(sandbox.join("untracked.txt")).unwrap();
+    assert_eq!(left, "not yet");
+    assert_eq!(city.status_of(&relic), "hooked");
+    let restored = city.hd(&["salvage", "restore", id]).json();
+    let restored = restored["path"].as_str().unwrap().to_owned();
+    assert_eq!(rev(restored.as_ref(), "HEAD"), head);
+}
+
+/// What is broken, and how.
+type Break = (&'static str, fn(&City));
+
+/// Broken in ways that git cannot read: the branch and every file are there afterwards, and the agent
+/// works on.
+#[test]
+fn a_broken_sandbox_is_made_whole_around_its_work() {
+    let breaks: [Break; 3] = [
+        ("its link is gone", |city| {
+            fs::remove_file(city.sandbox("Toast").join(".git")).unwrap();
+        }),
+        ("its index is cut off", |city| {
+            let index = git(
+                &city.sandbox("Toast"),
+                &["rev-parse", "--git-path", "index"],
+            );
+            let index = city.sandbox("Toast").join(index);
+            fs::write(index, "DIRC").unwrap();
+        }),
+        ("its administration is gone", |city| {
+            let admin = city.root().join("horde/repo.git/worktrees");
+            fs::remove_dir_all(admin).unwrap();
+        }),
+    ];
+    for (what, break_it) in breaks {
+        let city = City::new();
+        city.work("work", WORK);
+        city.wait_sign("ready");
+        let sandbox = city.sandbox("Toast");
+        let head = rev(&sandbox, "HEAD");
+        break_it(&city);
+        let repaired = city.hd(&["raider", "repair", "Toast", "--yes"]).json();
+        assert!(repaired["was"].is_string(), "{what}: {repaired}");
+        city.wait_sign("again");
+        assert_eq!(rev(&sandbox, "HEAD"), head, "{what}");
+        let status = git(&sandbox, &["status", "--porcelain"]);
+        assert_eq!(status, "?? untracked.txt", "{what}");
+        city.wait_event(1, "raider.repaired", TOAST);
+    }
+}
