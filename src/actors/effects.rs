@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::world::World;
-use crate::domain::city::Agent;
+use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{RigName, SessionId};
 use crate::domain::nuke::NukePermit;
@@ -288,6 +288,7 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
         stdin: None,
         limit: pool.check_interval,
         record,
+        rights: Rights::All,
     };
     let ended = world.automations.runner.start(command).end.await;
     let said = ended.tail.trim().lines().last().unwrap_or_default().trim();

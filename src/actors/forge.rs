@@ -268,7 +268,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
         severity: Severity::High,
         evidence: format!("{} at {}: {error}", ready.mr, ready.head),
     };
-    shaman::call(&args.world, &message::forge(&args.rig), body).await
+    shaman::escalate(&args.world, &message::forge(&args.rig), body).await
 }
 
 /// Finishes what was interrupted, else lands the next one; none when there is nothing to do.

@@ -13,7 +13,7 @@ use super::dispatcher::DispatcherMsg;
 use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
 use super::root::RootMsg;
-use super::shaman::ShamanMsg;
+use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
 use super::witness::{Silences, WitnessMsg};
 use crate::domain::city::City;
@@ -70,6 +70,8 @@ pub struct World {
     pub claims: Claims,
     /// Automations as they run.
     pub automations: Arc<Automations>,
+    /// How people are told.
+    pub notices: Arc<Notices>,
 }
 
 impl World {

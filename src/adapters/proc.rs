@@ -98,6 +98,46 @@ pub fn identify(pid: u32) -> io::Result<ProcessId> {
     })
 }
 
+/// A process and its ancestors, itself first. It ends at the first process of the machine, or where
+/// the next one belongs to another user and is hidden from us.
+///
+/// # Errors
+/// The process is gone, or does not hold still: then nothing is known.
+pub fn ancestry(pid: u32) -> io::Result<Vec<ProcessId>> {
+    /// Longer lines are not followed.
+    const DEEPEST: usize = 256;
+    /// A parent that ends leaves its children to another one: then the line is read again.
+    const TRIES: usize = 8;
+    for _ in 0..TRIES {
+        let mut line: Vec<ProcessId> = Vec::new();
+        let mut next = pid;
+        while let Ok(Some(now)) = stat(next) {
+            // Nobody is older than its parent, but who got the parent's number after it may be younger.
+            if line.last().is_some_and(|child| child.started < now.started) {
+                break;
+            }
+            let started = now.started;
+            line.push(ProcessId { pid: next, started });
+            next = now.parent;
+            if next == 0 {
+                return Ok(line);
+            }
+            if line.len() == DEEPEST {
+                return Err(io::Error::other(format!("{pid} has too many ancestors")));
+            }
+        }
+        let Some(last) = line.last() else {
+            return Err(io::Error::other(format!("process {pid} is gone")));
+        };
+        let still = stat(last.pid)?;
+        let hidden = still.is_some_and(|now| now.started == last.started && now.parent == next);
+        if hidden && !Path::new(&format!("/proc/{next}/stat")).exists() {
+            return Ok(line);
+        }
+    }
+    Err(io::Error::other(format!("the ancestors of {pid} change")))
+}
+
 /// Whether exactly this process lives (a zombie does not).
 ///
 /// # Errors
@@ -377,5 +417,17 @@ mod tests {
         }
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_line_of_ancestors_leads_to_the_first_process_and_a_ghost_has_none() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let line = ancestry(pid).unwrap();
+        let own = identify(std::process::id()).unwrap();
+        assert_eq!((line[0].pid, &line[1]), (pid, &own));
+        assert!(line.len() > 2);
+        child.wait().unwrap();
+        assert!(ancestry(pid).is_err());
     }
 }

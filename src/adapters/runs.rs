@@ -3,17 +3,23 @@
 //!
 //! Every process of a run inherits a variable with a token that no other run has. The token is
 //! recorded before the run starts. A process is never ended for its number alone.
+//!
+//! What a run's processes may ask of the daemon is known for as long as it is under way. Rights come
+//! from ancestry alone; a token in the environment only takes them away.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::proc::{self, Pidfd};
+use crate::domain::city::Rights;
 use crate::domain::facts::ProcessId;
 
 /// The variable that marks a run's processes.
@@ -21,6 +27,19 @@ pub const TOKEN: &str = "HD_RUN_TOKEN";
 
 /// How long the ends of killed processes are awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is known of a run under way.
+struct UnderWay {
+    rights: Rights,
+    leader: Option<ProcessId>,
+}
+
+/// The runs of this process, by their tokens.
+fn under_way() -> MutexGuard<'static, HashMap<String, UnderWay>> {
+    static RUNS: LazyLock<Mutex<HashMap<String, UnderWay>>> = LazyLock::new(Mutex::default);
+    // Every change is one insert or removal.
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One run. Its record, a file named as its token, holds the leader of its process group.
 #[derive(Debug)]
@@ -30,11 +49,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// Records a new run in this directory; its processes are to be started with the token.
+    /// Records a new run in this directory; its processes are to be started with the token, and may ask
+    /// so much of us.
     ///
     /// # Errors
     /// The record cannot be written.
-    pub fn begin(dir: &Path) -> io::Result<Self> {
+    pub fn begin(dir: &Path, rights: Rights) -> io::Result<Self> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let token = format!(
             "{}-{}-{}",
@@ -45,6 +65,8 @@ impl Run {
         fs::create_dir_all(dir)?;
         let record = dir.join(&token);
         fs::write(&record, "")?;
+        let leader = None;
+        under_way().insert(token.clone(), UnderWay { rights, leader });
         Ok(Self { record, token })
     }
 
@@ -60,6 +82,9 @@ impl Run {
     /// The record cannot be written.
     pub fn started(&self, leader: u32) -> io::Result<()> {
         let leader = proc::identify(leader)?;
+        if let Some(run) = under_way().get_mut(&self.token) {
+            run.leader = Some(leader.clone());
+        }
         fs::write(&self.record, format!("{} {}", leader.pid, leader.started))
     }
 
@@ -78,9 +103,45 @@ impl Run {
             let _gone = killpg(Pid::from_raw(leader.pid.cast_signed()), Signal::SIGKILL);
         }
         end_marked(&self.token)?;
+        under_way().remove(&self.token);
         match fs::remove_file(&self.record) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// What the process may ask of us as part of a run, or as something else below us: then it only looks,
+/// and so does one that cannot be judged. None for everybody else.
+#[must_use]
+pub fn rights_of(pid: u32) -> Option<Rights> {
+    let Ok(mut line) = proc::ancestry(pid) else {
+        return Some(Rights::Read);
+    };
+    let own = std::process::id();
+    let below = line.iter().position(|process| process.pid == own);
+    line.truncate(below.unwrap_or(line.len()));
+    let marks = |process: &ProcessId| proc::environment_value(process.pid, TOKEN);
+    let led = |process: &ProcessId| {
+        let runs = under_way();
+        let mut runs = runs.values();
+        let run = runs.find(|run| run.leader.as_ref() == Some(process));
+        run.map(|run| run.rights)
+    };
+    let of = |token: &String| under_way().get(token).map(|run| run.rights);
+    if let Some(rights) = line.iter().find_map(led) {
+        return Some(rights);
+    }
+    match (below, line.last()) {
+        // Its leader has just been started, and is not known yet.
+        (Some(_), Some(child)) => Some(marks(child).as_ref().and_then(of).unwrap_or(Rights::Read)),
+        // Ourselves.
+        (Some(_), None) => None,
+        // It left its leader.
+        (None, _) => {
+            let marked = line.iter().filter_map(marks);
+            let fewest = marked.filter_map(|token| of(&token)).min();
+            fewest.filter(|rights| *rights < Rights::All)
         }
     }
 }
@@ -151,4 +212,97 @@ fn marked(token: &str) -> io::Result<Vec<ProcessId>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+
+    use super::*;
+    use crate::adapters::commands::process::{self, Script};
+    use crate::testing::eventually;
+
+    fn read_pid(path: &Path) -> u32 {
+        eventually("a pid is written", || {
+            fs::read_to_string(path).ok()?.trim().parse().ok()
+        })
+    }
+
+    /// Runs the line until it may end, and judges whoever wrote its pid meanwhile.
+    fn judged(line: &str, rights: Rights) -> Option<Rights> {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, go) = (dir.path().to_owned(), dir.path().join("go"));
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&go)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let line = format!("{line}\nread _ <go");
+        let script = move || {
+            let own = Run::begin(&path.join("runs"), rights).unwrap();
+            let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+            let script = Script {
+                line: &line,
+                dir: &path,
+                env: &env,
+                stdin: Stdio::null(),
+                limit: Duration::from_secs(300),
+                stop: None,
+            };
+            process::run(script, &own, &mut |_| {}).unwrap();
+            own.end().unwrap();
+        };
+        let running = std::thread::spawn(script);
+        let pid = read_pid(&dir.path().join("pid"));
+        let found = rights_of(pid);
+        fs::write(&go, "\n").unwrap();
+        running.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn whoever_belongs_to_a_run_has_its_rights_and_no_others() {
+        let child = "sleep 300 & echo $! >pid";
+        let bare = "env -i sh -c 'echo $$ >pid; exec sleep 300' &";
+        let stray = "(setsid sh -c 'echo $$ >pid; exec sleep 300' &)";
+        for line in [child, bare, stray] {
+            assert_eq!(judged(line, Rights::Read), Some(Rights::Read), "{line}");
+            assert_eq!(judged(line, Rights::Work), Some(Rights::Work), "{line}");
+        }
+        assert_eq!(judged(child, Rights::All), Some(Rights::All));
+        assert_eq!(judged(stray, Rights::All), None, "a token gives nothing");
+    }
+
+    #[test]
+    fn what_else_is_below_us_only_looks_and_a_token_does_not_help() {
+        let dir = tempfile::tempdir().unwrap();
+        let owners = Run::begin(dir.path(), Rights::All).unwrap();
+        let agents = Run::begin(dir.path(), Rights::Read).unwrap();
+        let mut hook = std::process::Command::new("sh")
+            .args([
+                "-c",
+                "env HD_RUN_TOKEN=$OTHER sleep 300 & echo $! >pid; wait",
+            ])
+            .current_dir(dir.path())
+            .env(TOKEN, agents.token())
+            .env("OTHER", owners.token())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let forger = read_pid(&dir.path().join("pid"));
+        let found = (rights_of(hook.id()), rights_of(forger));
+        hook.kill().unwrap();
+        hook.wait().unwrap();
+        for run in [&owners, &agents] {
+            run.end().unwrap();
+        }
+        assert_eq!(found, (Some(Rights::Read), Some(Rights::Read)));
+        assert_eq!(rights_of(std::process::id()), None, "we are no errand");
+        let gone = Some(Rights::Read);
+        assert_eq!(rights_of(hook.id()), gone, "nobody knows what it was");
+    }
 }

@@ -233,6 +233,18 @@ impl TaskFiles for DiskTaskFiles {
         }
     }
 
+    fn set_aside(&self, file: &Path) -> Result<(), TaskError> {
+        match fs::rename(file, file.with_extension("refused")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(file)(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn is_within(&self, dir: &Path, of: &Path) -> bool {
+        let real = (fs::canonicalize(dir), fs::canonicalize(of));
+        matches!(real, (Ok(dir), Ok(of)) if dir.starts_with(&of))
+    }
+
     fn prune(&self, dir: &Path, before: Timestamp) -> Result<usize, TaskError> {
         let entries = match fs::read_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -377,9 +389,31 @@ mod tests {
         assert_eq!(found.iter().filter(|(_, intent)| intent.is_ok()).count(), 1);
         assert!(city.path().join("outbox/b.unreadable").exists());
         let (path, _) = found.iter().find(|(_, intent)| intent.is_ok()).unwrap();
+        tasks.set_aside(path).unwrap();
+        assert!(city.path().join("outbox/a.refused").exists());
+        assert!(tasks.outbox().unwrap().is_empty());
+        fs::write(path, intent).unwrap();
         tasks.settle(path).unwrap();
         tasks.settle(path).unwrap();
         assert!(tasks.outbox().unwrap().is_empty());
+    }
+
+    #[test]
+    fn where_a_directory_really_is_counts() {
+        let city = tempfile::tempdir().unwrap();
+        let tasks = files(city.path());
+        let (own, other) = (city.path().join("own"), city.path().join("other"));
+        for dir in [own.join("deep"), other.clone()] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        std::os::unix::fs::symlink(&other, own.join("link")).unwrap();
+        for within in ["", "deep", "deep/.."] {
+            assert!(tasks.is_within(&own.join(within), &own), "{within}");
+        }
+        for beyond in ["..", "link", "deep/../../other", "is-not-there"] {
+            assert!(!tasks.is_within(&own.join(beyond), &own), "{beyond}");
+        }
+        assert!(!tasks.is_within(Path::new(""), &own));
     }
 
     #[test]

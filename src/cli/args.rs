@@ -46,7 +46,7 @@ const FIRST_STEPS: &str = "First steps:
   hd run \"add a --json flag\"     give a raider something to do
   hd status --watch              see how it goes
 
-Inside a session: hd rally, hd hook, hd wait, hd handoff, hd done.";
+Inside a session: hd rally, hd hook, hd wait, hd handoff, hd escalate, hd done.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -111,8 +111,10 @@ pub(super) enum Verb {
     /// What removed sandboxes contained
     #[command(subcommand)]
     Salvage(SalvageVerb),
+    /// Call a person: from inside a session about itself, from outside about anybody
+    Escalate(args::Escalate),
     /// What waits for a person; `hd relic close ID` ends one that is settled
-    Escalations,
+    Escalations(Escalations),
     /// The configuration
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -171,6 +173,20 @@ pub(super) struct Run {
     /// Return at once; without it, a terminal follows the work until it has landed
     #[arg(short, long)]
     pub detach: bool,
+}
+
+/// `hd escalations`.
+#[derive(Debug, Args)]
+pub(super) struct Escalations {
+    #[command(subcommand)]
+    pub verb: Option<EscalationsVerb>,
+}
+
+/// Verbs of `hd escalations`.
+#[derive(Debug, Subcommand)]
+pub(super) enum EscalationsVerb {
+    /// Somebody knows: it stays open, and is not raised again
+    Ack(args::EscalationRef),
 }
 
 /// `hd hook`.

@@ -3,7 +3,8 @@
 
 /// Section and key.
 pub const LATER: &[(&str, &[&str])] = &[
-    ("", &["notify"]),
+    // Before there is mail, nobody can be mailed to.
+    ("notify", &["mail_to"]),
     ("workspace", &["budget"]),
     (
         "harness",
@@ -31,7 +32,6 @@ pub const LATER: &[(&str, &[&str])] = &[
             "pr",
         ],
     ),
-    ("agents", &["rights"]),
 ];
 
 /// The keys of a section that come later.

@@ -346,6 +346,7 @@ fn an_agents_fingerprint_changes_with_what_needs_a_restart_and_with_nothing_else
     assert!(base.starts_with("sha256:") && base.len() == 71, "{base}");
     let same = [
         "restart = \"temporary\"",
+        "rights = \"all\"",
         "shutdown_timeout = \"9s\"",
         "dir = \".\"",
     ];

@@ -2,13 +2,21 @@
 //! the arguments are.
 //!
 //! ```text
-//!              look   own   work   operate
-//!   operator    ✓      ·      ✓       ✓       a person or program outside every session
-//!   raider      ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent       ✓      ✓*     ✓       ·       inside a standing agent's session (*: handoff; done ends a drain)
-//!   invisible   ✓      ·      ·       ·       its process cannot be seen
+//!                 look   call   own   work   operate
+//!   operator       ✓      ✓      ·      ✓       ✓       a person or program outside every session
+//!   raider         ✓      ✓      ✓      ·       ·       inside a raider's session: only as that raider
+//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff; done ends a
+//!          work    ✓      ✓      ✓*     ✓       ·       drain), as `rights` of that agent says at this moment
+//!          all     ✓      ✓      ✓*     ✓       ✓
+//!   errand, read   ✓      ·      ·      ·       ·       run by the supervisor on what agents wrote: gate, set-up
+//!           work   ✓      ✓      ·      ✓       ·       an automation that a rig's repository carries
+//!   invisible      ✓      ·      ·      ·       ·       its process cannot be seen, or what it is cannot be told
 //! ```
+//!
+//! What the city's owner has the supervisor run (the city's automations, the checks of pools) is an
+//! operator.
 
+use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
 
 use super::protocol::{ControlError, OpName};
@@ -22,6 +30,8 @@ pub enum Who {
     Raider(SessionId),
     /// A process of a standing agent's session.
     Agent(SessionId),
+    /// A process that the supervisor started for itself, and may do so much.
+    Errand(Rights),
     /// It cannot be told.
     Invisible,
 }
@@ -32,7 +42,18 @@ impl Who {
     pub fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Raider(session) | Self::Agent(session) => Some(session),
-            Self::Operator | Self::Invisible => None,
+            Self::Operator | Self::Errand(_) | Self::Invisible => None,
+        }
+    }
+
+    /// The name it goes by in the journal.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Raider(session) | Self::Agent(session) => session.as_str(),
+            Self::Operator => "operator",
+            Self::Errand(_) => "errand",
+            Self::Invisible => "invisible",
         }
     }
 }
@@ -42,6 +63,8 @@ impl Who {
 enum Need {
     /// It only reads.
     Look,
+    /// It calls a person: a session about itself, an operator about anybody.
+    Call,
     /// It acts on the caller's own session.
     Own,
     /// It makes or moves work.
@@ -74,6 +97,7 @@ fn need(op: OpName) -> Need {
         | OpName::SalvageShow
         | OpName::Escalations
         | OpName::ConfigShow => Need::Look,
+        OpName::Escalate => Need::Call,
         OpName::Done | OpName::Handoff | OpName::Wait => Need::Own,
         OpName::Run
         | OpName::Charge
@@ -98,6 +122,7 @@ fn need(op: OpName) -> Need {
         | OpName::MqRetry
         | OpName::MqApprove
         | OpName::MqReject
+        | OpName::EscalationsAck
         | OpName::AutoRun
         | OpName::AutoEnable
         | OpName::AutoDisable
@@ -106,17 +131,35 @@ fn need(op: OpName) -> Need {
     }
 }
 
-/// Whether the caller may ask for the operation.
+/// Whether these rights are enough for what is not one's own.
+fn grants(rights: Rights, need: Need) -> bool {
+    match need {
+        Need::Look => true,
+        Need::Own => false,
+        Need::Work | Need::Call => rights >= Rights::Work,
+        Need::Operate => rights >= Rights::All,
+    }
+}
+
+/// Whether the caller may ask for the operation. What an agent may do is asked anew for each request:
+/// a reload changes it.
 ///
 /// # Errors
 /// `forbidden`, with the reason.
-pub fn check(who: &Who, op: OpName) -> Result<(), ControlError> {
+pub fn check(
+    who: &Who,
+    op: OpName,
+    rights_of: impl FnOnce(&SessionId) -> Rights,
+) -> Result<(), ControlError> {
     let need = need(op);
     let allowed = match who {
-        Who::Operator => need != Need::Own,
-        Who::Raider(_) => matches!(need, Need::Look | Need::Own),
-        Who::Agent(_) => matches!(need, Need::Look | Need::Work | Need::Own),
-        Who::Invisible => need == Need::Look,
+        Who::Operator => grants(Rights::All, need),
+        Who::Raider(_) => matches!(need, Need::Own | Need::Call) || grants(Rights::Read, need),
+        Who::Agent(session) => {
+            matches!(need, Need::Own | Need::Call) || grants(rights_of(session), need)
+        }
+        Who::Errand(rights) => grants(*rights, need),
+        Who::Invisible => grants(Rights::Read, need),
     };
     if allowed {
         return Ok(());
@@ -129,15 +172,19 @@ pub fn check(who: &Who, op: OpName) -> Result<(), ControlError> {
         Who::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only as itself, and {op} is not its own ({session})"
         ))
-        .hint("done, handoff, wait, hook, rally and what only reads are yours"),
+        .hint("done, handoff, wait, escalate, hook, rally and what only reads are yours"),
         Who::Agent(session) => {
-            ControlError::forbidden(format!("{op} is not an agent's to do ({session})"))
-                .hint("ask a person to do it")
+            ControlError::forbidden(format!("{op} is not this agent's to do ({session})"))
+                .hint("ask a person to do it, or to give the agent more `rights` in city.toml")
         }
+        Who::Errand(_) => ControlError::forbidden(format!(
+            "{op} is not to be done by what the supervisor runs of an agent's work"
+        ))
+        .hint("gates and set-up commands only look; ask a person to do it"),
         Who::Invisible => ControlError::forbidden(format!(
             "{op} changes something, and the calling process cannot be seen"
         ))
-        .hint("call from the same pid namespace as the supervisor"),
+        .hint("call from the same pid namespace as the supervisor, and stay until the answer is there"),
     })
 }
 
@@ -146,88 +193,86 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
 
-    fn allowed(who: &Who) -> Vec<&'static str> {
+    fn session(name: &str) -> SessionId {
+        SessionId::new(name).unwrap()
+    }
+
+    fn allowed(who: &Who, rights: Rights) -> Vec<OpName> {
         let all = OpName::ALL.iter().copied();
-        all.filter(|op| check(who, *op).is_ok())
-            .map(OpName::as_str)
+        all.filter(|op| check(who, *op, |_| rights).is_ok())
             .collect()
     }
 
-    #[test]
-    fn a_raider_acts_only_as_itself() {
-        let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
-        let mut expected = allowed(&Who::Invisible);
-        expected.extend(["done", "handoff", "wait"]);
-        let (mut may, mut expected) = (allowed(&raider), expected);
-        may.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(may, expected);
-        assert!(check(&raider, OpName::AutoRun).is_err());
-        let error = check(&raider, OpName::RaiderNuke).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Forbidden);
+    fn needing(needs: &[Need]) -> Vec<OpName> {
+        let all = OpName::ALL.iter().copied();
+        all.filter(|op| needs.contains(&need(*op))).collect()
     }
 
     #[test]
-    fn who_cannot_be_seen_only_looks() {
-        assert_eq!(
-            allowed(&Who::Invisible),
-            [
-                "ping",
-                "status",
-                "metrics",
-                "rally",
-                "hook",
-                "relic.show",
-                "relic.list",
-                "raider.list",
-                "raider.show",
-                "peek",
-                "logs",
-                "agent.list",
-                "mq.list",
-                "mq.show",
-                "auto.list",
-                "auto.history",
-                "events",
-                "why",
-                "salvage.list",
-                "salvage.show",
-                "escalations",
-                "config.show"
-            ]
-        );
+    fn the_table_holds_for_every_operation() {
+        use Need::{Call, Look, Operate, Own, Work};
+        let raider = Who::Raider(session("gt-horde-Toast"));
+        let agent = Who::Agent(session("city-mayor"));
+        let rows: [(&Who, Rights, &[Need]); 8] = [
+            (&Who::Operator, Rights::Read, &[Look, Call, Work, Operate]),
+            // What an agent may do is nothing to a raider.
+            (&raider, Rights::All, &[Look, Call, Own]),
+            (&agent, Rights::Read, &[Look, Call, Own]),
+            (&agent, Rights::Work, &[Look, Call, Own, Work]),
+            (&agent, Rights::All, &[Look, Call, Own, Work, Operate]),
+            (&Who::Errand(Rights::Read), Rights::All, &[Look]),
+            (&Who::Errand(Rights::Work), Rights::All, &[Look, Call, Work]),
+            (&Who::Invisible, Rights::All, &[Look]),
+        ];
+        for (who, rights, needs) in rows {
+            assert_eq!(allowed(who, rights), needing(needs), "{who:?} {rights:?}");
+        }
     }
 
+    /// A new operation is put into the table by hand, and into this list if it only looks.
     #[test]
-    fn an_operator_does_all_but_speak_for_a_session() {
-        let operator = allowed(&Who::Operator);
-        let missing: Vec<_> = OpName::ALL
+    fn these_and_no_others_only_look() {
+        let looks: Vec<_> = needing(&[Need::Look])
             .iter()
             .map(|op| op.as_str())
-            .filter(|op| !operator.contains(op))
             .collect();
-        assert_eq!(missing, ["done", "handoff", "wait"]);
+        let expected = [
+            "ping",
+            "status",
+            "metrics",
+            "rally",
+            "hook",
+            "relic.show",
+            "relic.list",
+            "raider.list",
+            "raider.show",
+            "peek",
+            "logs",
+            "agent.list",
+            "mq.list",
+            "mq.show",
+            "auto.list",
+            "auto.history",
+            "events",
+            "why",
+            "salvage.list",
+            "salvage.show",
+            "escalations",
+            "config.show",
+        ];
+        assert_eq!(looks, expected);
+        let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
+        assert_eq!(own, ["done", "handoff", "wait"]);
     }
 
     #[test]
-    fn an_agent_makes_work_and_ends_nothing() {
-        let agent = Who::Agent(SessionId::new("city-mayor").unwrap());
-        for op in [
-            OpName::Charge,
-            OpName::RelicCreate,
-            OpName::Handoff,
-            OpName::Done,
-        ] {
-            assert!(check(&agent, op).is_ok(), "{op}");
-        }
-        for op in [
-            OpName::RaiderNuke,
-            OpName::Stop,
-            OpName::Send,
-            OpName::Reload,
-            OpName::SalvagePrune,
-        ] {
-            assert!(check(&agent, op).is_err(), "{op}");
+    fn a_refusal_is_forbidden_and_says_why() {
+        let toast = Who::Raider(session("gt-horde-Toast"));
+        for who in [&toast, &Who::Errand(Rights::Read), &Who::Invisible] {
+            let error = check(who, OpName::RaiderNuke, |_| Rights::All).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Forbidden);
+            assert!(error.message.contains("raider.nuke"), "{error}");
+            assert!(error.hint.is_some());
         }
     }
 }

@@ -24,6 +24,8 @@ use tokio::task::JoinSet;
 
 use super::protocol::{Body, ControlError, ErrorKind, Op, OpName, Response};
 use super::rights::Who;
+use crate::domain::city::Rights;
+use crate::domain::ids::SessionId;
 
 mod connection;
 mod listener;
@@ -32,7 +34,8 @@ pub use listener::bind;
 
 /// Connections at once.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Connections at once from inside one session, so that no agent can shut the others out.
+/// Connections at once from inside one session, and from all errands, and from all who cannot be seen,
+/// so that none of them can shut the others out.
 pub const CONNECTIONS_MAX_PER_SESSION: usize = 8;
 /// How long one line may take to be taken by its reader.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
@@ -71,6 +74,9 @@ pub trait Service: Send + Sync + 'static {
     /// Which session the process belongs to, by membership. Called once per connection, and never
     /// for a pid that is not visible. Must be cheap.
     fn identify(&self, pid: u32) -> Who;
+
+    /// What the calls of an agent's session may do by now.
+    fn rights(&self, session: &SessionId) -> Rights;
 
     /// Serves one request that the caller has the right to ask. It runs to its end even when the
     /// caller goes away.
@@ -144,16 +150,26 @@ fn admit<S: Service>(
         .peer_cred()
         .map_err(|error| ControlError::internal(format!("the peer cannot be seen: {error}")))?;
     let own = rustix::process::geteuid().as_raw();
-    if peer.uid() != own && peer.uid() != 0 {
-        return Err(ControlError::forbidden("this city belongs to another user"));
+    admit_peer(own, peer.uid(), peer.pid(), service, places)
+}
+
+fn admit_peer<S: Service>(
+    own: u32,
+    uid: u32,
+    pid: Option<i32>,
+    service: &S,
+    places: &Arc<Places>,
+) -> Result<(Caller, Place), ControlError> {
+    let pid = pid.and_then(|pid| u32::try_from(pid).ok());
+    let pid = pid.filter(|pid| *pid != 0);
+    if uid != own && uid != 0 {
+        let who = Who::Invisible;
+        let error = ControlError::forbidden("this city belongs to another user");
+        service.forbidden(&Caller { pid, uid, who }, &error);
+        return Err(error);
     }
-    let pid = peer
-        .pid()
-        .and_then(|pid| u32::try_from(pid).ok())
-        .filter(|pid| *pid != 0);
     let who = pid.map_or(Who::Invisible, |pid| service.identify(pid));
     let place = Places::take(places, &who)?;
-    let uid = peer.uid();
     Ok((Caller { pid, uid, who }, place))
 }
 
@@ -174,30 +190,29 @@ fn refuse(stream: &UnixStream, error: ControlError) {
 
 /// Who holds how many connections.
 #[derive(Debug, Default)]
-struct Places(Mutex<HashMap<Option<String>, usize>>);
+struct Places(Mutex<HashMap<Who, usize>>);
 
 /// One connection's place; given back when dropped.
 struct Place {
     places: Arc<Places>,
-    holder: Option<String>,
+    holder: Who,
 }
 
 impl Places {
     fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
-        let holder = who.session().map(ToString::to_string);
         let mut held = places.0.lock().unwrap_or_else(PoisonError::into_inner);
         if held.values().sum::<usize>() >= CONNECTIONS_MAX {
             return Err(full(CONNECTIONS_MAX, "at once"));
         }
-        let count = held.entry(holder.clone()).or_default();
-        if holder.is_some() && *count >= CONNECTIONS_MAX_PER_SESSION {
+        let count = held.entry(who.clone()).or_default();
+        if *who != Who::Operator && *count >= CONNECTIONS_MAX_PER_SESSION {
             return Err(full(CONNECTIONS_MAX_PER_SESSION, "from one session"));
         }
         *count += 1;
         drop(held);
         Ok(Place {
             places: places.clone(),
-            holder,
+            holder: who.clone(),
         })
     }
 }
@@ -216,5 +231,71 @@ impl Drop for Place {
                 held.remove(&self.holder);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes everybody for a person, and remembers who was refused.
+    #[derive(Default)]
+    struct Door(Mutex<Vec<u32>>);
+
+    impl Service for Door {
+        fn identify(&self, pid: u32) -> Who {
+            assert_ne!(pid, 0);
+            Who::Operator
+        }
+
+        fn rights(&self, _: &SessionId) -> Rights {
+            Rights::Read
+        }
+
+        fn call(&self, _: Caller, _: Op) -> Call {
+            Box::pin(async { Ok(Answer::Value(Value::Null)) })
+        }
+
+        fn forbidden(&self, caller: &Caller, error: &ControlError) {
+            assert_eq!(error.kind, ErrorKind::Forbidden);
+            self.0.lock().unwrap().push(caller.uid);
+        }
+
+        fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
+    }
+
+    #[test]
+    fn another_user_is_turned_away_and_who_has_no_pid_is_invisible() {
+        let (door, places) = (Door::default(), Arc::default());
+        let admit = |uid, pid| admit_peer(1000, uid, pid, &door, &places).map(|(caller, _)| caller);
+        for uid in [1001, 999, u32::MAX] {
+            let refused = admit(uid, Some(7)).unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Forbidden);
+        }
+        assert_eq!(*door.0.lock().unwrap(), [1001, 999, u32::MAX]);
+        for uid in [1000, 0] {
+            assert_eq!(admit(uid, Some(7)).unwrap().who, Who::Operator);
+            for unseen in [None, Some(0), Some(-1)] {
+                let caller = admit(uid, unseen).unwrap();
+                assert_eq!((caller.pid, caller.who), (None, Who::Invisible));
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_person_may_take_every_place() {
+        use crate::domain::city::Rights::Read;
+        let places = Arc::default();
+        for who in [Who::Invisible, Who::Errand(Read)] {
+            let take = |_| Places::take(&places, &who);
+            let taken: Vec<_> = (0..=CONNECTIONS_MAX_PER_SESSION)
+                .map_while(|n| take(n).ok())
+                .collect();
+            assert_eq!(taken.len(), CONNECTIONS_MAX_PER_SESSION, "{who:?}");
+        }
+        let taken: Vec<_> = (0..)
+            .map_while(|_| Places::take(&places, &Who::Operator).ok())
+            .collect();
+        assert_eq!(taken.len(), CONNECTIONS_MAX);
     }
 }

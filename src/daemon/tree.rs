@@ -73,6 +73,7 @@ pub(super) async fn build(
         directory: Arc::default(),
         claims: Claims::default(),
         automations: Arc::new(Automations::new(Arc::new(Commands))),
+        notices: Arc::default(),
     });
     connect(&world, &*source);
     Ok(RootArgs {

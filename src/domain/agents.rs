@@ -26,6 +26,8 @@ pub struct Agent {
     pub env_pass: Vec<String>,
     /// When it is started again.
     pub restart: RestartType,
+    /// What its calls may do.
+    pub rights: Rights,
     /// Its own grace.
     pub shutdown_timeout: Duration,
     /// No terminal input or output for this long: stopped and started again.
@@ -84,6 +86,17 @@ pub struct Pool {
     pub check_interval: Duration,
     /// How long a member that is not wanted any more may go on.
     pub drain_timeout: Duration,
+}
+
+/// What the calls of a program that the supervisor runs may do, the fewest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rights {
+    /// Only look.
+    Read,
+    /// Make and move work, too.
+    Work,
+    /// Whatever a person may.
+    All,
 }
 
 /// OTP's restart types.
@@ -245,6 +258,7 @@ mod tests {
             env: BTreeMap::new(),
             env_pass: Vec::new(),
             restart: RestartType::Permanent,
+            rights: Rights::Work,
             shutdown_timeout: Duration::ZERO,
             idle_timeout: None,
             depends_on: Vec::new(),

@@ -146,6 +146,10 @@ causes! {
     Missed => "missed",
     /// It was kept for as long as the configuration says.
     Expired => "expired",
+    /// Nobody acknowledged it.
+    Unanswered => "unanswered",
+    /// What it was about is over.
+    Vanished => "vanished",
 }
 
 impl fmt::Display for Cause {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-pub use super::agents::{Agent, Group, Pool, RestartType, Strategy};
+pub use super::agents::{Agent, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::ids::Incarnation;
 use super::ids::{
     AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
 };
 use super::merge::LandStyle;
+use super::notify::NotifyPolicy;
 use super::restart::RestartPolicy;
 
 /// A whole city.
@@ -31,6 +32,8 @@ pub struct City {
     pub session: SessionPolicy,
     /// `[retention]`.
     pub retention: RetentionPolicy,
+    /// `[notify]`.
+    pub notify: NotifyPolicy,
     /// Every harness that can be named: presets and `[harness.X]`.
     pub harnesses: BTreeMap<HarnessName, Harness>,
     /// `[[rigs]]`, in the order of the file.
@@ -74,20 +77,22 @@ impl City {
     /// Whether a session is an agent's, or was one's before the configuration changed.
     #[must_use]
     pub fn is_agents(&self, session: &SessionId) -> bool {
-        let session = session.as_str();
-        let own = session
-            .strip_prefix(self.name.as_str())
-            .and_then(|rest| AgentName::new(rest.strip_prefix('-')?).ok());
-        let Some(name) = own else {
-            return false;
-        };
-        let is_raiders = self
-            .rigs
-            .iter()
-            .any(|rig| session.starts_with(&format!("gt-{}-", rig.name)));
+        let raiders = |rig: &Rig| session.as_str().starts_with(&format!("gt-{}-", rig.name));
+        let is_ours = self.agent_name(session).is_some();
+        is_ours && (self.agent_of(session).is_some() || !self.rigs.iter().any(raiders))
+    }
+
+    /// The agent whose session it is, or the session of a member of its pool.
+    #[must_use]
+    pub fn agent_of(&self, session: &SessionId) -> Option<&Agent> {
+        let name = self.agent_name(session)?;
         let mut agents = self.agents.iter();
-        agents.any(|agent| agent.name == name || agent.member_number(&name).is_some())
-            || !is_raiders
+        agents.find(|agent| agent.name == name || agent.member_number(&name).is_some())
+    }
+
+    fn agent_name(&self, session: &SessionId) -> Option<AgentName> {
+        let rest = session.as_str().strip_prefix(self.name.as_str())?;
+        AgentName::new(rest.strip_prefix('-')?).ok()
     }
 
     /// `<city>/<rig>/raiders/<Name>`.

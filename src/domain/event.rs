@@ -86,6 +86,8 @@ event_types! {
     AutomationSkipped => "automation.skipped",
     EscalationRaised => "escalation.raised",
     EscalationAcked => "escalation.acked",
+    NotifyFailed => "notify.failed",
+    NotifySkipped => "notify.skipped",
     MessageSent => "message.sent",
     RelicCreated => "relic.created",
     RelicUpdated => "relic.updated",

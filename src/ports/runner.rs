@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::city::Rights;
+
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
@@ -22,6 +24,8 @@ pub struct Command {
     pub limit: Duration,
     /// The file that says which processes belong to it while it runs.
     pub record: PathBuf,
+    /// What its own calls may do.
+    pub rights: Rights,
 }
 
 /// What became of it.
@@ -62,4 +66,9 @@ pub trait Runner: Send + Sync {
     /// # Errors
     /// What could not be ended.
     fn end_leftovers(&self, record: &Path) -> Result<(), String>;
+
+    /// What the calls of a process may do that the supervisor started for itself, whoever started it
+    /// here: a command, a gate, a set-up, a git hook. None for everybody else. A process that cannot be
+    /// judged only looks.
+    fn errand_of(&self, pid: u32) -> Option<Rights>;
 }

@@ -128,6 +128,38 @@ pub enum Stopped {
     Killed,
 }
 
+/// A session as one of its processes knows it: of exactly this incarnation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The session's id.
+    pub session: SessionId,
+    /// The incarnation that it was started for.
+    pub incarnation: Incarnation,
+}
+
+/// Where a process belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Membership {
+    /// To a session.
+    Of(Member),
+    /// To none.
+    Nobodys,
+    /// That cannot be told: it is gone, it claims what its ancestors do not confirm, or its session is
+    /// one that has ended.
+    Unknown,
+}
+
+impl Membership {
+    /// The session.
+    #[must_use]
+    pub fn session(self) -> Option<SessionId> {
+        match self {
+            Self::Of(member) => Some(member.session),
+            Self::Nobodys | Self::Unknown => None,
+        }
+    }
+}
+
 /// Receives [`SessionEvent`]s; called from any thread, must not block.
 pub type Listener = Box<dyn Fn(SessionEvent) + Send + Sync>;
 
@@ -216,16 +248,16 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError>;
 
-    /// Processor time that a running session's processes have used, those that ended included. Looks
-    /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot
-    /// be told.
-    fn cpu(&self, id: &SessionId) -> Option<Duration>;
-
     /// Whether sessions of that kind could be started here. Changes nothing.
     ///
     /// # Errors
     /// Why not.
     fn check(&self, provider: Provider) -> Result<(), String>;
+
+    /// Processor time that a running session's processes have used, those that ended included. Looks
+    /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot
+    /// be told.
+    fn cpu(&self, id: &SessionId) -> Option<Duration>;
 
     /// Makes ready for sessions of that kind, without a change for the next starts.
     ///
@@ -238,7 +270,7 @@ pub trait Sessions: Send + Sync {
     fn prefer(&self, provider: Provider);
 
     /// Which session the process belongs to, by membership (never by what the process says).
-    fn session_of(&self, pid: u32) -> Option<SessionId>;
+    fn membership(&self, pid: u32) -> Membership;
 
     /// Removes the terminal logs of sessions that ended before that time, and says how many had one.
     /// Those of a session that lives, is lost or cannot be judged stay.

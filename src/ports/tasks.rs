@@ -41,6 +41,13 @@ pub struct Intent {
     pub rig: Option<String>,
     /// `HD_INCARNATION` of the session that left it.
     pub incarnation: Option<u64>,
+    /// `HD_RELIC` of the session that left it.
+    pub relic: Option<String>,
+    /// `HD_SESSION` of the session that left it.
+    pub session: Option<String>,
+    /// Where it was called.
+    #[serde(default)]
+    pub cwd: PathBuf,
 }
 
 /// An outcome file as it stands.
@@ -116,6 +123,16 @@ pub trait TaskFiles: Send + Sync {
     /// # Errors
     /// [`TaskError`].
     fn settle(&self, file: &Path) -> Result<(), TaskError>;
+
+    /// Keeps an intent that is not what it says for a person to look at, and reads it no more.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn set_aside(&self, file: &Path) -> Result<(), TaskError>;
+
+    /// Whether the directory is the other one or below it, links followed. One that cannot be seen is
+    /// not.
+    fn is_within(&self, dir: &Path, of: &Path) -> bool;
 
     /// Deletes files below a directory that were written last before that time, and says how many.
     /// No directory is no file.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::domain::city::Rights;
 use crate::ports::runner::{Command, Ended, Runner, Running};
 
 /// How a command line goes: how long it takes, and its exit code then.
@@ -22,6 +23,7 @@ struct State {
     prints: BTreeMap<String, String>,
     started: Vec<Command>,
     leftovers: Vec<PathBuf>,
+    errands: BTreeMap<u32, Rights>,
 }
 
 impl FakeRunner {
@@ -45,6 +47,11 @@ impl FakeRunner {
         let state = self.state();
         let started = state.started.iter().filter(|command| command.line == line);
         started.cloned().collect()
+    }
+
+    /// This process is one of the supervisor's own, with these rights.
+    pub fn place(&self, pid: u32, rights: Rights) {
+        self.state().errands.insert(pid, rights);
     }
 
     /// Records whose leftovers were ended.
@@ -90,5 +97,9 @@ impl Runner for FakeRunner {
     fn end_leftovers(&self, record: &Path) -> Result<(), String> {
         self.state().leftovers.push(record.to_owned());
         Ok(())
+    }
+
+    fn errand_of(&self, pid: u32) -> Option<Rights> {
+        self.state().errands.get(&pid).copied()
     }
 }

@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use super::conformance::sessions::Program;
 use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
-use crate::domain::ids::SessionId;
+use crate::domain::ids::{Incarnation, SessionId};
 use crate::ports::sessions::{
-    Input, Listener, SessionEvent, SessionHandle, SessionSpec, StartError,
+    Input, Listener, Member, Membership, SessionEvent, SessionHandle, SessionSpec, StartError,
 };
 
 type Ear = Arc<OnceLock<Listener>>;
@@ -40,7 +40,7 @@ struct Inner {
     sessions: BTreeMap<SessionId, Fake>,
     logs: HashMap<SessionId, Vec<u8>>,
     refusals: HashMap<SessionId, VecDeque<StartError>>,
-    processes: HashMap<u32, SessionId>,
+    processes: HashMap<u32, Membership>,
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
     lists_held: usize,
@@ -337,7 +337,18 @@ impl FakeSessions {
 
     /// This process belongs to that session.
     pub fn place(&self, pid: u32, id: &SessionId) {
-        self.inner().processes.insert(pid, id.clone());
+        let mut inner = self.inner();
+        let fake = inner.sessions.get(id);
+        let member = Member {
+            session: id.clone(),
+            incarnation: fake.map_or(Incarnation(0), |fake| fake.spec.incarnation),
+        };
+        inner.processes.insert(pid, Membership::Of(member));
+    }
+
+    /// Where this process belongs cannot be told.
+    pub fn obscure(&self, pid: u32) {
+        self.inner().processes.insert(pid, Membership::Unknown);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 
+use crate::actors::sagas::charge::Charged;
 use crate::ports::tasks::{Intent, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
 
 /// Pretended task files.
@@ -23,6 +24,7 @@ struct Inner {
     prompts: Vec<(PathBuf, String)>,
     watched: BTreeSet<PathBuf>,
     outbox: BTreeMap<PathBuf, Intent>,
+    aside: Vec<Intent>,
     set_ups: Vec<PathBuf>,
     broken: Option<String>,
     set_up_fails: Option<String>,
@@ -32,6 +34,21 @@ struct Inner {
 }
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
+
+/// What `hd done` leaves in the outbox when a raider's session calls it.
+#[must_use]
+pub fn done_intent(charged: &Charged) -> Intent {
+    Intent {
+        op: "done".into(),
+        args: serde_json::json!({}),
+        raider: Some(charged.raider.to_string()),
+        rig: None,
+        incarnation: Some(charged.incarnation.0),
+        relic: Some(charged.relic.to_string()),
+        session: Some(charged.session.to_string()),
+        cwd: charged.sandbox.clone(),
+    }
+}
 
 /// What a test does, and what it finds out.
 impl FakeTasks {
@@ -124,6 +141,12 @@ impl FakeTasks {
         self.inner().outbox.len()
     }
 
+    /// Intents that were kept for a person.
+    #[must_use]
+    pub fn aside(&self) -> Vec<Intent> {
+        self.inner().aside.clone()
+    }
+
     /// Whether the directory is watched.
     #[must_use]
     pub fn is_watched(&self, dir: &Path) -> bool {
@@ -213,6 +236,17 @@ impl TaskFiles for FakeTasks {
     fn settle(&self, file: &Path) -> Result<(), TaskError> {
         self.inner().outbox.remove(file);
         Ok(())
+    }
+
+    fn set_aside(&self, file: &Path) -> Result<(), TaskError> {
+        let mut inner = self.inner();
+        let intent = inner.outbox.remove(file);
+        inner.aside.extend(intent);
+        Ok(())
+    }
+
+    fn is_within(&self, dir: &Path, of: &Path) -> bool {
+        dir.starts_with(of)
     }
 
     fn prune(&self, dir: &Path, _before: Timestamp) -> Result<usize, TaskError> {

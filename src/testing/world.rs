@@ -34,13 +34,15 @@ use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
     Agent, City, DaemonPolicy, ForgePolicy, Gate, Harness, OnTerm, PromptMode, Provider,
-    RaiderPolicy, RestartType, RetentionPolicy, Rig, RigSource, SessionPolicy, WitnessPolicy,
+    RaiderPolicy, RestartType, RetentionPolicy, Rig, RigSource, Rights, SessionPolicy,
+    WitnessPolicy,
 };
 use crate::domain::event::{Event, EventType};
 use crate::domain::ids::{
     AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
 };
 use crate::domain::merge::{LandStyle, MergeRequest};
+use crate::domain::notify::{Notice, NotifyPolicy};
 use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
@@ -126,6 +128,7 @@ impl Scenario {
             env: BTreeMap::new(),
             env_pass: Vec::new(),
             restart,
+            rights: Rights::Work,
             shutdown_timeout: Duration::from_secs(5),
             idle_timeout: None,
             depends_on: Vec::new(),
@@ -200,6 +203,7 @@ impl Scenario {
             directory: Arc::default(),
             claims: Claims::default(),
             automations: Arc::new(Automations::new(Arc::clone(&parts.runner) as _)),
+            notices: Arc::default(),
             stopping: Default::default(),
         });
         connect(&world);

@@ -365,6 +365,25 @@ fn done_waits_in_the_outbox_while_the_supervisor_is_away() {
     assert_eq!(intent.cwd, sandbox.canonicalize().unwrap());
 }
 
+/// It would not be believed.
+#[test]
+fn done_is_not_written_down_in_anothers_sandbox() {
+    let city = FakeCity::away();
+    for name in ["Toast", "Shadow"] {
+        fs::create_dir_all(city.root().join("horde/raiders").join(name)).unwrap();
+    }
+    let mut done = hd();
+    done.arg("done")
+        .current_dir(city.root().join("horde/raiders/Shadow"))
+        .env("HD_CITY", city.root())
+        .env("HD_ACTOR", "horde/raiders/Toast")
+        .env("HD_RAIDER", "Toast");
+    let ran = run(&mut done);
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("horde/raiders/Toast"), "{}", ran.stderr);
+    assert!(!city.root().join(".horde/outbox").exists());
+}
+
 #[test]
 fn done_outside_a_session_writes_nothing() {
     let city = FakeCity::away();

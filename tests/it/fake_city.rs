@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op, OpName};
 use horde_supervisor::control::rights::Who;
 use horde_supervisor::control::server::{Answer, Call, Caller, Service, bind, serve};
+use horde_supervisor::domain::city::Rights;
+use horde_supervisor::domain::ids::SessionId;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -71,6 +73,10 @@ impl Service for Shared {
     fn identify(&self, pid: u32) -> Who {
         assert_ne!(pid, 0);
         self.0.who.lock().unwrap().clone()
+    }
+
+    fn rights(&self, _: &SessionId) -> Rights {
+        Rights::Work
     }
 
     fn call(&self, _: Caller, op: Op) -> Call {

@@ -19,6 +19,7 @@ use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::automation::{Automation, AutomationId, Mark, Run, RunState};
 use crate::domain::cause::Cause;
+use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::gates::condition::CHECK_LIMIT;
 use crate::domain::gates::event::Queue;
@@ -411,6 +412,11 @@ fn command(
         stdin,
         limit,
         record: record(world, &automation.id, role),
+        // Agents write to the repositories of rigs; the city is its owner's alone.
+        rights: match automation.id.rig {
+            Some(_) => Rights::Work,
+            None => Rights::All,
+        },
     }
 }
 

@@ -1,9 +1,19 @@
 //! The outbox: what `hd` left there while the supervisor was away.
+//!
+//! ```text
+//!   file ─► an intent? ─► is it what it says? ─► declared ─► accepted, or refused for good: removed
+//!                │              │                   └► may be accepted later: stays
+//!                └──────────────┴► no: set aside, and an event
+//! ```
+//!
+//! Nobody can be recognised by a file. What it says is compared with what is known of the raider that
+//! it names, which holds off who is mistaken, and not who forges all of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -11,8 +21,10 @@ use super::super::sagas::done::{self, DoneRequest};
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
 use super::super::{ask, effects};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
-use crate::ports::tasks::Intent;
+use crate::ports::tasks::{Intent, TaskFiles};
 
 /// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
 /// was at it.
@@ -64,9 +76,14 @@ pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
 /// Carries an intent out as its author would have over the socket. What will never be accepted is
 /// put away; what may be accepted later stays.
 async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
-    let settled = match done_request(&intent) {
-        Ok(request) => declare(world, request).await,
-        Err(refused) => Err(refused),
+    let request = match done_request(&intent) {
+        Ok(request) => request,
+        Err(why) => return set_aside(world, file, &intent, why.message).await,
+    };
+    let settled = match mismatch(world, &intent, &request).await {
+        Ok(Some(why)) => return set_aside(world, file, &intent, why).await,
+        Ok(None) => declare(world, request).await,
+        Err(error) => Err(error),
     };
     match settled {
         Ok(()) => {}
@@ -84,6 +101,49 @@ async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
     if let Err(error) = settle {
         tracing::warn!(%error, "an intent could not be taken out of the outbox");
     }
+}
+
+/// What in an intent does not fit the raider that it names. One of another incarnation than the
+/// present one is void anyway: the witness says so.
+async fn mismatch(
+    world: &World,
+    intent: &Intent,
+    request: &DoneRequest,
+) -> Result<Option<String>, Refusal> {
+    let raider = request.raider.clone();
+    let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
+    let present = hook.filter(|hook| Some(hook.incarnation) == request.incarnation);
+    let Some(hook) = present else {
+        return Ok(None);
+    };
+    let (raider, session) = (&hook.raider, hook.raider.session_id());
+    if intent.session.as_deref() != Some(session.as_str()) {
+        return Ok(Some(format!("it was not left by the session of {raider}")));
+    }
+    if intent.relic.as_deref() != Some(hook.relic.as_str()) {
+        return Ok(Some(format!("{raider} is not at work on that relic")));
+    }
+    let (cwd, sandbox) = (intent.cwd.clone(), world.city.sandbox(raider));
+    let within = move |tasks: &dyn TaskFiles| Ok(tasks.is_within(&cwd, &sandbox));
+    let within = effects::tasks(world, within).await?;
+    Ok((!within).then(|| format!("it was not written in the sandbox of {raider}")))
+}
+
+async fn set_aside(world: &World, file: PathBuf, intent: &Intent, why: String) {
+    let path = file.clone();
+    let aside = effects::tasks(world, move |tasks| tasks.set_aside(&path)).await;
+    if let Err(error) = aside {
+        return tracing::warn!(%error, "an intent could not be set aside");
+    }
+    let raider = intent.raider.as_deref();
+    let subject = raider.filter(|raider| raider.parse::<RaiderId>().is_ok());
+    let data = json!({
+        "outbox": file, "op": intent.op, "raider": raider, "session": intent.session,
+        "cwd": intent.cwd, "message": why,
+    });
+    let subject = subject.unwrap_or("outbox");
+    let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
+    world.store.note(vec![event.with(data)]);
 }
 
 async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
@@ -116,6 +176,7 @@ fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
         .parse()
         .map_err(|error: InvalidId| bad(error.to_string()))?;
     let mut request: DoneRequest = done::parse_args(raider, &intent.args)?;
-    request.incarnation = intent.incarnation.map(Incarnation);
+    let incarnation = intent.incarnation.map(Incarnation);
+    request.incarnation = Some(incarnation.ok_or_else(|| bad("it names no incarnation".into()))?);
     Ok(request)
 }

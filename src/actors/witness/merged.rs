@@ -7,12 +7,12 @@ use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
 use super::super::shaman;
-use super::inbox::{Handled, nuke_target, raise};
+use super::inbox::{Handled, nuke_target};
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
-use crate::domain::message::{Escalation, Merged, Severity};
+use crate::domain::message::{self, Escalation, Merged, Severity};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{StoreError, Txn};
@@ -35,7 +35,7 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
             severity: Severity::High,
             evidence: format!("{} says {commit}, which is not on {target}", merged.mr),
         };
-        raise(args, body).await?;
+        shaman::escalate(world, &message::witness(&args.rig), body).await?;
         return Ok(Handled::AtPatrol);
     }
     world.at(FaultPoint::MergedCloseBefore);

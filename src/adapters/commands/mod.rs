@@ -17,6 +17,7 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::runs::{self, Run};
+use crate::domain::city::Rights;
 use crate::ports::runner::{Command, Ended, Runner, Running};
 use process::{Cut, End, Script};
 use tail::Tail;
@@ -59,11 +60,15 @@ impl Runner for Commands {
         let ended = runs::end_leftovers(record);
         ended.map_err(|error| error.to_string())
     }
+
+    fn errand_of(&self, pid: u32) -> Option<Rights> {
+        runs::rights_of(pid)
+    }
 }
 
 fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
     runs::end_leftovers(&command.record)?;
-    let own = Run::begin(&command.record)?;
+    let own = Run::begin(&command.record, command.rights)?;
     let mut tail = Tail::new(TAIL_MAX);
     let script = Script {
         line: &command.line,
@@ -115,6 +120,7 @@ mod tests {
             stdin: Some("said\n".to_owned()),
             limit,
             record: dir.join("x.run"),
+            rights: Rights::All,
         });
         if stop {
             (running.stop)();
@@ -171,6 +177,7 @@ mod tests {
             stdin: None,
             limit: LONG,
             record: dir.path().join("x.run"),
+            rights: Rights::All,
         });
         assert!(running.end.await.why.is_some());
     }

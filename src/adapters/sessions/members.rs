@@ -2,32 +2,37 @@
 //!
 //! Membership is ancestry: a session's processes all descend from its holder, whatever they did to
 //! detach, because the holder adopts orphans. A process that only carries a session's token in its
-//! environment is not a member of a session whose holder lives. While a session is being started its
-//! holder is not known yet, but its agent may act already: until then the token counts.
+//! environment is not a member of a session whose holder lives, but it is not nobody's either. While a
+//! session is being started its holder is not known yet, but its agent may act already: until then the
+//! token counts. Whatever cannot be seen or does not fit is `Unknown`: fewer rights, never more.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::files::{State, TOKEN_VARIABLE};
 use crate::adapters::proc;
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
-
-/// Longer chains of parents than this are not followed.
-const DEEPEST: usize = 256;
+use crate::ports::sessions::{Member, Membership};
 
 /// The sessions this daemon knows of.
 #[derive(Default)]
-pub struct Members(Mutex<Known>);
+pub struct Members {
+    /// Where this city's sessions are.
+    root: PathBuf,
+    known: Mutex<Known>,
+}
 
 #[derive(Default)]
 struct Known {
     states: HashMap<SessionId, State>,
     // By pid, with the start time that makes it an identity.
-    processes: HashMap<u32, (u64, SessionId)>,
-    tokens: HashMap<String, SessionId>,
+    processes: HashMap<u32, (u64, Member)>,
+    tokens: HashMap<String, Member>,
     /// Tokens of sessions that are being started.
-    starting: HashMap<String, SessionId>,
+    starting: HashMap<String, Member>,
 }
 
 impl Known {
@@ -45,15 +50,24 @@ impl Known {
 }
 
 impl Members {
+    /// For the sessions in this directory.
+    #[must_use]
+    pub fn of(root: PathBuf) -> Self {
+        Self {
+            root,
+            ..Self::default()
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // A panic between two inserts can at worst forget a session until the next adoption.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that a session is about to be started; [`Members::add`] or [`Members::not_started`]
     /// follows.
-    pub fn starting(&self, token: &str, id: &SessionId) {
-        self.known().starting.insert(token.to_owned(), id.clone());
+    pub fn starting(&self, token: &str, member: Member) {
+        self.known().starting.insert(token.to_owned(), member);
     }
 
     /// The start came to nothing.
@@ -63,14 +77,18 @@ impl Members {
 
     /// Adds a session, in place of an earlier one of this id.
     pub fn add(&self, state: &State) {
+        let member = Member {
+            session: state.id.clone(),
+            incarnation: state.incarnation,
+        };
         let mut known = self.known();
         known.remove(&state.id);
         known.starting.remove(&state.token);
         for process in [&state.agent, &state.holder] {
-            let entry = (process.started, state.id.clone());
+            let entry = (process.started, member.clone());
             known.processes.insert(process.pid, entry);
         }
-        known.tokens.insert(state.token.clone(), state.id.clone());
+        known.tokens.insert(state.token.clone(), member);
         known.states.insert(state.id.clone(), state.clone());
     }
 
@@ -81,49 +99,75 @@ impl Members {
 
     /// Which session the process belongs to.
     #[must_use]
-    pub fn session_of(&self, pid: u32) -> Option<SessionId> {
-        self.by_ancestry(pid)
-            .or_else(|| self.by_cgroup(pid))
-            .or_else(|| self.by_token(pid))
-    }
-
-    fn by_ancestry(&self, mut pid: u32) -> Option<SessionId> {
-        for _ in 0..DEEPEST {
-            let stat = proc::stat(pid).ok().flatten()?;
-            let known = self.known();
-            match known.processes.get(&pid) {
-                Some((started, id)) if *started == stat.started => return Some(id.clone()),
-                _ if stat.parent <= 1 => return None,
-                _ => pid = stat.parent,
-            }
+    pub fn membership(&self, pid: u32) -> Membership {
+        let Ok(mut line) = proc::ancestry(pid) else {
+            return Membership::Unknown;
+        };
+        // What the daemon runs is not its own starter's.
+        let own = std::process::id();
+        let below = line.iter().position(|process| process.pid == own);
+        line.truncate(below.unwrap_or(line.len()));
+        match self.by_ancestry(&line).or_else(|| self.by_cgroup(pid)) {
+            Some(member) => Membership::Of(member),
+            None => self.by_token(&line),
         }
-        None
     }
 
-    fn by_cgroup(&self, pid: u32) -> Option<SessionId> {
+    fn by_ancestry(&self, line: &[ProcessId]) -> Option<Member> {
+        let known = self.known();
+        line.iter().find_map(|process| {
+            let (started, member) = known.processes.get(&process.pid)?;
+            (*started == process.started).then(|| member.clone())
+        })
+    }
+
+    fn by_cgroup(&self, pid: u32) -> Option<Member> {
         let path = proc::cgroup(pid)?;
         let mut names = path.rsplit('/');
         let token = names.find_map(|name| name.strip_prefix("horde-"))?;
         let known = self.known();
-        let id = known
-            .tokens
-            .get(token)
-            .or_else(|| known.starting.get(token));
-        id.cloned()
+        let member = known.tokens.get(token);
+        member.or_else(|| known.starting.get(token)).cloned()
     }
 
-    /// Only for sessions that are being started, and for what a killed holder left behind.
-    fn by_token(&self, pid: u32) -> Option<SessionId> {
-        let token = proc::environment_value(pid, TOKEN_VARIABLE)?;
-        let (id, holder): (SessionId, ProcessId) = {
+    /// Makes a member only of processes of a session that is being started, and of what a killed
+    /// holder left behind. Whoever else carries a token of this city is not nobody's.
+    fn by_token(&self, line: &[ProcessId]) -> Membership {
+        let mut tokens = line.iter().filter_map(|process| {
+            let token = proc::environment_value(process.pid, TOKEN_VARIABLE)?;
+            Some((process.pid, token))
+        });
+        tokens
+            .find_map(|(pid, token)| self.by_one_token(pid, &token))
+            .unwrap_or(Membership::Nobodys)
+    }
+
+    /// None for a token of another city.
+    fn by_one_token(&self, pid: u32, token: &str) -> Option<Membership> {
+        let found = {
             let known = self.known();
-            if let Some(id) = known.starting.get(&token) {
-                return Some(id.clone());
+            if let Some(member) = known.starting.get(token) {
+                return Some(Membership::Of(member.clone()));
             }
-            let id = known.tokens.get(&token)?;
-            (id.clone(), known.states.get(id)?.holder.clone())
+            let member = known.tokens.get(token);
+            member.and_then(|member| {
+                let holder = known.states.get(&member.session)?.holder.clone();
+                Some((member.clone(), holder))
+            })
         };
-        matches!(proc::lives(&holder), Ok(false)).then_some(id)
+        match found {
+            Some((member, holder)) => Some(match proc::lives(&holder) {
+                Ok(false) => Membership::Of(member),
+                Ok(true) | Err(_) => Membership::Unknown,
+            }),
+            None => self.is_of_this_city(pid).then_some(Membership::Unknown),
+        }
+    }
+
+    fn is_of_this_city(&self, pid: u32) -> bool {
+        let city = proc::environment_value(pid, "HD_CITY");
+        let sessions = city.map(|city| fs::canonicalize(Path::new(&city).join(".horde/sessions")));
+        matches!(sessions, Some(Ok(sessions)) if sessions == self.root)
     }
 }
 
@@ -132,6 +176,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::domain::ids::Incarnation;
     use crate::testing::eventually;
 
     /// An agent's first act may come before the daemon knows its holder: it must not pass for the
@@ -144,16 +189,20 @@ mod tests {
             .spawn()
             .unwrap();
         let members = Members::default();
-        let id = SessionId::new("gt-horde-Toast").unwrap();
+        let toast = Member {
+            session: SessionId::new("gt-horde-Toast").unwrap(),
+            incarnation: Incarnation(1),
+        };
         // A parent goes on a moment before its child's environment can be read.
         eventually("its environment can be read", || {
             proc::environment_value(early.id(), TOKEN_VARIABLE)
         });
-        assert_eq!(members.session_of(early.id()), None);
-        members.starting("soon", &id);
-        assert_eq!(members.session_of(early.id()), Some(id));
+        let of_early = || members.membership(early.id());
+        assert_eq!(of_early(), Membership::Nobodys);
+        members.starting("soon", toast.clone());
+        assert_eq!(of_early(), Membership::Of(toast));
         members.not_started("soon");
-        assert_eq!(members.session_of(early.id()), None);
+        assert_eq!(of_early(), Membership::Nobodys);
         drop(early.stdin.take());
         early.wait().unwrap();
     }

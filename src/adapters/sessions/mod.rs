@@ -43,7 +43,7 @@ use crate::domain::facts::RunState;
 use crate::domain::holder_wire::{Answer, Request};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{
-    SessionError, SessionHandle, SessionSpec, StartError, Started, Stopped,
+    Member, SessionError, SessionHandle, SessionSpec, StartError, Started, Stopped,
 };
 
 /// Beyond the grace a holder gets this long to end everything and record it.
@@ -74,12 +74,12 @@ impl LocalSessions {
         let root = fs::canonicalize(state_dir)?;
         let settings = root.with_file_name("tmux.conf");
         let provider = Self {
+            members: Members::of(root.clone()),
             root,
             exe,
             tmux: Tmux::new(tmux_server.to_owned(), settings),
             preferred: Mutex::new(Provider::Holder),
             gates: Mutex::default(),
-            members: Members::default(),
             monitor: Monitor::new()?,
             open_files: proc::raise_open_files(),
         };
@@ -206,7 +206,11 @@ impl LocalSessions {
             open_files: self.open_files,
         };
         // Before the agent can act: whoever it is then taken for, it is not the operator.
-        self.members.starting(&launch.token, &spec.id);
+        let member = Member {
+            session: spec.id.clone(),
+            incarnation: spec.incarnation,
+        };
+        self.members.starting(&launch.token, member);
         let reply = match self.preferred() {
             Provider::Holder => holder::start(&self.exe, dir, &launch),
             Provider::Tmux => self.tmux.start(&self.exe, dir, &launch),

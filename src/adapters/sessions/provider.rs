@@ -17,8 +17,8 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, SessionError, SessionHandle, SessionSpec, Sessions, StartError,
-    Started, Stopped,
+    AttachPoint, Input, Listener, Membership, SessionError, SessionHandle, SessionSpec, Sessions,
+    StartError, Started, Stopped,
 };
 
 impl Sessions for LocalSessions {
@@ -174,6 +174,13 @@ impl Sessions for LocalSessions {
         Ok(self.meta(id, &sight.facts.token)?.remove(key))
     }
 
+    fn check(&self, provider: Provider) -> Result<(), String> {
+        match provider {
+            Provider::Tmux => tmux::check().map_err(|error| error.to_string()),
+            Provider::Holder => Ok(()),
+        }
+    }
+
     fn cpu(&self, id: &SessionId) -> Option<Duration> {
         let sight = self.look(id)?;
         let state = sight
@@ -184,13 +191,6 @@ impl Sessions for LocalSessions {
                 tracing::warn!(session = %id, %error, "what its processes use cannot be seen");
             })
             .ok()?
-    }
-
-    fn check(&self, provider: Provider) -> Result<(), String> {
-        match provider {
-            Provider::Tmux => tmux::check().map_err(|error| error.to_string()),
-            Provider::Holder => Ok(()),
-        }
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
@@ -207,8 +207,8 @@ impl Sessions for LocalSessions {
             .unwrap_or_else(PoisonError::into_inner) = provider;
     }
 
-    fn session_of(&self, pid: u32) -> Option<SessionId> {
-        self.members.session_of(pid)
+    fn membership(&self, pid: u32) -> Membership {
+        self.members.membership(pid)
     }
 
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {

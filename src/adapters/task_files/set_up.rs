@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 
 use crate::adapters::proc::{self, Pidfd};
 use crate::adapters::runs::{self, Run};
+use crate::domain::city::Rights;
 
 /// Installing dependencies takes a while; a command that waits for somebody takes for ever.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -43,7 +44,7 @@ fn run_within(
     let wrong = |error: io::Error| error.to_string();
     // A file, not a pipe: a process left in the background cannot hold up the end.
     let mut output = tempfile::tempfile().map_err(wrong)?;
-    let run = Run::begin(runs).map_err(wrong)?;
+    let run = Run::begin(runs, Rights::Read).map_err(wrong)?;
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(dir);
     shell.env_clear().envs(env).env(runs::TOKEN, run.token());

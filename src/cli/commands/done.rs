@@ -15,6 +15,7 @@ use crate::cli::output;
 use crate::cli::render::show;
 use crate::control::client::Client;
 use crate::control::protocol::{self, ErrorKind, Intent, Op, args};
+use crate::domain::ids::RaiderId;
 
 pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
     let op = Op::Done(args);
@@ -55,6 +56,22 @@ fn leave(root: &Path, op: &Op) -> Result<PathBuf, CliError> {
             "the supervisor cannot be reached, and this is no raider's session",
         )
         .hint("`hd done` is called from inside a session"));
+    }
+    let actor: Option<RaiderId> = intent.raider.as_deref().and_then(|it| it.parse().ok());
+    let sandbox = actor.map(|it| {
+        root.join(it.rig.as_str())
+            .join("raiders")
+            .join(it.name.as_str())
+    });
+    let within = sandbox.as_ref().and_then(|it| fs::canonicalize(it).ok());
+    if !within.is_some_and(|sandbox| intent.cwd.starts_with(sandbox)) {
+        let why =
+            "the supervisor cannot be reached, and nothing is written down for it out of here";
+        let error = CliError::new(protocol::Exit::Unreachable, why);
+        return Err(match sandbox {
+            Some(sandbox) => error.hint(format!("call it in your sandbox, {}", sandbox.display())),
+            None => error,
+        });
     }
     let dir = root.join(".horde/outbox");
     write(&dir, &intent).doing(format!("the outbox {}", dir.display()))

@@ -6,6 +6,7 @@ mod config;
 mod daemon;
 mod demo;
 mod done;
+mod escalation;
 mod help;
 mod init;
 mod raider;
@@ -53,7 +54,8 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),
-        Verb::Escalations => context.show(&Op::Escalations(Nothing {}), lists::escalations),
+        Verb::Escalate(args) => escalation::escalate(args, context),
+        Verb::Escalations(args) => escalation::escalations(args.verb, context),
         Verb::Config(verb) => config::run(&verb, context),
         Verb::Demo(args) => demo::run(&args, context),
         Verb::Completions { shell } => help::completions(shell),

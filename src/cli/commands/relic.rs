@@ -1,6 +1,6 @@
 //! `hd relic`: units of work.
 
-use std::io::{self, Read};
+use std::io;
 use std::path;
 
 use serde_json::Value;
@@ -15,13 +15,7 @@ use crate::control::protocol::args::{RelicClose, RelicRef};
 pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         RelicVerb::Create(mut args) => {
-            if args.body == "-" {
-                args.body.clear();
-                let mut input = io::stdin().lock();
-                input
-                    .read_to_string(&mut args.body)
-                    .doing("standard input")?;
-            }
+            args.body = text_or_stdin(args.body)?;
             context.show(&Op::RelicCreate(args), show::relic)
         }
         RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
@@ -46,6 +40,14 @@ fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
         }
     }
     context.show(&Op::RelicClose(args), show::relic)
+}
+
+/// The text; `-` stands for what is on standard input.
+pub(super) fn text_or_stdin(text: String) -> Result<String, CliError> {
+    if text != "-" {
+        return Ok(text);
+    }
+    io::read_to_string(io::stdin().lock()).doing("standard input")
 }
 
 /// A path as it is meant here, for somebody whose working directory is another.

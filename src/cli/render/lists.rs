@@ -101,12 +101,13 @@ pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
 
 /// Escalations are relics: what they are about is a label, how urgent they are their priority.
 pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
-    let mut table = Table::new(&["ID", "SEVERITY", "ABOUT", "CREATED", "PROBLEM"]);
+    let mut table = Table::new(&["ID", "SEVERITY", "STATE", "ABOUT", "CREATED", "PROBLEM"]);
     for escalation in items(result) {
         let (severity, tone) = severity(escalation);
         table.row(vec![
             at(escalation, "/id").into(),
             Cell(severity, tone),
+            answered(escalation).to_owned().into(),
             about(escalation).into(),
             at(escalation, "/created").into(),
             at(escalation, "/title").into(),
@@ -116,8 +117,8 @@ pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     match items(result).first() {
         Some(first) => {
             let close = format!(
-                "`hd relic show ID` says more; `hd relic close ID` ends one that is settled, as in: \
-                 hd relic close {}",
+                "`hd relic show ID` says more; `hd escalations ack ID` keeps one from being raised \
+                 again; `hd relic close ID` ends one that is settled, as in: hd relic close {}",
                 at(first, "/id")
             );
             format!("{none}\n{}", style.paint(Tone::Faint, &close))
@@ -136,6 +137,17 @@ fn severity(escalation: &Value) -> (String, Tone) {
         Some(3..) => ("critical", Tone::Bad),
     };
     (word.to_owned(), tone)
+}
+
+/// Whether somebody knows of it.
+fn answered(escalation: &Value) -> &'static str {
+    let acked = escalation.get("acked").and_then(Value::as_bool);
+    let again = escalation.get("again").and_then(Value::as_u64);
+    match (acked, again) {
+        (Some(true), _) => "acked",
+        (_, Some(1..)) => "raised again",
+        _ => "new",
+    }
 }
 
 /// `about:horde/raiders/Toast:gt-1` is a label of an escalation about Toast and its work.

@@ -188,15 +188,15 @@ fn an_escalation_says_how_urgent_it_is_about_what_and_how_to_close_it() {
     let relics = json!([
         {"id": "hd-2", "kind": "escalation", "title": "its work cannot be pushed",
          "body": "remote: no", "status": "open", "priority": 2,
-         "labels": ["about:horde/raiders/Toast:gt-1"], "created": "2026-01-31T12:00:00Z"},
+         "acked": true, "again": 1, "labels": ["about:horde/raiders/Toast:gt-1"], "created": "2026-01-31T12:00:00Z"},
         {"id": "hd-1", "kind": "escalation", "title": "the disk is full", "body": "",
          "status": "open", "priority": 0, "labels": ["about:horde/forge"],
          "created": "2026-01-31T11:00:00Z"}]);
     insta::assert_snapshot!(lists::escalations(&relics, PLAIN), @r"
-    ID    SEVERITY  ABOUT                     CREATED               PROBLEM
-    hd-2  high      horde/raiders/Toast gt-1  2026-01-31T12:00:00Z  its work cannot be pushed
-    hd-1  low       horde/forge               2026-01-31T11:00:00Z  the disk is full
-    `hd relic show ID` says more; `hd relic close ID` ends one that is settled, as in: hd relic close hd-2
+    ID    SEVERITY  STATE  ABOUT                     CREATED               PROBLEM
+    hd-2  high      acked  horde/raiders/Toast gt-1  2026-01-31T12:00:00Z  its work cannot be pushed
+    hd-1  low       new    horde/forge               2026-01-31T11:00:00Z  the disk is full
+    `hd relic show ID` says more; `hd escalations ack ID` keeps one from being raised again; `hd relic close ID` ends one that is settled, as in: hd relic close hd-2
     ");
     assert!(!lists::escalations(&json!([]), PLAIN).contains("close"));
 }

@@ -17,7 +17,7 @@ use crate::config::values::{
     optional, some_duration, text,
 };
 use crate::domain::city::{
-    Agent, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource,
+    Agent, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource, Rights,
 };
 use crate::domain::harness::launch;
 use crate::domain::ids::{AgentName, HarnessName};
@@ -86,6 +86,7 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
             &[],
         ),
     );
+    let rights = rights(&mut reader);
     let shutdown_timeout = reader.get("shutdown_timeout", optional(duration));
     let idle_timeout = reader.get("idle_timeout", optional(some_duration));
     let depends_on = reader.get("depends_on", list(values::name::<AgentName>));
@@ -108,6 +109,7 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
             env,
             env_pass: runs.env_pass,
             restart: restart?,
+            rights: rights?,
             shutdown_timeout: shutdown_timeout?.or(known.shutdown_timeout)?,
             idle_timeout: idle_timeout?,
             depends_on: depends_on?,
@@ -127,6 +129,21 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
         is_pool,
         prompt_file,
     }
+}
+
+/// `rights`.
+fn rights(reader: &mut Reader<'_>) -> Option<Rights> {
+    reader.get(
+        "rights",
+        choice(
+            &[
+                ("read", Rights::Read),
+                ("work", Rights::Work),
+                ("all", Rights::All),
+            ],
+            &[],
+        ),
+    )
 }
 
 /// `pool = { ... }`; an empty string, the default, is no pool.

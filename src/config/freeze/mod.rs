@@ -8,6 +8,7 @@ mod daemon;
 mod forge;
 mod groups;
 mod harness;
+mod notify;
 mod rigs;
 
 use std::cell::RefCell;
@@ -88,6 +89,9 @@ pub fn freeze(
     let retention = reader
         .section("retention", "retention")
         .and_then(daemon::retention);
+    let notify = reader
+        .section("notify", "notify")
+        .and_then(self::notify::notify);
     let harnesses = harness::all(&mut reader);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
@@ -120,6 +124,7 @@ pub fn freeze(
             daemon: daemon?,
             session: session?,
             retention: retention?,
+            notify: notify?,
             harnesses: harnesses.into_frozen(),
             rigs: rigs.into_iter().filter_map(|rig| rig.rig).collect(),
             agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),

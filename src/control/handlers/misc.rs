@@ -1,4 +1,4 @@
-//! `ping`, `stop`, `escalations`.
+//! `ping`, `stop`, `reload`.
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -10,8 +10,6 @@ use crate::actors::root::StopMode;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
-use crate::domain::relic::{RelicKind, RelicStatus};
-use crate::ports::relics::RelicFilter;
 
 pub(super) fn ping(world: &World) -> Value {
     json!({
@@ -49,16 +47,6 @@ pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, Contro
     let message = |reply| ConfigMsg::Reload { dry_run, reply };
     let reloaded = ask::ask(world.directory.config(), message, LIMIT).await??;
     to_json(&reloaded)
-}
-
-/// Open escalations, the most urgent first.
-pub(super) async fn escalations(world: &World) -> Result<Value, ControlError> {
-    let filter = RelicFilter {
-        kind: Some(RelicKind::Escalation),
-        status: Some(RelicStatus::Open),
-        ..RelicFilter::default()
-    };
-    to_json(&world.store.run(move |txn| txn.relics(&filter)).await?)
 }
 
 #[cfg(test)]

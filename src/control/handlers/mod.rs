@@ -3,6 +3,7 @@
 
 mod agent;
 mod auto;
+mod escalation;
 mod events;
 mod metrics;
 mod misc;
@@ -29,8 +30,11 @@ use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::root::StopMode;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::city::Rights;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::SessionId;
 use crate::ports::relics::StoreError;
+use crate::ports::sessions::{Member, Membership};
 
 /// A request to stop, answered when the tree has stopped, with how: another's stop may have been
 /// under way.
@@ -58,15 +62,28 @@ impl Handlers {
 
 impl Service for Handlers {
     fn identify(&self, pid: u32) -> Who {
-        let Some(session) = self.world.sessions.session_of(pid) else {
-            return Who::Operator;
-        };
-        let is_agent = self.world.newest().city.is_agents(&session);
-        if is_agent {
-            Who::Agent(session)
-        } else {
-            Who::Raider(session)
+        match self.world.sessions.membership(pid) {
+            Membership::Unknown => Who::Invisible,
+            Membership::Of(Member { session, .. }) => {
+                if self.world.newest().city.is_agents(&session) {
+                    Who::Agent(session)
+                } else {
+                    Who::Raider(session)
+                }
+            }
+            Membership::Nobodys => match self.world.automations.runner.errand_of(pid) {
+                // What the owner has us run is the owner's.
+                None | Some(Rights::All) => Who::Operator,
+                Some(rights) => Who::Errand(rights),
+            },
         }
+    }
+
+    fn rights(&self, session: &SessionId) -> Rights {
+        // Who is not configured any more is on the way out.
+        let world = self.world.newest();
+        let agent = world.city.agent_of(session);
+        agent.map_or(Rights::Read, |agent| agent.rights)
     }
 
     fn call(&self, caller: Caller, op: Op) -> Call {
@@ -86,12 +103,12 @@ impl Service for Handlers {
     }
 
     fn forbidden(&self, caller: &Caller, error: &ControlError) {
-        let subject = caller
-            .who
-            .session()
-            .map_or_else(|| "operator".to_owned(), ToString::to_string);
         let data = json!({ "pid": caller.pid, "uid": caller.uid, "message": error.message });
-        let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
+        let event = NewEvent::new(
+            EventType::ControlForbidden,
+            caller.who.name(),
+            Cause::Forbidden,
+        );
         self.world.store.note(vec![event.with(data)]);
     }
 
@@ -114,7 +131,10 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::RelicCreate(args) => relic::create(world, args).await,
         Op::RelicShow(args) => relic::show(world, &args.relic).await,
         Op::RelicList(args) => relic::list(world, args).await,
-        Op::RelicClose(args) => relic::close(world, args).await,
+        Op::RelicClose(args) => {
+            escalation::may_close(world, &caller, &args.relic).await?;
+            relic::close(world, args).await
+        }
         Op::RelicReopen(args) => relic::reopen(world, &args.relic).await,
         Op::RaiderList(args) => raider::list(world, args).await,
         Op::RaiderShow(args) => raider::show(world, &args.name).await,
@@ -151,7 +171,9 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, args).await,
-        Op::Escalations(_) => misc::escalations(world).await,
+        Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
+        Op::Escalations(_) => escalation::list(world).await,
+        Op::EscalationsAck(args) => escalation::ack(world, &args.id).await,
         // Served by `call` itself.
         Op::Events(_)
         | Op::Stop(_)

@@ -16,34 +16,46 @@ use crate::control::rights::Who;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, Incarnation, SessionId};
+use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::Hook;
 use crate::domain::stall::Wait;
+use crate::ports::sessions::{Member, Membership};
 
 /// Git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// The session that the caller runs in now: a connection may be older than the session that has the
 /// name by now, and speaks for its own only.
-fn own_session<'a>(world: &World, caller: &'a Caller) -> Result<&'a SessionId, ControlError> {
-    let own = caller.who.session().filter(|session| {
-        let now = caller.pid.map(|pid| world.sessions.session_of(pid));
-        now.is_none_or(|now| now.as_ref() == Some(session))
-    });
-    own.ok_or_else(|| ControlError::forbidden("this process is in no session"))
+pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
+    let now = caller.pid.map(|pid| world.sessions.membership(pid));
+    match now {
+        Some(Membership::Of(member)) if caller.who.session() == Some(&member.session) => Ok(member),
+        _ => Err(ControlError::forbidden("this process is in no session")),
+    }
 }
 
-/// The raider in whose session the caller runs.
-async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
-    let session = own_session(world, caller)?;
+/// The raider in whose session the caller runs. A late process of an earlier incarnation is fenced
+/// off: what the slot does now is not its own.
+pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
+    let Member {
+        session,
+        incarnation,
+    } = own_member(world, caller)?;
     let hooks = names::hooks(world).await?;
-    hooks
+    let hook = hooks
         .into_iter()
-        .find(|hook| &hook.raider.session_id() == session)
-        .ok_or_else(|| {
-            ControlError::not_found(format!("session {session} has no work on its hook"))
-        })
+        .find(|hook| hook.raider.session_id() == session);
+    let hook = hook.ok_or_else(|| {
+        ControlError::not_found(format!("session {session} has no work on its hook"))
+    })?;
+    if hook.incarnation != incarnation {
+        return Err(ControlError::forbidden(format!(
+            "this process is of incarnation {incarnation}, and {} is at {} by now",
+            hook.raider, hook.incarnation
+        )));
+    }
+    Ok(hook)
 }
 
 /// `done`: returns when the intent is durable, before the session is ended.
@@ -57,7 +69,7 @@ pub(super) async fn done(
     }
     let hook = own_hook(world, caller).await?;
     let mut request = parse_args(hook.raider.clone(), &to_json(args)?)?;
-    request.incarnation = session_incarnation(world, &hook).await?;
+    request.incarnation = Some(hook.incarnation);
     let witness = world.directory.witness(&hook.raider.rig);
     let answer = ask::ask(
         witness,
@@ -74,7 +86,7 @@ async fn drained(
     caller: &Caller,
     session: &SessionId,
 ) -> Result<Value, ControlError> {
-    own_session(world, caller)?;
+    own_member(world, caller)?;
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == *session);
     let id = view.filter(|view| view.draining).map(|view| view.spec.id);
@@ -89,25 +101,13 @@ async fn drained(
     Ok(json!({ "name": name, "state": "draining" }))
 }
 
-/// The incarnation that the calling session was started for: a late process of an earlier one is
-/// fenced off.
-async fn session_incarnation(
-    world: &World,
-    hook: &Hook,
-) -> Result<Option<Incarnation>, ControlError> {
-    let facts = effects::facts(world, &hook.raider.session_id())
-        .await
-        .map_err(Refusal::from)?;
-    Ok(facts.map(|facts| facts.incarnation))
-}
-
 /// `handoff`: a note for the successor, then a fresh session on the same sandbox.
 pub(super) async fn handoff(
     world: &World,
     caller: &Caller,
     args: args::Handoff,
 ) -> Result<Value, ControlError> {
-    let session = own_session(world, caller)?.clone();
+    let session = own_member(world, caller)?.session;
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
@@ -195,7 +195,7 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
 /// `rally`: what am I, what is my work, where was I.
 pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
     if let Who::Agent(session) = &caller.who {
-        own_session(world, caller)?;
+        own_member(world, caller)?;
         let views = ask::views(world).await?;
         let view = views.into_iter().find(|view| view.spec.session == *session);
         let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
@@ -263,5 +263,36 @@ mod tests {
         town.parts.sessions.place(PID, &session);
         let own = hook(&town.world, &caller).await.unwrap();
         assert_eq!(own["hook"]["relic"], charged.relic.as_str());
+    }
+
+    /// The slot's session has the same name, whatever incarnation it is for.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_process_of_an_earlier_incarnation_speaks_for_nobody() {
+        const PID: u32 = 4242;
+        let town = Scenario::new().start().await;
+        let earlier = town.worker("a").await;
+        town.parts.sessions.place(PID, &earlier.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(earlier.session.clone()),
+        };
+        town.nuke(&earlier.raider, true).await.unwrap();
+        let next = town.worker("b").await;
+        assert_eq!(next.session, earlier.session);
+        let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
+        let note = args::Handoff { message: None };
+        for refused in [
+            done(&town.world, &caller, &args).await,
+            handoff(&town.world, &caller, note).await,
+            hook(&town.world, &caller).await,
+            rally(&town.world, &caller).await,
+        ] {
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
+        }
+        town.settle().await;
+        assert!(town.events(EventType::RaiderDone).await.is_empty());
+        assert_eq!(town.starts(&next.session), 2);
+        assert!(town.runs(&next.session));
     }
 }

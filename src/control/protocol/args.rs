@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{Exit, RelicKind, RelicStatus};
 
@@ -152,6 +153,39 @@ pub struct Wait {
     /// What for
     #[arg(long, value_parser = not_blank)]
     pub reason: String,
+}
+
+/// `escalate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Escalate {
+    /// What a person must know, in one line
+    pub problem: String,
+    /// How bad it is: low, medium, high or critical
+    #[arg(long, default_value = "medium", value_parser = word::<Severity>)]
+    #[serde(default = "medium")]
+    pub severity: Severity,
+    /// What you saw; `-` reads it from standard input
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "TEXT"
+    )]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub evidence: String,
+    /// From outside a session: the raider or agent that it is about
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+}
+
+/// One escalation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct EscalationRef {
+    /// The escalation, as `hd escalations` names it
+    pub id: String,
 }
 
 /// `relic.create`.
@@ -396,6 +430,10 @@ pub struct SalvagePrune {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+fn medium() -> Severity {
+    Severity::Medium
 }
 
 fn completed() -> Exit {

@@ -115,7 +115,9 @@ ops! {
     "salvage.show" => SalvageShow(SalvageRef),
     "salvage.restore" => SalvageRestore(SalvageRestore),
     "salvage.prune" => SalvagePrune(SalvagePrune),
+    "escalate" => Escalate(Escalate),
     "escalations" => Escalations(Nothing),
+    "escalations.ack" => EscalationsAck(EscalationRef),
     "config.show" => ConfigShow(Nothing),
 }
 

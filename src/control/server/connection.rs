@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::codec::FramedRead;
 
 use crate::control::codec::{Line, LineCodec};
-use crate::control::protocol::{Body, ControlError, LINE_MAX, Op, Request, Response};
+use crate::control::protocol::{Body, ControlError, ErrorKind, LINE_MAX, Op, Request, Response};
 use crate::control::rights;
 
 use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
@@ -100,7 +100,11 @@ impl<S: Service> Connection<S> {
         let id = request.id.clone();
         let (op, asked) = (request.op, Instant::now());
         let answer = self.ask(request).await;
-        let failed = answer.as_ref().err().map(|error| error.kind);
+        let error = answer.as_ref().err();
+        let failed = error.map(|error| error.kind);
+        if let Some(error) = error.filter(|error| error.kind == ErrorKind::Forbidden) {
+            self.service.forbidden(&self.caller, error);
+        }
         self.service.answered(op, failed, asked.elapsed());
         match answer {
             Ok(Answer::Value(result)) => self.write(id, Body::Done(result)).await?,
@@ -112,10 +116,8 @@ impl<S: Service> Connection<S> {
 
     /// Rights first, then arguments, then the call.
     async fn ask(&self, request: Request) -> Result<Answer, ControlError> {
-        if let Err(error) = rights::check(&self.caller.who, request.op) {
-            self.service.forbidden(&self.caller, &error);
-            return Err(error);
-        }
+        let rights_of = |session: &_| self.service.rights(session);
+        rights::check(&self.caller.who, request.op, rights_of)?;
         let op = Op::parse(request.op, request.args)?;
         op.consented()?;
         // A task of its own: it ends by itself even if this peer goes away, and a panic in it is

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::agents::{Pool, RestartType};
-use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, SessionPolicy};
+use crate::domain::city::{DaemonPolicy, OnTerm, Provider, RetentionPolicy, Rights, SessionPolicy};
+use crate::domain::notify::NotifyPolicy;
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 
 fn name(text: &str) -> AgentName {
@@ -52,6 +53,11 @@ fn city(agents: Vec<Agent>) -> City {
             salvage: None,
             salvage_max: None,
         },
+        notify: NotifyPolicy {
+            on: Vec::new(),
+            command: None,
+            reraise: None,
+        },
         harnesses: BTreeMap::new(),
         rigs: Vec::new(),
         agents,
@@ -71,6 +77,7 @@ fn agent(text: &str) -> Agent {
         env: BTreeMap::new(),
         env_pass: Vec::new(),
         restart: RestartType::Permanent,
+        rights: Rights::Work,
         shutdown_timeout: Duration::ZERO,
         idle_timeout: None,
         depends_on: Vec::new(),

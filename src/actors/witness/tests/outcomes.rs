@@ -13,6 +13,7 @@ use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::Intent;
+use crate::testing::fake_tasks::done_intent;
 use crate::testing::world::{Scenario, Town, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -21,17 +22,6 @@ const PASSED: &str = r#"{"outcome":"passed"}"#;
 fn dir(town: &Town, charged: &Charged) -> std::path::PathBuf {
     let city = &town.world.city;
     city.task_dir(&rig(), &charged.relic, charged.incarnation)
-}
-
-/// What `hd done` leaves in the outbox.
-fn done_intent(charged: &Charged) -> Intent {
-    Intent {
-        op: "done".into(),
-        args: serde_json::json!({}),
-        raider: Some(charged.raider.to_string()),
-        rig: None,
-        incarnation: Some(charged.incarnation.0),
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,6 +183,50 @@ async fn what_hd_left_in_the_outbox_is_done() {
     assert_eq!(town.parts.tasks.intents(), 0);
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// Whoever writes into the outbox as another is refused, kept for a person to see, and told of.
+#[tokio::test(start_paused = true)]
+async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
+    let town = Scenario::new().start().await;
+    let (own, other) = (town.worker("a").await, town.worker("b").await);
+    let honest = done_intent(&own);
+    let forge = |change: &dyn Fn(&mut Intent)| {
+        let mut forged = honest.clone();
+        change(&mut forged);
+        forged
+    };
+    let forged = [
+        forge(&|it| it.session = Some(other.session.to_string())),
+        forge(&|it| it.session = None),
+        forge(&|it| it.relic = Some(other.relic.to_string())),
+        forge(&|it| it.relic = None),
+        forge(&|it| it.cwd = other.sandbox.clone()),
+        forge(&|it| it.cwd = "".into()),
+        forge(&|it| it.incarnation = None),
+        // `HD_ACTOR=.. hd done` of another's session: only its name is forged.
+        forge(&|it| it.raider = Some(other.raider.to_string())),
+        forge(&|it| it.raider = Some("../../Toast".into())),
+        forge(&|it| it.op = "stop".into()),
+    ];
+    for intent in &forged {
+        town.parts.tasks.leave(intent.clone());
+        town.settle().await;
+    }
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    assert_eq!(town.parts.tasks.aside(), forged);
+    let told = town.events(EventType::ControlForbidden).await;
+    assert_eq!(told.len(), forged.len());
+    let subjects = |name: &str| told.iter().filter(|told| told.subject == name).count();
+    assert_eq!(subjects(&own.raider.to_string()), 8);
+    assert_eq!(subjects(&other.raider.to_string()), 1);
+    assert!(town.events(EventType::RaiderDone).await.is_empty());
+    assert!(town.runs(&own.session) && town.runs(&other.session));
+    town.parts.tasks.leave(honest);
+    town.settle().await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
 }
 
 /// It said `hd done` to nobody and ended: its next session hears what became of that.

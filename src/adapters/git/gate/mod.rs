@@ -22,6 +22,7 @@ use std::time::Instant;
 use super::rig::GitRepo;
 use crate::adapters::commands::process::{self, Cut, End, Script};
 use crate::adapters::runs::{self, Run};
+use crate::domain::city::Rights;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec, RepoError};
 use log::Log;
@@ -48,7 +49,8 @@ pub(super) fn run_gate(
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
     let started = Instant::now();
-    let own = Run::begin(&runs_dir(repo)).map_err(|error| failed("the gate's record", &error))?;
+    let own = Run::begin(&runs_dir(repo), Rights::Read)
+        .map_err(|error| failed("the gate's record", &error))?;
     let script = Script {
         line: &gate.run,
         dir: worktree.path(),

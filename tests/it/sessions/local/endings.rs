@@ -128,7 +128,10 @@ fn what_a_killed_holder_left_can_be_stopped(bench: &LocalBench) {
     await_screen(&sessions, &started.handle, "ready");
     kill(started.holder.as_ref().unwrap());
     await_lost(&sessions);
-    assert_eq!(sessions.session_of(started.agent.pid), Some(id("s")));
+    assert_eq!(
+        sessions.membership(started.agent.pid).session(),
+        Some(id("s"))
+    );
     let stop = || sessions.stop(&started.handle, PATIENCE);
     assert_eq!(stop(), Ok(Stopped::Killed));
     assert_eq!(marked(&started), []);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use horde_supervisor::adapters::proc;
 use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::facts::RunState;
-use horde_supervisor::ports::sessions::{Input, SessionEvent, Sessions, Stopped};
+use horde_supervisor::ports::sessions::{Input, Membership, SessionEvent, Sessions, Stopped};
 use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 
@@ -160,8 +160,15 @@ fn membership_is_ancestry_not_a_claim(bench: &LocalBench) {
     let started = sessions.start(&script(bench, orphan)).unwrap();
     let pid = await_file(&bench.path().join("pid"));
     let pid = pid.trim().parse().unwrap();
-    assert_eq!(sessions.session_of(pid), Some(id("s")), "a detached orphan");
-    assert_eq!(sessions.session_of(started.agent.pid), Some(id("s")));
+    assert_eq!(
+        sessions.membership(pid).session(),
+        Some(id("s")),
+        "a detached orphan"
+    );
+    assert_eq!(
+        sessions.membership(started.agent.pid).session(),
+        Some(id("s"))
+    );
     let mut liar = std::process::Command::new("sleep")
         .arg("1000")
         .env("HD_SESSION_TOKEN", &started.handle.token)
@@ -171,10 +178,10 @@ fn membership_is_ancestry_not_a_claim(bench: &LocalBench) {
     eventually("the liar's claim", || {
         proc::environment_value(liar.id(), "HD_SESSION")
     });
-    let believed = sessions.session_of(liar.id());
+    let believed = sessions.membership(liar.id());
     liar.kill().unwrap();
     liar.wait().unwrap();
-    assert_eq!(believed, None, "a claim is no membership");
+    assert_eq!(believed, Membership::Unknown, "a claim is no membership");
 }
 
 fn files_are_for_their_owner_alone_and_hold_no_secrets(bench: &LocalBench) {

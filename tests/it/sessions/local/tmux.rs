@@ -264,7 +264,10 @@ fn sessions_of_both_kinds_are_listed_adopted_and_ended_side_by_side() {
     let sessions = bench.provider();
     for started in [&one, &two] {
         let id = &started.handle.id;
-        assert_eq!(sessions.session_of(started.agent.pid).as_ref(), Some(id));
+        assert_eq!(
+            sessions.membership(started.agent.pid).session().as_ref(),
+            Some(id)
+        );
         assert_eq!(sessions.adopt(id).as_ref(), Ok(started));
     }
     for started in [one, two] {

@@ -1,0 +1,267 @@
+//! The shaman's book: escalations as relics, within a transaction.
+
+use serde_json::json;
+
+use crate::domain::cause::Cause;
+use crate::domain::escalation::{self, Open, Repeat, Standing};
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::message::{self, Body, Escalation};
+use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
+
+/// Prefix of the ids of escalations.
+const PREFIX: &str = "esc";
+
+/// An escalation with what is remembered of it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// As listed and shown.
+    pub relic: Relic,
+    /// How it stands.
+    pub standing: Standing,
+}
+
+impl Entry {
+    fn read(txn: &mut dyn Txn, relic: Relic) -> Result<Self, StoreError> {
+        let known = txn.get(&key(&relic.id))?;
+        let known = known.and_then(|text| serde_json::from_str(&text).ok());
+        // One that an older version raised: nobody has said anything since.
+        let standing = known.unwrap_or_else(|| Standing::raised(relic.created));
+        Ok(Self { relic, standing })
+    }
+
+    pub(super) fn write(&self, txn: &mut dyn Txn) -> Result<(), StoreError> {
+        txn.put_relic(&self.relic)?;
+        put_standing(txn, &self.relic.id, &self.standing)
+    }
+
+    /// Who it is about, as its label says, and with which work.
+    pub(super) fn about(&self) -> (&str, Option<RelicId>) {
+        let mut labels = self.relic.labels.iter();
+        let about = labels.find_map(|label| label.strip_prefix("about:"));
+        let about = about.unwrap_or_default();
+        let relic = |(who, relic): (_, &str)| Some((who, RelicId::new(relic).ok()?));
+        match about.rsplit_once(':').and_then(relic) {
+            Some((who, relic)) => (who, Some(relic)),
+            None => (about, None),
+        }
+    }
+
+    /// The event that calls people, or calls them again.
+    pub(super) fn raised(&self, txn: &mut dyn Txn, cause: Cause) -> Result<(), StoreError> {
+        let (agent, about) = self.about();
+        let relic = &self.relic;
+        let data = json!({
+            "id": relic.id, "agent": agent, "relic": about, "problem": relic.title,
+            "severity": escalation::severity(relic.priority), "evidence": relic.body,
+            "again": self.standing.again,
+        });
+        let event = NewEvent::new(EventType::EscalationRaised, agent, cause);
+        txn.record(&event.with(data)).map(|_| ())
+    }
+
+    /// Takes up a repeat.
+    fn repeat(
+        &mut self,
+        txn: &mut dyn Txn,
+        body: &Escalation,
+        cause: Cause,
+    ) -> Result<(), StoreError> {
+        let (open, repeat) = self.after(txn, body);
+        if repeat == Repeat::Known {
+            return Ok(());
+        }
+        self.relic.priority = open.severity as i64;
+        self.relic.body = open.evidence;
+        self.standing = open.standing;
+        self.write(txn)?;
+        if repeat == Repeat::Louder {
+            return self.raised(txn, cause);
+        }
+        let data = json!({ "problem": body.problem, "evidence": body.evidence });
+        let event = NewEvent::new(EventType::RelicUpdated, &self.relic.id, cause);
+        txn.record(&event.with(data)).map(|_| ())
+    }
+
+    fn after(&self, txn: &dyn Txn, body: &Escalation) -> (Open, Repeat) {
+        let mut open = Open {
+            severity: escalation::severity(self.relic.priority),
+            problem: self.relic.title.clone(),
+            evidence: self.relic.body.clone(),
+            standing: self.standing.clone(),
+        };
+        let repeat = open.repeat(body, txn.now());
+        (open, repeat)
+    }
+}
+
+fn key(id: &RelicId) -> String {
+    format!("escalation:{id}")
+}
+
+fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<(), StoreError> {
+    let text = serde_json::to_string(standing);
+    let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
+    txn.set(&key(id), Some(&text))
+}
+
+/// All open escalations, the most urgent first.
+///
+/// # Errors
+/// The store's.
+pub fn open(txn: &mut dyn Txn) -> Result<Vec<Entry>, StoreError> {
+    labelled(txn, None)
+}
+
+fn labelled(txn: &mut dyn Txn, label: Option<String>) -> Result<Vec<Entry>, StoreError> {
+    let relics = txn.relics(&RelicFilter {
+        kind: Some(RelicKind::Escalation),
+        status: Some(RelicStatus::Open),
+        prefix: None,
+        label,
+    })?;
+    relics
+        .into_iter()
+        .map(|relic| Entry::read(txn, relic))
+        .collect()
+}
+
+/// The open escalation that this would be a repeat of.
+///
+/// # Errors
+/// The store's.
+pub fn find(txn: &mut dyn Txn, body: &Escalation) -> Result<Option<Entry>, StoreError> {
+    let (mut body, gist) = (body.clone(), escalation::gist(&body.problem));
+    complete(txn, &mut body)?;
+    let mut open = labelled(txn, Some(escalation::subject(&body)))?;
+    let is = |entry: &Entry| escalation::gist(&entry.relic.title) == gist;
+    Ok(match open.iter().position(is) {
+        Some(place) => Some(open.swap_remove(place)),
+        None if open.len() < escalation::OPEN_MAX => None,
+        None => open.into_iter().max_by_key(|entry| entry.relic.created),
+    })
+}
+
+/// Who has work is called about with that work: what becomes of it settles the call.
+fn complete(txn: &mut dyn Txn, body: &mut Escalation) -> Result<Option<Hook>, StoreError> {
+    let Ok(raider) = body.agent.parse::<RaiderId>() else {
+        return Ok(None);
+    };
+    let hook = txn.hook(&raider)?;
+    if body.relic.is_none() {
+        body.relic = hook.as_ref().map(|hook| hook.relic.clone());
+    }
+    Ok(hook.filter(|hook| Some(&hook.relic) == body.relic.as_ref()))
+}
+
+/// Sends a message to the shaman, unless it would say nothing new: every look sees the same trouble
+/// again.
+pub(super) fn send(txn: &mut dyn Txn, from: &str, body: Body) -> Result<(), StoreError> {
+    let Some(said) = called(&body) else {
+        return Ok(());
+    };
+    let waits = txn.inbox(message::SHAMAN)?.into_iter().any(|message| {
+        called(&message.body).is_some_and(|told| {
+            let worse = said.severity > told.severity;
+            told.agent == said.agent
+                && told.relic == said.relic
+                && !worse
+                && escalation::gist(&told.problem) == escalation::gist(&said.problem)
+                && escalation::gist(&told.evidence) == escalation::gist(&said.evidence)
+        })
+    });
+    let known = match find(txn, said)? {
+        Some(entry) => entry.after(txn, said).1 == Repeat::Known,
+        None => false,
+    };
+    if !waits && !known {
+        txn.send(from, message::SHAMAN, body)?;
+    }
+    Ok(())
+}
+
+/// What a message calls people about.
+pub(super) fn called(body: &Body) -> Option<&Escalation> {
+    match body {
+        Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
+        Body::PolecatDone(_)
+        | Body::MergeReady(_)
+        | Body::Merged(_)
+        | Body::MergeFailed(_)
+        | Body::Handoff(_) => None,
+    }
+}
+
+/// Takes up everything in the inbox.
+///
+/// # Errors
+/// The store's.
+pub fn read_inbox(txn: &mut dyn Txn) -> Result<(), StoreError> {
+    for message in txn.inbox(message::SHAMAN)? {
+        // Everything is settled in this one transaction: two looks cannot both see it.
+        txn.handled(message.id)?;
+        if called(&message.body).is_some() {
+            raise(txn, &message.body)?;
+        } else {
+            let id = message.id;
+            tracing::warn!(id, "the shaman got a message that is not for it");
+        }
+    }
+    Ok(())
+}
+
+/// One open escalation per subject, work and cause.
+fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
+    let Some(mut body) = called(message).cloned() else {
+        return Ok(());
+    };
+    let cause = message.cause();
+    if let Some(mut entry) = find(txn, &body)? {
+        return entry.repeat(txn, &body, cause);
+    }
+    let hook = complete(txn, &mut body)?;
+    let mut standing = Standing::raised(txn.now());
+    if let (Body::RecoveryNeeded(_), Some(hook)) = (message, &hook) {
+        standing.sandbox = Some(hook.incarnation);
+    }
+    standing.relic = match &body.relic {
+        Some(relic) => super::settle::status(txn, relic)?,
+        None => None,
+    };
+    let relic = txn.create_relic(&NewRelic {
+        prefix: PREFIX.to_owned(),
+        kind: RelicKind::Escalation,
+        title: body.problem.clone(),
+        body: escalation::bounded(&body.evidence),
+        priority: body.severity as i64,
+        labels: vec![escalation::subject(&body)],
+        parent: None,
+        deps: Vec::new(),
+    })?;
+    put_standing(txn, &relic.id, &standing)?;
+    Entry { relic, standing }.raised(txn, cause)
+}
+
+/// Notes that somebody knows: it stays open, and is not raised again.
+///
+/// # Errors
+/// [`StoreError::NotFound`] and [`StoreError::Conflict`] when it is no open escalation.
+pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId) -> Result<Entry, StoreError> {
+    let relic = txn.relic(id)?;
+    if relic.kind != RelicKind::Escalation {
+        return Err(StoreError::Conflict(format!("{id} is no escalation")));
+    }
+    if relic.status == RelicStatus::Closed {
+        return Err(StoreError::Conflict(format!("{id} is closed already")));
+    }
+    let mut entry = Entry::read(txn, relic)?;
+    if !entry.standing.acked {
+        entry.standing.acked = true;
+        put_standing(txn, id, &entry.standing)?;
+        let data = json!({ "problem": entry.relic.title, "closed": false });
+        let event = NewEvent::new(EventType::EscalationAcked, id, Cause::Operator);
+        txn.record(&event.with(data))?;
+    }
+    Ok(entry)
+}

@@ -1,0 +1,229 @@
+//! The shaman: receives escalations, keeps one open per subject and cause, raises again what nobody
+//! answers, closes what has vanished (`witness-patrol.md`, escalate), and tells people (`notify.rs`).
+//!
+//! ```text
+//!   message in the inbox ──┐
+//!   event that may end one ─┼─► Look: one transaction (reraise.rs) ──► timer for the next that is due
+//!   timer, reload ──────────┘
+//!   event that people are told of ─► Tell: the command, one at a time, apart from all that
+//! ```
+
+mod book;
+mod notify;
+mod reraise;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinHandle;
+
+use super::refusal::Refusal;
+use super::world::World;
+use crate::domain::event::EventType;
+use crate::domain::message::{self, Body, Escalation};
+use crate::ports::relics::{StoreError, Txn};
+
+pub use self::book::{Entry, acknowledge, find, open, read_inbox};
+pub use self::notify::Notices;
+pub use self::settle::{about, settle};
+
+/// What is due later than this is looked at in between: timers have an end.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// A look that failed is made up for after this.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// Messages to the shaman.
+#[derive(Debug)]
+pub enum ShamanMsg {
+    /// Look at the inbox and at what is open.
+    Look,
+    /// Something happened that people are told of.
+    Tell,
+    /// A look is over; when the next is due, if nothing happens before.
+    Looked(Option<Timestamp>),
+}
+
+/// What it holds; nothing of it matters.
+pub struct Shaman {
+    world: Arc<World>,
+    looking: bool,
+    /// Something came up during the look.
+    again: bool,
+    timer: Option<JoinHandle<()>>,
+}
+
+/// The actor. Its inbox and its book are rows.
+pub struct ShamanActor;
+
+impl Actor for ShamanActor {
+    type Msg = ShamanMsg;
+    type State = Shaman;
+    type Arguments = Arc<World>;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ShamanMsg>,
+        world: Arc<World>,
+    ) -> Result<Shaman, ActorProcessingErr> {
+        world.directory.set_shaman(me.clone());
+        listen(&me, &world);
+        me.cast(ShamanMsg::Look)?;
+        self::notify::end_leftovers(&world);
+        self::notify::tell(&world);
+        Ok(Shaman {
+            world,
+            looking: false,
+            again: false,
+            timer: None,
+        })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<ShamanMsg>,
+        msg: ShamanMsg,
+        shaman: &mut Shaman,
+    ) -> Result<(), ActorProcessingErr> {
+        shaman.world = shaman.world.newest();
+        match msg {
+            ShamanMsg::Look => shaman.look(&me),
+            ShamanMsg::Tell => self::notify::tell(&shaman.world),
+            ShamanMsg::Looked(next) => shaman.looked(&me, next),
+        }
+        Ok(())
+    }
+
+    /// A command ends before the store does.
+    async fn post_stop(
+        &self,
+        _me: ActorRef<ShamanMsg>,
+        shaman: &mut Shaman,
+    ) -> Result<(), ActorProcessingErr> {
+        shaman.world.notices.stop().await;
+        Ok(())
+    }
+}
+
+impl Shaman {
+    fn look(&mut self, me: &ActorRef<ShamanMsg>) {
+        if self.looking {
+            self.again = true;
+            return;
+        }
+        self.looking = true;
+        let (me, world) = (me.clone(), Arc::clone(&self.world));
+        tokio::spawn(async move {
+            let reraise = world.city.notify.reraise;
+            let looked = world.store.run(move |txn| reraise::look(txn, reraise));
+            let next = looked.await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the shaman could not look");
+                world.clock.now().checked_add(RETRY).ok()
+            });
+            // A successor looks for itself.
+            let _restarted = me.cast(ShamanMsg::Looked(next));
+        });
+    }
+
+    fn looked(&mut self, me: &ActorRef<ShamanMsg>, next: Option<Timestamp>) {
+        self.looking = false;
+        if let Some(timer) = self.timer.take() {
+            timer.abort();
+        }
+        if std::mem::take(&mut self.again) {
+            return self.look(me);
+        }
+        let Some(next) = next else { return };
+        let wait = next.duration_since(self.world.clock.now());
+        let wait = Duration::try_from(wait).unwrap_or_default().min(LONGEST);
+        let me = me.clone();
+        self.timer = Some(tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            // A successor looks for itself.
+            let _restarted = me.cast(ShamanMsg::Look);
+        }));
+    }
+}
+
+/// Has the shaman act when something happens that may end a problem, changes when it is due, or is told
+/// to people.
+fn listen(me: &ActorRef<ShamanMsg>, world: &Arc<World>) {
+    let (me, mut events) = (me.clone(), world.store.subscribe());
+    let world = Arc::downgrade(world);
+    tokio::spawn(async move {
+        loop {
+            let (look, tell) = match events.recv().await {
+                Ok(event) => match world.upgrade() {
+                    Some(world) => {
+                        let kind = event.kind.as_str();
+                        let reloaded = kind == EventType::ConfigReloaded.as_str();
+                        let told = world.newest().city.notify.tells(kind);
+                        (reloaded || may_end_one(kind), reloaded || told)
+                    }
+                    None => return,
+                },
+                Err(RecvError::Lagged(_)) => (true, true),
+                Err(RecvError::Closed) => return,
+            };
+            let wanted = [(look, ShamanMsg::Look), (tell, ShamanMsg::Tell)];
+            for (_, msg) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
+                if me.cast(msg).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+}
+
+/// Hooks go with a nuke; relics are closed and opened again; merge requests end.
+fn may_end_one(kind: &str) -> bool {
+    const ENDS: &[EventType] = &[
+        EventType::RaiderNuked,
+        EventType::RaiderMerged,
+        EventType::RelicClosed,
+        EventType::RelicUpdated,
+        EventType::MrRejected,
+    ];
+    ENDS.iter().any(|end| end.as_str() == kind)
+}
+
+/// Sends RECOVERY_NEEDED to the shaman: trouble with the sandbox of whom it is about, which is over
+/// when that sandbox is gone. What the shaman knows already is not sent.
+///
+/// # Errors
+/// The store's.
+pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    say(world, from, Body::RecoveryNeeded(body)).await
+}
+
+/// Sends ESCALATION to the shaman: trouble with the work that it is about, whatever becomes of a
+/// sandbox. What the shaman knows already is not sent.
+///
+/// # Errors
+/// The store's.
+pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
+    say(world, from, Body::Escalation(body)).await
+}
+
+async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {
+    let from = from.to_owned();
+    let sent = world
+        .store
+        .run(move |txn| book::send(txn, &from, body.clone()));
+    sent.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// As [`call`], within a transaction.
+///
+/// # Errors
+/// The store's.
+pub fn report(txn: &mut dyn Txn, from: &str, body: &Escalation) -> Result<(), StoreError> {
+    book::send(txn, from, Body::RecoveryNeeded(body.clone()))
+}

@@ -1,0 +1,275 @@
+//! Tells people: one command per event that `[notify]` names, which reads the event as JSON.
+//!
+//! ```text
+//!  journal ─► cursor ─► the next that is told ─► command (30 s at most) ─► cursor moves
+//!                └─ too many wait: the oldest are left out, and an event says so
+//! ```
+//!
+//! The journal is the queue and the cursor is a row, so nothing waits in memory, and a slow command
+//! holds nobody up: one runs at a time, in a task of its own. The cursor moves when the command has
+//! ended, however it ended. A supervisor that is killed meanwhile tells that one event again and no
+//! other; none is lost, since a person who is told twice is better off than one who is not told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::actors::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::city::Rights;
+use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::notify::{Mark, NotifyPolicy, choose};
+use crate::domain::session_env;
+use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::runner::{Command, Ended, Stop};
+
+/// How long one command may take; then everything that it started is ended.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long a command may take to end when the supervisor stops; it is killed well before.
+const LAST: Duration = Duration::from_secs(9);
+/// Events of one kind that are read at once.
+const PAGE: usize = 500;
+/// Where nothing waits, the cursor follows the journal in such strides: events that are not told are
+/// not read again and again.
+const STRIDE: u64 = 1000;
+
+/// What telling shares over restarts of the actor.
+#[derive(Default)]
+pub struct Notices {
+    /// The command that runs.
+    running: watch::Sender<Option<Stop>>,
+    /// The newest event that was told, also when the store could not note it.
+    told: AtomicU64,
+}
+
+impl Notices {
+    /// Ends the command that runs, and waits for its end.
+    pub(super) async fn stop(&self) {
+        let mut running = self.running.subscribe();
+        if let Some(stop) = running.borrow_and_update().clone() {
+            stop();
+        }
+        // The sender is our own.
+        let ended = tokio::time::timeout(LAST, running.wait_for(Option::is_none)).await;
+        if ended.is_err() {
+            tracing::error!("a command of [notify] did not end in time");
+        }
+    }
+}
+
+/// Tells everything that waits, unless somebody is at it, who is then to look once more.
+pub(super) fn tell(world: &Arc<World>) {
+    let Some(mut claim) = world.claims.claim_or_repeat("notify") else {
+        return;
+    };
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        loop {
+            if let Err(error) = tell_all(&world).await {
+                tracing::warn!(%error, "people could not be told; the next event tries again");
+            }
+            match claim.give_back() {
+                Some(again) => claim = again,
+                None => return,
+            }
+        }
+    });
+}
+
+/// Ends what a command left behind whose supervisor was killed.
+pub(super) fn end_leftovers(world: &Arc<World>) {
+    let Some(claim) = world.claims.claim("notify") else {
+        return;
+    };
+    let (runner, record) = (Arc::clone(&world.automations.runner), record(world));
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
+        if let Ok(Err(error)) = ended {
+            // The next command tries again before it starts.
+            tracing::error!(%error, "a command of [notify] that was left behind cannot be ended");
+        }
+        drop(claim);
+        tell(&world);
+    });
+}
+
+async fn tell_all(world: &Arc<World>) -> Result<(), StoreError> {
+    loop {
+        let world = world.newest();
+        if world.is_stopping() {
+            return Ok(());
+        }
+        let policy = world.city.notify.clone();
+        let subject = world.city.name.clone();
+        let next = world.store.run(move |txn| next(txn, &policy, &subject));
+        let Some(event) = next.await? else {
+            return Ok(());
+        };
+        let notices = &world.notices;
+        let ended = match &world.city.notify.command {
+            // Told before, when the store could not note it.
+            _ if notices.told.load(Ordering::Relaxed) >= event.seq => None,
+            Some(line) => Some(run(&world, line.clone(), &event).await),
+            None => None,
+        };
+        if ended.as_ref().is_some_and(|ended| ended.stopped) {
+            // Cut short by the stop: the next start tells it.
+            return Ok(());
+        }
+        notices.told.fetch_max(event.seq, Ordering::Relaxed);
+        let failed = ended.as_ref().and_then(failure);
+        let subject = world.city.name.clone();
+        let noted = world
+            .store
+            .run(move |txn| note(txn, event.seq, failed.as_ref(), &subject));
+        noted.await?;
+    }
+}
+
+fn recall(txn: &mut dyn Txn) -> Result<Option<Mark>, StoreError> {
+    let known = txn.get(KEY)?;
+    Ok(known.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+const KEY: &str = "notify";
+
+fn remember(txn: &mut dyn Txn, mark: &Mark) -> Result<(), StoreError> {
+    let text = serde_json::to_string(mark);
+    let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
+    txn.set(KEY, Some(&text))
+}
+
+/// The next event to be told. Whoever is told of something else than before is told from now on.
+fn next(
+    txn: &mut dyn Txn,
+    policy: &NotifyPolicy,
+    subject: &str,
+) -> Result<Option<Event>, StoreError> {
+    let known = recall(txn)?;
+    if policy.command.is_none() {
+        if known.is_some() {
+            txn.set(KEY, None)?;
+        }
+        return Ok(None);
+    }
+    let on: Vec<_> = policy.on.iter().map(|on| on.event().to_owned()).collect();
+    let newest = txn.last_seq()?;
+    let mut mark = match known.filter(|mark| mark.on == on) {
+        Some(mark) => mark,
+        None => {
+            let mark = Mark {
+                cursor: newest,
+                on,
+                failing: false,
+            };
+            remember(txn, &mark)?;
+            return Ok(None);
+        }
+    };
+    let mut waiting = Vec::new();
+    for kind in &mark.on {
+        waiting.extend(txn.events(&EventFilter {
+            after: mark.cursor,
+            kind: Some(kind.clone()),
+            subject: None,
+            limit: PAGE,
+        })?);
+    }
+    waiting.sort_by_key(|event| event.seq);
+    waiting.dedup_by_key(|event| event.seq);
+    let (left_out, next) = choose(waiting);
+    if let (Some(first), Some(last)) = (left_out.first(), left_out.last()) {
+        let data = json!({ "events": left_out.len(), "first": first.seq, "last": last.seq });
+        let skipped = NewEvent::new(EventType::NotifySkipped, subject, Cause::QueueFull);
+        txn.record(&skipped.with(data))?;
+        mark.cursor = last.seq;
+        remember(txn, &mark)?;
+    } else if next.is_none() && newest > mark.cursor + STRIDE {
+        mark.cursor = newest;
+        remember(txn, &mark)?;
+    }
+    Ok(next)
+}
+
+/// Moves the cursor. That a command fails is said once, until one succeeds.
+fn note(
+    txn: &mut dyn Txn,
+    seq: u64,
+    failed: Option<&(Cause, String)>,
+    subject: &str,
+) -> Result<(), StoreError> {
+    let Some(mut mark) = recall(txn)? else {
+        return Ok(());
+    };
+    mark.cursor = mark.cursor.max(seq);
+    if let Some((cause, tail)) = failed.filter(|_| !mark.failing) {
+        let data = json!({ "event": seq, "tail": tail });
+        let event = NewEvent::new(EventType::NotifyFailed, subject, *cause);
+        txn.record(&event.with(data))?;
+    }
+    mark.failing = failed.is_some();
+    remember(txn, &mark)
+}
+
+async fn run(world: &World, line: String, event: &Event) -> Ended {
+    let stdin = serde_json::to_string(event).unwrap_or_default() + "\n";
+    let running = world.automations.runner.start(Command {
+        // The city's owner has it run.
+        rights: Rights::All,
+        line,
+        dir: world.city.root.clone(),
+        env: environment(world),
+        stdin: Some(stdin),
+        limit: LIMIT,
+        record: record(world),
+    });
+    let stop = Arc::clone(&running.stop);
+    world.notices.running.send_replace(Some(stop));
+    // Whoever told everything to stop may have been before us.
+    if world.is_stopping() {
+        (running.stop)();
+    }
+    let ended = running.end.await;
+    world.notices.running.send_replace(None);
+    ended
+}
+
+/// How it failed, if it did.
+fn failure(ended: &Ended) -> Option<(Cause, String)> {
+    let cause = if ended.timed_out {
+        Cause::Timeout
+    } else if ended.why.is_some() {
+        Cause::StartFailed
+    } else if ended.signal.is_some() {
+        Cause::Signal
+    } else if ended.code != Some(0) {
+        Cause::ExitCode
+    } else {
+        return None;
+    };
+    let tail = format!("{}{}", ended.tail, ended.why.as_deref().unwrap_or_default());
+    Some((cause, tail))
+}
+
+fn record(world: &World) -> std::path::PathBuf {
+    world.city.state_dir().join("notify")
+}
+
+/// What a session inherits, and where it is; it is nobody's session.
+fn environment(world: &World) -> BTreeMap<String, String> {
+    let mut env = session_env::inherited(&world.env, &[]);
+    let path = session_env::path(&world.bin_dir, env.get("PATH"));
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    env.insert("PATH".into(), path);
+    env.insert("HD_CITY".into(), text(&world.city.root));
+    env.insert("HD_SOCKET".into(), text(&world.socket));
+    env
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Whom events are told, how often, and what a command that does not end holds up.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::*;
+use crate::actors::root::StopMode;
+use crate::actors::shaman::ShamanMsg;
+use crate::testing::world::{Scenario, Town};
+
+const LINE: &str = "tell";
+
+fn scenario() -> Scenario {
+    Scenario::new().with(|city| city.notify.command = Some(LINE.into()))
+}
+
+/// Raises something of a name that is not told yet.
+async fn raise(town: &Town, names: impl IntoIterator<Item = u64>, severity: &'static str) {
+    let names: Vec<_> = names.into_iter().collect();
+    town.store(move |txn| {
+        for name in &names {
+            let event = NewEvent::new(EventType::EscalationRaised, name, Cause::Stuck);
+            txn.record(&event.with(json!({ "severity": severity })))?;
+        }
+        Ok(())
+    })
+    .await;
+    town.settle().await;
+}
+
+/// The subjects that were told, in order.
+fn told(town: &Town) -> Vec<String> {
+    let told = town.parts.runner.started(LINE);
+    let subject = |command: &Command| {
+        let event: Value = serde_json::from_str(command.stdin.as_deref().unwrap()).unwrap();
+        assert!(event["seq"].is_u64() && event["type"].is_string());
+        event["subject"].as_str().unwrap().to_owned()
+    };
+    told.iter().map(subject).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_command_gets_each_event_that_is_told_and_no_other() {
+    let town = scenario().start().await;
+    raise(&town, [1], "low").await;
+    town.relic("no news").await;
+    let other = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
+    town.store(move |txn| txn.record(&other)).await;
+    town.settle().await;
+    assert_eq!(told(&town), ["1", "mayor"]);
+    let command = town.parts.runner.started(LINE).remove(0);
+    assert_eq!(command.dir, town.world.city.root);
+    assert_eq!(command.env["HD_CITY"], "/city");
+    assert!(command.stdin.unwrap().ends_with("}\n"), "a line");
+}
+
+/// What happened before anybody wanted to be told is not told then.
+#[tokio::test(start_paused = true)]
+async fn telling_begins_when_it_is_configured() {
+    let town = Scenario::new().start().await;
+    raise(&town, [1], "low").await;
+    town.reconfigure(|city| city.notify.command = Some(LINE.into()))
+        .await;
+    let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
+    town.store(move |txn| txn.record(&reloaded)).await;
+    town.settle().await;
+    assert!(told(&town).is_empty());
+    raise(&town, [2], "low").await;
+    assert_eq!(told(&town), ["2"]);
+}
+
+/// A command that hangs is ended, holds nobody up, and does not pile up.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_hangs_delays_only_the_next_one() {
+    let town = scenario().start().await;
+    town.parts.runner.let_go(LINE, Duration::from_secs(3600), 0);
+    raise(&town, 1..=2, "low").await;
+    assert_eq!(told(&town), ["1"], "one at a time");
+    town.worker("work").await;
+    town.world.nudge(crate::domain::message::SHAMAN);
+    town.settle().await;
+    town.pass(LIMIT).await;
+    assert_eq!(told(&town), ["1", "2"]);
+    town.pass(3 * LIMIT).await;
+    let failed = town.events(EventType::NotifyFailed).await;
+    assert_eq!(failed.len(), 1, "it is said once");
+    assert_eq!(failed[0].cause, "timeout");
+    // One that goes well, and then another that does not.
+    for (code, said) in [(0, 1), (7, 2), (7, 2)] {
+        town.parts.runner.let_go(LINE, Duration::ZERO, code);
+        raise(&town, [3], "low").await;
+        assert_eq!(town.events(EventType::NotifyFailed).await.len(), said);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
+    let town = scenario().start().await;
+    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&town, [0], "low").await;
+    raise(&town, 1..=40, "low").await;
+    raise(&town, [41], "critical").await;
+    raise(&town, 42..=80, "low").await;
+    town.pass(Duration::from_secs(3600)).await;
+    let told = told(&town);
+    assert!(
+        told.contains(&"41".to_owned()),
+        "the critical one is told: {told:?}"
+    );
+    assert_eq!(told[0], "0");
+    assert_eq!(told.last().unwrap(), "80");
+    assert!(
+        told.len() <= crate::domain::notify::WAITING_MAX + 2,
+        "{told:?}"
+    );
+    let skipped = town.events(EventType::NotifySkipped).await;
+    let count = |event: &Event| event.data["events"].as_u64().unwrap();
+    let left_out: u64 = skipped.iter().map(count).sum();
+    assert_eq!(left_out + told.len() as u64, 81);
+}
+
+/// What was told is not told again; what was not, is.
+#[tokio::test(start_paused = true)]
+async fn a_restart_loses_nothing_and_repeats_at_most_what_was_under_way() {
+    let town = scenario().start().await;
+    raise(&town, 1..=3, "critical").await;
+    assert_eq!(town.kill_actors::<ShamanMsg>(), 1);
+    town.settle().await;
+    assert_eq!(told(&town), ["1", "2", "3"]);
+    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&town, 4..=6, "critical").await;
+    assert_eq!(told(&town), ["1", "2", "3", "4"]);
+    // Killed: the task of this daemon does not go on to the next event.
+    town.world.stopping.store(true, Ordering::Relaxed);
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    let town = scenario().start_on(parts, clock).await;
+    town.pass(Duration::from_secs(100)).await;
+    assert_eq!(told(&town).split_off(4), ["4", "5", "6"]);
+    let leftovers = town.parts.runner.leftovers();
+    assert!(leftovers.contains(&record(&town.world)));
+}
+
+/// A stop does not wait for it, and the next start tells it.
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_the_command_and_it_is_told_afterwards() {
+    let town = scenario().start().await;
+    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&town, [1], "low").await;
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.parts.rewired();
+    let begun = clock.mono();
+    town.stop(StopMode::Graceful).await;
+    assert!(clock.mono() - begun < Duration::from_secs(5));
+    let town = scenario().start_on(parts, clock).await;
+    town.settle().await;
+    assert_eq!(told(&town), ["1", "1"]);
+}

@@ -1,0 +1,87 @@
+//! What ends an escalation without a person: the problem has vanished.
+
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::relics::{StoreError, Txn};
+
+use super::book::{self, Entry};
+
+/// The open escalations about these relics or merge requests.
+///
+/// # Errors
+/// The store's.
+pub fn about(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<Vec<Relic>, StoreError> {
+    let open = book::open(txn)?.into_iter();
+    let named = |entry: &Entry| {
+        let (_, relic) = entry.about();
+        relic.is_some_and(|relic| ids.contains(&&relic))
+    };
+    Ok(open.filter(named).map(|entry| entry.relic).collect())
+}
+
+/// Closes escalations that what happened has settled.
+///
+/// # Errors
+/// The store's.
+pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<(), StoreError> {
+    for mut escalation in settled {
+        escalation.status = RelicStatus::Closed;
+        escalation.closed = Some(txn.now());
+        txn.put_relic(&escalation)?;
+        let data = serde_json::json!({ "problem": escalation.title, "closed": true });
+        let event = NewEvent::new(EventType::EscalationAcked, &escalation.id, cause);
+        txn.record(&event.with(data))?;
+    }
+    Ok(())
+}
+
+/// Closes every escalation whose problem is no more, whoever or whatever made it so.
+pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
+    let mut gone = Vec::new();
+    for entry in book::open(txn)? {
+        if has_vanished(txn, &entry)? {
+            gone.push(entry.relic);
+        }
+    }
+    settle(txn, gone, Cause::Vanished)
+}
+
+/// Derived from hooks and relics at each look, so that no one who ends a problem has to know of the
+/// escalations about it. What is about nobody's work waits for a person.
+fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
+    let (who, Some(relic)) = entry.about() else {
+        return Ok(false);
+    };
+    let hook = match who.parse::<RaiderId>() {
+        Ok(raider) => txn.hook(&raider)?.filter(|hook| hook.relic == relic),
+        Err(_) => None,
+    };
+    if let Some(sandbox) = entry.standing.sandbox {
+        return Ok(hook.is_none_or(|hook| hook.incarnation != sandbox));
+    }
+    if hook.is_some() {
+        return Ok(false);
+    }
+    Ok(match status(txn, &relic)? {
+        Some(RelicStatus::Closed) => true,
+        // A person took it up again, or its raider is gone and everything begins anew. What is in the
+        // queue is not over yet.
+        Some(RelicStatus::Open) => {
+            let was = entry.standing.relic;
+            let moved = was.is_some_and(|was| was != RelicStatus::Open);
+            moved && txn.mrs_of(&relic)?.iter().all(|mr| mr.state.is_final())
+        }
+        Some(RelicStatus::Hooked | RelicStatus::Blocked | RelicStatus::Deferred) | None => false,
+    })
+}
+
+/// Where a relic stands; none when there is none.
+pub(super) fn status(txn: &mut dyn Txn, id: &RelicId) -> Result<Option<RelicStatus>, StoreError> {
+    match txn.relic(id) {
+        Ok(relic) => Ok(Some(relic.status)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

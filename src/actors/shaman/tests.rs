@@ -1,0 +1,275 @@
+//! Escalations from their being raised to their end, under the paused clock.
+
+use std::time::Duration;
+
+use super::*;
+use crate::actors::root::StopMode;
+use crate::actors::sagas::failures;
+use crate::domain::cause::Cause;
+use crate::domain::event::{Event, NewEvent};
+use crate::domain::message::Severity;
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::clock::Clock;
+use crate::testing::world::{MOMENT, Parts, Scenario, Town, raider, rig};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn about(agent: &str, problem: &str, severity: Severity) -> Escalation {
+    Escalation {
+        agent: agent.into(),
+        relic: None,
+        problem: problem.into(),
+        severity,
+        evidence: String::new(),
+    }
+}
+
+async fn help(town: &Town, body: Escalation) {
+    let send =
+        move |txn: &mut dyn Txn| txn.send("someone", message::SHAMAN, Body::Help(body.clone()));
+    town.store(send).await;
+    town.world.nudge(message::SHAMAN);
+    town.settle().await;
+}
+
+async fn raised(town: &Town) -> Vec<Event> {
+    town.events(EventType::EscalationRaised).await
+}
+
+async fn severities(town: &Town) -> Vec<String> {
+    let word = |event: Event| event.data["severity"].as_str().unwrap().to_owned();
+    raised(town).await.into_iter().map(word).collect()
+}
+
+async fn only(town: &Town) -> Relic {
+    let mut all = town.escalations().await;
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+async fn ack(town: &Town, relic: &Relic) {
+    let id = relic.id.clone();
+    town.store(move |txn| acknowledge(txn, &id)).await;
+    town.world.nudge(message::SHAMAN);
+    town.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_is_kept_with_the_first_and_calls_again_only_when_it_is_worse() {
+    let town = Scenario::new().start().await;
+    let said = |severity, evidence: &str| Escalation {
+        evidence: evidence.into(),
+        ..about("mayor", "no key", severity)
+    };
+    help(&town, said(Severity::Medium, "401")).await;
+    help(&town, said(Severity::Low, "the key expired")).await;
+    assert_eq!(raised(&town).await.len(), 1);
+    help(&town, said(Severity::High, "the key expired")).await;
+    assert_eq!(severities(&town).await, ["medium", "high"]);
+    let kept = only(&town).await;
+    assert_eq!(kept.priority, Severity::High as i64);
+    assert!(kept.body.starts_with("401") && kept.body.contains("expired"));
+    // Another cause, and the same one of somebody else.
+    help(&town, about("mayor", "the disk is full", Severity::Low)).await;
+    help(&town, about("crew", "no key", Severity::Low)).await;
+    assert_eq!(town.escalations().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_new_words_all_the_time_calls_nobody_all_the_time() {
+    let town = Scenario::new().start().await;
+    let letters = ('a'..='z').map(String::from);
+    for word in letters {
+        help(&town, about("mayor", &format!("no {word}"), Severity::Low)).await;
+    }
+    let all = town.escalations().await;
+    assert_eq!(all.len(), crate::domain::escalation::OPEN_MAX);
+    assert!(all.last().unwrap().body.contains("no z"), "nothing is lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_raises_it_twice_one_severity_up_and_no_more() {
+    let town = Scenario::new().start().await;
+    help(&town, about("mayor", "no key", Severity::Low)).await;
+    town.pass(4 * HOUR - 2 * MOMENT).await;
+    assert_eq!(severities(&town).await, ["low"]);
+    town.pass(2 * MOMENT).await;
+    assert_eq!(severities(&town).await, ["low", "medium"]);
+    town.pass(40 * HOUR).await;
+    assert_eq!(severities(&town).await, ["low", "medium", "high"]);
+    let last = raised(&town).await.pop().unwrap();
+    assert_eq!(
+        (last.cause.as_str(), &last.data["again"]),
+        ("unanswered", &2.into())
+    );
+    assert_eq!(only(&town).await.priority, Severity::High as i64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_acknowledged_or_closed_is_not_raised_again() {
+    let town = Scenario::new().start().await;
+    help(&town, about("mayor", "no key", Severity::Low)).await;
+    let escalation = only(&town).await;
+    for _twice_is_once in 0..2 {
+        ack(&town, &escalation).await;
+    }
+    assert_eq!(town.events(EventType::EscalationAcked).await.len(), 1);
+    town.pass(40 * HOUR).await;
+    assert_eq!(severities(&town).await, ["low"]);
+    assert_eq!(
+        only(&town).await.status,
+        RelicStatus::Open,
+        "it is not closed by that"
+    );
+    // Worse than what somebody knew.
+    help(&town, about("mayor", "no key", Severity::Medium)).await;
+    town.pass(5 * HOUR).await;
+    assert_eq!(severities(&town).await, ["low", "medium", "high"]);
+    let mut closed = only(&town).await;
+    closed.status = RelicStatus::Closed;
+    town.store(move |txn| txn.put_relic(&closed)).await;
+    town.pass(40 * HOUR).await;
+    assert_eq!(raised(&town).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_open_escalations_are_acknowledged() {
+    let town = Scenario::new().start().await;
+    let task = town.relic("work").await;
+    let refused = town
+        .world
+        .store
+        .run(move |txn| acknowledge(txn, &task))
+        .await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict(_))),
+        "{refused:?}"
+    );
+}
+
+/// The times are rows: neither a killed actor nor a killed daemon begins anew.
+#[tokio::test(start_paused = true)]
+async fn the_silence_goes_on_over_restarts() {
+    let town = Scenario::new().start().await;
+    help(&town, about("mayor", "no key", Severity::Low)).await;
+    town.pass(3 * HOUR).await;
+    assert_eq!(town.kill_actors::<ShamanMsg>(), 1);
+    town.pass(HOUR / 2).await;
+    let clock = Arc::clone(&town.world.clock);
+    let town = restarted(town.crash().await, clock).await;
+    town.pass(HOUR / 4).await;
+    assert_eq!(severities(&town).await, ["low"]);
+    town.pass(HOUR / 4).await;
+    assert_eq!(severities(&town).await, ["low", "medium"]);
+    // While it is away time passes, too.
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    tokio::time::advance(30 * HOUR).await;
+    let town = restarted(parts, clock).await;
+    assert_eq!(severities(&town).await, ["low", "medium", "high"]);
+    town.stop(StopMode::Graceful).await;
+}
+
+async fn restarted(parts: Parts, clock: Arc<dyn Clock>) -> Town {
+    Scenario::new().start_on(parts, clock).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_silence_in_the_configuration_counts_at_once() {
+    let town = Scenario::new().start().await;
+    help(&town, about("mayor", "no key", Severity::Low)).await;
+    town.pass(HOUR).await;
+    town.reconfigure(|city| city.notify.reraise = Some(HOUR / 2))
+        .await;
+    let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
+    town.store(move |txn| txn.record(&reloaded)).await;
+    town.settle().await;
+    assert_eq!(severities(&town).await, ["low", "medium"]);
+}
+
+/// Trouble with a sandbox is over when the sandbox is gone, however that came about.
+#[tokio::test(start_paused = true)]
+async fn what_a_nuke_ends_is_settled_and_what_it_does_not_end_stays() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let toast = charged.raider.to_string();
+    let trouble = about(&toast, "its sandbox cannot be measured", Severity::High);
+    call(&town.world, "horde/witness", trouble).await.unwrap();
+    call(
+        &town.world,
+        "horde/witness",
+        about("horde/witness", "no room", Severity::High),
+    )
+    .await
+    .unwrap();
+    town.settle().await;
+    assert_eq!(town.escalations().await.len(), 2);
+    let label = format!("about:{toast}:{}", charged.relic);
+    assert_eq!(
+        town.escalations().await[0].labels,
+        [label],
+        "it is called about with its work"
+    );
+    town.nuke(&charged.raider, true).await.unwrap();
+    town.settle().await;
+    let mut all = town.escalations().await;
+    all.retain(|escalation| escalation.status == RelicStatus::Open);
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].title, "no room");
+    let settled = town.events(EventType::EscalationAcked).await;
+    assert_eq!(settled.len(), 1);
+    assert_eq!(settled[0].cause, "vanished");
+}
+
+/// The work is blocked: whether its sandbox is there has nothing to do with it.
+#[tokio::test(start_paused = true)]
+async fn a_call_about_blocked_work_waits_until_a_person_takes_it_up() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let of = relic.clone();
+    town.store(move |txn| {
+        while txn.relic(&of)?.status == RelicStatus::Open {
+            failures::count(txn, &of, &rig(), "no room")?;
+        }
+        Ok(())
+    })
+    .await;
+    town.world.nudge(message::SHAMAN);
+    town.pass(HOUR).await;
+    assert_eq!(only(&town).await.status, RelicStatus::Open);
+    let of = relic.clone();
+    town.store(move |txn| {
+        let mut relic = txn.relic(&of)?;
+        relic.status = RelicStatus::Open;
+        txn.put_relic(&relic)?;
+        txn.record(&NewEvent::new(
+            EventType::RelicUpdated,
+            &of,
+            Cause::Operator,
+        ))
+    })
+    .await;
+    town.settle().await;
+    assert_eq!(only(&town).await.status, RelicStatus::Closed);
+}
+
+/// Every look sees the same trouble; words that differ by a number are no other trouble.
+#[tokio::test(start_paused = true)]
+async fn what_the_shaman_knows_is_not_sent_again() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    for attempt in 0..5 {
+        let mut trouble = about(
+            &charged.raider.to_string(),
+            "it cannot go on",
+            Severity::High,
+        );
+        trouble.evidence = format!("attempt {attempt} failed");
+        call(&town.world, "horde/witness", trouble).await.unwrap();
+    }
+    town.settle().await;
+    assert_eq!(raised(&town).await.len(), 1);
+    assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
+    assert_eq!(only(&town).await.status, RelicStatus::Open);
+    assert_eq!(charged.raider, raider("Toast"));
+}

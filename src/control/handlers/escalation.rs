@@ -1,0 +1,291 @@
+//! `escalate`, `escalations`: calling people, and people answering.
+
+use serde_json::{Value, json};
+
+use super::{names, own, to_json};
+use crate::actors::ask;
+use crate::actors::shaman::{self, Entry};
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::control::protocol::args;
+use crate::control::rights::Who;
+use crate::control::server::Caller;
+use crate::domain::escalation::{bounded, severity};
+use crate::domain::message::{self, Body, Escalation};
+use crate::domain::relic::RelicKind;
+use crate::ports::relics::StoreError;
+
+/// A problem is one line of at most so many characters; the rest of it is evidence.
+const LINE: usize = 200;
+
+/// `escalate`: HELP from a session, about itself; ESCALATION from an operator. Answered when the
+/// shaman has it in its book, which is in the same transaction: whoever calls can name it.
+pub(super) async fn escalate(
+    world: &World,
+    caller: &Caller,
+    args: args::Escalate,
+) -> Result<Value, ControlError> {
+    let (agent, relic) = match &caller.who {
+        Who::Raider(_) => {
+            let hook = own::own_hook(world, caller).await?;
+            (hook.raider.to_string(), Some(hook.relic))
+        }
+        Who::Agent(_) => (agent(world, caller).await?, None),
+        Who::Operator | Who::Errand(_) | Who::Invisible => match &args.about {
+            Some(name) => (names::known(world, name).await?.to_string(), None),
+            None => ("operator".to_owned(), None),
+        },
+    };
+    let in_session = caller.who.session().is_some();
+    if in_session && args.about.is_some() {
+        let message = format!("{agent} may call a person about itself only");
+        return Err(ControlError::forbidden(message).hint("leave --about out"));
+    }
+    let (problem, evidence) = in_one_line(&args.problem, &args.evidence)?;
+    let call = Escalation {
+        agent: agent.clone(),
+        relic,
+        problem,
+        severity: args.severity,
+        evidence,
+    };
+    let (from, body) = match in_session {
+        true => (agent, Body::Help(call.clone())),
+        false => ("operator".to_owned(), Body::Escalation(call.clone())),
+    };
+    let taken = world.store.run(move |txn| {
+        txn.send(&from, message::SHAMAN, body.clone())?;
+        shaman::read_inbox(txn)?;
+        let lost = || StoreError::Failed("the shaman did not take the call up".to_owned());
+        shaman::find(txn, &call)?.ok_or_else(lost)
+    });
+    let entry = taken.await?;
+    // It is due to be raised again some time.
+    world.nudge(message::SHAMAN);
+    shown(&entry)
+}
+
+/// The standing agent in whose session the caller runs.
+async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
+    let session = own::own_member(world, caller)?.session;
+    let views = ask::views(world).await?;
+    let mut views = views.into_iter();
+    let view = views.find(|view| view.spec.session == session);
+    let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
+    Ok(view.spec.id.to_string())
+}
+
+fn in_one_line(problem: &str, evidence: &str) -> Result<(String, String), ControlError> {
+    let problem = problem.trim();
+    let line: String = problem
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(LINE)
+        .collect();
+    if line.is_empty() {
+        let error = ControlError::bad_request("the problem is empty");
+        return Err(error.hint("say what a person must know"));
+    }
+    let evidence = match line == problem {
+        true => evidence.to_owned(),
+        false => format!("{problem}\n{evidence}"),
+    };
+    Ok((line, bounded(&evidence)))
+}
+
+/// Open escalations, the most urgent first.
+pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
+    let open = world.store.run(shaman::open).await?;
+    open.iter().map(shown).collect()
+}
+
+/// `escalations.ack`: somebody knows.
+pub(super) async fn ack(world: &World, id: &str) -> Result<Value, ControlError> {
+    let id = names::relic(id)?;
+    let acked = world.store.run(move |txn| shaman::acknowledge(txn, &id));
+    let entry = acked.await?;
+    world.nudge(message::SHAMAN);
+    shown(&entry)
+}
+
+/// An escalation is a relic, and says how it stands.
+fn shown(entry: &Entry) -> Result<Value, ControlError> {
+    let mut shown = to_json(&entry.relic)?;
+    let standing = &entry.standing;
+    shown["severity"] = to_json(&severity(entry.relic.priority))?;
+    shown["acked"] = json!(standing.acked);
+    shown["again"] = json!(standing.again);
+    shown["told"] = to_json(&standing.told)?;
+    Ok(shown)
+}
+
+/// Whoever called a person does not answer the call: an agent may close work, but no escalation.
+pub(super) async fn may_close(
+    world: &World,
+    caller: &Caller,
+    id: &str,
+) -> Result<(), ControlError> {
+    if caller.who.session().is_none() {
+        return Ok(());
+    }
+    let id = names::relic(id)?;
+    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    match relic.kind {
+        RelicKind::Escalation => Err(ControlError::forbidden(format!(
+            "{} waits for a person, not for an agent",
+            relic.id
+        ))),
+        RelicKind::Task | RelicKind::MergeRequest | RelicKind::Wisp => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::ErrorKind;
+    use crate::domain::city::RestartType;
+    use crate::domain::event::EventType;
+    use crate::domain::ids::SessionId;
+    use crate::domain::message::Severity;
+    use crate::testing::world::Scenario;
+
+    const PID: u32 = 4242;
+
+    fn call(problem: &str) -> args::Escalate {
+        args::Escalate {
+            problem: problem.into(),
+            severity: Severity::Medium,
+            evidence: String::new(),
+            about: None,
+        }
+    }
+
+    fn caller(who: Who) -> Caller {
+        let (pid, uid) = (Some(PID), 0);
+        Caller { pid, uid, who }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_raider_calls_for_help_as_itself_with_its_work() {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        town.parts.sessions.place(PID, &charged.session);
+        let raider = caller(Who::Raider(charged.session.clone()));
+        let shown = escalate(&town.world, &raider, call("no key"))
+            .await
+            .unwrap();
+        let toast = charged.raider.to_string();
+        assert_eq!(
+            shown["labels"][0],
+            format!("about:{toast}:{}", charged.relic)
+        );
+        assert_eq!(
+            (&shown["severity"], &shown["acked"]),
+            (&json!("medium"), &json!(false))
+        );
+        let sent = town.events(EventType::MessageSent).await.pop().unwrap();
+        let fields = [
+            "type", "from", "to", "agent", "relic", "problem", "severity", "evidence",
+        ];
+        let sent: Vec<_> = fields
+            .iter()
+            .map(|field| sent.data[*field].clone())
+            .collect();
+        let relic = charged.relic.as_str();
+        let expected = [
+            "HELP", &toast, "shaman", &toast, relic, "no key", "medium", "",
+        ];
+        assert_eq!(sent, expected.map(Value::from));
+        // Again, and in the same words: it is the same call.
+        let again = escalate(&town.world, &raider, call("no key"))
+            .await
+            .unwrap();
+        assert_eq!(again["id"], shown["id"]);
+        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
+        let other = args::Escalate {
+            about: Some("Shadow".into()),
+            ..call("it is slow")
+        };
+        let refused = escalate(&town.world, &raider, other).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        // It does not answer itself.
+        let id = shown["id"].as_str().unwrap();
+        let refused = may_close(&town.world, &raider, id).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        let operator = caller(Who::Operator);
+        may_close(&town.world, &operator, id).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_is_known_by_its_session_and_an_operator_names_whom_it_is_about() {
+        let town = Scenario::new()
+            .agent("mayor", RestartType::Permanent)
+            .start()
+            .await;
+        let session = SessionId::new("town-mayor").unwrap();
+        town.parts.sessions.place(PID, &session);
+        let mayor = caller(Who::Agent(session));
+        let shown = escalate(&town.world, &mayor, call("no key")).await.unwrap();
+        assert_eq!(shown["labels"], json!(["about:mayor"]));
+        let operator = caller(Who::Operator);
+        for (about, label) in [(None, "about:operator"), (Some("mayor"), "about:mayor")] {
+            let about = about.map(str::to_owned);
+            let args = args::Escalate {
+                about,
+                ..call("it is slow")
+            };
+            let shown = escalate(&town.world, &operator, args).await.unwrap();
+            assert_eq!(shown["labels"], json!([label]));
+        }
+        let about = Some("nobody".to_owned());
+        let args = args::Escalate {
+            about,
+            ..call("it is slow")
+        };
+        let unknown = escalate(&town.world, &operator, args).await.unwrap_err();
+        assert_eq!(unknown.kind, ErrorKind::NotFound);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_acknowledged_escalation_is_listed_as_such() {
+        let town = Scenario::new().start().await;
+        let operator = caller(Who::Operator);
+        let shown = escalate(&town.world, &operator, call("no key"))
+            .await
+            .unwrap();
+        let id = shown["id"].as_str().unwrap();
+        ack(&town.world, id).await.unwrap();
+        let listed = list(&town.world).await.unwrap();
+        assert_eq!(
+            (&listed[0]["id"], &listed[0]["acked"]),
+            (&shown["id"], &json!(true))
+        );
+        for (id, kind) in [
+            ("esc-9", ErrorKind::NotFound),
+            ("what", ErrorKind::NotFound),
+        ] {
+            assert_eq!(ack(&town.world, id).await.unwrap_err().kind, kind);
+        }
+    }
+
+    #[test]
+    fn a_problem_is_one_line_and_what_is_more_is_evidence() {
+        let long = "x".repeat(LINE + 1);
+        for (problem, evidence, line, rest) in [
+            ("no key", "401", "no key", "401"),
+            (
+                " no key\nsee below ",
+                "401",
+                "no key",
+                "no key\nsee below\n401",
+            ),
+            (&long, "", &long[..LINE], &long),
+        ] {
+            let said = in_one_line(problem, evidence).unwrap();
+            assert_eq!(said, (line.to_owned(), rest.to_owned()));
+        }
+        assert!(in_one_line(" \n ", "x").is_err());
+    }
+}

@@ -1,0 +1,369 @@
+//! Escalations: one open per subject and cause, louder while nobody answers.
+//!
+//! ```text
+//!   raised ──silence──► one severity up ──silence──► one up again ──► waits, silent
+//!     │  ▲                                                              │
+//!     │  └── a repeat that is worse (also after acked)                  │
+//!     ├──────────────► acked: stays open, is not raised again ──────────┤
+//!     └──────────────► closed: by a person, or because it has vanished ◄┘
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ids::Incarnation;
+use super::message::{Escalation, Severity};
+use super::relic::RelicStatus;
+
+/// How often an escalation is raised again at most (`4-rules.md`, escalations).
+pub const RERAISES: u8 = 2;
+/// So many problems one subject has open at once. What more it says is kept with the newest of them,
+/// so that a subject that finds new words all the time calls nobody all the time.
+pub const OPEN_MAX: usize = 8;
+/// Evidence beyond this is cut out of the middle: how it began and how it goes on are kept.
+pub const EVIDENCE_MAX: usize = 16 * 1024;
+/// Of that, what is kept of the beginning.
+const BEGINNING: usize = 4 * 1024;
+
+/// What is remembered of an escalation besides its relic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// When people were last told.
+    pub told: Timestamp,
+    /// How often it was raised again.
+    pub again: u8,
+    /// Somebody knows.
+    pub acked: bool,
+    /// The incarnation whose sandbox it is about: it has vanished when that sandbox is gone.
+    pub sandbox: Option<Incarnation>,
+    /// Where its relic stood when it was raised.
+    pub relic: Option<RelicStatus>,
+}
+
+impl Standing {
+    /// One that was raised now.
+    #[must_use]
+    pub fn raised(now: Timestamp) -> Self {
+        Self {
+            told: now,
+            again: 0,
+            acked: false,
+            sandbox: None,
+            relic: None,
+        }
+    }
+
+    /// When it is to be raised again; never when somebody knows, or when that was in vain often enough.
+    #[must_use]
+    pub fn due(&self, after: Option<Duration>) -> Option<Timestamp> {
+        let silent = self.acked || self.again >= RERAISES;
+        let after = after.filter(|_| !silent)?;
+        // A time that no calendar has is never.
+        self.told.checked_add(after).ok()
+    }
+
+    /// Raises it again: how loud.
+    pub fn raise_again(&mut self, severity: Severity, now: Timestamp) -> Severity {
+        self.told = now;
+        self.again += 1;
+        match severity {
+            Severity::Low => Severity::Medium,
+            Severity::Medium => Severity::High,
+            Severity::High | Severity::Critical => Severity::Critical,
+        }
+    }
+}
+
+/// The severity that a relic's priority stands for.
+#[must_use]
+pub fn severity(priority: i64) -> Severity {
+    match priority {
+        ..=0 => Severity::Low,
+        1 => Severity::Medium,
+        2 => Severity::High,
+        3.. => Severity::Critical,
+    }
+}
+
+/// What an escalation is about, as a label. Slots are given out again: the same name with other work
+/// is another subject.
+#[must_use]
+pub fn subject(about: &Escalation) -> String {
+    match &about.relic {
+        Some(relic) => format!("about:{}:{relic}", about.agent),
+        None => format!("about:{}", about.agent),
+    }
+}
+
+/// The words that tell one cause from another: numbers, hashes, counters and times are left out, so that
+/// `failed, attempt 17` is what `failed, attempt 16` was.
+#[must_use]
+pub fn gist(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| {
+        let counts = word.chars().any(|c| c.is_ascii_digit());
+        if counts {
+            "#".to_owned()
+        } else {
+            word.to_lowercase()
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What a repeat comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// It says nothing new.
+    Known,
+    /// It says more; nobody has to be called for it.
+    More,
+    /// It is worse than what people were told: they are told again, whether or not one of them knows.
+    Louder,
+}
+
+/// An open escalation, as far as a repeat may change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Open {
+    /// How bad.
+    pub severity: Severity,
+    /// In one line.
+    pub problem: String,
+    /// What was seen so far.
+    pub evidence: String,
+    /// How it stands.
+    pub standing: Standing,
+}
+
+impl Open {
+    /// Takes up a repeat: severity never falls, and what it says that is new is kept.
+    pub fn repeat(&mut self, repeat: &Escalation, now: Timestamp) -> Repeat {
+        let said = match gist(&repeat.problem) == gist(&self.problem) {
+            true => repeat.evidence.trim().to_owned(),
+            false => format!("{}\n{}", repeat.problem, repeat.evidence.trim()),
+        };
+        let news = !gist(&self.evidence).contains(&gist(&said));
+        if news {
+            self.evidence = bounded(&format!("{}\n\n{now}: {said}", self.evidence));
+        }
+        if repeat.severity > self.severity {
+            self.severity = repeat.severity;
+            self.standing.acked = false;
+            self.standing.told = now;
+            return Repeat::Louder;
+        }
+        if news { Repeat::More } else { Repeat::Known }
+    }
+}
+
+/// The text, cut in the middle when it is too long.
+#[must_use]
+pub fn bounded(text: &str) -> String {
+    const CUT: &str = "\n[...]\n";
+    let text = text.trim();
+    if text.len() <= EVIDENCE_MAX {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(BEGINNING);
+    let start = text.ceil_char_boundary(text.len() - (EVIDENCE_MAX - end - CUT.len()));
+    format!("{}{CUT}{}", &text[..end], &text[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn at(hour: i64) -> Timestamp {
+        Timestamp::from_second(hour * 3600).unwrap()
+    }
+
+    fn call(problem: &str, severity: Severity, evidence: &str) -> Escalation {
+        Escalation {
+            agent: "horde/raiders/Toast".into(),
+            relic: None,
+            problem: problem.into(),
+            severity,
+            evidence: evidence.into(),
+        }
+    }
+
+    fn open() -> Open {
+        Open {
+            severity: Severity::Medium,
+            problem: "no key".into(),
+            evidence: "401 from the API".into(),
+            standing: Standing::raised(at(0)),
+        }
+    }
+
+    #[test]
+    fn the_subject_is_who_and_with_which_work() {
+        let mut body = call("no key", Severity::Low, "");
+        assert_eq!(subject(&body), "about:horde/raiders/Toast");
+        body.relic = Some("gt-1".parse().unwrap());
+        assert_eq!(subject(&body), "about:horde/raiders/Toast:gt-1");
+    }
+
+    #[test]
+    fn numbers_make_no_other_cause_and_words_do() {
+        for (one, other, same) in [
+            ("tests fail (attempt 16)", "Tests  fail (attempt 17)", true),
+            ("push of 0a1b2c failed", "push of 9f8e7d failed", true),
+            ("no key", "no disk", false),
+            ("no key", "no key here", false),
+        ] {
+            assert_eq!(gist(one) == gist(other), same, "{one} / {other}");
+        }
+    }
+
+    /// Problem, severity, evidence of the repeat; what it comes to, the severity then, what is kept.
+    #[test]
+    fn a_repeat_never_lowers_and_loses_nothing() {
+        use Severity::{Critical, High, Low, Medium};
+        for (problem, severity, evidence, comes_to, then, kept) in [
+            (
+                "no key",
+                Medium,
+                "401 from the API",
+                Repeat::Known,
+                Medium,
+                "401",
+            ),
+            (
+                "no key",
+                Low,
+                "403 from the API",
+                Repeat::Known,
+                Medium,
+                "401",
+            ),
+            ("no key", Low, "", Repeat::Known, Medium, "401"),
+            (
+                "No key",
+                Low,
+                "the key expired",
+                Repeat::More,
+                Medium,
+                "expired",
+            ),
+            (
+                "no key",
+                High,
+                "401 from the API",
+                Repeat::Louder,
+                High,
+                "401",
+            ),
+            (
+                "no key",
+                Critical,
+                "all stop",
+                Repeat::Louder,
+                Critical,
+                "all stop",
+            ),
+            (
+                "no disk",
+                Medium,
+                "full",
+                Repeat::More,
+                Medium,
+                "no disk\nfull",
+            ),
+        ] {
+            let mut open = open();
+            let repeat = call(problem, severity, evidence);
+            assert_eq!(
+                open.repeat(&repeat, at(1)),
+                comes_to,
+                "{problem} {evidence}"
+            );
+            assert_eq!(open.severity, then);
+            assert!(open.evidence.starts_with("401 from the API"));
+            assert!(open.evidence.contains(kept), "{}", open.evidence);
+            assert_eq!(open.repeat(&repeat, at(2)), Repeat::Known, "told before");
+        }
+    }
+
+    #[test]
+    fn what_is_worse_undoes_an_acknowledgement_and_nothing_else_does() {
+        for (severity, evidence, acked, told) in [
+            (Severity::Medium, "more", true, at(0)),
+            (Severity::High, "more", false, at(1)),
+        ] {
+            let mut open = open();
+            open.standing.acked = true;
+            open.repeat(&call("no key", severity, evidence), at(1));
+            assert_eq!((open.standing.acked, open.standing.told), (acked, told));
+        }
+    }
+
+    #[test]
+    fn evidence_is_bounded_and_keeps_both_ends() {
+        let mut open = open();
+        let words = |n: u32| {
+            char::from_u32('a' as u32 + n % 26)
+                .unwrap()
+                .to_string()
+                .repeat(999)
+        };
+        for n in 0..100 {
+            open.repeat(
+                &call("no key", Severity::Low, &format!("ä{}", words(n))),
+                at(1),
+            );
+            assert!(open.evidence.len() <= EVIDENCE_MAX);
+        }
+        assert!(open.evidence.starts_with("401 from the API"));
+        assert!(open.evidence.ends_with(&words(99)));
+        assert!(open.evidence.contains("[...]"));
+    }
+
+    /// After the silence, one up, twice at most.
+    #[test]
+    fn an_unanswered_escalation_climbs_twice() {
+        use Severity::{Critical, High, Low, Medium};
+        for ladder in [
+            [Low, Medium, High],
+            [Medium, High, Critical],
+            [High, Critical, Critical],
+        ] {
+            let mut standing = Standing::raised(at(0));
+            let mut now = ladder[0];
+            for (n, next) in (1_i64..).zip(&ladder[1..]) {
+                assert_eq!(standing.due(Some(HOUR)), Some(at(n)));
+                now = standing.raise_again(now, at(n));
+                assert_eq!(now, *next);
+            }
+            assert_eq!(standing.due(Some(HOUR)), None, "twice at most");
+        }
+    }
+
+    #[test]
+    fn what_is_known_or_has_no_end_is_never_due() {
+        let mut standing = Standing::raised(at(0));
+        assert_eq!(standing.due(None), None);
+        assert_eq!(standing.due(Some(Duration::MAX)), None);
+        standing.acked = true;
+        assert_eq!(standing.due(Some(HOUR)), None);
+    }
+
+    #[test]
+    fn a_priority_is_a_severity() {
+        for word in [
+            Severity::Low,
+            Severity::Medium,
+            Severity::High,
+            Severity::Critical,
+        ] {
+            assert_eq!(severity(word as i64), word);
+        }
+        assert_eq!(
+            (severity(-5), severity(99)),
+            (Severity::Low, Severity::Critical)
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! `[notify]`: whom events are told besides the journal. Which are, and which of too many wait.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::event::Event;
+
+/// So many notices wait for a slow command. Of more the oldest are left out, but no critical one.
+pub const WAITING_MAX: usize = 32;
+
+/// `[notify]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifyPolicy {
+    /// What is told.
+    pub on: Vec<Notice>,
+    /// The command, for the shell; none tells nobody.
+    pub command: Option<String>,
+    /// How long an escalation waits for an acknowledgement before it is raised again.
+    pub reraise: Option<Duration>,
+}
+
+/// A kind of notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Notice {
+    /// A person is called, or called again.
+    Escalation,
+    /// An agent asks something.
+    NeedsInput,
+    /// Work could not land.
+    MergeFailed,
+    /// A child died too often.
+    Quarantined,
+}
+
+impl Notice {
+    /// Each with its word in the configuration.
+    pub const WORDS: &[(&str, Self)] = &[
+        ("escalation", Self::Escalation),
+        ("needs_input", Self::NeedsInput),
+        ("merge_failed", Self::MergeFailed),
+        ("quarantined", Self::Quarantined),
+    ];
+
+    /// The type of the event that is told.
+    #[must_use]
+    pub fn event(self) -> &'static str {
+        match self {
+            Self::Escalation => "escalation.raised",
+            Self::NeedsInput => "raider.needs_input",
+            Self::MergeFailed => "raider.merge_failed",
+            Self::Quarantined => "agent.quarantined",
+        }
+    }
+}
+
+impl NotifyPolicy {
+    /// Whether events of this type are told.
+    #[must_use]
+    pub fn tells(&self, kind: &str) -> bool {
+        self.command.is_some() && self.on.iter().any(|notice| notice.event() == kind)
+    }
+}
+
+/// How far people were told. The journal is the queue; this is its cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The newest event that was told, or left out, or is of no kind that is told.
+    pub cursor: u64,
+    /// What was told then: with other kinds it begins anew.
+    pub on: Vec<String>,
+    /// The last command failed: that was said once.
+    pub failing: bool,
+}
+
+/// Of what waits, the oldest first: what is left out, and what is told next.
+#[must_use]
+pub fn choose(waiting: Vec<Event>) -> (Vec<Event>, Option<Event>) {
+    let excess = waiting.len().saturating_sub(WAITING_MAX);
+    let mut waiting = waiting.into_iter().peekable();
+    let mut left_out = Vec::new();
+    while left_out.len() < excess
+        && let Some(event) = waiting.next_if(|event| !is_critical(event))
+    {
+        left_out.push(event);
+    }
+    (left_out, waiting.next())
+}
+
+fn is_critical(event: &Event) -> bool {
+    event.data["severity"] == "critical"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::event::EventType;
+
+    fn waiting(count: u64, critical: &[u64]) -> Vec<Event> {
+        let event = |seq| Event {
+            seq,
+            ts: jiff::Timestamp::UNIX_EPOCH,
+            kind: "escalation.raised".into(),
+            subject: "x".into(),
+            cause: "stuck".into(),
+            data: json!({ "severity": if critical.contains(&seq) { "critical" } else { "high" } }),
+        };
+        (1..=count).map(event).collect()
+    }
+
+    /// How many wait, which of them are critical; how many are left out, which is next.
+    #[test]
+    fn the_oldest_are_left_out_but_no_critical_one() {
+        let most = WAITING_MAX as u64;
+        for (count, critical, left_out, next) in [
+            (0, &[][..], 0, None),
+            (1, &[], 0, Some(1)),
+            (most, &[], 0, Some(1)),
+            (most + 3, &[], 3, Some(4)),
+            (most + 3, &[2], 1, Some(2)),
+            (most + 3, &[1], 0, Some(1)),
+        ] {
+            let (left, told) = choose(waiting(count, critical));
+            assert_eq!((left.len(), told.map(|event| event.seq)), (left_out, next));
+        }
+    }
+
+    #[test]
+    fn notices_are_events_that_exist() {
+        let known: Vec<_> = EventType::ALL.iter().map(|kind| kind.as_str()).collect();
+        for (word, notice) in Notice::WORDS {
+            // Agents that ask are not recognised yet; nothing is to change here when they are.
+            assert!(
+                known.contains(&notice.event()) || *word == "needs_input",
+                "{word}"
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_without_a_command() {
+        let mut policy = NotifyPolicy {
+            on: vec![Notice::Escalation],
+            command: None,
+            reraise: None,
+        };
+        assert!(!policy.tells("escalation.raised"));
+        policy.command = Some("true".into());
+        assert!(policy.tells("escalation.raised") && !policy.tells("agent.quarantined"));
+    }
+}
