@@ -263,15 +263,13 @@ async fn raider(
     if finished {
         return Err(OpenFailure::Finished);
     }
-    let rig = world
-        .city
-        .rig(&hook.raider.rig)
+    let city = &world.city;
+    let rig = city.rig(&hook.raider.rig);
+    let rig = rig
         .ok_or_else(|| OpenFailure::Failed(format!("rig {} is not configured", hook.raider.rig)))?;
-    let harness = world
-        .city
-        .harnesses
-        .get(&hook.harness)
-        .ok_or_else(|| OpenFailure::Failed(format!("no harness named {}", hook.harness)))?;
+    let harness = city.harnesses.get(&hook.harness);
+    let harness =
+        harness.ok_or_else(|| OpenFailure::Failed(format!("no harness named {}", hook.harness)))?;
     let (relic, notes) = assignment(world, hook).await?;
     let sandbox = world.city.sandbox(&hook.raider);
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
@@ -293,7 +291,6 @@ async fn raider(
         }
     };
     let reduced = how == How::Respawned && less;
-    let city = &world.city;
     let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
     let (told, watched) = (text.clone(), dir.clone());
     let prompt_file = effects::tasks(world, move |tasks| {
