@@ -4,6 +4,7 @@
 
 mod city;
 mod looks;
+mod parts;
 mod reload;
 
 use std::collections::BTreeMap;
@@ -50,8 +51,9 @@ use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
+pub use self::parts::Parts;
+
 use super::fake_repo::FakeRepo;
-use super::fake_runner::FakeRunner;
 use super::fake_sessions::FakeSessions;
 use super::fake_tasks::FakeTasks;
 
@@ -219,33 +221,6 @@ impl Scenario {
             root,
             task,
             parts,
-        }
-    }
-}
-
-/// What outlives a daemon.
-#[derive(Clone)]
-pub struct Parts {
-    /// Sessions.
-    pub sessions: Arc<FakeSessions>,
-    /// git.
-    pub repo: Arc<FakeRepo>,
-    /// Task files.
-    pub tasks: Arc<FakeTasks>,
-    /// Commands of automations.
-    pub runner: Arc<FakeRunner>,
-    /// The store.
-    pub store: StoreHandle,
-}
-
-impl Parts {
-    /// The same, as a new daemon finds it: nobody listens yet.
-    #[must_use]
-    pub fn rewired(&self) -> Self {
-        Self {
-            sessions: Arc::new(self.sessions.successor()),
-            tasks: Arc::new(self.tasks.successor()),
-            ..self.clone()
         }
     }
 }

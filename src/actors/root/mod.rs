@@ -233,8 +233,6 @@ pub enum RootMsg {
     Ready,
     /// Something that a look would see has changed.
     Look,
-    /// A session may have been idle for as long as it may.
-    IdleDue(u64),
     /// A draining child's time is up, or it said that it is finished.
     DrainDue {
         /// Who.
@@ -301,7 +299,8 @@ pub struct Root {
     /// Children that a person suspended, as of the last look.
     suspended: BTreeSet<ChildId>,
     patrol_epoch: u64,
-    idle_epoch: u64,
+    /// The timer of the look that the first idle session is due for.
+    idle: Option<tokio::task::AbortHandle>,
     /// One look at a time, at the world that was in force when it began; a wish to look meanwhile is
     /// another look.
     looking: Option<Arc<World>>,
@@ -342,7 +341,7 @@ impl Actor for RootActor {
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,
-            idle_epoch: 0,
+            idle: None,
             looking: None,
             look_again: false,
             reconciling: false,
@@ -403,8 +402,6 @@ impl Actor for RootActor {
                 root.ask_pools(&me);
             }
             RootMsg::Look => root.set_out(&me),
-            RootMsg::IdleDue(epoch) if epoch == root.idle_epoch => root.set_out(&me),
-            RootMsg::IdleDue(_) => {}
             RootMsg::DrainDue { id, epoch } => root.drain_due(&me, &id, epoch),
             RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
             RootMsg::PoolDue { agent, epoch } => root.pool_due(&me, agent, epoch),

@@ -311,12 +311,13 @@ impl Root {
 
     /// Looks again when the first session will have been idle for as long as it may.
     fn arm_idle(&mut self, me: &ActorRef<RootMsg>, at: Option<Timestamp>) {
-        self.idle_epoch += 1;
+        if let Some(before) = self.idle.take() {
+            before.abort();
+        }
         let Some(at) = at else { return };
         let wait = Duration::try_from(at - self.world.clock.now()).unwrap_or_default();
-        let epoch = self.idle_epoch;
         let wait = wait + Duration::from_millis(1);
-        let _timer = me.send_after(wait, move || RootMsg::IdleDue(epoch));
+        self.idle = Some(me.send_after(wait, || RootMsg::Look).abort_handle());
     }
 
     /// Ends a session, once however often it is seen before it is over.

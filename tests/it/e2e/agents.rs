@@ -1,5 +1,7 @@
 //! Standing agents (`health-patrol.md`, reconciliation; `2-contract.md`, `[[agents]]`).
 
+use std::fs;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -131,4 +133,42 @@ fn an_agents_terminal_can_be_read_and_written() {
     );
     let attached = city.hd(&["attach", "mayor"]);
     assert_eq!(attached.code, 2, "without a terminal: {attached:?}");
+}
+
+/// Whose command asks to be let go as soon as there is a file `finish`.
+const WORKER: &str = r#"
+[[agents]]
+name = "worker"
+command = ["sh", "-c", "until [ -e $HD_CITY/finish ] && hd done; do sleep 0.05; done; sleep 1000"]
+pool = { max = 2, check = "cat wanted", check_interval = "100ms" }
+"#;
+
+/// A member of a pool that is not needed any more ends when it says so, long before its time is up; one
+/// that is needed is not let go.
+#[test]
+fn a_member_that_drains_ends_when_it_says_that_it_has_finished() {
+    let mut city = City::made(&Plan::new().add(WORKER));
+    let want = |city: &City, size: &str| {
+        let new = city.root().join("wanted.new");
+        fs::write(&new, size).unwrap();
+        fs::rename(new, city.root().join("wanted")).unwrap();
+    };
+    want(&city, "2\n");
+    city.start();
+    let members = |state: &'static str, count: usize| {
+        wait(&format!("{count} are {state}"), || {
+            let agents = city.ask("agent.list", json!({})).unwrap();
+            let mut agents = agents.as_array().unwrap().clone();
+            agents.retain(|agent| agent["state"] == state);
+            (agents.len() == count).then_some(agents)
+        })
+    };
+    members("running", 2);
+    want(&city, "1\n");
+    let leaves = members("draining", 1).remove(0);
+    let stays = members("running", 1).remove(0);
+    fs::write(city.root().join("finish"), "").unwrap();
+    city.wait_event(1, "agent.drained", leaves["name"].as_str().unwrap());
+    assert_eq!(members("running", 1)[0]["pid"], stays["pid"]);
+    assert!(city.happened("agent.crashed", "worker-1").is_empty());
 }

@@ -108,9 +108,15 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     };
     processes::signal(daemon.id(), Signal::SIGHUP);
     assert!(reloaded().ends_with("the configuration is in force"));
-    fs::write(&file, good.replace("max = 4", "max = 3")).unwrap();
+    // In one step: what is written in two may be read in between.
+    let save = |text: String| {
+        let new = city.root().join(".city.toml.new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, &file).unwrap();
+    };
+    save(good.replace("max = 4", "max = 3"));
     assert!(reloaded().ends_with("the configuration is in force"));
-    fs::write(&file, good.replace("max = 4", "mx = 4")).unwrap();
+    save(good.replace("max = 4", "mx = 4"));
     let refused = reloaded();
     assert!(
         refused.contains("refused, the one before stays in force: "),

@@ -116,6 +116,11 @@ fn who_depends_starts_after_and_ends_before() {
     until("the last one is up", || stamps(&city).len() == 4);
     let order = ["zeta", "alpha", "mike", "bravo"];
     assert_eq!(stamps(&city), order.map(|name| format!("{name} up")));
+    // It is up before it has said what it does when it is told to end.
+    let pids = order.map(|name| runs_as(&city, name, 1));
+    until("they hear", || {
+        pids.iter().all(|pid| processes::hears_term(*pid))
+    });
     city.stop();
     let mut reverse = order.map(|name| format!("{name} down"));
     reverse.reverse();

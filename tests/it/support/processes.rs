@@ -34,6 +34,15 @@ pub fn runs(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
+/// Whether a process does something of its own when it is told to end.
+pub fn hears_term(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let caught = lines.find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << (Signal::SIGTERM as u32 - 1)) != 0)
+}
+
 /// Sends a signal; a process that is gone already has what it needs.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().expect("a pid"));

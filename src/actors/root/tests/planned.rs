@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::super::{ChildState, RootMsg, StopMode};
-use crate::domain::city::{Agent, City, RestartType};
+use crate::domain::city::{Agent, City, Pool, RestartType};
 use crate::domain::event::EventType;
-use crate::domain::ids::{AgentName, ChildId};
+use crate::domain::ids::{AgentName, ChildId, SessionId};
 use crate::domain::reload::Change;
-use crate::ports::sessions::Input;
+use crate::ports::sessions::{Input, StartError};
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -308,6 +308,43 @@ async fn an_agent_starts_when_what_it_depends_on_is_up() {
     town.pass(SECOND).await;
     booting.await.unwrap().unwrap();
     assert!(wanted.iter().all(|id| town.runs(id)));
+}
+
+/// `depends_on`: a pool counts as up when one of its members is.
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_needed_is_up_when_one_of_its_members_is() {
+    let scenario = || {
+        let town = Scenario::new().agent("db", RestartType::Permanent);
+        let town = town.agent("db-admin", RestartType::Permanent);
+        town.agent("api", RestartType::Permanent).with(|city| {
+            city.agents[0].pool = Some(Pool {
+                min: 2,
+                max: 2,
+                check: None,
+                check_interval: SECOND,
+                drain_timeout: SECOND,
+            });
+            city.agents[2].depends_on = vec![AgentName::new("db").unwrap()];
+        })
+    };
+    let town = Scenario::new().start().await;
+    let clock = town.world.clock.clone();
+    let members = ["db-1", "db-2"].map(|name| town.session(&agent(name)));
+    let parts = town.crash().await;
+    let refuse = |member: &SessionId| {
+        let why = "not found".to_owned();
+        let program = "db".to_owned();
+        let error = StartError::NoProgram { program, why };
+        parts.sessions.refuse_start(member, error);
+    };
+    (0..3).for_each(|_| members.iter().for_each(refuse));
+    let town = scenario().start_on(parts.clone(), clock).await;
+    assert!(town.runs(&town.session(&agent("db-admin"))), "no member");
+    assert_eq!(town.state(&agent("api")).await, Some(ChildState::Blocked));
+    (0..5).for_each(|_| refuse(&members[1]));
+    town.pass(SECOND * 60).await;
+    assert_eq!(members.map(|member| town.runs(&member)), [true, false]);
+    assert!(town.runs(&town.session(&agent("api"))));
 }
 
 /// `depends_on` is applied live: who waited for somebody that is not needed any more starts.

@@ -243,6 +243,25 @@ async fn a_member_that_crashes_is_not_pardoned_by_a_pool_that_goes_up_and_down()
     }
 }
 
+/// The last good answer holds while the next is looked for, however that comes out.
+#[tokio::test(start_paused = true)]
+async fn a_slow_check_changes_nothing_until_it_has_come_back() {
+    let town = pool(Some(CHECK)).start().await;
+    town.parts.runner.say(CHECK, "2");
+    town.pass(SECOND * 6).await;
+    assert_eq!(running(&town), [1, 2]);
+    let asked = town.parts.runner.started(CHECK).len();
+    town.parts.runner.let_go(CHECK, SECOND * 4, 1);
+    let draining = async || town.view(&agent("worker-2")).await.unwrap().draining;
+    while town.parts.runner.started(CHECK).len() == asked {
+        town.pass(SECOND).await;
+    }
+    town.pass(SECOND * 2).await;
+    assert!(!draining().await);
+    town.pass(SECOND * 3).await;
+    assert!(draining().await, "it failed: `min`");
+}
+
 /// A new `check_interval` holds at once, and the answer that is known until the next.
 #[tokio::test(start_paused = true)]
 async fn a_pool_is_asked_at_its_new_pace() {

@@ -1,0 +1,36 @@
+//! What a town is made of.
+
+use std::sync::Arc;
+
+use crate::actors::store::StoreHandle;
+use crate::testing::fake_repo::FakeRepo;
+use crate::testing::fake_runner::FakeRunner;
+use crate::testing::fake_sessions::FakeSessions;
+use crate::testing::fake_tasks::FakeTasks;
+
+/// What outlives a daemon.
+#[derive(Clone)]
+pub struct Parts {
+    /// Sessions.
+    pub sessions: Arc<FakeSessions>,
+    /// git.
+    pub repo: Arc<FakeRepo>,
+    /// Task files.
+    pub tasks: Arc<FakeTasks>,
+    /// Commands of automations.
+    pub runner: Arc<FakeRunner>,
+    /// The store.
+    pub store: StoreHandle,
+}
+
+impl Parts {
+    /// The same, as a new daemon finds it: nobody listens yet.
+    #[must_use]
+    pub fn rewired(&self) -> Self {
+        Self {
+            sessions: Arc::new(self.sessions.successor()),
+            tasks: Arc::new(self.tasks.successor()),
+            ..self.clone()
+        }
+    }
+}
