@@ -1,6 +1,7 @@
 //! The one place where actors touch the world. Everything slow runs on a blocking thread and comes
 //! back as a value; nothing here decides.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -259,6 +260,18 @@ pub async fn prune_logs(world: &World, ended_before: Timestamp) -> Result<usize,
     .await
 }
 
+/// What a command of the supervisor's own is given: what a session inherits, and where it is; it is
+/// nobody's session.
+pub fn errand_env(world: &World, pass: &[String]) -> BTreeMap<String, String> {
+    let mut env = session_env::inherited(&world.env, pass);
+    let path = session_env::path(&world.bin_dir, env.get("PATH"));
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    env.insert("PATH".into(), path);
+    env.insert("HD_CITY".into(), text(&world.city.root));
+    env.insert("HD_SOCKET".into(), text(&world.socket));
+    env
+}
+
 /// How many members a pool needs, as its check says: the number on the last line that it prints.
 ///
 /// # Errors
@@ -270,11 +283,7 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
     let Some(line) = pool.check.clone() else {
         return Ok(pool.min);
     };
-    let mut env = session_env::inherited(&world.env, &agent.env_pass);
-    let path = session_env::path(&world.bin_dir, env.get("PATH"));
-    env.insert("PATH".into(), path);
-    env.insert("HD_CITY".into(), world.city.root.display().to_string());
-    env.insert("HD_SOCKET".into(), world.socket.display().to_string());
+    let mut env = errand_env(world, &agent.env_pass);
     env.extend(agent.env.clone());
     let record = world
         .city

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::DispatcherMsg;
 use super::automations::{Busy, Role};
+use crate::actors::effects;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::automation::{Automation, AutomationId, Mark, Run, RunState};
@@ -24,7 +25,6 @@ use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::gates::condition::CHECK_LIMIT;
 use crate::domain::gates::event::Queue;
 use crate::domain::gates::{Gate, cron};
-use crate::domain::session_env;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended};
 
@@ -420,14 +420,8 @@ fn command(
     }
 }
 
-/// What a session inherits, and where it is; it is nobody's session.
 fn environment(world: &World, automation: &Automation) -> BTreeMap<String, String> {
-    let mut env = session_env::inherited(&world.env, &[]);
-    let path = session_env::path(&world.bin_dir, env.get("PATH"));
-    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    env.insert("PATH".into(), path);
-    env.insert("HD_CITY".into(), text(&world.city.root));
-    env.insert("HD_SOCKET".into(), text(&world.socket));
+    let mut env = effects::errand_env(world, &[]);
     env.insert("HD_AUTOMATION".into(), automation.id.to_string());
     if let Some(rig) = &automation.id.rig {
         env.insert("HD_RIG".into(), rig.to_string());

@@ -10,7 +10,6 @@
 //! ended, however it ended. A supervisor that is killed meanwhile tells that one event again and no
 //! other; none is lost, since a person who is told twice is better off than one who is not told.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,12 +17,12 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::actors::effects;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::notify::{Mark, NotifyPolicy, choose};
-use crate::domain::session_env;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended, Stop};
 
@@ -223,7 +222,7 @@ async fn run(world: &World, line: String, event: &Event) -> Ended {
         rights: Rights::All,
         line,
         dir: world.city.root.clone(),
-        env: environment(world),
+        env: effects::errand_env(world, &[]),
         stdin: Some(stdin),
         limit: LIMIT,
         record: record(world),
@@ -258,17 +257,6 @@ fn failure(ended: &Ended) -> Option<(Cause, String)> {
 
 fn record(world: &World) -> std::path::PathBuf {
     world.city.state_dir().join("notify")
-}
-
-/// What a session inherits, and where it is; it is nobody's session.
-fn environment(world: &World) -> BTreeMap<String, String> {
-    let mut env = session_env::inherited(&world.env, &[]);
-    let path = session_env::path(&world.bin_dir, env.get("PATH"));
-    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    env.insert("PATH".into(), path);
-    env.insert("HD_CITY".into(), text(&world.city.root));
-    env.insert("HD_SOCKET".into(), text(&world.socket));
-    env
 }
 
 #[cfg(test)]

@@ -4,6 +4,19 @@ use super::*;
 
 /// What there is.
 impl Town {
+    /// Has the root look so many times, one after the other, while a call of a fake is held and time
+    /// stands still. What a look decided is done when the next begins.
+    pub async fn look(&self, times: usize) {
+        let sessions = &self.parts.sessions;
+        for _ in 0..times {
+            sessions.hold_lists(true);
+            self.root.cast(RootMsg::Look).unwrap();
+            self.until("a look", || sessions.lists_held() > 0).await;
+            sessions.hold_lists(false);
+            self.until("its list", || sessions.lists_held() == 0).await;
+        }
+    }
+
     /// Runs a transaction that cannot fail.
     pub async fn store<T, F>(&self, job: F) -> T
     where

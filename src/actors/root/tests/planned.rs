@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{ChildState, RootMsg, StopMode};
+use super::super::{ChildState, StopMode};
 use crate::domain::city::{Agent, City, Pool, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, ChildId, SessionId};
@@ -139,15 +139,7 @@ async fn an_agent_that_is_wanted_again_while_it_ends_starts_when_it_has_ended() 
             .await;
         town.reconfigure(|city| city.clone_from(&before)).await;
         // The second look begins when what the first decided is done.
-        for _ in 0..2 {
-            town.parts.sessions.hold_lists(true);
-            town.root.cast(RootMsg::Look).unwrap();
-            town.until("a look", || town.parts.sessions.lists_held() > 0)
-                .await;
-            town.parts.sessions.hold_lists(false);
-            town.until("its list", || town.parts.sessions.lists_held() == 0)
-                .await;
-        }
+        town.look(2).await;
         town.parts.sessions.release_stop(&session);
         town.settle().await;
         assert!(town.runs(&session));

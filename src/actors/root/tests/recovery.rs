@@ -104,16 +104,7 @@ async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
     let orphan = stray("gt-horde-Nobody");
     town.parts.sessions.start(&orphan).unwrap();
     town.parts.sessions.hold_stop(&orphan.id);
-    for _ in 0..4 {
-        town.parts.sessions.hold_lists(true);
-        town.root.cast(RootMsg::Look).unwrap();
-        // What the look before decided is done by now.
-        town.until("a look", || town.parts.sessions.lists_held() > 0)
-            .await;
-        town.parts.sessions.hold_lists(false);
-        town.until("its list", || town.parts.sessions.lists_held() == 0)
-            .await;
-    }
+    town.look(4).await;
     assert_eq!(town.parts.sessions.stops().len(), 1, "it is being ended");
     // The last look may be acted on when it has ended.
     town.parts.sessions.release_stop(&orphan.id);
@@ -153,15 +144,7 @@ async fn a_session_that_is_being_ended_is_not_adopted() {
         town.until("the stop", || !town.parts.sessions.stops().is_empty())
             .await;
         town.reconfigure(|city| city.suspended = false).await;
-        for _ in 0..2 {
-            town.parts.sessions.hold_lists(true);
-            town.root.cast(RootMsg::Look).unwrap();
-            town.until("a look", || town.parts.sessions.lists_held() > 0)
-                .await;
-            town.parts.sessions.hold_lists(false);
-            town.until("its list", || town.parts.sessions.lists_held() == 0)
-                .await;
-        }
+        town.look(2).await;
         town.parts.sessions.release_stop(&session);
     };
     tokio::join!(boot, then);
