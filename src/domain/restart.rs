@@ -301,6 +301,23 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
+    /// `jitter`: whoever dies at the same moment does not come back at the same moment, and never later
+    /// than without it.
+    #[test]
+    fn jitter_takes_its_part_of_the_delay_away() {
+        let whole = policy(5).backoff;
+        let backoff = Backoff {
+            jitter: 0.5,
+            ..whole
+        };
+        for deaths in 2..40 {
+            let most = whole.delay(deaths, 0.0);
+            let delays = [0.0, 0.25, 0.5, 1.0].map(|random| backoff.delay(deaths, random));
+            assert_eq!((delays[0], delays[3]), (most, most / 2));
+            assert!(delays.is_sorted_by(|sooner, later| sooner > later));
+        }
+    }
+
     /// `health-patrol.md`: "exceeds `max_restarts` within `restart_window`".
     #[test]
     fn n_restarts_pass_and_the_next_death_quarantines() {
