@@ -73,6 +73,7 @@ event_types! {
     MrConflict => "mr.conflict",
     ControlForbidden => "control.forbidden",
     SalvagePruned => "salvage.pruned",
+    BranchDropped => "branch.dropped",
     WispCreated => "wisp.created",
     WispCollected => "wisp.collected",
     RigSuspended => "rig.suspended",

@@ -6,6 +6,7 @@ pub mod automation;
 pub mod cause;
 pub mod city;
 pub mod cv;
+pub mod doctor;
 pub mod escalation;
 pub mod event;
 pub mod facts;
