@@ -42,6 +42,7 @@ event_types! {
     AgentRestarted => "agent.restarted",
     AgentAdopted => "agent.adopted",
     AgentOrphanStopped => "agent.orphan_stopped",
+    AgentUnkillable => "agent.unkillable",
     AgentIdleKilled => "agent.idle_killed",
     AgentDrifted => "agent.drifted",
     AgentSuspended => "agent.suspended",

@@ -12,7 +12,7 @@ use super::world::World;
 use super::{ask, effects, launch};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
-use crate::domain::doctor::{Facts, Finding, RigFacts, examine};
+use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, examine};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
 use crate::domain::relic::RelicStatus;
@@ -24,7 +24,7 @@ use crate::ports::relics::{RelicFilter, StoreError, Txn};
 /// The store cannot be read, or the root does not answer: then it is not known what is whose.
 pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal> {
     let mut findings = Vec::new();
-    for diagnosis in examine(&facts(world).await?) {
+    for diagnosis in diagnoses(world).await? {
         let finding = match diagnosis.remedy.filter(|_| fix) {
             Some(remedy) => diagnosis
                 .finding
@@ -34,6 +34,19 @@ pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal>
         findings.push(finding);
     }
     Ok(findings)
+}
+
+/// What is wrong at two looks: not everything is seen at one instant, and a city at work has moved on
+/// between the first and the last that a look sees.
+async fn diagnoses(world: &Arc<World>) -> Result<Vec<Diagnosis>, Refusal> {
+    let first = examine(&facts(world).await?);
+    if first.is_empty() {
+        return Ok(first);
+    }
+    let mut second = examine(&facts(world).await?);
+    let about = |it: &Diagnosis| (it.finding.kind, it.finding.subject.clone());
+    second.retain(|now| first.iter().any(|before| about(before) == about(now)));
+    Ok(second)
 }
 
 /// Whose everything is, as the store says.

@@ -99,6 +99,11 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
+    let now = world.clock.now();
+    let sessions: Vec<_> = sessions
+        .into_iter()
+        .map(|it| steady(world, it, now))
+        .collect();
     let Stored {
         hooks,
         sagas,
@@ -125,13 +130,13 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
     let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
-    let idle_at = next_idle(&wanted, &sessions, world.clock.now());
+    let idle_at = next_idle(&wanted, &sessions, now);
     let decisions = plan(&Seen {
         sessions,
         wanted,
         busy,
         tended: known.tended,
-        now: world.clock.now(),
+        now,
     });
     Look {
         decisions,
@@ -146,6 +151,17 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         deaths,
         idle_at,
     }
+}
+
+/// A session whose silence is as old as a clock says that does not jump.
+fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFacts {
+    if let Some(last) = facts.last_activity {
+        let age = world.age(&facts.token, last.max(facts.started_at));
+        let since = now.checked_sub(age).unwrap_or(last);
+        facts.last_activity = Some(since);
+        facts.started_at = facts.started_at.min(since);
+    }
+    facts
 }
 
 /// When the first of the sessions that are not idle yet will be.
