@@ -60,6 +60,9 @@ pub enum ChildExit {
         /// The end of its terminal.
         tail: String,
     },
+    /// Whether a session of it runs cannot be seen: none was started.
+    #[error("its session cannot be seen: {0}")]
+    Unseen(String),
     /// No session could be started.
     #[error("the session could not be started: {0}")]
     StartFailed(String),
@@ -83,6 +86,7 @@ impl ChildExit {
         match self {
             Self::Ended(how) => Some(*how),
             Self::Died { .. }
+            | Self::Unseen(_)
             | Self::StartFailed(_)
             | Self::Finished
             | Self::Undead(_)
@@ -95,6 +99,7 @@ impl From<OpenFailure> for ChildExit {
     fn from(failure: OpenFailure) -> Self {
         match failure {
             OpenFailure::Finished => Self::Finished,
+            OpenFailure::Unseen(why) => Self::Unseen(why),
             OpenFailure::Failed(why) => Self::StartFailed(why),
             OpenFailure::Died { exit, tail } => Self::Died {
                 cause: match exit {

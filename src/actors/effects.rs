@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::shaman;
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -177,7 +178,7 @@ pub async fn stop(
     grace: Duration,
 ) -> Result<Stopped, SessionError> {
     let id = handle.id.clone();
-    sessions(world, &id, move |provider| {
+    let stopped = sessions(world, &id, move |provider| {
         // An agent that cannot be interrupted is terminated all the same.
         let heard = !grace.is_zero() && provider.interrupt(&handle).is_ok();
         match provider.stop(&handle, grace) {
@@ -186,8 +187,13 @@ pub async fn stop(
             Err(SessionError::Gone(_)) => Ok(Stopped::Already),
             other => other,
         }
-    })
-    .await
+    });
+    let stopped = stopped.await;
+    if let Err(SessionError::Failed { id, why }) = &stopped {
+        // Beside everything else: nobody waits for what cannot be ended, nor for a store.
+        tokio::spawn(shaman::unkillable(world.clone(), id.clone(), why.clone()));
+    }
+    stopped
 }
 
 /// Ends whatever session of this id runs.

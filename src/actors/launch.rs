@@ -4,7 +4,7 @@
 //! ```text
 //!  running, same incarnation ──► adopted
 //!  running, another one      ──► ended first ─┐
-//!  not seen for sure         ──► failed       ├─► handoff note? ──► handed over
+//!  not seen for sure         ──► not now      ├─► handoff note? ──► handed over
 //!  ended before              ──► ─────────────┤   same incarnation before? ──► respawned
 //!  nothing                   ──► ─────────────┘   else ──► fresh
 //! ```
@@ -66,6 +66,8 @@ const FINGERPRINT: &str = "fingerprint";
 pub enum OpenFailure {
     /// None is wanted: the raider is finished.
     Finished,
+    /// Whether it runs cannot be seen; nothing is concluded from that.
+    Unseen(String),
     /// It could not be started; a death.
     Failed(String),
     /// It died while no supervisor ran; a death that was not counted yet.
@@ -105,7 +107,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
     };
     let seen = effects::facts(world, &spec.session)
         .await
-        .map_err(|e| failed(e.to_string()))?;
+        .map_err(|e| OpenFailure::Unseen(e.to_string()))?;
     if let Some(facts) = &seen {
         match &facts.state {
             RunState::Running if facts.incarnation == incarnation => {
@@ -115,7 +117,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
                 let stopped = effects::stop_any(world, &spec.session, spec.grace).await;
                 stopped.map_err(|e| failed(e.to_string()))?;
             }
-            RunState::Unknown { why } => return Err(failed(why.clone())),
+            RunState::Unknown { why } => return Err(OpenFailure::Unseen(why.clone())),
             RunState::Exited(_) | RunState::Lost { .. } => {}
         }
     }

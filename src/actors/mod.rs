@@ -14,6 +14,7 @@ pub mod ask;
 pub mod child;
 pub mod config;
 pub mod dispatcher;
+pub mod doctor;
 pub mod effects;
 pub mod endings;
 pub mod forge;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::ActorRef;
@@ -17,6 +18,7 @@ use super::root::RootMsg;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
 use super::witness::{Silences, WitnessMsg};
+use crate::domain::age::Ages;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
@@ -86,6 +88,14 @@ impl World {
     #[must_use]
     pub fn repo(&self, rig: &RigName) -> Option<Arc<dyn Repo>> {
         self.repos.get(rig).cloned()
+    }
+
+    /// How old something is that the wall clock stamped; no jump of that clock makes it older.
+    #[must_use]
+    pub fn age(&self, key: &str, stamp: Timestamp) -> Duration {
+        let ages = self.directory.ages.lock();
+        let mut ages = ages.unwrap_or_else(PoisonError::into_inner);
+        ages.of(key, stamp, self.clock.now(), self.clock.mono())
     }
 
     /// Whether the supervisor is stopping.
@@ -209,6 +219,7 @@ pub struct Directory {
     dispatcher: RwLock<Option<ActorRef<DispatcherMsg>>>,
     config: RwLock<Option<ActorRef<ConfigMsg>>>,
     looks: RwLock<BTreeMap<RigName, Timestamp>>,
+    ages: Mutex<Ages>,
     /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
     pub silences: Silences,
     /// What agents ask on their screens.

@@ -13,7 +13,9 @@ use jiff::Timestamp;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::runs;
-use crate::ports::tasks::{OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
+use crate::ports::tasks::{
+    Leftovers, OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
+};
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
@@ -266,6 +268,18 @@ impl TaskFiles for DiskTaskFiles {
         Ok(pruned)
     }
 
+    fn leftovers(&self) -> Result<Leftovers, TaskError> {
+        let written = |path: &Path| {
+            let meta = path.symlink_metadata().ok()?;
+            Timestamp::try_from(meta.modified().ok()?).ok()
+        };
+        let outbox = entries(&self.outbox)?.into_iter();
+        Ok(Leftovers {
+            trash: entries(&self.trash)?,
+            outbox: outbox.map(|path| (path.clone(), written(&path))).collect(),
+        })
+    }
+
     fn empty_trash(&self) -> Result<(), TaskError> {
         let mut first = None;
         for entry in fs::read_dir(&self.trash).map_err(at(&self.trash))? {
@@ -278,6 +292,15 @@ impl TaskFiles for DiskTaskFiles {
         }
         first.map_or(Ok(()), Err)
     }
+}
+
+/// What a directory holds, in order.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let listed = fs::read_dir(dir).map_err(at(dir))?;
+    let paths = listed.map(|entry| Ok(entry.map_err(at(dir))?.path()));
+    let mut paths = paths.collect::<Result<Vec<_>, TaskError>>()?;
+    paths.sort();
+    Ok(paths)
 }
 
 /// Removes a file, link or tree, read-only directories included (module caches are often

@@ -118,6 +118,8 @@ pub(super) enum Verb {
     /// The configuration
     #[command(subcommand)]
     Config(ConfigVerb),
+    /// What is wrong with the city, and what to do about it
+    Doctor(args::Doctor),
     /// A city made for looking: raiders land real commits on a real repository
     Demo(Demo),
     /// Completions for a shell

@@ -96,7 +96,8 @@ fn need(op: OpName) -> Need {
         | OpName::SalvageList
         | OpName::SalvageShow
         | OpName::Escalations
-        | OpName::ConfigShow => Need::Look,
+        | OpName::ConfigShow
+        | OpName::Doctor => Need::Look,
         OpName::Escalate => Need::Call,
         OpName::Done | OpName::Handoff | OpName::Wait => Need::Own,
         OpName::Run
@@ -151,7 +152,27 @@ pub fn check(
     op: OpName,
     rights_of: impl FnOnce(&SessionId) -> Rights,
 ) -> Result<(), ControlError> {
-    let need = need(op);
+    allow(who, op, need(op), rights_of)
+}
+
+/// Whether the caller may have the operation act, which otherwise only looks.
+///
+/// # Errors
+/// `forbidden`, with the reason.
+pub fn check_acting(
+    who: &Who,
+    op: OpName,
+    rights_of: impl FnOnce(&SessionId) -> Rights,
+) -> Result<(), ControlError> {
+    allow(who, op, Need::Operate, rights_of)
+}
+
+fn allow(
+    who: &Who,
+    op: OpName,
+    need: Need,
+    rights_of: impl FnOnce(&SessionId) -> Rights,
+) -> Result<(), ControlError> {
     let allowed = match who {
         Who::Operator => grants(Rights::All, need),
         Who::Raider(_) => matches!(need, Need::Own | Need::Call) || grants(Rights::Read, need),
@@ -259,6 +280,7 @@ mod tests {
             "salvage.show",
             "escalations",
             "config.show",
+            "doctor",
         ];
         assert_eq!(looks, expected);
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();

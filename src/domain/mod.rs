@@ -1,11 +1,13 @@
 //! PURE decisions and the words they are made of: no tokio, files, processes, clock, environment
 //! or logging. Facts come in, actions and verdicts go out; time is an argument.
 
+pub mod age;
 pub mod agents;
 pub mod automation;
 pub mod cause;
 pub mod city;
 pub mod cv;
+pub mod doctor;
 pub mod escalation;
 pub mod event;
 pub mod facts;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::{LandStyle, MergeOutcome};
@@ -258,6 +259,19 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError>;
+
+    /// Branches of raiders, present and past, that no worktree has checked out.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn spare_branches(&self) -> Result<Vec<BranchFacts>, RepoError>;
+
+    /// Deletes a local branch that another ref reaches and no worktree has checked out; any other
+    /// stays. True when it is gone.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
 
     /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
     ///

@@ -59,6 +59,15 @@ pub struct OutcomeText {
     pub written: Option<Timestamp>,
 }
 
+/// What lies about in a city's own directories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Entries of the trash.
+    pub trash: Vec<PathBuf>,
+    /// Files of the outbox, intents or not, and when they were written.
+    pub outbox: Vec<(PathBuf, Option<Timestamp>)>,
+}
+
 /// Receives [`TaskEvent`]s; called from any thread, must not block.
 pub type TaskListener = Box<dyn Fn(TaskEvent) + Send + Sync>;
 
@@ -118,7 +127,7 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError>;
 
-    /// Removes an intent that was carried out or refused for good.
+    /// Removes a file of the outbox: an intent that was carried out or refused for good.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -140,6 +149,12 @@ pub trait TaskFiles: Send + Sync {
     /// # Errors
     /// [`TaskError`] of the first that would not go.
     fn prune(&self, dir: &Path, before: Timestamp) -> Result<usize, TaskError>;
+
+    /// What lies in trash and outbox. Changes nothing.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn leftovers(&self) -> Result<Leftovers, TaskError>;
 
     /// Deletes what lies in the trash.
     ///

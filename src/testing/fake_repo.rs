@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
@@ -39,6 +40,8 @@ struct Inner {
     salvaged: BTreeSet<Oid>,
     /// Tips of branches whose sandbox somebody removed.
     orphans: BTreeMap<String, Oid>,
+    /// Branches that no sandbox has checked out.
+    spare: Vec<BranchFacts>,
     discarded: Vec<RaiderId>,
     failures: HashMap<&'static str, VecDeque<RepoError>>,
     broken: HashMap<&'static str, RepoError>,
@@ -121,6 +124,12 @@ impl FakeRepo {
         let mut inner = self.inner();
         let Sandbox { spec, facts } = inner.sandboxes.remove(slot).expect("a sandbox");
         inner.orphans.insert(spec.branch, facts.head);
+    }
+
+    /// A branch of a raider is left over.
+    pub fn leave_branch(&self, name: &str, reachable: bool) {
+        let name = name.to_owned();
+        self.inner().spare.push(BranchFacts { name, reachable });
     }
 
     /// Somebody else pushes to the target.

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 
 use crate::actors::sagas::charge::Charged;
-use crate::ports::tasks::{Intent, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener};
+use crate::ports::tasks::{
+    Intent, Leftovers, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
+};
 
 /// Pretended task files.
 #[derive(Default)]
@@ -25,6 +27,7 @@ struct Inner {
     watched: BTreeSet<PathBuf>,
     outbox: BTreeMap<PathBuf, Intent>,
     aside: Vec<Intent>,
+    leftovers: Leftovers,
     set_ups: Vec<PathBuf>,
     broken: Option<String>,
     set_up_fails: Option<String>,
@@ -110,6 +113,11 @@ impl FakeTasks {
     /// No task file can be written (`Some(why)`), or they can again.
     pub fn break_files(&self, why: Option<&str>) {
         self.inner().broken = why.map(ToOwned::to_owned);
+    }
+
+    /// So much lies about.
+    pub fn litter(&self, leftovers: Leftovers) {
+        self.inner().leftovers = leftovers;
     }
 
     /// Set-up commands fail (`Some(why)`), or work again.
@@ -234,7 +242,9 @@ impl TaskFiles for FakeTasks {
     }
 
     fn settle(&self, file: &Path) -> Result<(), TaskError> {
-        self.inner().outbox.remove(file);
+        let mut inner = self.inner();
+        inner.outbox.remove(file);
+        inner.leftovers.outbox.retain(|(left, _)| left != file);
         Ok(())
     }
 
@@ -253,12 +263,20 @@ impl TaskFiles for FakeTasks {
         self.inner().check(dir).map(|()| 0)
     }
 
+    fn leftovers(&self) -> Result<Leftovers, TaskError> {
+        let inner = self.inner();
+        inner.check(Path::new("/outbox"))?;
+        Ok(inner.leftovers.clone())
+    }
+
     fn empty_trash(&self) -> Result<(), TaskError> {
         let act = self.inner().on_empty.clone();
         if let Some(act) = act {
             act();
         }
-        self.inner().emptied += 1;
+        let mut inner = self.inner();
+        inner.emptied += 1;
+        inner.leftovers.trash.clear();
         Ok(())
     }
 }

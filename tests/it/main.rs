@@ -1,6 +1,7 @@
 //! Integration tests, all in one program: linking is what takes time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod chaos;
 mod cli;
 mod cli_systemd;
 mod cli_terminal;

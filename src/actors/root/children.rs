@@ -27,6 +27,9 @@ use crate::domain::ids::{ChildId, Generation};
 use crate::domain::restart::Answer;
 use crate::ports::sessions::SessionEvent;
 
+/// What cannot be seen is looked at again after this.
+const UNSEEN: Duration = Duration::from_secs(5);
+
 impl Root {
     /// Makes the actor. Its start runs in a task of its own; nothing is awaited here but ractor.
     pub(super) async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
@@ -159,7 +162,7 @@ impl Root {
             // It ended without having seen its session end: that may run.
             (
                 Desired::Ended(_) | Desired::Resting(_),
-                Some(ChildExit::StartFailed(_) | ChildExit::Broken(_)),
+                Some(ChildExit::Unseen(_) | ChildExit::StartFailed(_) | ChildExit::Broken(_)),
             ) => self.sweep(me, id),
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
@@ -168,6 +171,15 @@ impl Root {
             (Desired::Resting(cause), _) => {
                 let cause = *cause;
                 self.at_rest(id, cause);
+            }
+            (Desired::Up, Some(ChildExit::Unseen(why) | ChildExit::StartFailed(why)))
+                if !slot.for_up.is_empty() =>
+            {
+                slot.no_session(&why);
+                self.slots.remove(id);
+            }
+            (Desired::Up | Desired::Cycle(_), Some(ChildExit::Unseen(why))) => {
+                self.unseen(me, id, why);
             }
             (Desired::Together, exit @ Some(ChildExit::Undead(_) | ChildExit::Broken(_))) => {
                 self.died(me, id, exit, Cause::Group).await;
@@ -179,23 +191,44 @@ impl Root {
             }
             (Desired::Up, Some(ChildExit::Finished)) => {
                 slot.become_state(ChildState::Finished, now);
-                // What was wanted of it is done: whoever waits for the session need not unwind.
-                answer(&mut slot.for_up, &Ok(()));
-                answer(&mut slot.for_wake, &Ok(()));
-                if let ChildId::Raider(raider) = id {
-                    let finished = WitnessMsg::Finished(raider.clone());
-                    self.world.directory.tell_witness(&raider.rig, finished);
-                }
-            }
-            (Desired::Up, Some(ChildExit::StartFailed(why))) if !slot.for_up.is_empty() => {
-                slot.no_session(&why);
-                self.slots.remove(id);
+                self.finished(id);
             }
             (Desired::Up, exit) => {
                 tell_operators(slot, exit.as_ref());
                 self.died(me, id, exit, Cause::Internal).await;
             }
         }
+    }
+
+    /// What was wanted of it is done: whoever waits for the session need not unwind.
+    fn finished(&mut self, id: &ChildId) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            answer(&mut slot.for_up, &Ok(()));
+            answer(&mut slot.for_wake, &Ok(()));
+        }
+        if let ChildId::Raider(raider) = id {
+            let finished = WitnessMsg::Finished(raider.clone());
+            self.world.directory.tell_witness(&raider.rig, finished);
+        }
+    }
+
+    /// Whether it runs cannot be seen, which is no death and no reason to start another: it is looked at
+    /// again, as often as it takes.
+    fn unseen(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, why: String) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        tracing::warn!(child = %id, why, "whether its session runs cannot be seen");
+        tell_operators(slot, Some(&ChildExit::Unseen(why)));
+        slot.desired = Desired::Up;
+        if std::mem::take(&mut slot.tried) {
+            return slot.become_state(ChildState::Stopped, now);
+        }
+        slot.become_state(ChildState::Backoff, now);
+        slot.epoch += 1;
+        let (id, epoch) = (id.clone(), slot.epoch);
+        let _timer = me.send_after(UNSEEN, move || RootMsg::Retry { id, epoch });
     }
 
     /// Everything ends, and so did this one, or its session was left running.
@@ -396,7 +429,8 @@ impl Root {
 /// nobody hears any more that it failed: then it was meant to go on.
 fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
-    slot.tried &= told && matches!(exit, Some(ChildExit::StartFailed(_)));
+    let failed = matches!(exit, Some(ChildExit::StartFailed(_) | ChildExit::Unseen(_)));
+    slot.tried &= told && failed;
     if let Some(exit) = exit {
         answer(&mut slot.for_wake, &Err(exit.to_string()));
     }
@@ -425,7 +459,7 @@ fn describe(
             });
             (cause, exit, data)
         }
-        Some(ChildExit::StartFailed(why)) => (
+        Some(ChildExit::StartFailed(why) | ChildExit::Unseen(why)) => (
             Cause::StartFailed,
             None,
             serde_json::json!({ "error": why }),

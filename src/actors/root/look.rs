@@ -126,15 +126,20 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
     let asking = asking(world, &wants, &sessions).await;
+    let now = world.clock.now();
+    let sessions: Vec<_> = sessions
+        .into_iter()
+        .map(|facts| steady(world, facts, now))
+        .collect();
     let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
-    let idle_at = next_idle(&wanted, &sessions, world.clock.now());
+    let idle_at = next_idle(&wanted, &sessions, now);
     let decisions = plan(&Seen {
         sessions,
         wanted,
         busy,
         asking,
         tended: known.tended,
-        now: world.clock.now(),
+        now,
     });
     Look {
         decisions,
@@ -170,6 +175,17 @@ async fn asking(
         })
     });
     questions::look_at_all(world, askers.collect()).await
+}
+
+/// A session whose silence is as old as a clock says that does not jump.
+fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFacts {
+    if let Some(last) = facts.last_activity {
+        let age = world.age(&facts.token, last.max(facts.started_at));
+        let since = now.checked_sub(age).unwrap_or(last);
+        facts.last_activity = Some(since);
+        facts.started_at = facts.started_at.min(since);
+    }
+    facts
 }
 
 /// When the first of the sessions that are not idle yet will be.

@@ -46,6 +46,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, Supervi
 pub use self::infra::{InfraSpec, Spawn};
 pub use self::meant::Meant;
 pub use self::pools::PoolView;
+pub use self::recovery::end_orphan;
 pub use self::reload::{Reload, RigInfra};
 pub use self::shutdown::StopMode;
 pub use self::slot::{ChildState, ChildView, EndRefused};

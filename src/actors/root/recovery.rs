@@ -23,7 +23,7 @@ use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
-use crate::ports::sessions::{SessionHandle, Stopped};
+use crate::ports::sessions::{SessionError, SessionHandle, Stopped};
 
 impl Root {
     /// Starts the tree: infrastructure in order, then what the world asks for. Answered when that
@@ -323,32 +323,41 @@ impl Root {
     /// Ends a session, once however often it is seen before it is over.
     fn stop_orphan(&self, handle: SessionHandle, subject: String, suspended: bool) {
         let world = Arc::clone(&self.world);
-        let Some(claim) = world.claims.claim(ending_orphan(&handle.token)) else {
-            return;
-        };
-        let grace: Duration = world.city.daemon.shutdown_timeout;
-        let (kind, cause) = match suspended {
+        let why = match suspended {
             true => (EventType::AgentSuspended, Cause::Suspended),
             false => (EventType::AgentOrphanStopped, Cause::Removed),
         };
         tokio::spawn(async move {
-            let ended = effects::stop(&world, handle, grace).await;
-            drop(claim);
-            match ended {
-                // It was seen before it was ended, and judged afterwards.
-                Ok(Stopped::Already) => {}
-                Ok(how) => {
-                    let data = serde_json::json!({ "how": format!("{how:?}") });
-                    world
-                        .store
-                        .note(vec![NewEvent::new(kind, subject, cause).with(data)]);
-                    // Who wants its name has waited for that.
-                    world.directory.tell_root(RootMsg::Look);
-                }
-                Err(error) => tracing::warn!(%error, "an orphan session could not be ended"),
+            if let Some(Err(error)) = end_orphan(&world, handle, subject, why).await {
+                tracing::warn!(%error, "an orphan session could not be ended");
             }
         });
     }
+}
+
+/// Ends a session that nobody wants, and says so; none while somebody is at it.
+pub async fn end_orphan(
+    world: &World,
+    handle: SessionHandle,
+    subject: String,
+    (kind, cause): (EventType, Cause),
+) -> Option<Result<Stopped, SessionError>> {
+    let claim = world.claims.claim(ending_orphan(&handle.token))?;
+    let grace: Duration = world.city.daemon.shutdown_timeout;
+    let ended = effects::stop(world, handle, grace).await;
+    drop(claim);
+    match &ended {
+        // It was seen before it was ended, and judged afterwards.
+        Ok(Stopped::Already) | Err(_) => {}
+        Ok(how) => {
+            let data = serde_json::json!({ "how": format!("{how:?}") });
+            let event = NewEvent::new(kind, subject, cause).with(data);
+            world.store.note(vec![event]);
+            // Who wants its name has waited for that.
+            world.directory.tell_root(RootMsg::Look);
+        }
+    }
+    Some(ended)
 }
 
 /// The claim that is held while a session that nobody wants is being ended: nobody adopts it.

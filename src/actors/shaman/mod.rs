@@ -23,10 +23,15 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 
+use super::effects;
 use super::refusal::Refusal;
 use super::world::World;
-use crate::domain::event::EventType;
-use crate::domain::message::{self, Body, Escalation};
+use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::RunState;
+use crate::domain::ids::{RaiderId, SessionId, SlotName};
+use crate::domain::message::{self, Body, Escalation, Severity};
 use crate::ports::relics::{StoreError, Txn};
 
 pub use self::book::{Entry, acknowledge, find, open, read_inbox};
@@ -208,6 +213,57 @@ pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Ref
 /// The store's.
 pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
     say(world, from, Body::Escalation(body)).await
+}
+
+/// Calls a person, once, about a session that outlives every signal: it is in the kernel's hands, and
+/// neither a restart nor waiting helps. One that cannot be seen was not tried.
+pub async fn unkillable(world: World, session: SessionId, why: String) {
+    let seen = effects::facts(&world, &session).await;
+    let Some(facts) = seen.ok().flatten() else {
+        return;
+    };
+    if matches!(facts.state, RunState::Unknown { .. }) {
+        return;
+    }
+    let raider = |rig: &Rig| {
+        let name = session
+            .as_str()
+            .strip_prefix(&format!("gt-{}-", rig.name))?;
+        let name = SlotName::new(name).ok()?;
+        Some(RaiderId::new(rig.name.clone(), name).to_string())
+    };
+    let agent = world
+        .city
+        .agent_of(&session)
+        .map(|agent| agent.name.to_string());
+    let subject = agent.or_else(|| world.city.rigs.iter().find_map(raider));
+    let subject = subject.unwrap_or_else(|| session.to_string());
+    let hint =
+        "look for its processes (state D) and for what they wait for: a disk, a network mount";
+    let body = Escalation {
+        agent: subject,
+        relic: None,
+        problem: "its session could not be ended".to_owned(),
+        severity: Severity::High,
+        evidence: format!("{session}: {why}\n{hint}"),
+    };
+    let told = world.store.run(move |txn| {
+        if find(txn, &body)?.is_some() {
+            return Ok(());
+        }
+        let data = serde_json::json!({ "session": session, "error": why });
+        let event = NewEvent::new(EventType::AgentUnkillable, &body.agent, Cause::Internal);
+        txn.record(&event.with(data))?;
+        book::send(txn, "root", Body::Escalation(body.clone()))?;
+        // Here and now: the next attempt finds it in the book.
+        read_inbox(txn)
+    });
+    match told.await {
+        Ok(()) => world.nudge(message::SHAMAN),
+        Err(error) => {
+            tracing::error!(%error, "nobody could be told of a session that does not end")
+        }
+    }
 }
 
 async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {

@@ -272,7 +272,7 @@ async fn overdue(args: &WitnessArgs, saga: Saga) -> Result<Handled, Refusal> {
     else {
         return Ok(Handled::AtPatrol);
     };
-    let age = Duration::try_from(world.clock.now() - saga.progress_at).unwrap_or_default();
+    let age = world.age(&claim_key(saga.id), saga.progress_at);
     if age <= rig.witness.done_intent_timeout || done::blocked(&saga).is_some() {
         return Ok(Handled::AtPatrol);
     }

@@ -5,9 +5,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::admin::{self, Note, failed, free_name};
+use super::branches::drop_branch;
 use super::facts;
 use super::measure::measure;
-use super::remote::checked_out;
 use super::rig::GitRepo;
 use super::sandbox;
 use crate::domain::facts::GitFacts;
@@ -143,30 +143,4 @@ fn throw(from: &Path, to: &Path) -> Result<(), RepoError> {
         }
         failed("cannot move into the trash", from, &error)
     })
-}
-
-/// Deletes a local branch that another ref reaches and no worktree has checked out. Otherwise it
-/// stays.
-pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<(), RepoError> {
-    let name = format!("refs/heads/{branch}");
-    let Some(tip) = repo.resolve(&name)? else {
-        return Ok(());
-    };
-    let reaching = repo
-        .git()
-        .args([
-            "for-each-ref",
-            "--format=%(refname)",
-            "--contains",
-            tip.as_str(),
-        ])
-        .run()?;
-    let other = reaching.text().lines().any(|found| found != name);
-    if !other || checked_out(repo, &name)? {
-        return Ok(());
-    }
-    repo.git()
-        .args(["update-ref", "-d", &name, tip.as_str()])
-        .run()?;
-    Ok(())
 }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    discard, facts, fetch, gate, land, merge, pins, prepare, progress, remote, repair, salvage,
-    sandbox,
+    branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress, remote, repair,
+    salvage, sandbox,
 };
+use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
@@ -54,6 +55,16 @@ impl Repo for GitRepo {
 
     fn changes(&self, sandbox: &Path) -> Result<String, RepoError> {
         progress::changes(self, sandbox)
+    }
+
+    fn spare_branches(&self) -> Result<Vec<BranchFacts>, RepoError> {
+        branches::spare(self)
+    }
+
+    fn drop_branch(&self, branch: &str) -> Result<bool, RepoError> {
+        // Nobody may check it out meanwhile.
+        let _worktrees = self.worktrees();
+        branches::drop_branch(self, branch)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {

@@ -11,17 +11,17 @@ use super::rig::GitRepo;
 use super::settings::{self, Checkout};
 use super::{gate, links};
 use crate::domain::city::RigSource;
+use crate::domain::doctor::local;
 use crate::ports::repo::RepoError;
 
-/// The oldest git whose commands we rely on: `patch-id --verbatim` came with it.
-const GIT_MIN: (u32, u32) = (2, 39);
 /// Set once the first fetch is done.
 const READY_KEY: &str = "horde.ready";
 
 /// Makes or refreshes `repo.git`.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
-    check_version(&Git::in_dir(Path::new("/")).arg("version").run()?.text())?;
+    let version = Git::in_dir(Path::new("/")).arg("version").run()?.text();
+    local::git_version(&version).map_err(RepoError::Failed)?;
     let checkout = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
         RigSource::Remote(_) => None,
@@ -53,21 +53,6 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         repo.git().args(["config", READY_KEY, "true"]).run()?;
     }
     Ok(())
-}
-
-/// `git version 2.47.3`, with or without a vendor's suffix.
-fn check_version(text: &str) -> Result<(), RepoError> {
-    let number = text.strip_prefix("git version ").unwrap_or(text);
-    let mut parts = number.split(['.', ' ', '-']).map(str::parse::<u32>);
-    if let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next())
-        && (major, minor) >= GIT_MIN
-    {
-        return Ok(());
-    }
-    let (major, minor) = GIT_MIN;
-    Err(RepoError::Failed(format!(
-        "git {major}.{minor} or newer is needed, and this is {number:?}"
-    )))
 }
 
 /// Reads the rig's path, or says why no rig can be made of it.
@@ -183,23 +168,5 @@ fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot clear", &dir, &error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_git_is_refused_by_its_number() {
-        assert!(check_version("git version 2.39.0").is_ok());
-        assert!(check_version("git version 2.47.3 (Apple Git-154)").is_ok());
-        assert!(check_version("git version 3.0.0-rc1").is_ok());
-        let error = check_version("git version 2.38.5").unwrap_err().to_string();
-        assert!(
-            error.contains("2.39") && error.contains("2.38.5"),
-            "{error}"
-        );
-        assert!(check_version("git version unknown").is_err());
     }
 }

@@ -4,8 +4,8 @@
 //! a push would leave on a remote is left in `refs/horde/pushed/*`. It outlives the sandbox and its
 //! local branch, as it would on a remote.
 
+use super::branches::drop_branch;
 use super::command::NETWORK;
-use super::discard::drop_branch;
 use super::equal::is_ancestor;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
@@ -181,7 +181,7 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
         .run()?;
     // Nobody may check it out meanwhile.
     let _worktrees = repo.worktrees();
-    drop_branch(repo, branch)
+    drop_branch(repo, branch).map(drop)
 }
 
 fn delete_kept(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {

@@ -17,6 +17,8 @@ use crate::domain::holder_wire::{
 
 /// A holder that does not take a request for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Twice this, for the interrupt and for the stop, is less than a stop of everything waits for.
+const HURRY: Duration = Duration::from_secs(3);
 
 /// Why a holder did not do what was asked.
 #[derive(Debug)]
@@ -70,8 +72,20 @@ impl Client {
     /// # Errors
     /// [`Trouble`].
     pub fn connect(dir: &Path, token: &str) -> Result<Self, Trouble> {
-        let mut stream = open(dir)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        Self::within(PATIENCE, dir, token)
+    }
+
+    /// The same for who is about to end the session: a holder that hangs does not delay that.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn hurried(dir: &Path, token: &str) -> Result<Self, Trouble> {
+        Self::within(HURRY, dir, token)
+    }
+
+    fn within(limit: Duration, dir: &Path, token: &str) -> Result<Self, Trouble> {
+        let mut stream = open(dir, limit)?;
+        stream.set_read_timeout(Some(limit))?;
         stream.write_all(&hello(VERSION))?;
         stream.write_all(&Request::Expect(token.to_owned()).encode())?;
         let mut bytes = [0; HELLO_LEN];
@@ -126,7 +140,7 @@ impl Client {
 }
 
 /// Connects however long the path is, and gives up on a holder that accepts nobody.
-fn open(dir: &Path) -> io::Result<UnixStream> {
+fn open(dir: &Path, limit: Duration) -> io::Result<UnixStream> {
     let dir = File::open(dir)?;
     let path = format!("/proc/self/fd/{}/{SOCK}", dir.as_raw_fd());
     let socket = socket_with(
@@ -135,7 +149,7 @@ fn open(dir: &Path) -> io::Result<UnixStream> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
 }

@@ -247,7 +247,7 @@ impl LocalSessions {
             return self.how_it_ended(state);
         };
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let asked = Client::connect(&dir, &state.token)
+        let asked = Client::hurried(&dir, &state.token)
             .and_then(|mut client| client.tell(&Request::Stop { grace_ms }).map(|()| client));
         match &asked {
             Ok(_) => {}

@@ -8,7 +8,7 @@ use super::files::{self, Found, Meta};
 use super::holder::log_tail;
 use super::observe::Sight;
 use super::tmux;
-use super::{LocalSessions, failed, logs, remains, started};
+use super::{Client, LocalSessions, failed, fault, logs, remains, started};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
@@ -75,7 +75,10 @@ impl Sessions for LocalSessions {
     }
 
     fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
-        self.ask(handle, &Request::Interrupt).map(drop)
+        Client::hurried(&self.dir(&handle.id), &handle.token)
+            .and_then(|mut client| client.ask(&Request::Interrupt))
+            .map_err(|trouble| fault(&handle.id, &trouble))
+            .map(drop)
     }
 
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {

@@ -5,6 +5,7 @@ mod auto;
 mod config;
 mod daemon;
 mod demo;
+mod doctor;
 mod done;
 mod escalation;
 mod help;
@@ -57,6 +58,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Escalate(args) => escalation::escalate(args, context),
         Verb::Escalations(args) => escalation::escalations(args.verb, context),
         Verb::Config(verb) => config::run(&verb, context),
+        Verb::Doctor(args) => doctor::run(args, context),
         Verb::Demo(args) => demo::run(&args, context),
         Verb::Completions { shell } => help::completions(shell),
         Verb::Man { out } => help::man(out.as_deref()),

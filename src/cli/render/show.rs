@@ -18,6 +18,30 @@ pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
+/// What is wrong, a finding a paragraph.
+pub(in crate::cli) fn findings(result: &Value, style: Style) -> String {
+    let findings = result["findings"].as_array();
+    let told = findings.into_iter().flatten().map(|finding| {
+        let (fixed, tone) = match finding["fixed"] == true {
+            true => ("mended: ", Tone::Good),
+            false => ("", Tone::Bad),
+        };
+        let kind = at(finding, "/kind").replace('_', " ");
+        let head = style.paint(tone, &format!("{fixed}{kind}"));
+        let (subject, says) = (at(finding, "/subject"), at(finding, "/says"));
+        let hint = match finding["fixed"] == true {
+            true => String::new(),
+            false => style.paint(Tone::Faint, &format!("\n  {}", at(finding, "/hint"))),
+        };
+        format!("{head}  {subject}: {says}{hint}")
+    });
+    let told: Vec<_> = told.collect();
+    match told.is_empty() {
+        true => style.paint(Tone::Good, "nothing is wrong"),
+        false => told.join("\n"),
+    }
+}
+
 fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
     let Some(object) = value.as_object() else {

@@ -3,6 +3,7 @@
 
 mod agent;
 mod auto;
+mod doctor;
 mod escalation;
 mod events;
 mod metrics;
@@ -80,10 +81,7 @@ impl Service for Handlers {
     }
 
     fn rights(&self, session: &SessionId) -> Rights {
-        // Who is not configured any more is on the way out.
-        let world = self.world.newest();
-        let agent = world.city.agent_of(session);
-        agent.map_or(Rights::Read, |agent| agent.rights)
+        rights_of(&self.world.newest(), session)
     }
 
     fn call(&self, caller: Caller, op: Op) -> Call {
@@ -117,6 +115,12 @@ impl Service for Handlers {
         let metrics = self.world.store.metrics();
         metrics.answered(op.as_str(), &result, took);
     }
+}
+
+/// What an agent may do beyond its own. Who is not configured any more is on the way out.
+fn rights_of(world: &World, session: &SessionId) -> Rights {
+    let agent = world.city.agent_of(session);
+    agent.map_or(Rights::Read, |agent| agent.rights)
 }
 
 async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, ControlError> {
@@ -161,6 +165,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::MqRetry(args) => mq::retry(world, &args.mr).await,
         Op::MqApprove(args) => mq::approve(world, &args.mr).await,
         Op::MqReject(args) => mq::reject(world, args).await,
+        Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await.map(Value::Array),
         Op::AutoRun(args) => auto::run(world, &args.name).await,
         Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,

@@ -1,5 +1,6 @@
 //! What operators ask for, on a town of fakes under the paused clock.
 
+mod doctor;
 mod fuzz;
 mod standing;
 

@@ -55,6 +55,16 @@ pub struct Reload {
     pub dry_run: bool,
 }
 
+/// `doctor`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Doctor {
+    /// Mend what can be mended; no work is ever lost by it
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fix: bool,
+}
+
 /// `run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

@@ -119,6 +119,7 @@ ops! {
     "escalations" => Escalations(Nothing),
     "escalations.ack" => EscalationsAck(EscalationRef),
     "config.show" => ConfigShow(Nothing),
+    "doctor" => Doctor(Doctor),
 }
 
 /// Why `raider done` and `raider reset` do not exist, and what to do instead (`1-product.md`).

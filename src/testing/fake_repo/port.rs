@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
 use super::{FakeRepo, Inner, Sandbox, gate_run};
+use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
@@ -163,6 +164,17 @@ impl Repo for FakeRepo {
             }
             Some(found) => Err(moved(branch, Some(head), Some(&found))),
         }
+    }
+
+    fn spare_branches(&self) -> Result<Vec<BranchFacts>, RepoError> {
+        Ok(self.enter("spare_branches", "")?.spare.clone())
+    }
+
+    fn drop_branch(&self, branch: &str) -> Result<bool, RepoError> {
+        let mut inner = self.enter("drop_branch", branch)?;
+        let stays = |spare: &BranchFacts| spare.name != branch || !spare.reachable;
+        inner.spare.retain(stays);
+        Ok(inner.spare.iter().all(|spare| spare.name != branch))
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {

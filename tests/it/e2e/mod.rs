@@ -6,6 +6,7 @@ mod charge;
 mod commands;
 mod config;
 mod crash;
+mod doctor;
 mod done;
 mod escalations;
 mod handoff;

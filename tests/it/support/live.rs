@@ -166,8 +166,14 @@ impl City {
 
     /// Starts the daemon and waits until it answers.
     pub fn start(&mut self) {
+        let supervisor = self.supervisor();
+        self.start_as(supervisor);
+    }
+
+    /// The same with this command.
+    pub fn start_as(&mut self, mut supervisor: Command) {
         assert!(self.daemon.is_none(), "it runs");
-        let mut daemon = self.supervisor().spawn().unwrap();
+        let mut daemon = supervisor.spawn().unwrap();
         let pid = daemon.id();
         wait("the daemon answers", || {
             if let Some(status) = daemon.try_wait().unwrap() {

@@ -80,6 +80,7 @@
 //! | fire and forget | what_fails_is_tried_again_and_its_end_is_on_record, a_run_that_outlives_its_supervisor_is_ended_and_reported_once |
 //! | a renamed workspace is refused | a_renamed_workspace_is_refused_with_the_reason |
 
+mod clock;
 mod converge;
 mod groups;
 mod history;

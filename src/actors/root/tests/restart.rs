@@ -309,3 +309,60 @@ async fn a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended() {
     let crashed = town.events(EventType::AgentCrashed).await;
     assert_eq!(crashed[0].cause, "start_failed");
 }
+
+/// Whether its session runs cannot be seen for a while: that is no death, and nothing is started
+/// beside what may run.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_cannot_be_seen_is_no_death_and_is_adopted_when_it_can() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let session = town.session(&id);
+    town.parts.sessions.hide(&session, Some("fog"));
+    assert_eq!(town.kill_actors::<ChildMsg>(), 1);
+    town.pass(SECOND * 600).await;
+    assert_eq!(
+        town.events(EventType::AgentCrashed).await.len(),
+        1,
+        "the actor's own"
+    );
+    assert!(town.events(EventType::AgentQuarantined).await.is_empty());
+    assert_eq!(town.state(&id).await, Some(ChildState::Backoff));
+    town.parts.sessions.hide(&session, None);
+    town.pass(SECOND * 10).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.starts(&session), 1, "adopted");
+    assert_eq!(town.view(&id).await.unwrap().restarts, 1);
+}
+
+/// Whoever waits for it hears why it does not come up, and it rests as before.
+#[tokio::test(start_paused = true)]
+async fn who_wakes_what_cannot_be_seen_is_told() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let session = town.session(&id);
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hide(&session, Some("fog"));
+    let why = town.wake(&id).await.unwrap_err();
+    assert!(why.contains("fog"), "{why}");
+    town.settle().await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Stopped));
+}
+
+/// C6: neither TERM nor KILL ends it. A person is called, once, and everybody else is looked after.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_survives_a_kill_raises_one_alarm() {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = scenario.agent("crew", RestartType::Permanent).start().await;
+    let (id, session) = (agent("mayor"), town.session(&agent("mayor")));
+    town.parts.sessions.refuse_stop(&session);
+    for _ in 0..3 {
+        town.rest(&id).await.unwrap_err();
+        town.pass(SECOND * 40).await;
+    }
+    let alarms = town.events(EventType::AgentUnkillable).await;
+    assert_eq!(alarms.len(), 1, "{alarms:?}");
+    assert_eq!(alarms[0].subject, "mayor");
+    assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
+    let other = town.session(&agent("crew"));
+    town.parts.sessions.crash(&other, 9);
+    town.pass(SECOND * 10).await;
+    assert!(town.runs(&other));
+}

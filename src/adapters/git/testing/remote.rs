@@ -1,7 +1,7 @@
 //! Remote branches, pins.
 
 use super::Rigged;
-use crate::adapters::git::{discard, fetch, pins, remote};
+use crate::adapters::git::{branches, fetch, pins, remote};
 use crate::domain::ids::{Oid, RelicId};
 use crate::ports::repo::RepoError;
 
@@ -185,7 +185,7 @@ fn without_pushing_what_was_pushed_outlives_its_local_branch() {
     git(&["update-ref", &local, head.as_str()]);
     assert_eq!(fetch::fetch_branch(&rig.repo, BRANCH).unwrap(), None);
     remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
-    discard::drop_branch(&rig.repo, BRANCH).unwrap();
+    branches::drop_branch(&rig.repo, BRANCH).unwrap();
     assert_eq!(rig.repo.resolve(&local).unwrap(), None);
     let pushed = fetch::fetch_branch(&rig.repo, BRANCH).unwrap();
     assert_eq!(pushed.as_ref(), Some(&head));

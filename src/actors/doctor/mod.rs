@@ -1,0 +1,175 @@
+//! `hd doctor`: gathers the facts that `domain::doctor` judges, and tries its remedies. Each remedy
+//! makes sure once more, at the instant of acting, that what it is about is still nobody's.
+
+mod remedies;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::refusal::Refusal;
+use super::sagas::nuke::{self, Target};
+use super::world::World;
+use super::{ask, effects, launch};
+use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
+use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, examine};
+use crate::domain::facts::Probed;
+use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::{RelicFilter, StoreError, Txn};
+
+/// Examines the city; mends what can be mended, where that is wanted.
+///
+/// # Errors
+/// The store cannot be read, or the root does not answer: then it is not known what is whose.
+pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal> {
+    let mut findings = Vec::new();
+    for diagnosis in diagnoses(world).await? {
+        let finding = match diagnosis.remedy.filter(|_| fix) {
+            Some(remedy) => diagnosis
+                .finding
+                .tried(remedies::apply(world, remedy).await),
+            None => diagnosis.finding,
+        };
+        findings.push(finding);
+    }
+    Ok(findings)
+}
+
+/// What is wrong at two looks: not everything is seen at one instant, and a city at work has moved on
+/// between the first and the last that a look sees.
+async fn diagnoses(world: &Arc<World>) -> Result<Vec<Diagnosis>, Refusal> {
+    let first = examine(&facts(world).await?);
+    if first.is_empty() {
+        return Ok(first);
+    }
+    let mut second = examine(&facts(world).await?);
+    let about = |it: &Diagnosis| (it.finding.kind, it.finding.subject.clone());
+    second.retain(|now| first.iter().any(|before| about(before) == about(now)));
+    Ok(second)
+}
+
+/// Whose everything is, as the store says.
+struct Owned {
+    /// Raiders that a hook or an open saga holds.
+    held: BTreeSet<RaiderId>,
+    /// Branches of merge requests that are not over.
+    queued: BTreeSet<String>,
+    /// Relics that are not closed.
+    open: BTreeSet<RelicId>,
+}
+
+fn owned(txn: &mut dyn Txn) -> Result<Owned, StoreError> {
+    let mut held: BTreeSet<_> = txn.hooks(None)?.into_iter().map(|it| it.raider).collect();
+    let sagas = txn.sagas(None)?;
+    held.extend(sagas.iter().filter_map(|saga| saga.subject.parse().ok()));
+    let queued = txn.mrs(None, true)?.into_iter().map(|mr| mr.branch);
+    let relics = txn.relics(&RelicFilter::default())?.into_iter();
+    let open = relics.filter(|relic| relic.status != RelicStatus::Closed);
+    Ok(Owned {
+        held,
+        queued: queued.collect(),
+        open: open.map(|relic| relic.id).collect(),
+    })
+}
+
+/// Sessions that somebody asks for: raiders with work, agents, and whom the root still has.
+async fn wanted(world: &World, held: &BTreeSet<RaiderId>) -> Result<BTreeSet<SessionId>, Refusal> {
+    let views = ask::views(world).await?;
+    let tended = views.into_iter().map(|view| view.spec.session);
+    Ok(held
+        .iter()
+        .map(RaiderId::session_id)
+        .chain(tended)
+        .collect())
+}
+
+async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
+    // Before anything is asked whose it is: what comes to be somebody's meanwhile is not seen here.
+    let sessions = effects::list(world).await;
+    let emptying = world.claims.is_claimed("trash");
+    let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
+    let mut seen = Vec::new();
+    for rig in &world.city.rigs {
+        let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await;
+        let spare = effects::repo(world, &rig.name, |repo| repo.spare_branches()).await;
+        seen.push((rig, on_disk, spare));
+    }
+    let owned = world.store.run(owned).await?;
+    let mut wanted = wanted(world, &owned.held).await?;
+    let listed = sessions.iter().flatten().map(|facts| &facts.id);
+    wanted.extend(listed.filter(|id| world.city.is_agents(id)).cloned());
+    let mut rigs = Vec::new();
+    for (rig, on_disk, spare) in seen {
+        let held = owned.held.iter().filter(|raider| raider.rig == rig.name);
+        let held: BTreeSet<SlotName> = held.map(|raider| raider.name.clone()).collect();
+        let strays = match on_disk {
+            Ok(on_disk) => {
+                let names = on_disk.into_iter().map(|(name, _)| name);
+                let strays = names.filter(|name| !held.contains(name)).collect();
+                judged(world, rig, strays).await
+            }
+            Err(error) => Probed::Unknown(error.to_string()),
+        };
+        rigs.push(RigFacts {
+            rig: rig.name.clone(),
+            held,
+            strays,
+            branches: Probed::from(spare),
+            queued: owned.queued.clone(),
+            open: owned.open.clone(),
+        });
+    }
+    let trash = left.as_ref().map(|left| match emptying {
+        true => Vec::new(),
+        false => left.trash.clone(),
+    });
+    Ok(Facts {
+        sessions: Probed::from(sessions),
+        wanted,
+        rigs,
+        trash: Probed::from(trash),
+        outbox: Probed::from(left.as_ref().map(|left| left.outbox.clone())),
+        now: world.clock.now(),
+    })
+}
+
+/// What the safety protocol says of each, without touching it.
+async fn judged(
+    world: &World,
+    rig: &Rig,
+    strays: Vec<SlotName>,
+) -> Probed<Vec<(SlotName, Option<String>)>> {
+    let mut judged = Vec::new();
+    for name in strays {
+        let raider = RaiderId::new(rig.name.clone(), name.clone());
+        let kept = match target(world, rig, raider).await {
+            Ok(target) => nuke::check(world, &target).await.err(),
+            Err(error) => Some(error),
+        };
+        judged.push((name, kept.map(|refusal| said(&refusal))));
+    }
+    Probed::Known(judged)
+}
+
+/// A sandbox without a hook, as a nuke is told of it: of the slot's last incarnation. One that is of
+/// another is kept by the removal itself.
+async fn target(world: &World, rig: &Rig, raider: RaiderId) -> Result<Target, Refusal> {
+    let asked = raider.clone();
+    let incarnation = world.store.run(move |txn| txn.incarnation(&asked)).await?;
+    Ok(Target {
+        incarnation,
+        target: launch::target(world, rig).await?,
+        cause: Cause::Operator,
+        relic: None,
+        raider,
+    })
+}
+
+fn said(refusal: &Refusal) -> String {
+    let losses = refusal.losses.iter().map(String::as_str);
+    let parts: Vec<_> = std::iter::once(refusal.message.as_str())
+        .chain(losses)
+        .collect();
+    parts.join("; ")
+}

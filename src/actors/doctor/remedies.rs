@@ -1,0 +1,125 @@
+//! What `hd doctor --fix` tries. Nothing here decides that work may go: a sandbox goes through the
+//! safety protocol, a branch only while another ref reaches it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::dispatcher;
+use super::super::effects;
+use super::super::root::end_orphan;
+use super::super::sagas::nuke;
+use super::super::world::World;
+use super::{owned, said, target, wanted};
+use crate::domain::cause::Cause;
+use crate::domain::doctor::Remedy;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::SessionFacts;
+use crate::domain::ids::{RaiderId, RigName};
+use crate::ports::sessions::SessionHandle;
+
+/// Applies a remedy.
+///
+/// # Errors
+/// Why what it is about is as it was.
+pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), String> {
+    match remedy {
+        Remedy::End(session) => end(world, session).await,
+        Remedy::Nuke(raider) => nuke(world, raider).await,
+        Remedy::Drop(rig, branch) => drop_branch(world, rig, branch).await,
+        Remedy::Empty => empty(world).await,
+        Remedy::CarryOut(file) => {
+            dispatcher::settle_outbox(world).await;
+            match is_left(world, &file).await? {
+                true => Err("it waits on; the supervisor's log says what for".to_owned()),
+                false => Ok(()),
+            }
+        }
+        Remedy::Remove(file) => {
+            let removed = effects::tasks(world, move |tasks| tasks.settle(&file)).await;
+            removed.map_err(|error| error.to_string())
+        }
+    }
+}
+
+async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
+    let owned = world.store.run(owned).await.map_err(|e| e.to_string())?;
+    let wanted = wanted(world, &owned.held)
+        .await
+        .map_err(|e| e.to_string())?;
+    let SessionFacts { id, token, .. } = session;
+    if wanted.contains(&id) || world.city.is_agents(&id) {
+        return Err("somebody asks for it by now".to_owned());
+    }
+    let (subject, why) = (
+        id.to_string(),
+        (EventType::AgentOrphanStopped, Cause::Operator),
+    );
+    let handle = SessionHandle {
+        id: id.clone(),
+        token,
+    };
+    match end_orphan(world, handle, subject, why).await {
+        None => return Err("it is being ended".to_owned()),
+        Some(ended) => ended.map(drop).map_err(|error| error.to_string())?,
+    }
+    // What is left is a record of somebody that never was: its log is kept for its time.
+    let own = id.clone();
+    let forgotten = effects::sessions(world, &id, move |provider| provider.forget(&own)).await;
+    forgotten.map_err(|error| error.to_string())
+}
+
+/// The witness's own removal wants a hook; here its absence is the point, and is verified with the
+/// claim held that keeps every other nuke of the slot away. The sandbox itself keeps charges away.
+async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
+    let busy = || "it is being nuked".to_owned();
+    let _alone = world
+        .claims
+        .claim(format!("nuke/{raider}"))
+        .ok_or_else(busy)?;
+    let owned = world.store.run(owned).await.map_err(|e| e.to_string())?;
+    if owned.held.contains(&raider) {
+        return Err("a raider has it by now".to_owned());
+    }
+    let gone = || format!("rig {} is not configured any more", raider.rig);
+    let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
+    let removed = async {
+        let target = target(world, rig, raider.clone()).await?;
+        let (saga, _claim) = nuke::begin(world, target, false).await?;
+        nuke::run(world, saga).await
+    };
+    removed.await.map(drop).map_err(|refusal| said(&refusal))
+}
+
+async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), String> {
+    let name = branch.clone();
+    match effects::repo(world, &rig, move |repo| repo.drop_branch(&name)).await {
+        Ok(true) => {}
+        Ok(false) => {
+            return Err("nothing else reaches its commits, or it is checked out".to_owned());
+        }
+        Err(error) => return Err(error.to_string()),
+    }
+    let data = serde_json::json!({ "branch": branch });
+    let event = NewEvent::new(EventType::BranchDropped, rig, Cause::Operator);
+    world.store.note(vec![event.with(data)]);
+    Ok(())
+}
+
+async fn empty(world: &World) -> Result<(), String> {
+    let emptied = async {
+        effects::tasks(world, |tasks| tasks.empty_trash()).await?;
+        effects::tasks(world, |tasks| tasks.leftovers()).await
+    };
+    match emptied.await {
+        Ok(left) if left.trash.is_empty() => Ok(()),
+        Ok(left) => Err(format!("{} of it stay", left.trash.len())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn is_left(world: &World, file: &Path) -> Result<bool, String> {
+    let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
+    let left = left.map_err(|error| error.to_string())?;
+    let mut files = left.outbox.into_iter().map(|(path, _): (PathBuf, _)| path);
+    Ok(files.any(|path| path == file))
+}

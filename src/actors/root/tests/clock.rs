@@ -1,0 +1,100 @@
+//! A wall clock that jumps: nothing ends early, nothing late, nothing is restarted for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::RootMsg;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::domain::ids::{ChildId, SessionId};
+use crate::ports::repo::RepoError;
+use crate::testing::jumpy_clock::JumpyClock;
+use crate::testing::world::{Scenario, Town, agent, raider};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: i64 = 3600;
+
+/// A town whose wall clock can be set.
+async fn jumpy(scenario: Scenario) -> (Town, Arc<JumpyClock>) {
+    let town = Scenario::new().start().await;
+    let clock = JumpyClock::on(town.world.clock.clone());
+    let parts = town.crash().await;
+    let town = scenario.start_on(parts, clock.clone()).await;
+    (town, clock)
+}
+
+/// The session prints now, and the root looks.
+async fn active(town: &Town, session: &SessionId) {
+    let now = Some(town.world.clock.now());
+    town.parts.sessions.set_last_activity(session, now);
+    town.root.cast(RootMsg::Look).unwrap();
+    town.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after() {
+    for jump in [HOUR, -HOUR] {
+        let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+        let scenario = scenario.with(|city| {
+            city.agents[0].idle_timeout = Some(SECOND * 100);
+            city.daemon.patrol_interval = SECOND * 10;
+        });
+        let (town, clock) = jumpy(scenario).await;
+        let session = town.session(&agent("mayor"));
+        active(&town, &session).await;
+        town.pass(SECOND * 40).await;
+        clock.jump(jump);
+        town.pass(SECOND * 40).await;
+        assert_eq!(town.starts(&session), 1, "silent for 80 s ({jump})");
+        // What it does after the jump is dated by the new time.
+        active(&town, &session).await;
+        town.pass(SECOND * 80).await;
+        assert_eq!(town.starts(&session), 1, "silent for 80 s ({jump})");
+        town.pass(SECOND * 40).await;
+        assert_eq!(town.starts(&session), 2, "silent for 100 s ({jump})");
+        assert!(town.events(EventType::AgentCrashed).await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody() {
+    for jump in [HOUR, -HOUR] {
+        let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+        let scenario = scenario.agent("crew", RestartType::Permanent).with(|city| {
+            city.daemon.restart.max_restarts = 1;
+            city.daemon.restart.window = SECOND * 600;
+        });
+        let (town, clock) = jumpy(scenario).await;
+        let (session, other) = (town.session(&agent("mayor")), town.session(&agent("crew")));
+        for _ in 0..2 {
+            town.parts.sessions.crash(&session, 9);
+            town.pass(SECOND * 40).await;
+        }
+        assert!(!town.runs(&session), "quarantined");
+        clock.jump(jump);
+        town.pass(SECOND * 460).await;
+        assert!(!town.runs(&session), "until the window has passed ({jump})");
+        town.pass(SECOND * 100).await;
+        assert!(town.runs(&session), "and no longer ({jump})");
+        assert_eq!(town.starts(&other), 1);
+    }
+}
+
+/// `done_intent_timeout`: the push goes nowhere, and the clock is set while it does.
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_makes_no_completion_overdue() {
+    let scenario = Scenario::new().rig(|rig| {
+        rig.witness.done_intent_timeout = SECOND * 300;
+    });
+    let (town, clock) = jumpy(scenario).await;
+    let charged = town.worker("a").await;
+    let failed = RepoError::Failed("no answer".into());
+    town.parts.repo.break_op("push_branch", failed);
+    let id = ChildId::Raider(raider(charged.raider.name.as_str()));
+    town.completed(&charged.raider).await.ok();
+    town.pass(SECOND * 40).await;
+    clock.jump(HOUR);
+    town.pass(SECOND * 40).await;
+    let stuck = town.events(EventType::RaiderZombie).await;
+    assert!(stuck.is_empty(), "{stuck:?} {:?}", town.state(&id).await);
+}

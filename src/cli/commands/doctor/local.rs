@@ -1,0 +1,120 @@
+//! What `hd` sees by itself: files, programs, the configuration, and the repositories that it names.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cli::city::City;
+use crate::config::{self, Env};
+use crate::domain::doctor::local::{
+    Private, Repository, git_version, permissions, repository, shadowed,
+};
+use crate::domain::doctor::{Finding, Kind};
+
+/// Looks, and mends where that is wanted and can be done from here.
+pub(super) fn look(city: &City, file: &Path, fix: bool) -> Vec<Finding> {
+    let private = [
+        (city.root.join(".horde"), 0o700),
+        (city.socket.clone(), 0o600),
+    ];
+    let private = private
+        .into_iter()
+        .filter_map(|(path, must)| seen(path, must));
+    let mut findings: Vec<_> = private.filter_map(|file| closed(&file, fix)).collect();
+    findings.extend(other_hd());
+    match git(&["version"]) {
+        Ok(version) => findings.extend(git_version(&version).err().map(old_git)),
+        // Nothing can be said of a repository without it.
+        Err(why) => {
+            findings.push(old_git(why));
+            return findings;
+        }
+    }
+    match config::load(file, &Env::of_process()) {
+        Ok(loaded) => {
+            let rigs = loaded.city.rigs.iter();
+            let rigs = rigs.filter_map(|rig| Some((rig.name.as_str(), rig.source.path()?)));
+            findings.extend(rigs.filter_map(|(rig, path)| repository(rig, path, &inspect(path))));
+        }
+        Err(errors) => {
+            let says = format!("it has {} errors", errors.iter().count());
+            let hint =
+                "`hd config check` shows them; what is in force stays so until they are gone";
+            findings.push(Finding::new(Kind::Config, file.display(), says, hint));
+        }
+    }
+    findings
+}
+
+/// None where there is no such file: it is made when it is needed, closed.
+fn seen(path: PathBuf, must: u32) -> Option<Private> {
+    let meta = fs::metadata(&path).ok()?;
+    Some(Private {
+        path,
+        mode: meta.mode() & 0o7777,
+        must,
+        own: meta.uid() == rustix::process::getuid().as_raw(),
+    })
+}
+
+fn closed(file: &Private, fix: bool) -> Option<Finding> {
+    let finding = permissions(file)?;
+    if !(fix && finding.fixable) {
+        return Some(finding);
+    }
+    let mode = fs::Permissions::from_mode(file.must);
+    let mended = fs::set_permissions(&file.path, mode);
+    Some(finding.tried(mended.map_err(|error| error.to_string())))
+}
+
+/// Another program named `hd` that is found before this one, as Debian's hexdump is.
+fn other_hd() -> Option<Finding> {
+    let own = fs::canonicalize(env::current_exe().ok()?).ok()?;
+    let path = env::var_os("PATH")?;
+    let mut candidates = env::split_paths(&path).map(|dir| dir.join("hd"));
+    let found = candidates.find(|file| {
+        let meta = fs::metadata(file);
+        meta.is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+    });
+    let found = found.and_then(|found| fs::canonicalize(found).ok());
+    shadowed(&own, found.as_deref())
+}
+
+fn old_git(why: String) -> Finding {
+    let hint = "install a newer git, and put it first in the PATH of `hd` and of the supervisor";
+    Finding::new(Kind::GitVersion, "git", why, hint)
+}
+
+fn inspect(path: &Path) -> Result<Repository, String> {
+    let at = |words: &[&str]| {
+        let dir = path.to_string_lossy();
+        git(&[&["-C", &dir], words].concat())
+    };
+    let shallow = at(&["rev-parse", "--is-shallow-repository"])? == "true";
+    // These end with 1 where nothing is configured so.
+    let partial = at(&["config", "--get-regexp", r"^remote\..*\.promisor$"]).is_ok();
+    let origin = at(&["config", "--get", "remote.origin.url"]).is_ok();
+    Ok(Repository {
+        shallow,
+        partial,
+        origin,
+    })
+}
+
+/// What git answers, or what it says instead.
+fn git(words: &[&str]) -> Result<String, String> {
+    let mut git = Command::new("git");
+    git.args(words).env("LC_ALL", "C");
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        git.env_remove(name);
+    }
+    let output = git
+        .output()
+        .map_err(|error| format!("git cannot be run: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}

@@ -1,0 +1,28 @@
+//! `doctor`: what is wrong with the city. Whoever may look may have it looked at; to mend is for those
+//! who may act on everything.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::rights_of;
+use crate::actors::doctor;
+use crate::actors::world::World;
+use crate::control::protocol::args::Doctor;
+use crate::control::protocol::{ControlError, OpName};
+use crate::control::rights;
+use crate::control::server::Caller;
+
+pub(super) async fn doctor(
+    world: &Arc<World>,
+    caller: &Caller,
+    args: Doctor,
+) -> Result<Value, ControlError> {
+    if args.fix {
+        let rights_of = |session: &_| rights_of(world, session);
+        rights::check_acting(&caller.who, OpName::Doctor, rights_of)?;
+    }
+    let findings = doctor::run(world, args.fix).await?;
+    let ok = findings.iter().all(|finding| finding.fixed);
+    Ok(json!({ "ok": ok, "findings": findings }))
+}

@@ -1,0 +1,199 @@
+//! `doctor`: what is nobody's is found, told apart from what is somebody's, and mended without loss.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{ask, dispatch};
+use crate::control::protocol::{ErrorKind, Op};
+use crate::control::rights::Who;
+use crate::control::server::Caller;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::domain::ids::{Generation, Incarnation, RelicId, SessionId, SlotName};
+use crate::ports::repo::{Repo, SandboxSpec};
+use crate::ports::sessions::{SessionSpec, Sessions};
+use crate::ports::tasks::Leftovers;
+use crate::testing::world::{Scenario, Town, raider};
+
+async fn doctor(town: &Town, fix: bool) -> Value {
+    ask(town, "doctor", json!({ "fix": fix })).await.unwrap()
+}
+
+/// Kinds and subjects of what is wrong, and whether it was mended.
+fn told(answer: &Value) -> Vec<(&str, &str, bool)> {
+    fn text<'a>(finding: &'a Value, key: &str) -> &'a str {
+        finding[key].as_str().unwrap()
+    }
+    let findings = answer["findings"].as_array().unwrap().iter();
+    let told = findings.map(|it| (text(it, "kind"), text(it, "subject"), it["fixed"] == true));
+    told.collect()
+}
+
+/// A sandbox that no hook knows of.
+fn stray(town: &Town, name: &str) {
+    let path = town.world.city.sandbox(&raider(name));
+    let spec = SandboxSpec {
+        raider: raider(name),
+        relic: RelicId::new("gt-90").unwrap(),
+        incarnation: Incarnation(1),
+        branch: format!("raider/{name}/gt-90-1"),
+        base: town.parts.repo.tip(),
+        path,
+        task_dir: "/tasks".into(),
+        copy: Vec::new(),
+    };
+    town.parts.repo.make_sandbox(&spec).unwrap();
+}
+
+fn orphan(town: &Town, id: &str) -> SessionId {
+    let id = SessionId::new(id).unwrap();
+    let spec = SessionSpec {
+        id: id.clone(),
+        generation: Generation(1),
+        incarnation: Incarnation(1),
+        argv: vec!["agent".into()],
+        env: Default::default(),
+        cwd: "/".into(),
+        first_input: None,
+        output_limit: 0,
+        meta: Default::default(),
+    };
+    town.parts.sessions.start(&spec).unwrap();
+    id
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_city_at_work_has_nothing_wrong_with_it() {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = scenario.start().await;
+    let charged = town.worker("a").await;
+    let repo = &town.parts.repo;
+    repo.leave_branch("raider/Toast/side-work", true);
+    repo.leave_branch(&format!("raider/Rust/{}-7", charged.relic), true);
+    for fix in [false, true] {
+        let answer = doctor(&town, fix).await;
+        assert_eq!(answer, json!({ "ok": true, "findings": [] }));
+    }
+    assert_eq!(town.parts.sessions.running().len(), 2);
+    assert_eq!(repo.count("drop_branch"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_nobodys_is_found_and_then_mended() {
+    let town = Scenario::new().start().await;
+    let working = town.worker("a").await;
+    let ghost = orphan(&town, "gt-horde-Ghost");
+    stray(&town, "Rust");
+    town.parts.repo.leave_branch("raider/Ghost/gt-99-1", true);
+    let trash = vec!["/trash/a".into()];
+    let outbox = vec![("/outbox/1-2.refused".into(), None)];
+    town.parts.tasks.litter(Leftovers { trash, outbox });
+    let wrong = |fixed| {
+        [
+            ("orphan_session", ghost.as_str(), fixed),
+            ("stray_sandbox", "horde/raiders/Rust", fixed),
+            ("stray_branch", "horde raider/Ghost/gt-99-1", fixed),
+            ("trash", "trash", fixed),
+            ("outbox", "/outbox/1-2.refused", fixed),
+        ]
+    };
+    let seen = doctor(&town, false).await;
+    assert_eq!(told(&seen), wrong(false));
+    assert_eq!(seen["ok"], false);
+    assert!(
+        town.parts.sessions.running().contains(&ghost),
+        "a look changes nothing"
+    );
+    let mended = doctor(&town, true).await;
+    assert_eq!(told(&mended), wrong(true), "{mended}");
+    assert_eq!(mended["ok"], true);
+    assert_eq!(doctor(&town, false).await["findings"], json!([]));
+    assert_eq!(town.parts.sessions.running(), [working.session]);
+    assert_eq!(town.parts.repo.names(), [working.raider.name.to_string()]);
+    assert_eq!(town.events(EventType::AgentOrphanStopped).await.len(), 1);
+    assert_eq!(town.events(EventType::RaiderNuked).await.len(), 1);
+    assert_eq!(town.events(EventType::BranchDropped).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_that_holds_work_is_mended_away() {
+    let town = Scenario::new().start().await;
+    stray(&town, "Rust");
+    town.parts
+        .repo
+        .dirty(&SlotName::new("Rust").unwrap(), "half");
+    town.parts.repo.leave_branch("raider/Ghost/gt-99-1", false);
+    let answer = doctor(&town, true).await;
+    assert_eq!(answer["ok"], false);
+    for finding in answer["findings"].as_array().unwrap() {
+        assert_eq!(finding["fixable"], false, "{finding}");
+        assert!(
+            finding["hint"].as_str().unwrap().contains("kept"),
+            "{finding}"
+        );
+    }
+    assert_eq!(told(&answer).len(), 2);
+    assert_eq!(town.parts.repo.names(), ["Rust"]);
+    assert_eq!(town.parts.repo.count("drop_branch"), 0);
+    assert!(town.parts.repo.salvages().is_empty());
+}
+
+/// The look said that nothing would be lost; the agent wrote something before the removal.
+#[tokio::test(start_paused = true)]
+async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
+    let town = Scenario::new().start().await;
+    stray(&town, "Rust");
+    let repo = std::sync::Arc::downgrade(&town.parts.repo);
+    town.parts.repo.interlude("discard_sandbox", move || {
+        let repo = repo.upgrade().unwrap();
+        repo.dirty(&SlotName::new("Rust").unwrap(), "late");
+    });
+    let answer = doctor(&town, true).await;
+    assert_eq!(
+        told(&answer),
+        [("stray_sandbox", "horde/raiders/Rust", false)]
+    );
+    assert_eq!(town.parts.repo.names(), ["Rust"]);
+    let sagas = town.store(|txn| txn.sagas(None)).await;
+    assert!(sagas.is_empty(), "{sagas:?}");
+}
+
+/// What cannot be seen at present may be somebody's, and is left alone.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_seen_is_told_and_left_alone() {
+    let town = Scenario::new().start().await;
+    let ghost = orphan(&town, "gt-horde-Ghost");
+    town.parts.sessions.hide(&ghost, Some("no answer"));
+    let answer = doctor(&town, true).await;
+    assert_eq!(told(&answer), [("unseen", ghost.as_str(), false)]);
+    town.parts.sessions.blind(Some("no sessions"));
+    let answer = doctor(&town, true).await;
+    assert_eq!(told(&answer), [("unseen", "sessions", false)]);
+    assert!(town.parts.sessions.stops().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_only_look_may_not_mend() {
+    let town = Scenario::new().start().await;
+    stray(&town, "Rust");
+    let toast = town.worker("a").await.session;
+    let asked = |who: Who, fix: bool| {
+        let caller = Caller {
+            pid: None,
+            uid: 0,
+            who,
+        };
+        let args = json!({ "fix": fix }).as_object().unwrap().clone();
+        let op = Op::parse("doctor".parse().unwrap(), args).unwrap();
+        let world = town.world.newest();
+        async move { dispatch(&world, caller, op).await }
+    };
+    for who in [Who::Raider(toast), Who::Invisible] {
+        assert_eq!(asked(who.clone(), false).await.unwrap()["ok"], false);
+        let refused = asked(who, true).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+    }
+    town.pass(Duration::from_secs(1)).await;
+    assert_eq!(town.parts.repo.discarded(), []);
+}

@@ -1,0 +1,111 @@
+//! How old something is whose stamp was written by the wall clock, when that clock may jump.
+//!
+//! ```text
+//!  first seen     as old as the wall clock says
+//!  stamp same     as old as then, and what has passed since on a clock that does not jump
+//!  stamp changed  no older than the time since the last look, whatever the wall clock says
+//! ```
+//!
+//! So a jump makes nothing old before its time and keeps nothing young, but for what a supervisor finds
+//! when it starts: of that it knows no more than the stamps.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::restart::Mono;
+
+/// What nobody asked about for so long is forgotten.
+const FORGET: Duration = Duration::from_secs(24 * 3600);
+
+/// The ages of things, by their keys.
+#[derive(Debug, Clone, Default)]
+pub struct Ages(BTreeMap<String, Known>);
+
+#[derive(Debug, Clone)]
+struct Known {
+    stamp: Timestamp,
+    /// How old it was at `since`.
+    was: Duration,
+    since: Mono,
+    /// When it was last asked about.
+    seen: Mono,
+}
+
+impl Ages {
+    /// How old the thing of this key and stamp is now.
+    pub fn of(&mut self, key: &str, stamp: Timestamp, wall: Timestamp, mono: Mono) -> Duration {
+        let by_wall = Duration::try_from(wall.duration_since(stamp)).unwrap_or_default();
+        let most = match self.0.get_mut(key) {
+            Some(known) if known.stamp == stamp => {
+                known.seen = mono;
+                return known.was + mono.saturating_sub(known.since);
+            }
+            Some(known) => mono.saturating_sub(known.seen),
+            None => Duration::MAX,
+        };
+        let recent = |_: &String, known: &mut Known| mono.saturating_sub(known.seen) < FORGET;
+        self.0.retain(recent);
+        let known = Known {
+            stamp,
+            was: by_wall.min(most),
+            since: mono,
+            seen: mono,
+        };
+        let age = known.was;
+        self.0.insert(key.to_owned(), known);
+        age
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Looks at these seconds of both clocks, with the stamp of that moment: the ages.
+    fn ages(looks: &[(i64, i64, u64)]) -> Vec<u64> {
+        let mut ages = Ages::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let age = |(stamp, wall, mono): &(i64, i64, u64)| {
+            ages.of(
+                "it",
+                at(*stamp),
+                at(*wall),
+                SECOND * u32::try_from(*mono).unwrap(),
+            )
+        };
+        looks.iter().map(age).map(|age| age.as_secs()).collect()
+    }
+
+    #[test]
+    fn without_a_jump_an_age_is_what_the_wall_clock_says() {
+        assert_eq!(
+            ages(&[(100, 130, 0), (100, 160, 30), (150, 190, 60)]),
+            [30, 60, 30]
+        );
+    }
+
+    #[test]
+    fn a_jump_makes_nothing_old_and_keeps_nothing_young() {
+        // An hour forth, an hour back; what changes afterwards is as old as it is.
+        assert_eq!(ages(&[(9_000, 9_010, 0), (9_000, 12_640, 40)]), [10, 50]);
+        assert_eq!(ages(&[(9_000, 9_010, 0), (9_000, 5_440, 40)]), [10, 50]);
+        // Written before the jump, and seen behind it for the first time: no older than the last look.
+        assert_eq!(ages(&[(9_000, 9_010, 0), (9_020, 12_640, 30)]), [10, 30]);
+        assert_eq!(ages(&[(9_000, 9_010, 0), (12_630, 12_640, 30)]), [10, 10]);
+        assert_eq!(ages(&[(9_000, 9_010, 0), (9_030, 5_440, 30)]), [10, 0]);
+    }
+
+    #[test]
+    fn what_nobody_asks_about_is_forgotten() {
+        let mut ages = Ages::default();
+        let stamp = Timestamp::UNIX_EPOCH;
+        ages.of("old", stamp, stamp, Duration::ZERO);
+        ages.of("new", stamp, stamp, HOUR * 25);
+        assert_eq!(ages.0.len(), 1);
+    }
+}

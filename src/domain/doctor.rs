@@ -1,0 +1,356 @@
+//! `hd doctor`: what may be wrong with a city, as rules over facts. A rule never guesses: what could
+//! not be seen is a finding of its own and is not touched.
+//!
+//! ```text
+//!   facts ─► rules ─► findings, each with the remedy that `--fix` may try
+//! ```
+//!
+//! Nobody's is a session, sandbox or branch that no hook, no open saga and no agent of the
+//! configuration asks for. A remedy never destroys work: the safety protocol has the last word on a
+//! sandbox, and a branch goes only while another ref reaches it.
+
+pub mod local;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Probed, RunState, SessionFacts};
+use super::ids::{RaiderId, RelicId, RigName, SessionId, SlotName};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// No supervisor answers.
+    Supervisor,
+    /// The configuration is invalid.
+    Config,
+    /// A session that nobody asks for.
+    OrphanSession,
+    /// A sandbox without a raider.
+    StraySandbox,
+    /// A raider's branch without work.
+    StrayBranch,
+    /// What was thrown away is still there.
+    Trash,
+    /// An intent that nobody carries out.
+    Outbox,
+    /// Another program has our name.
+    ShadowedHd,
+    /// Others may look in, or we may not.
+    Permissions,
+    /// git is missing or too old.
+    GitVersion,
+    /// A rig's repository cannot be worked on.
+    Repository,
+    /// It cannot be seen whether something is wrong.
+    Unseen,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What.
+    pub kind: Kind,
+    /// Of what.
+    pub subject: String,
+    /// In words.
+    pub says: String,
+    /// What a person can do.
+    pub hint: String,
+    /// Whether `--fix` can try.
+    pub fixable: bool,
+    /// Whether it did, with success.
+    pub fixed: bool,
+}
+
+impl Finding {
+    /// A finding that a person must deal with.
+    #[must_use]
+    pub fn new(
+        kind: Kind,
+        subject: impl ToString,
+        says: impl ToString,
+        hint: impl ToString,
+    ) -> Self {
+        Self {
+            kind,
+            subject: subject.to_string(),
+            says: says.to_string(),
+            hint: hint.to_string(),
+            fixable: false,
+            fixed: false,
+        }
+    }
+
+    /// What became of the attempt to mend it.
+    #[must_use]
+    pub fn tried(mut self, mended: Result<(), String>) -> Self {
+        match mended {
+            Ok(()) => self.fixed = true,
+            Err(why) => self.hint = format!("it could not be mended: {why}"),
+        }
+        self
+    }
+}
+
+/// What `--fix` tries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// End the session.
+    End(SessionFacts),
+    /// Remove the sandbox, if the safety protocol permits.
+    Nuke(RaiderId),
+    /// Delete the branch, if another ref reaches it.
+    Drop(RigName, String),
+    /// Empty the trash.
+    Empty,
+    /// Carry the intent out.
+    CarryOut(PathBuf),
+    /// Remove the file.
+    Remove(PathBuf),
+}
+
+/// A finding and its remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// What is wrong.
+    pub finding: Finding,
+    /// What may be tried.
+    pub remedy: Option<Remedy>,
+}
+
+impl From<Finding> for Diagnosis {
+    fn from(finding: Finding) -> Self {
+        Self {
+            finding,
+            remedy: None,
+        }
+    }
+}
+
+impl Diagnosis {
+    fn mended_by(mut finding: Finding, remedy: Remedy) -> Self {
+        finding.fixable = true;
+        Self {
+            finding,
+            remedy: Some(remedy),
+        }
+    }
+}
+
+/// What was seen of a city.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// Every session of this city that the provider knows.
+    pub sessions: Probed<Vec<SessionFacts>>,
+    /// Those that somebody asks for.
+    pub wanted: BTreeSet<SessionId>,
+    /// Every rig.
+    pub rigs: Vec<RigFacts>,
+    /// What lies in the trash; nothing while it is being emptied.
+    pub trash: Probed<Vec<PathBuf>>,
+    /// The files of the outbox, and when they were written.
+    pub outbox: Probed<Vec<(PathBuf, Option<Timestamp>)>>,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What was seen of a rig.
+#[derive(Debug, Clone)]
+pub struct RigFacts {
+    /// Which.
+    pub rig: RigName,
+    /// Slots that a hook or an open saga holds.
+    pub held: BTreeSet<SlotName>,
+    /// Sandboxes on disk that no slot holds, and why the safety protocol would keep them.
+    pub strays: Probed<Vec<(SlotName, Option<String>)>>,
+    /// Branches of raiders that no worktree has checked out.
+    pub branches: Probed<Vec<BranchFacts>>,
+    /// Branches of merge requests that are not over.
+    pub queued: BTreeSet<String>,
+    /// Relics that are not closed.
+    pub open: BTreeSet<RelicId>,
+}
+
+/// A raider's branch in `repo.git` that no worktree has checked out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BranchFacts {
+    /// `raider/Toast/gt-1-1`.
+    pub name: String,
+    /// Whether another ref reaches its tip.
+    pub reachable: bool,
+}
+
+/// An intent is carried out at once; one that has waited longer than this waits for more than that.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Everything that is wrong, in a stable order.
+#[must_use]
+pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    let mut unseen = |what: &str, why: &str| {
+        let hint = "look again; the supervisor's log may say more";
+        found.push(Finding::new(Kind::Unseen, what, why, hint).into());
+    };
+    let sessions = seen(&facts.sessions, "sessions", &mut unseen);
+    let trash = seen(&facts.trash, "trash", &mut unseen);
+    let outbox = seen(&facts.outbox, "outbox", &mut unseen);
+    for rig in &facts.rigs {
+        seen(
+            &rig.strays,
+            &format!("sandboxes of {}", rig.rig),
+            &mut unseen,
+        );
+        seen(
+            &rig.branches,
+            &format!("branches of {}", rig.rig),
+            &mut unseen,
+        );
+    }
+    let orphans = sessions.iter().filter(|it| !facts.wanted.contains(&it.id));
+    found.extend(orphans.filter_map(orphan));
+    for rig in &facts.rigs {
+        let strays = rig.strays.known().into_iter().flatten();
+        found.extend(strays.map(|(name, kept)| stray_sandbox(rig, name, kept.as_deref())));
+        let branches = rig.branches.known().into_iter().flatten();
+        found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
+    }
+    if !trash.is_empty() {
+        found.push(trashed(trash));
+    }
+    found.extend(
+        outbox
+            .iter()
+            .filter_map(|(file, at)| waiting(file, *at, facts.now)),
+    );
+    found
+}
+
+fn seen<'a, T>(
+    probed: &'a Probed<Vec<T>>,
+    what: &str,
+    unseen: &mut impl FnMut(&str, &str),
+) -> &'a [T] {
+    match probed {
+        Probed::Known(all) => all,
+        Probed::Unknown(why) => {
+            unseen(what, why);
+            &[]
+        }
+    }
+}
+
+/// A session that nobody asks for. One that ended is a record, and no fault.
+fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
+    let says = match &session.state {
+        RunState::Exited(_) => return None,
+        RunState::Running => "it runs, and no raider or agent is it".to_owned(),
+        RunState::Lost { why } => {
+            format!("no raider or agent is it, and processes of it may live: {why}")
+        }
+        RunState::Unknown { why } => {
+            let says = format!("no raider or agent is it, and it cannot be seen: {why}");
+            let hint = "it is left alone until it can be seen";
+            return Some(Finding::new(Kind::Unseen, &session.id, says, hint).into());
+        }
+    };
+    let hint = "`hd doctor --fix` ends it";
+    let finding = Finding::new(Kind::OrphanSession, &session.id, says, hint);
+    Some(Diagnosis::mended_by(finding, Remedy::End(session.clone())))
+}
+
+fn stray_sandbox(rig: &RigFacts, name: &SlotName, kept: Option<&str>) -> Diagnosis {
+    let raider = RaiderId::new(rig.rig.clone(), name.clone());
+    let finding =
+        |says: String, hint: String| Finding::new(Kind::StraySandbox, &raider, says, hint);
+    let says = "its sandbox is there, and no relic is on its hook; the slot is not free";
+    match kept {
+        None => {
+            let hint = "`hd doctor --fix` removes it: nothing in it would be lost";
+            let finding = finding(says.to_owned(), hint.to_owned());
+            Diagnosis::mended_by(finding, Remedy::Nuke(raider.clone()))
+        }
+        Some(why) => {
+            let hint =
+                format!("it is kept; `hd raider nuke {raider} --salvage` saves its work first");
+            finding(format!("{says}: {why}"), hint).into()
+        }
+    }
+}
+
+/// A branch whose raider is gone and whose relic is gone or closed. Branches of slots that are held,
+/// of work in the queue and of relics that may be charged again are somebody's.
+fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
+    let (slot, work) = branch.name.strip_prefix("raider/")?.split_once('/')?;
+    let relic = work
+        .rsplit_once('-')
+        .and_then(|(relic, _)| RelicId::new(relic).ok());
+    let held = rig.held.iter().any(|name| name.as_str() == slot);
+    let open = relic.is_some_and(|relic| rig.open.contains(&relic));
+    if held || open || rig.queued.contains(&branch.name) {
+        return None;
+    }
+    let subject = format!("{} {}", rig.rig, branch.name);
+    let says = "no raider has it, and its relic is closed or gone";
+    if branch.reachable {
+        let hint = "`hd doctor --fix` deletes it: another ref reaches its commits";
+        let finding = Finding::new(Kind::StrayBranch, subject, says, hint);
+        let remedy = Remedy::Drop(rig.rig.clone(), branch.name.clone());
+        return Some(Diagnosis::mended_by(finding, remedy));
+    }
+    let says = format!("{says}; nothing else holds its commits");
+    let hint = "it is kept: merge what you need of it, then delete it in the rig's repo.git";
+    Some(Finding::new(Kind::StrayBranch, subject, says, hint).into())
+}
+
+fn trashed(entries: &[PathBuf]) -> Diagnosis {
+    let (count, first) = (entries.len(), entries[0].display());
+    let says = format!("{count} left of what was removed, as {first}");
+    let hint = "`hd doctor --fix` deletes it; nothing in it is needed any more";
+    Diagnosis::mended_by(
+        Finding::new(Kind::Trash, "trash", says, hint),
+        Remedy::Empty,
+    )
+}
+
+fn waiting(file: &PathBuf, written: Option<Timestamp>, now: Timestamp) -> Option<Diagnosis> {
+    let old = written.is_none_or(|at| now.duration_since(at) > PATIENCE);
+    let name = file.file_name()?.to_str().unwrap_or_default();
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let remove = "`hd doctor --fix` removes it; read it first if you wonder who wrote it";
+    let (says, hint) = match ending {
+        "json" if old => {
+            let hint =
+                "`hd doctor --fix` tries it again; the supervisor's log says what it waits for";
+            let finding = Finding::new(
+                Kind::Outbox,
+                file.display(),
+                "an intent is not carried out",
+                hint,
+            );
+            return Some(Diagnosis::mended_by(
+                finding,
+                Remedy::CarryOut(file.clone()),
+            ));
+        }
+        "refused" => ("an intent that was not what it said was set aside", remove),
+        "unreadable" => ("a file that is no intent was set aside", remove),
+        _ if name.starts_with(".new-") && old => ("an intent was never finished", remove),
+        _ if name.starts_with(".new-") || ending == "json" => return None,
+        _ => {
+            let says = "it is no intent, and nothing of ours";
+            return Some(
+                Finding::new(Kind::Outbox, file.display(), says, "remove it yourself").into(),
+            );
+        }
+    };
+    let finding = Finding::new(Kind::Outbox, file.display(), says, hint);
+    Some(Diagnosis::mended_by(finding, Remedy::Remove(file.clone())))
+}
+
+#[cfg(test)]
+mod tests;

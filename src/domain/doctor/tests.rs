@@ -1,0 +1,223 @@
+//! The rules as a table: what is seen, what is said of it, and what may be tried.
+
+use std::path::Path;
+
+use super::local::{Private, Repository, git_version, permissions, repository, shadowed};
+use super::*;
+use crate::domain::facts::SessionExit;
+use crate::domain::ids::{Generation, Incarnation};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn rig() -> RigFacts {
+    RigFacts {
+        rig: RigName::new("horde").unwrap(),
+        held: BTreeSet::new(),
+        strays: Probed::Known(Vec::new()),
+        branches: Probed::Known(Vec::new()),
+        queued: BTreeSet::new(),
+        open: BTreeSet::new(),
+    }
+}
+
+fn healthy() -> Facts {
+    Facts {
+        sessions: Probed::Known(Vec::new()),
+        wanted: BTreeSet::new(),
+        rigs: vec![rig()],
+        trash: Probed::Known(Vec::new()),
+        outbox: Probed::Known(Vec::new()),
+        now: now(),
+    }
+}
+
+fn session(id: &str, state: RunState) -> SessionFacts {
+    SessionFacts {
+        id: SessionId::new(id).unwrap(),
+        token: "t".to_owned(),
+        generation: Generation(1),
+        incarnation: Incarnation(1),
+        state,
+        agent: None,
+        holder: None,
+        started_at: now(),
+        last_activity: None,
+        last_output: None,
+        attached: false,
+    }
+}
+
+/// Kinds, and whether there is a remedy.
+fn found(facts: &Facts) -> Vec<(Kind, bool)> {
+    let all = examine(facts).into_iter();
+    all.map(|one| {
+        assert_eq!(one.finding.fixable, one.remedy.is_some());
+        assert!(!one.finding.fixed && !one.finding.hint.is_empty());
+        (one.finding.kind, one.remedy.is_some())
+    })
+    .collect()
+}
+
+#[test]
+fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
+    let exit = SessionExit {
+        code: Some(0),
+        signal: None,
+        at: now(),
+    };
+    let why = || "why".to_owned();
+    let rows: [(RunState, Option<(Kind, bool)>); 4] = [
+        (RunState::Running, Some((Kind::OrphanSession, true))),
+        (
+            RunState::Lost { why: why() },
+            Some((Kind::OrphanSession, true)),
+        ),
+        // What cannot be seen is not acted on.
+        (
+            RunState::Unknown { why: why() },
+            Some((Kind::Unseen, false)),
+        ),
+        (RunState::Exited(exit), None),
+    ];
+    for (state, expected) in rows {
+        let mut facts = healthy();
+        facts.sessions = Probed::Known(vec![session("gt-horde-Toast", state)]);
+        assert_eq!(found(&facts), Vec::from_iter(expected));
+        facts
+            .wanted
+            .insert(SessionId::new("gt-horde-Toast").unwrap());
+        assert_eq!(found(&facts), [], "somebody asks for it");
+    }
+}
+
+#[test]
+fn a_stray_sandbox_is_mended_only_where_nothing_would_be_lost() {
+    let name = || SlotName::new("Toast").unwrap();
+    for (kept, expected) in [(None, true), (Some("a dirty file".to_owned()), false)] {
+        let mut facts = healthy();
+        facts.rigs[0].strays = Probed::Known(vec![(name(), kept)]);
+        assert_eq!(found(&facts), [(Kind::StraySandbox, expected)]);
+    }
+}
+
+#[test]
+fn a_branch_is_stray_when_neither_slot_nor_queue_nor_relic_asks_for_it() {
+    const BRANCH: &str = "raider/Toast/gt-1-2";
+    let with = |name: &str, reachable: bool, change: fn(&mut RigFacts)| {
+        let mut facts = healthy();
+        let name = name.to_owned();
+        facts.rigs[0].branches = Probed::Known(vec![BranchFacts { name, reachable }]);
+        change(&mut facts.rigs[0]);
+        found(&facts)
+    };
+    let stray = |fixable| vec![(Kind::StrayBranch, fixable)];
+    assert_eq!(with(BRANCH, true, |_| {}), stray(true));
+    // Nothing else holds its commits: it is told of, and stays.
+    assert_eq!(with(BRANCH, false, |_| {}), stray(false));
+    assert_eq!(with("raider/Toast/wip", true, |_| {}), stray(true));
+    let relic = |rig: &mut RigFacts| rig.open = BTreeSet::from([RelicId::new("gt-1").unwrap()]);
+    let slot = |rig: &mut RigFacts| rig.held = BTreeSet::from([SlotName::new("Toast").unwrap()]);
+    let queue = |rig: &mut RigFacts| rig.queued = BTreeSet::from([BRANCH.to_owned()]);
+    for somebodys in [relic, slot, queue] {
+        assert_eq!(with(BRANCH, true, somebodys), []);
+    }
+}
+
+#[test]
+fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
+    let late = Some(now() - SignedDuration::from_secs(61));
+    let rows = [
+        ("1-2.json", Some(now()), None),
+        ("1-2.json", late, Some(true)),
+        ("1-2.json", None, Some(true)),
+        (".new-x", Some(now()), None),
+        (".new-x", late, Some(true)),
+        ("1-2.refused", Some(now()), Some(true)),
+        ("1-2.unreadable", Some(now()), Some(true)),
+        // Not ours to remove.
+        ("notes.txt", late, Some(false)),
+    ];
+    for (name, written, expected) in rows {
+        let mut facts = healthy();
+        facts.outbox = Probed::Known(vec![(Path::new("/outbox").join(name), written)]);
+        let expected = expected.map(|fixable| (Kind::Outbox, fixable));
+        assert_eq!(
+            found(&facts),
+            Vec::from_iter(expected),
+            "{name} {written:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_is_said_and_concludes_nothing() {
+    let mut facts = healthy();
+    assert_eq!(found(&facts), []);
+    facts.trash = Probed::Known(vec!["/trash/a".into()]);
+    assert_eq!(found(&facts), [(Kind::Trash, true)]);
+    let blind = || "why".to_owned();
+    facts.sessions = Probed::Unknown(blind());
+    facts.trash = Probed::Unknown(blind());
+    facts.outbox = Probed::Unknown(blind());
+    facts.rigs[0].strays = Probed::Unknown(blind());
+    facts.rigs[0].branches = Probed::Unknown(blind());
+    assert_eq!(found(&facts), [(Kind::Unseen, false); 5]);
+}
+
+#[test]
+fn an_old_git_is_told_by_its_number() {
+    for fine in ["2.39.0", "2.47.3 (Apple Git-154)", "3.0.0-rc1"] {
+        assert_eq!(git_version(&format!("git version {fine}")), Ok(()));
+    }
+    let old = git_version("git version 2.38.5").unwrap_err();
+    assert!(old.contains("2.39") && old.contains("2.38.5"), "{old}");
+    assert!(git_version("git version unknown").is_err());
+}
+
+#[test]
+fn files_of_a_city_are_its_owners_alone() {
+    let file = |mode, own| Private {
+        path: "/city/.horde".into(),
+        mode,
+        must: 0o700,
+        own,
+    };
+    assert_eq!(permissions(&file(0o700, true)), None);
+    let open = permissions(&file(0o755, true)).unwrap();
+    assert!(open.fixable && open.says.contains("0755"), "{open:?}");
+    let theirs = permissions(&file(0o700, false)).unwrap();
+    assert!(!theirs.fixable);
+}
+
+#[test]
+fn another_hd_shadows_ours_unless_we_are_called_horde() {
+    let hexdump = Path::new("/usr/bin/hd");
+    let shadows = |own: &str, found| shadowed(Path::new(own), found).is_some();
+    assert!(shadows("/opt/bin/hd", Some(hexdump)));
+    assert!(!shadows("/opt/bin/hd", Some(Path::new("/opt/bin/hd"))));
+    assert!(!shadows("/opt/bin/hd", None));
+    assert!(!shadows("/opt/bin/horde", Some(hexdump)));
+}
+
+#[test]
+fn a_repository_that_lacks_something_needs_an_origin_that_has_it() {
+    for (shallow, partial, origin, wrong) in [
+        (false, false, false, false),
+        (true, false, true, false),
+        (false, true, true, false),
+        (true, false, false, true),
+        (false, true, false, true),
+    ] {
+        let seen = Ok(Repository {
+            shallow,
+            partial,
+            origin,
+        });
+        let found = repository("horde", Path::new("/src"), &seen);
+        assert_eq!(found.is_some(), wrong, "{seen:?}");
+    }
+    let none = Err("not a git repository".to_owned());
+    assert!(repository("horde", Path::new("/src"), &none).is_some());
+}

@@ -1,0 +1,41 @@
+//! A clock whose wall time can be set, as an administrator or a time server does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::ports::clock::Clock;
+
+/// Another clock, and how far its wall time was set forth or back.
+pub struct JumpyClock {
+    inner: Arc<dyn Clock>,
+    seconds: AtomicI64,
+}
+
+impl JumpyClock {
+    /// The same clock, until it is set.
+    #[must_use]
+    pub fn on(inner: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            seconds: AtomicI64::new(0),
+        })
+    }
+
+    /// Sets the wall time so many seconds forth, or back.
+    pub fn jump(&self, seconds: i64) {
+        self.seconds.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpyClock {
+    fn mono(&self) -> Duration {
+        self.inner.mono()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inner.now() + SignedDuration::from_secs(self.seconds.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,37 @@
+//! Clients of the control socket that hang, stammer or rave.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use serde_json::json;
+
+use super::{crowd, kill, named, runs_as, times};
+use crate::support::live::until;
+
+#[test]
+fn clients_that_hang_or_rave_delay_no_restart() {
+    let city = crowd(1).start();
+    let socket = city.root().join(".horde/control.sock");
+    let first = runs_as(&city, "a0", 1);
+    let client = |number: usize| {
+        let mut client = UnixStream::connect(&socket).unwrap();
+        // Says nothing, begins and never ends, raves, or asks and does not listen.
+        let said: &[u8] = match number % 4 {
+            0 => b"",
+            1 => b"{\"v\":1,\"id\":\"1\",\"op\":\"sta",
+            2 => b"\xff\xfe{}[]\nnull\n\n{\"v\":9}\n",
+            _ => b"{\"v\":1,\"id\":\"1\",\"op\":\"status\",\"args\":{}}\n",
+        };
+        // Who is turned away may be so before it has said anything.
+        let _turned_away = client.write_all(said);
+        client
+    };
+    let clients: Vec<_> = (0..times(200, 900)).map(client).collect();
+    kill(first);
+    // More than are let in at once: whoever comes now is turned away, and no agent notices.
+    let back = || matches!(named(&city, "sleep")[..], [pid] if pid != first);
+    until("it is back", back);
+    drop(clients);
+    runs_as(&city, "a0", 2);
+    city.ask("ping", json!({})).unwrap();
+}

@@ -1,0 +1,78 @@
+//! Who does not move, and who does not stop: SIGSTOP, signals that are ignored, output without end.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{agent, count, crowd, kill, name, named, pid, runs_as, times};
+use crate::support::live::until;
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+/// Each takes its own grace and no more; who is polite is gone before those who use theirs up. (An agent
+/// that was stopped is let go on to hear the signal.)
+#[test]
+fn who_is_deaf_or_frozen_is_ended_and_delays_nobody() {
+    let deaf = agent("deaf", "trap '' TERM INT HUP; while :; do sleep 1; done");
+    let others = ["polite", "frozen", "held"].map(|name| agent(name, "exec sleep 100000"));
+    let mut city = Plan::new().add(&(deaf + &others.concat())).start();
+    let pids = ["polite", "deaf", "frozen", "held"].map(|name| runs_as(&city, name, 1));
+    let held = city.happened("agent.started", "held").remove(0);
+    processes::signal(pids[2], Signal::SIGSTOP);
+    processes::signal(pid(&held["data"]["holder_pid"]), Signal::SIGSTOP);
+    city.stop();
+    assert!(!pids.iter().any(|pid| processes::runs(*pid)));
+    city.start();
+    let stopped = |name| -> u64 {
+        let event: Value = city.happened("agent.stopped", name).remove(0);
+        event["seq"].as_u64().unwrap()
+    };
+    for slow in ["deaf", "held"] {
+        assert!(stopped("polite") < stopped(slow), "{slow}");
+    }
+}
+
+/// It sees nothing while it is stopped, and answers each death once afterwards.
+#[test]
+fn a_daemon_that_was_frozen_catches_up_without_a_storm() {
+    let city = crowd(8).start();
+    let pids = (0..8).map(|number| runs_as(&city, &name(number), 1));
+    let pids: Vec<_> = pids.collect();
+    processes::signal(city.pid(), Signal::SIGSTOP);
+    pids[..4].iter().copied().for_each(kill);
+    let dead = || !pids[..4].iter().any(|pid| processes::runs(*pid));
+    until("they are dead", dead);
+    assert_eq!(named(&city, "sleep").len(), 4, "nobody starts anything");
+    processes::signal(city.pid(), Signal::SIGCONT);
+    for (number, before) in pids.iter().enumerate() {
+        let generation = if number < 4 { 2 } else { 1 };
+        let pid = runs_as(&city, &name(number), generation);
+        assert_eq!(pid == *before, number >= 4);
+    }
+    assert_eq!(count(&city, "agent.crashed"), 4);
+    assert_eq!(named(&city, "sleep").len(), 8);
+}
+
+/// Random bytes: no lines, no encoding, and every control sequence there is.
+#[test]
+fn a_flood_is_bounded_and_stops_nobody() {
+    let bytes = times(8_000_000, 1_000_000_000);
+    let flood = format!("head -c {bytes} /dev/urandom; : >signs/flooded; exec sleep 100000");
+    let agents = agent("flood", &flood) + &agent("calm", "exec sleep 100000");
+    let plan = Plan::new().set("session", "output_limit", r#""1MiB""#);
+    let city = plan.add(&agents).start();
+    kill(runs_as(&city, "calm", 1));
+    runs_as(&city, "calm", 2);
+    city.wait_sign("flooded");
+    city.ask("peek", json!({ "name": "flood" })).unwrap();
+    let mut kept = 0;
+    for session in fs::read_dir(city.root().join(".horde/sessions")).unwrap() {
+        for file in fs::read_dir(session.unwrap().path()).unwrap() {
+            kept += file.unwrap().metadata().unwrap().len();
+        }
+    }
+    // Both segments of one log, and the records of two sessions.
+    assert!(kept < 1_300_000, "{kept} bytes");
+    runs_as(&city, "flood", 1);
+}

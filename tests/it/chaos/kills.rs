@@ -1,0 +1,120 @@
+//! Kill storms: of children, of all children, of the daemon with its holders.
+
+use serde_json::json;
+
+use super::{Chance, agent, count, crowd, kill, name, named, no_zombies, pid, runs_as, times};
+use crate::support::git::write;
+use crate::support::live::until;
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+#[test]
+fn every_kill_is_answered_by_one_restart() {
+    let (agents, kills) = (10, times(60, 1000));
+    let mut chance = Chance::seeded();
+    let city = crowd(agents).start();
+    let mut generations = vec![1; agents];
+    for _ in 0..kills {
+        let number = chance.below(agents);
+        // The others may be on their way back.
+        kill(runs_as(&city, &name(number), generations[number]));
+        generations[number] += 1;
+    }
+    for (number, generation) in generations.iter().enumerate() {
+        runs_as(&city, &name(number), *generation);
+    }
+    assert_eq!(count(&city, "agent.crashed"), kills);
+    assert_eq!(named(&city, "sleep").len(), agents);
+    no_zombies(&city);
+}
+
+#[test]
+fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
+    let agents = times(30, 100);
+    let city = crowd(agents).set("daemon", "max_restarts", "1").start();
+    let pids = |generation| -> Vec<u32> {
+        let numbers = 0..agents;
+        let pids = numbers.map(|number| runs_as(&city, &name(number), generation));
+        pids.collect()
+    };
+    pids(1).into_iter().for_each(kill);
+    let mut back = pids(2);
+    let mut seen = named(&city, "sleep");
+    back.sort_unstable();
+    seen.sort_unstable();
+    assert_eq!(back, seen, "each of them once");
+    assert_eq!(count(&city, "agent.crashed"), agents);
+    assert_eq!(count(&city, "agent.quarantined"), 0);
+    no_zombies(&city);
+}
+
+/// They hear no hang-up, so they outlive their terminals; nobody holds them any more.
+#[test]
+fn who_outlives_daemon_and_holder_is_replaced_and_never_doubled() {
+    let names = ["a0", "a1", "a2"];
+    let deaf = |name: &&str| agent(name, "trap '' HUP; exec sleep 100000");
+    let agents: String = names.iter().map(deaf).collect();
+    let mut city = Plan::new().add(&agents).start();
+    let first = names.map(|name| runs_as(&city, name, 1));
+    let started = names.map(|name| city.happened("agent.started", name).remove(0));
+    city.kill();
+    for event in &started {
+        kill(pid(&event["data"]["holder_pid"]));
+    }
+    assert!(first.iter().all(|pid| processes::runs(*pid)), "they go on");
+    city.start();
+    let mut second = names.map(|name| runs_as(&city, name, 2)).to_vec();
+    assert!(
+        !first.iter().any(|pid| processes::runs(*pid)),
+        "the old ones"
+    );
+    let mut copies = named(&city, "sleep");
+    copies.sort_unstable();
+    second.sort_unstable();
+    assert_eq!(copies, second);
+}
+
+#[test]
+fn reloads_in_a_storm_touch_nobody_else() {
+    let rounds = times(12, 1000);
+    let mut chance = Chance::seeded();
+    let plan = |round: usize| {
+        let still = agent("still", "exec sleep 100000");
+        let moving = agent("moving", "exec sleep 100000");
+        crowd(4).add(&format!("{still}{moving}env = {{ ROUND = \"{round}\" }}\n"))
+    };
+    let city = plan(0).start();
+    let still = runs_as(&city, "still", 1);
+    let (mut generations, mut moved) = ([1; 4], 1);
+    for round in 1..=rounds {
+        let number = chance.below(4);
+        kill(runs_as(&city, &name(number), generations[number]));
+        generations[number] += 1;
+        let valid = round % 2 == 1;
+        let broken = if valid { "" } else { "[daemon\n" };
+        write(city.root(), "city.toml", &(plan(round).toml() + broken));
+        let reloaded = city.hd(&["reload"]);
+        let code = if valid { 0 } else { 2 };
+        assert_eq!(reloaded.code, code, "{reloaded:?}");
+        moved += u64::from(valid);
+        runs_as(&city, "moving", moved);
+    }
+    for (number, generation) in generations.iter().enumerate() {
+        runs_as(&city, &name(number), *generation);
+    }
+    assert_eq!(runs_as(&city, "still", 1), still);
+    assert_eq!(named(&city, "sleep").len(), 6);
+}
+
+/// Whoever was killed is on the way back, or there, when everything ends.
+#[test]
+fn a_stop_in_a_storm_leaves_nobody() {
+    let agents = 10;
+    let mut city = crowd(agents).start();
+    for number in 0..agents {
+        kill(runs_as(&city, &name(number), 1));
+    }
+    city.ask("ping", json!({})).unwrap();
+    city.stop();
+    until("nobody is left", || named(&city, "sleep").is_empty());
+}

@@ -1,0 +1,147 @@
+//! Faults on purpose, against the real daemon: what may happen to a supervisor, and which test shows that
+//! it gets over it. In CI in short; with `HORDE_SWEEP=long` at the numbers of the table. Seeds are printed,
+//! and `HORDE_SEED` repeats one.
+//!
+//! | | Fault | tests |
+//! |---|---|---|
+//! | C1 | one child killed at a time, 1000 times at random | every_kill_is_answered_by_one_restart |
+//! | C2 | 100 children killed at once | all_that_are_killed_at_once_come_back_and_nobody_is_quarantined |
+//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
+//! | C3 | counters and quarantine, with `restart_history = "persistent"` | a_quarantine_outlives_the_kill_of_the_daemon_until_an_operator_ends_it |
+//! | C4 | a holder killed | a_killed_holder_is_lost_and_never_leads_to_a_second_copy, a_session_that_is_lost_with_its_holder_is_started_again |
+//! | C5 | the daemon and all holders killed | who_outlives_daemon_and_holder_is_replaced_and_never_doubled |
+//! | C6 | TERM ignored; agent or holder stopped by SIGSTOP | who_is_deaf_or_frozen_is_ended_and_delays_nobody, a_dozen_who_ignore_it_cost_one_grace_and_nobody_else_is_killed |
+//! | C6 | KILL survived (state D) | a_session_that_survives_a_kill_raises_one_alarm |
+//! | C7 | setsid grandchildren that hold the terminal | who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers, a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end |
+//! | C8 | flapping at every pace | quarantine_iff_more_than_max_deaths_in_the_window, back_off_grows_as_configured_and_the_death_after_the_last_quarantines, one_death_leaves_the_window_at_a_time |
+//! | C9 | a start that takes for ever | a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended |
+//! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody, a_jump_of_the_wall_clock_makes_no_completion_overdue |
+//! | C11 | the store cannot grow | sessions_run_on_and_restart_while_nothing_can_be_written |
+//! | C11 | a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, what_was_committed_is_there_after_a_crash_and_what_was_not_is_not |
+//! | C12 | a program that is not there, a start that fails | a_command_that_does_not_exist_is_named, attempts_count_and_the_limit_concerns_nobody_else |
+//! | C13 | the daemon stopped by SIGSTOP while children die | a_daemon_that_was_frozen_catches_up_without_a_storm |
+//! | C14 | output without end, newline or encoding | a_flood_is_bounded_and_stops_nobody, a_flood_is_bounded_on_disk_and_does_not_stop |
+//! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_nobody_else |
+//! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
+//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process |
+//! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once, a_stop_in_a_storm_leaves_nobody |
+//!
+//! Not here: C12's EMFILE and ENOMEM, and C17's wrapped pids, which start times are told apart by.
+
+mod clients;
+mod disk;
+mod frozen;
+mod kills;
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::live::{City, until, wait};
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+/// The short number in CI, the long one by hand.
+fn times(short: usize, long: usize) -> usize {
+    match std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long") {
+        true => long,
+        false => short,
+    }
+}
+
+/// Numbers that nobody chose (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn seeded() -> Self {
+        let given = std::env::var("HORDE_SEED").ok();
+        let given = given.and_then(|seed| seed.parse().ok());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let seed = given.unwrap_or(now.as_nanos() as u64 | 1);
+        eprintln!("HORDE_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % most as u64).unwrap()
+    }
+}
+
+/// An agent that runs this.
+fn agent(name: &str, script: &str) -> String {
+    format!("[[agents]]\nname = \"{name}\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n")
+}
+
+fn name(number: usize) -> String {
+    format!("a{number}")
+}
+
+/// So many agents that only wait, each a process named `sleep`.
+fn crowd(count: usize) -> Plan {
+    let agents = (0..count).map(|number| agent(&name(number), "exec sleep 100000"));
+    let agents: String = agents.collect();
+    let plan = Plan::new().set("daemon", "max_restarts", "0");
+    plan.add(&agents)
+}
+
+/// An agent that runs in this generation: its process.
+fn runs_as(city: &City, name: &str, generation: u64) -> u32 {
+    wait(&format!("{name} runs, generation {generation}"), || {
+        let agents = city.ask("agent.list", json!({})).ok()?;
+        let mut agents = agents.as_array()?.iter();
+        let agent = agents.find(|agent| agent["name"] == name)?;
+        let shown = agent["generation"].as_u64().unwrap_or_default();
+        assert!(shown <= generation, "{name} was started too often: {agent}");
+        let up = agent["state"] == "running" && shown == generation;
+        up.then(|| pid(&agent["pid"]))
+    })
+}
+
+fn pid(value: &Value) -> u32 {
+    value.as_u64().unwrap().try_into().unwrap()
+}
+
+/// The processes of the city that go by this name.
+fn named(city: &City, name: &str) -> Vec<u32> {
+    let is = |pid: &u32| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        comm.trim() == name && processes::runs(*pid)
+    };
+    let all = processes::of(city.root());
+    all.into_iter().filter(is).collect()
+}
+
+/// How often an event of this type happened, whoever it is about.
+fn count(city: &City, kind: &str) -> usize {
+    let events = city.events();
+    events.iter().filter(|event| event["type"] == kind).count()
+}
+
+fn kill(pid: u32) {
+    processes::signal(pid, Signal::SIGKILL);
+}
+
+/// Waits until nothing that ended is left unwaited for.
+fn no_zombies(city: &City) {
+    until("every process is waited for", || {
+        let ours = processes::of(city.root());
+        let all = fs::read_dir("/proc").unwrap();
+        let mut pids = all.filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.parse::<u32>().ok()
+        });
+        !pids.any(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            let mut fields = rest.split(' ');
+            let zombie = fields.next() == Some("Z");
+            let parent = fields.next().and_then(|parent| parent.parse().ok());
+            zombie && parent.is_some_and(|parent: u32| ours.contains(&parent))
+        })
+    });
+}
