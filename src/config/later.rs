@@ -8,19 +8,11 @@ pub const LATER: &[(&str, &[&str])] = &[
     ("workspace", &["budget"]),
     (
         "harness",
-        &[
-            "resume",
-            "process_names",
-            "rate_limit_patterns",
-            "needs_input_patterns",
-        ],
+        &["resume", "rate_limit_patterns", "needs_input_patterns"],
     ),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
-    (
-        "rigs.witness",
-        &["spawn_grace", "keep_dirty", "review_hold"],
-    ),
+    ("rigs.witness", &["keep_dirty", "review_hold"]),
     (
         "rigs.forge",
         &[

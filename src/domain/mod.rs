@@ -30,3 +30,4 @@ pub mod session_env;
 pub mod slots;
 pub mod stall;
 pub mod suggest;
+pub mod zombie;

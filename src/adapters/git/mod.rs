@@ -19,6 +19,7 @@ mod pins;
 mod port;
 mod prepare;
 mod progress;
+mod provenance;
 mod push;
 mod raw;
 mod remote;

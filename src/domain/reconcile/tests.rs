@@ -286,7 +286,7 @@ fn sub_states_of_a_running_session_are_asked_in_order() {
 
 /// `4-rules.md`, drift hash: for raiders drift waits for the next session cycle.
 #[test]
-fn raiders_are_not_restarted_for_drift_and_are_never_removed_here() {
+fn raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook() {
     let mut own = wanted(raider(), Mode::Run);
     own.fingerprint = None;
     let seen = Seen {
@@ -301,7 +301,17 @@ fn raiders_are_not_restarted_for_drift_and_are_never_removed_here() {
         sessions: Vec::new(),
         ..seen
     };
-    assert_eq!(plan(&unhooked), []);
+    assert_eq!(plan(&unhooked), [Decision::Remove(raider())]);
+    let waits = Seen {
+        tended: [(raider(), Tended::Waiting)].into(),
+        ..unhooked.clone()
+    };
+    assert_eq!(plan(&waits), [], "nothing of it runs");
+    let busy = Seen {
+        busy: [raider().session_id("city")].into(),
+        ..unhooked
+    };
+    assert_eq!(plan(&busy), [], "a saga is at it");
 }
 
 #[test]
@@ -310,7 +320,7 @@ fn what_a_saga_works_on_is_left_alone() {
     let seen = Seen {
         sessions: vec![session(&id, RunState::Running)],
         wanted: vec![wanted(id.clone(), Mode::Suspended)],
-        busy: [id.session_id("city")].into(),
+        busy: [id.session_id_of()].into(),
         ..Seen::default()
     };
     assert_eq!(plan(&seen), []);
