@@ -52,12 +52,8 @@ pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError>
     let id = permit.raider().session_id();
     let seen = facts(world, &id).await;
     let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
-    let ended = |facts: &SessionFacts| {
-        !matches!(facts.state, RunState::Running | RunState::Unknown { .. })
-            && permit.session() == Some(facts.token.as_str())
-    };
     // One that is forgotten by now has ended for good.
-    if !seen.as_ref().is_none_or(ended) {
+    if !seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
         return Err(RepoError::PermitStale("it has a later session".into()));
     }
     let (trash, rig) = (world.city.trash_dir(), permit.raider().rig.clone());

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -313,6 +313,42 @@ pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
     let ticks: u64 = below.map(|stat| stat.used + stat.reaped).sum();
     let ticks = ticks + top.reaped;
     Ok(Some(Duration::from_millis(ticks * TICK_MS)))
+}
+
+/// Whether one of these programs runs: as the agent that was started, or anywhere below the holder. Without
+/// names, whether the agent that was started lives.
+///
+/// # Errors
+/// `/proc` cannot be read: then nothing is known.
+pub fn agent_lives(agent: &ProcessId, holder: &ProcessId, names: &[String]) -> io::Result<bool> {
+    let started = lives(agent)?;
+    if names.is_empty() {
+        return Ok(started);
+    }
+    if started && goes_by(agent.pid, names) {
+        return Ok(true);
+    }
+    let below = descendants(holder.pid)?;
+    Ok(below.iter().any(|process| goes_by(process.pid, names)))
+}
+
+/// Whether the process is one of these programs, by the name that it gives itself, its executable's, or
+/// that of the script that it interprets.
+fn goes_by(pid: u32, names: &[String]) -> bool {
+    /// The kernel cuts names.
+    const COMM: usize = 15;
+    let dir = PathBuf::from(format!("/proc/{pid}"));
+    let comm = fs::read_to_string(dir.join("comm")).unwrap_or_default();
+    let line = fs::read(dir.join("cmdline")).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0).take(2);
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+    let exe = fs::read_link(dir.join("exe")).map(|exe| exe.to_string_lossy().into_owned());
+    let paths: Vec<String> = words.chain(exe).collect();
+    names.iter().any(|name| {
+        let cut = &name[..name.floor_char_boundary(COMM)];
+        let mut bases = paths.iter().filter_map(|path| path.rsplit('/').next());
+        comm.trim_end() == cut || bases.any(|base| base == name)
+    })
 }
 
 /// The value of a variable in the environment a process was started with.

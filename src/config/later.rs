@@ -6,16 +6,10 @@ pub const LATER: &[(&str, &[&str])] = &[
     // Before there is mail, nobody can be mailed to.
     ("notify", &["mail_to"]),
     ("workspace", &["budget"]),
-    (
-        "harness",
-        &["resume", "process_names", "rate_limit_patterns"],
-    ),
+    ("harness", &["resume", "rate_limit_patterns"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
-    (
-        "rigs.witness",
-        &["spawn_grace", "keep_dirty", "review_hold"],
-    ),
+    ("rigs.witness", &["keep_dirty", "review_hold"]),
     (
         "rigs.forge",
         &[

@@ -33,6 +33,7 @@ pub fn fill(root: &mut Node, templates: &Table, report: &Report) {
     let harnesses = harnesses.and_then(|entry| entry.node.table_mut());
     for (name, entry) in harnesses.into_iter().flatten() {
         drop_foreign_reduced(name, &mut entry.node, report);
+        drop_foreign_names(&mut entry.node);
         lay_over(templates.get("harness"), &mut entry.node);
     }
 }
@@ -51,6 +52,17 @@ pub fn lay_over(template: Option<&Entry>, node: &mut Node) {
     {
         let upper = std::mem::replace(node, template.node.clone());
         overlay(node, upper);
+    }
+}
+
+/// Nor do the preset's names of the agent's programs: they would be missed in what another command runs.
+fn drop_foreign_names(harness: &mut Node) {
+    let Some(table) = harness.table_mut() else {
+        return;
+    };
+    let of_preset = |key: &str| table.get(key).is_some_and(|it| it.node.place.is_default());
+    if !of_preset("command") && of_preset("process_names") {
+        table.remove("process_names");
     }
 }
 

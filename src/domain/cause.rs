@@ -86,6 +86,10 @@ causes! {
     DoneTimeout => "done_timeout",
     /// The relic was closed elsewhere.
     RelicClosed => "relic_closed",
+    /// A sandbox was found that no hook is tied to.
+    HookLost => "hook_lost",
+    /// The session was up, and the agent not among its processes.
+    AgentDead => "agent_dead",
     /// The agent asked for help or declared itself stuck.
     Stuck => "stuck",
     /// A session that should work showed no progress.

@@ -299,6 +299,8 @@ pub struct Harness {
     pub command: Vec<String>,
     /// How it gets its prompt.
     pub prompt: PromptMode,
+    /// The programs that are the agent; empty means the process that was started.
+    pub process_names: Vec<String>,
     /// Arguments instead of the full-permission ones, after a crash; empty means none differ.
     pub reduced: Vec<String>,
     /// What the prompt tells it to review itself with.
@@ -412,6 +414,8 @@ pub struct RaiderPolicy {
 pub struct WitnessPolicy {
     /// How long `done` may go without progress.
     pub done_intent_timeout: Duration,
+    /// How old a sandbox or session is before it is judged by what runs in it.
+    pub spawn_grace: Duration,
 }
 
 /// `[rigs.forge]`.

@@ -74,6 +74,7 @@ mod tests {
             name: HarnessName::new("x").unwrap(),
             command: owned(command),
             prompt,
+            process_names: Vec::new(),
             reduced: owned(reduced),
             review: String::new(),
             env: BTreeMap::new(),

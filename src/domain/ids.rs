@@ -322,6 +322,20 @@ impl RaiderId {
     pub fn branch(&self, relic: &RelicId, incarnation: Incarnation) -> String {
         format!("raider/{}/{}-{}", self.name, relic, incarnation)
     }
+
+    /// The work and the incarnation that [`RaiderId::branch`] was made from; none when the branch is
+    /// not one of this raider's.
+    #[must_use]
+    pub fn of_branch(&self, branch: &str) -> Option<(RelicId, Incarnation)> {
+        let rest = branch.strip_prefix("raider/")?;
+        let work = rest.strip_prefix(self.name.as_str())?.strip_prefix('/')?;
+        let (relic, incarnation) = work.rsplit_once('-')?;
+        let found = (
+            RelicId::new(relic).ok()?,
+            Incarnation(incarnation.parse().ok()?),
+        );
+        (self.branch(&found.0, found.1) == branch).then_some(found)
+    }
 }
 
 impl fmt::Display for RaiderId {
@@ -418,6 +432,18 @@ mod tests {
         assert_eq!(toast.session_id().as_str(), "gt-horde-Toast");
         let relic = RelicId::new("gt-1").unwrap();
         assert_eq!(toast.branch(&relic, Incarnation(2)), "raider/Toast/gt-1-2");
+        assert_eq!(
+            toast.of_branch("raider/Toast/gt-1.2-3"),
+            Some((RelicId::new("gt-1.2").unwrap(), Incarnation(3)))
+        );
+        for other in [
+            "main",
+            "raider/Ash/gt-1-2",
+            "raider/Toast/gt-1",
+            "raider/Toast/gt-1-+2",
+        ] {
+            assert_eq!(toast.of_branch(other), None, "{other}");
+        }
         assert_eq!(toast.to_string(), "horde/raiders/Toast");
         assert!("horde/Toast".parse::<RaiderId>().is_err());
     }

@@ -34,3 +34,4 @@ pub mod slots;
 pub mod stall;
 pub mod suggest;
 pub mod wisp;
+pub mod zombie;

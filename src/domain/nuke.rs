@@ -16,11 +16,12 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
-use super::facts::{GitFacts, Probed};
-use super::ids::{Incarnation, RaiderId};
+use super::facts::{GitFacts, Probed, RunState, SessionFacts};
+use super::ids::{Generation, Incarnation, RaiderId};
 
 /// A cleanup status, reported by an agent or measured from git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +63,7 @@ pub struct Evidence {
     /// Its directory.
     pub sandbox: PathBuf,
     /// Which session of it was last seen, and that it has ended; `None` where none was.
-    pub session: Probed<Option<String>>,
+    pub session: Probed<Option<LastSession>>,
     /// Whether a session runs now.
     pub session_runs: bool,
     /// git, measured now.
@@ -71,6 +72,17 @@ pub struct Evidence {
     pub salvaged: Option<GitFacts>,
     /// Why a nuke is wanted.
     pub cause: Cause,
+    /// When it was found so: a session that was started later is another matter.
+    pub detected: Timestamp,
+}
+
+/// A session that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastSession {
+    /// Unique per start.
+    pub token: String,
+    /// Which session of the raider it was.
+    pub generation: Generation,
 }
 
 /// Permission to remove one sandbox in one state. Only [`judge`] makes one; the effect verifies it
@@ -80,9 +92,10 @@ pub struct NukePermit {
     raider: RaiderId,
     incarnation: Incarnation,
     sandbox: PathBuf,
-    session: Option<String>,
+    session: Option<LastSession>,
     git: GitFacts,
     cause: Cause,
+    detected: Timestamp,
 }
 
 impl NukePermit {
@@ -104,10 +117,16 @@ impl NukePermit {
         &self.sandbox
     }
 
-    /// The session that had ended; a later one makes the permit stale.
+    /// Whether this is the session that had ended, and it has: any other makes the permit stale.
     #[must_use]
-    pub fn session(&self) -> Option<&str> {
-        self.session.as_deref()
+    pub fn is_for(&self, seen: &SessionFacts) -> bool {
+        let ended = !matches!(seen.state, RunState::Running | RunState::Unknown { .. });
+        let same = self.session.as_ref().is_some_and(|last| {
+            last.token == seen.token
+                && last.generation == seen.generation
+                && self.incarnation == seen.incarnation
+        });
+        ended && same && seen.started_at <= self.detected
     }
 
     /// The facts that it was given for.
@@ -156,6 +175,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
         git,
         salvaged,
         cause,
+        detected,
     } = evidence;
     let git = match git {
         Probed::Known(git) => git,
@@ -193,6 +213,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
             session,
             git,
             cause,
+            detected,
         };
         return Judgement::Permit(Box::new(permit));
     }
@@ -242,6 +263,7 @@ pub fn losses(git: &GitFacts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::facts::SessionExit;
     use crate::domain::ids::Oid;
 
     fn clean() -> GitFacts {
@@ -264,12 +286,24 @@ mod tests {
             raider: "horde/raiders/Toast".parse().unwrap(),
             incarnation: Incarnation(1),
             sandbox: "/city/horde/raiders/Toast".into(),
-            session: Probed::Known(Some("token".into())),
+            session: Probed::Known(Some(last("token", 1))),
             session_runs: false,
             git,
             salvaged: None,
             cause: Cause::Done,
+            detected: at(10),
         }
+    }
+
+    fn last(token: &str, generation: u64) -> LastSession {
+        LastSession {
+            token: token.into(),
+            generation: Generation(generation),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
     }
 
     /// `witness-patrol.md`, auto-nuke safety protocol, row by row.
@@ -321,6 +355,53 @@ mod tests {
             judge(runs),
             Judgement::Escalate { status: None, .. }
         ));
+    }
+
+    /// `witness-patrol.md`, TOCTOU guard: of every fact that names the session one that differs is enough.
+    #[test]
+    fn a_permit_is_for_one_ended_session_and_for_no_other() {
+        let exited = RunState::Exited(SessionExit {
+            code: Some(1),
+            signal: None,
+            at: at(9),
+        });
+        let same = SessionFacts {
+            id: "horde/raiders/Toast"
+                .parse::<RaiderId>()
+                .unwrap()
+                .session_id(),
+            token: "token".into(),
+            generation: Generation(1),
+            incarnation: Incarnation(1),
+            state: exited,
+            agent: None,
+            holder: None,
+            started_at: at(10),
+            last_activity: None,
+            last_output: None,
+            attached: false,
+        };
+        let Judgement::Permit(permit) = judge(evidence(Probed::Known(clean()))) else {
+            panic!("no permit");
+        };
+        assert!(permit.is_for(&same));
+        let other = |change: fn(&mut SessionFacts)| {
+            let mut other = same.clone();
+            change(&mut other);
+            permit.is_for(&other)
+        };
+        assert!(!other(|it| it.token = "recreated".into()));
+        assert!(!other(|it| it.generation = Generation(2)));
+        assert!(!other(|it| it.incarnation = Incarnation(2)));
+        assert!(!other(|it| it.started_at = at(11)), "newer than detection");
+        assert!(!other(|it| it.state = RunState::Running));
+        assert!(!other(|it| it.state = RunState::Unknown { why: "?".into() }));
+        let mut none = evidence(Probed::Known(clean()));
+        none.session = Probed::Known(None);
+        let Judgement::Permit(none) = judge(none) else {
+            panic!("no permit");
+        };
+        assert!(!none.is_for(&same), "there was none");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //!   drain       up               -            Drain
 //!   drain       tended           -            Remove
 //!   no          an agent's       -            Remove
+//!   no          a raider's, up   -            Remove: its hook is gone
 //!   no          none             running      StopOrphan
 //!   any         rests            running      StopOrphan: it could not be ended when it was to rest
 //!   any         busy             -            nothing: a saga owns it
@@ -154,8 +155,15 @@ pub fn plan(seen: &Seen) -> Vec<Decision> {
     }
     let wanted: BTreeSet<_> = seen.wanted.iter().map(|wanted| &wanted.id).collect();
     for (id, tended) in &seen.tended {
-        let agent = matches!(id, ChildId::Agent(_));
-        if agent && !wanted.contains(id) && *tended != Tended::Ending {
+        let over = match id {
+            ChildId::Agent(_) => *tended != Tended::Ending,
+            // Otherwise somebody is at it, or nothing of it runs.
+            ChildId::Raider(raider) => {
+                let up = matches!(tended, Tended::Up { .. });
+                up && !seen.busy.contains(&raider.session_id())
+            }
+        };
+        if over && !wanted.contains(id) {
             decisions.push(Decision::Remove(id.clone()));
         }
     }

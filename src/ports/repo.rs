@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor::BranchFacts;
@@ -81,6 +82,21 @@ pub struct SandboxSpec {
     pub task_dir: PathBuf,
     /// Untracked files copied from the rig's checkout (relative paths).
     pub copy: Vec<String>,
+}
+
+/// Whose a sandbox is, as can be told from itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provenance {
+    /// Which incarnation's.
+    pub incarnation: Incarnation,
+    /// What it was made to work on.
+    pub relic: RelicId,
+    /// The branch that it was made with.
+    pub branch: String,
+    /// Where the branch started, or is, where that is not known.
+    pub base: Oid,
+    /// When it was made.
+    pub made: Timestamp,
 }
 
 /// Where salvage went.
@@ -210,6 +226,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError>;
+
+    /// Whose the sandbox is, where no hook says it: as noted when it was made, else by its branch. None
+    /// when nothing tells.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be seen.
+    fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError>;
 
     /// Measures a sandbox now.
     ///

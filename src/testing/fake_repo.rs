@@ -57,6 +57,8 @@ struct Inner {
 struct Sandbox {
     spec: SandboxSpec,
     facts: GitFacts,
+    /// Nothing tells whose it is.
+    nameless: bool,
 }
 
 /// How a gate ended.
@@ -122,7 +124,7 @@ impl FakeRepo {
     /// There is no such sandbox.
     pub fn lose(&self, slot: &SlotName) {
         let mut inner = self.inner();
-        let Sandbox { spec, facts } = inner.sandboxes.remove(slot).expect("a sandbox");
+        let Sandbox { spec, facts, .. } = inner.sandboxes.remove(slot).expect("a sandbox");
         inner.orphans.insert(spec.branch, facts.head);
     }
 
@@ -130,6 +132,27 @@ impl FakeRepo {
     pub fn leave_branch(&self, name: &str, reachable: bool) {
         let name = name.to_owned();
         self.inner().spare.push(BranchFacts { name, reachable });
+    }
+
+    /// Nothing tells any more whose the sandbox is.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn forget_provenance(&self, slot: &SlotName) {
+        let mut inner = self.inner();
+        inner.sandboxes.get_mut(slot).expect("a sandbox").nameless = true;
+    }
+
+    /// The name is given out again: what is there from now on is the next incarnation's and looks the same.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn supersede(&self, slot: &SlotName) -> SandboxSpec {
+        let mut inner = self.inner();
+        let spec = &mut inner.sandboxes.get_mut(slot).expect("a sandbox").spec;
+        spec.incarnation.0 += 1;
+        spec.branch = spec.raider.branch(&spec.relic, spec.incarnation);
+        spec.clone()
     }
 
     /// Somebody else pushes to the target.

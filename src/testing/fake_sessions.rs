@@ -4,6 +4,7 @@
 //! A path with a part named `is-not-there` is not there; everything else exists. A program named
 //! `fake` does what its arguments say (see [`argv`]); any other just runs.
 
+mod interlude;
 mod port;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,6 +18,7 @@ use super::conformance::sessions::Program;
 use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{Incarnation, SessionId};
+use crate::ports::clock::Clock;
 use crate::ports::sessions::{
     Input, Listener, Member, Membership, SessionEvent, SessionHandle, SessionSpec, StartError,
 };
@@ -59,12 +61,16 @@ struct Inner {
     lacking: Option<(Provider, String)>,
     preferred: Option<Provider>,
     serial: u32,
+    clock: Option<Arc<dyn Clock>>,
+    interludes: HashMap<&'static str, interlude::Act>,
 }
 
 struct Fake {
     spec: SessionSpec,
     facts: SessionFacts,
     hidden: Option<String>,
+    /// The agent is gone, and its session is not.
+    hollow: bool,
     cpu: Duration,
     ignores_term: bool,
     /// None when it cannot be seen.

@@ -188,6 +188,7 @@ impl Scenario {
     /// A town whose root waits to be booted.
     pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
         let repo: Arc<dyn Repo> = Arc::clone(&parts.repo) as _;
+        parts.sessions.follow(Arc::clone(&clock));
         let concurrency = self.city.daemon.start_concurrency;
         let world = Arc::new(World {
             city: Arc::new(self.city),
@@ -401,6 +402,7 @@ impl Town {
             target: hook.target,
             cause: Cause::Operator,
             relic: Some(hook.relic),
+            detected: None,
         });
         let message = |reply| WitnessMsg::Nuke {
             target,

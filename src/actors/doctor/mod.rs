@@ -162,6 +162,7 @@ async fn target(world: &World, rig: &Rig, raider: RaiderId) -> Result<Target, Re
         target: launch::target(world, rig).await?,
         cause: Cause::Operator,
         relic: None,
+        detected: None,
         raider,
     })
 }

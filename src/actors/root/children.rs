@@ -262,7 +262,8 @@ impl Root {
             return;
         };
         let undead = matches!(exit, Some(ChildExit::Undead(_)));
-        if undead || slot.brake.on_cycle(mono) {
+        // Replacing an empty shell is the answer to a death.
+        if undead || cause == Cause::AgentDead || slot.brake.on_cycle(mono) {
             return self.died(me, id, exit, cause).await;
         }
         slot.cause = cause;

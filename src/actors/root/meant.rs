@@ -3,7 +3,7 @@
 //! TOCTOU guard).
 
 use super::Work;
-use super::slot::Slot;
+use super::slot::{ChildState, Slot};
 use crate::domain::facts::SessionFacts;
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
 
@@ -16,6 +16,8 @@ pub struct Meant {
     pub session: SessionId,
     incarnation: Option<Incarnation>,
     token: Option<String>,
+    /// Nobody who is up.
+    at_rest: bool,
 }
 
 impl Meant {
@@ -27,6 +29,7 @@ impl Meant {
             session: raider.session_id(),
             incarnation: Some(incarnation),
             token: None,
+            at_rest: false,
         }
     }
 
@@ -39,6 +42,15 @@ impl Meant {
         }
     }
 
+    /// Only as long as it is in quarantine, or nobody's child, and no session of it runs.
+    #[must_use]
+    pub fn at_rest(self) -> Self {
+        Self {
+            at_rest: true,
+            ..self
+        }
+    }
+
     /// Whoever has the name.
     #[must_use]
     pub fn any(id: ChildId, session: SessionId) -> Self {
@@ -47,6 +59,7 @@ impl Meant {
             session,
             incarnation: None,
             token: None,
+            at_rest: false,
         }
     }
 
@@ -58,13 +71,16 @@ impl Meant {
         };
         let has = slot.session.as_ref().map(|session| &session.handle.token);
         self.incarnation.is_none_or(|meant| of == Some(meant))
+            && (!self.at_rest || slot.state == ChildState::Quarantined)
             && self.token.as_ref().is_none_or(|token| has == Some(token))
     }
 
-    /// Whether it is this session.
+    /// Whether it is this session, which runs.
     pub(super) fn is_seen_in(&self, facts: &SessionFacts) -> bool {
-        self.incarnation
-            .is_none_or(|meant| facts.incarnation == meant)
+        !self.at_rest
+            && self
+                .incarnation
+                .is_none_or(|meant| facts.incarnation == meant)
             && self
                 .token
                 .as_ref()

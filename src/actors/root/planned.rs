@@ -153,7 +153,7 @@ impl Root {
         self.end_for_good(me, id, cause);
     }
 
-    fn end_for_good(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, cause: Cause) {
+    pub(super) fn end_for_good(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, cause: Cause) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;

@@ -247,6 +247,14 @@ impl Root {
             Decision::Remove(id) if look.specs.contains_key(id) && self.is_running(id) => {
                 self.drain(me, id);
             }
+            Decision::Remove(id @ ChildId::Raider(raider)) => {
+                let hooked = look.hooked.as_ref();
+                let lost = hooked.is_some_and(|hooked| !hooked.contains(raider));
+                // Its name may have been given out again since.
+                if lost && self.is_as_seen(id, look) {
+                    self.end_for_good(me, id, Cause::HookLost);
+                }
+            }
             Decision::Remove(id) => self.remove(me, id),
             Decision::StopOrphan {
                 session,

@@ -8,9 +8,11 @@
 //! ```
 
 mod keep;
+mod lone;
 mod room;
 mod strays;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -20,11 +22,11 @@ use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::{GitFacts, Probed, RunState};
+use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MrState;
 use crate::domain::nuke::{
-    CleanupStatus, Evidence, Judgement, NukePermit, judge, only_left_behind,
+    CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge, only_left_behind,
 };
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
@@ -46,12 +48,20 @@ pub struct Target {
     pub cause: Cause,
     /// What it worked on.
     pub relic: Option<RelicId>,
+    /// When it was seen that nobody is in it; who came since is not touched. None where the session is
+    /// to be ended for this.
+    #[serde(default)]
+    pub detected: Option<Timestamp>,
 }
 
 impl Target {
     /// The sessions that it is about.
     pub(in super::super) fn meant(&self) -> Meant {
-        Meant::raider(&self.raider, self.incarnation)
+        let meant = Meant::raider(&self.raider, self.incarnation);
+        match self.detected {
+            Some(_) => meant.at_rest(),
+            None => meant,
+        }
     }
 }
 
@@ -106,11 +116,24 @@ pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Clai
         }
         None => {}
     }
-    if hook.is_none_or(|hook| hook.incarnation != incarnation) {
+    let own = match hook {
+        Some(hook) => hook.incarnation == incarnation,
+        // A sandbox that lost its hook says itself whose it is.
+        None => is_of(world, target).await?,
+    };
+    if !own {
         let message = format!("incarnation {incarnation} of {} is gone", target.raider);
         return Err(Refusal::conflict(message));
     }
     Ok(claim)
+}
+
+/// Whether the sandbox is there and of that incarnation, as far as it tells itself.
+async fn is_of(world: &World, target: &Target) -> Result<bool, Refusal> {
+    let sandbox = world.city.sandbox(&target.raider);
+    let rig = &target.raider.rig;
+    let origin = effects::repo(world, rig, move |repo| repo.provenance(&sandbox)).await?;
+    Ok(origin.is_some_and(|origin| origin.incarnation == target.incarnation))
 }
 
 /// Whether a completion that is still being pushed is given up for this nuke: a person asked for it,
@@ -132,14 +155,7 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
         Probed::Known(Some(git)) if only_left_behind(git) => return Ok(()),
         Probed::Known(Some(_)) | Probed::Unknown(_) => {}
     }
-    let evidence = evidence(
-        target,
-        world,
-        Probed::Known(None),
-        false,
-        flatten(git),
-        None,
-    );
+    let evidence = evidence(target, world, Probed::Known(None), flatten(git), None);
     permit(judge(evidence), target).map(|_| ())
 }
 
@@ -270,8 +286,10 @@ async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<Str
     let released = world.store.run(move |txn| {
         let hook = txn.hook(&target.raider)?;
         let held = standing::drop_hook(txn, &target.raider, target.incarnation)?;
-        if let Some(hook) = hook.filter(|_| held) {
-            reopen(txn, &target, &hook.relic)?;
+        match hook {
+            Some(hook) if held => reopen(txn, &target, &hook.relic)?,
+            Some(_) => {}
+            None => lone::reopen(txn, &target)?,
         }
         let (rig, name) = (&target.raider.rig, &target.raider.name);
         let own = |entry: &SalvageEntry| {
@@ -376,16 +394,8 @@ async fn probe_with(
     salvaged: Option<GitFacts>,
 ) -> Result<Option<NukePermit>, Refusal> {
     let seen = effects::facts(world, &target.raider.session_id()).await;
-    let (session, runs) = match seen {
-        Ok(None) => (Probed::Known(None), false),
-        Ok(Some(facts)) => match facts.state {
-            RunState::Unknown { why } => (Probed::Unknown(why), false),
-            state => (Probed::Known(Some(facts.token)), state == RunState::Running),
-        },
-        Err(error) => (Probed::Unknown(error.to_string()), false),
-    };
     permit(
-        judge(evidence(target, world, session, runs, git, salvaged)),
+        judge(evidence(target, world, seen.into(), git, salvaged)),
         target,
     )
     .map(Some)
@@ -394,11 +404,27 @@ async fn probe_with(
 fn evidence(
     target: &Target,
     world: &World,
-    session: Probed<Option<String>>,
-    session_runs: bool,
+    seen: Probed<Option<SessionFacts>>,
     git: Probed<GitFacts>,
     salvaged: Option<GitFacts>,
 ) -> Evidence {
+    let last = seen.known().and_then(Option::as_ref);
+    let session_runs = last.is_some_and(|last| last.state == RunState::Running);
+    // Of what was seen itself it is not asked when it began: clocks are set back.
+    let began = last.map_or(Timestamp::MIN, |last| last.started_at);
+    let detected = target.detected;
+    let detected = detected.unwrap_or_else(|| world.clock.now().max(began));
+    let session = match seen {
+        Probed::Known(Some(SessionFacts {
+            state: RunState::Unknown { why },
+            ..
+        }))
+        | Probed::Unknown(why) => Probed::Unknown(why),
+        Probed::Known(last) => Probed::Known(last.map(|last| LastSession {
+            token: last.token,
+            generation: last.generation,
+        })),
+    };
     Evidence {
         raider: target.raider.clone(),
         incarnation: target.incarnation,
@@ -408,6 +434,7 @@ fn evidence(
         git,
         salvaged,
         cause: target.cause,
+        detected,
     }
 }
 

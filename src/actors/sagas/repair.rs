@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::super::refusal::Refusal;
 use super::super::root::{Meant, raider_spec};
+use super::super::witness::sight;
 use super::super::world::World;
 use super::super::{ask, effects};
 use super::charge::{self, sandbox_spec};
@@ -53,8 +54,12 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
         return Ok(repaired);
     }
     let wanted = raider.clone();
-    let hook = world.store.run(move |txn| txn.hook(&wanted)).await?;
-    let hook = hook.ok_or_else(|| Refusal::not_found(format!("{raider} holds no slot")))?;
+    let held = world.store.run(move |txn| txn.hook(&wanted)).await?;
+    let has_hook = held.is_some();
+    let hook = match held {
+        Some(hook) => hook,
+        None => hookless(world, &raider).await?,
+    };
     // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
     // the one, the mark holds off the other.
     let _alone = nuke::fence(world, &about(&hook), false).await?;
@@ -62,10 +67,19 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await?;
     drop(marked);
-    if hook.done.is_none() {
+    if has_hook && hook.done.is_none() {
         ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await?;
     }
     Ok(repaired)
+}
+
+/// The hook that a sandbox without one was made for.
+async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
+    let nobody = || Refusal::not_found(format!("{raider} holds no slot"));
+    let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
+    let lone = sight::hookless(world, rig).await?.into_iter();
+    let mut own = lone.filter_map(|lone| lone.was);
+    own.find(|hook| hook.raider == *raider).ok_or_else(nobody)
 }
 
 async fn end(world: &World, hook: &Hook) -> Result<(), Refusal> {
@@ -115,5 +129,6 @@ fn about(hook: &Hook) -> nuke::Target {
         target: hook.target.clone(),
         cause: Cause::Repair,
         relic: Some(hook.relic.clone()),
+        detected: None,
     }
 }

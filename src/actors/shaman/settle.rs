@@ -37,6 +37,21 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
     Ok(())
 }
 
+/// What is said of a sandbox that no hook is tied to and that holds work.
+pub const HOOKLESS: &str = "its hook is gone, and its sandbox holds work";
+
+/// The sandbox without hook is gone, and what it held is kept.
+///
+/// # Errors
+/// The store's.
+pub fn hookless_gone(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
+    let who = raider.to_string();
+    let mut settled = book::open(txn)?;
+    settled.retain(|entry| entry.about() == (who.as_str(), None) && entry.relic.title == HOOKLESS);
+    let settled = settled.into_iter().map(|entry| entry.relic);
+    settle(txn, settled.collect(), Cause::Vanished)
+}
+
 /// Closes every escalation whose problem is no more, whoever or whatever made it so.
 pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
     let mut gone = Vec::new();

@@ -76,5 +76,6 @@ pub fn nuke_target(hook: &Hook, cause: Cause) -> nuke::Target {
         target: hook.target.clone(),
         cause,
         relic: Some(hook.relic.clone()),
+        detected: None,
     }
 }

@@ -2,26 +2,21 @@
 //! task of its own under a claim, so that what is slow holds up nothing else. All of it comes from
 //! the store and the world, so that it may be repeated, interrupted and resumed at will.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::root::Meant;
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
-use super::super::{ask, effects};
 use super::inbox::{self, Handled, escalate, nuke_target};
-use super::{WitnessArgs, charges, nuke_now, stall, wisps};
+use super::{WitnessArgs, charges, nuke_now, sight, stall, wisps, zombies};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::RunState;
+use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 
 /// A piece of work that a look found.
 #[derive(Debug, Clone)]
@@ -30,8 +25,8 @@ pub enum Piece {
     Message(Box<Message>),
     /// An open saga that may be nobody's.
     Saga(Box<Saga>),
-    /// A saga of `done` that may take too long.
-    Overdue(Box<Saga>),
+    /// A raider that may be a zombie.
+    Suspect(RaiderId),
     /// A raider that has no work any more.
     Release(RaiderId),
     /// Relics that wait for a slot.
@@ -44,7 +39,7 @@ impl Piece {
         match self {
             Self::Message(message) => format!("message/{}", message.id),
             Self::Saga(saga) => claim_key(saga.id),
-            Self::Overdue(saga) => format!("overdue/{}", saga.id),
+            Self::Suspect(raider) => format!("suspect/{raider}"),
             Self::Release(raider) => format!("release/{raider}"),
             Self::Charges(rig) => format!("charges/{rig}"),
         }
@@ -58,11 +53,11 @@ impl Piece {
                 let problem = "what became of its work cannot be dealt with".to_owned();
                 (raider.unwrap_or_else(|| message.from.clone()), problem)
             }
-            Self::Saga(saga) | Self::Overdue(saga) => {
+            Self::Saga(saga) => {
                 let problem = format!("its {} cannot go on", saga.kind.as_str());
                 (saga.subject.clone(), problem)
             }
-            Self::Release(raider) => {
+            Self::Release(raider) | Self::Suspect(raider) => {
                 let problem = "it has no work any more and cannot be removed".to_owned();
                 (raider.to_string(), problem)
             }
@@ -74,54 +69,60 @@ impl Piece {
     }
 }
 
-/// Why a raider has no work any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    /// The queue has its work, or it left nothing to land.
-    Finished,
-    /// Class 4: its relic was closed elsewhere (`witness-patrol.md`).
-    Closed,
-}
-
-/// Looks, and sets to work whatever nobody is at.
+/// Looks, and sets to work whatever nobody is at. A patrol looks at what no event tells of, too. Says
+/// when the next completion may be stuck.
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn look(args: &WitnessArgs) -> Result<(), Refusal> {
-    let rig = args.rig.clone();
-    for piece in args.world.store.run(move |txn| pieces(txn, &rig)).await? {
-        if let Some(claim) = args.world.claims.claim_or_repeat(piece.key()) {
+pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig).cloned() else {
+        return Ok(None);
+    };
+    let lone = sight::lone(world, &rig.name).await;
+    let read = move |txn: &mut dyn Txn| pieces(txn, &rig);
+    let (mut pieces, next) = world.store.run(read).await?;
+    let mut suspects = lone.unwrap_or_else(|error| {
+        tracing::warn!(rig = %args.rig, %error, "the sandboxes cannot be seen");
+        Vec::new()
+    });
+    if patrol {
+        suspects.extend(zombies::suspects(args).await?);
+    }
+    pieces.extend(suspects.into_iter().map(Piece::Suspect));
+    for piece in pieces {
+        if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
             attend(args, piece, claim);
         }
     }
     stall::set_out(args);
-    Ok(())
+    Ok(next)
 }
 
-fn pieces(txn: &mut dyn Txn, rig: &RigName) -> Result<Vec<Piece>, StoreError> {
-    withdraw_closed(txn, rig)?;
-    wisps::review(txn, rig, None)?;
-    let inbox = txn.inbox(&message::witness(rig))?;
-    let mut sagas = txn.sagas(Some(rig))?;
+fn pieces(txn: &mut dyn Txn, rig: &Rig) -> Result<(Vec<Piece>, Option<Timestamp>), StoreError> {
+    withdraw_closed(txn, &rig.name)?;
+    wisps::review(txn, &rig.name, None)?;
+    let inbox = txn.inbox(&message::witness(&rig.name))?;
+    let mut sagas = txn.sagas(Some(&rig.name))?;
     sagas.retain(|saga| saga.kind != SagaKind::Land);
     let mut pieces = Vec::new();
-    for hook in txn.hooks(Some(rig))? {
+    for hook in txn.hooks(Some(&rig.name))? {
         let subject = hook.raider.to_string();
-        let busy = sagas.iter().any(|saga| saga.subject == subject);
-        if !busy && over(txn, &hook, &inbox)?.is_some() {
+        if sagas.iter().any(|saga| saga.subject == subject) {
+            continue;
+        }
+        if hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
+            pieces.push(Piece::Suspect(hook.raider));
+        } else if is_over(txn, &hook, &inbox)? {
             pieces.push(Piece::Release(hook.raider));
         }
     }
+    let (late, next) = zombies::overdue(txn, rig)?;
+    pieces.extend(late.into_iter().map(Piece::Suspect));
     pieces.extend(inbox.into_iter().map(Box::new).map(Piece::Message));
-    for saga in sagas {
-        let saga = Box::new(saga);
-        if saga.kind == SagaKind::Done {
-            pieces.push(Piece::Overdue(saga.clone()));
-        }
-        pieces.push(Piece::Saga(saga));
-    }
-    pieces.push(Piece::Charges(rig.clone()));
-    Ok(pieces)
+    pieces.extend(sagas.into_iter().map(Box::new).map(Piece::Saga));
+    pieces.push(Piece::Charges(rig.name.clone()));
+    Ok((pieces, next))
 }
 
 /// A completion that is not pushed yet, of work that was closed elsewhere, is for nobody.
@@ -134,13 +135,9 @@ fn withdraw_closed(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether the raider's work is over: closed elsewhere; or POLECAT_DONE is handled, and its merge
-/// request, if it has one, waits for nobody who would want the sandbox.
-fn over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<Option<Over>, StoreError> {
-    if hook.done.is_none() {
-        let closed = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
-        return Ok(closed.then_some(Over::Closed));
-    }
+/// Whether the raider's work is over: POLECAT_DONE is handled, and its merge request, if it has one,
+/// waits for nobody who would want the sandbox.
+fn is_over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<bool, StoreError> {
     let pending = inbox.iter().any(|message| {
         matches!(&message.body, Body::PolecatDone(done)
             if done.raider == hook.raider && done.incarnation == hook.incarnation)
@@ -148,7 +145,7 @@ fn over(txn: &mut dyn Txn, hook: &Hook, inbox: &[Message]) -> Result<Option<Over
     let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
     let waits = mr.is_some_and(|mr| mr.state == MrState::Reviewing);
     // MERGE_READY may be on its way: the forge pins the head before it takes it.
-    Ok((!pending && !waits).then_some(Over::Finished))
+    Ok(hook.done.is_some() && !pending && !waits)
 }
 
 /// Works on it in a task of its own; its end tells the witness. What nothing could be done about is
@@ -218,7 +215,7 @@ async fn work_on(args: &WitnessArgs, piece: Piece) -> Result<Handled, Refusal> {
     match piece {
         Piece::Message(message) => inbox::handle(args, *message).await,
         Piece::Saga(saga) => resume(args, saga.id).await,
-        Piece::Overdue(saga) => overdue(args, *saga).await,
+        Piece::Suspect(raider) => zombies::suspect(args, &raider).await,
         Piece::Release(raider) => release(args, raider).await,
         Piece::Charges(_) => charges::charge_waiting(args).await,
     }
@@ -264,94 +261,25 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
     }
 }
 
-/// Class 3, stuck in done: its push goes nowhere without the remote being to blame, and its
-/// session still runs (`witness-patrol.md`). The session is ended; the saga goes on.
-async fn overdue(args: &WitnessArgs, saga: Saga) -> Result<Handled, Refusal> {
-    let world = &args.world;
-    let (Some(rig), Ok(raider)) = (world.city.rig(&args.rig), saga.subject.parse::<RaiderId>())
-    else {
-        return Ok(Handled::AtPatrol);
-    };
-    let age = world.age(&claim_key(saga.id), saga.progress_at);
-    if age <= rig.witness.done_intent_timeout || done::blocked(&saga).is_some() {
-        return Ok(Handled::AtPatrol);
-    }
-    let seen = effects::facts(world, &raider.session_id()).await;
-    let Some(seen) = (seen.ok().flatten()).filter(|seen| seen.state == RunState::Running) else {
-        return Ok(Handled::AtPatrol);
-    };
-    let subject = saga.subject.clone();
-    let said = world
-        .store
-        .run(move |txn| note_stuck(txn, &subject, saga.opened_at, age));
-    said.await?;
-    let meant = Meant::raider(&raider, seen.incarnation).only(seen.token);
-    match ask::end(world, meant, Cause::DoneTimeout).await {
-        // A session that came since is not stuck.
-        Err(refused) if refused.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
-        ended => ended.map(|()| Handled::Yes),
-    }
-}
-
-/// Says once per saga that a raider is stuck in done: its session may be hard to end.
-fn note_stuck(
-    txn: &mut dyn Txn,
-    raider: &str,
-    since: Timestamp,
-    age: Duration,
-) -> Result<(), StoreError> {
-    let said = txn.events(&EventFilter {
-        kind: Some(EventType::RaiderZombie.as_str().to_owned()),
-        subject: Some(raider.to_owned()),
-        ..EventFilter::default()
-    })?;
-    if said.iter().any(|event| event.ts >= since) {
-        return Ok(());
-    }
-    let data = serde_json::json!({ "class": "stuck_in_done", "age_s": age.as_secs() });
-    let event = NewEvent::new(EventType::RaiderZombie, raider, Cause::DoneTimeout);
-    txn.record(&event.with(data)).map(|_| ())
-}
-
-/// Removes the sandbox of a raider that has no work any more; one that holds unsaved work stays, and
-/// a person is called. The session of work that was closed elsewhere is ended whatever becomes of its
-/// sandbox (`4-rules.md`, done).
+/// Removes the sandbox of a raider whose work is over; one that holds unsaved work stays, and a person is
+/// called.
 async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusal> {
     let world = &args.world;
-    let (wanted, to) = (raider.clone(), message::witness(&args.rig));
+    let to = message::witness(&args.rig);
+    let wanted = raider.clone();
     let found = world.store.run(move |txn| {
         let Some(hook) = txn.hook(&wanted)? else {
             return Ok(None);
         };
         let inbox = txn.inbox(&to)?;
-        Ok(over(txn, &hook, &inbox)?.map(|over| (hook, over)))
+        Ok(is_over(txn, &hook, &inbox)?.then_some(hook))
     });
-    let Some((hook, over)) = found.await? else {
+    let Some(hook) = found.await? else {
         return Ok(Handled::AtPatrol);
     };
-    let (cause, problem) = match over {
-        Over::Finished => (
-            Cause::DoneCleanPushed,
-            "a finished sandbox holds unsaved work",
-        ),
-        Over::Closed => (
-            Cause::RelicClosed,
-            "its relic was closed elsewhere, and its sandbox holds work",
-        ),
-    };
-    if over == Over::Closed {
-        let meant = Meant::raider(&raider, hook.incarnation);
-        ask::end(world, meant, cause).await?;
-    }
-    match nuke_now(args, nuke_target(&hook, cause), false).await {
-        Ok(_) => {
-            if over == Over::Closed {
-                let data = serde_json::json!({ "class": "bead_closed", "relic": hook.relic });
-                let event = NewEvent::new(EventType::RaiderZombie, &raider, cause);
-                world.store.note(vec![event.with(data)]);
-            }
-            Ok(Handled::Yes)
-        }
+    let target = nuke_target(&hook, Cause::DoneCleanPushed);
+    match nuke_now(args, target, false).await {
+        Ok(_) => Ok(Handled::Yes),
         // Somebody is at it, and tells the witness when it is over; or has called a person.
         Err(kept) if matches!(kept.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
             Ok(Handled::AtPatrol)
@@ -361,6 +289,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
                 "{}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot",
                 refused.losses.join("\n")
             );
+            let problem = "a finished sandbox holds unsaved work";
             escalate(args, &hook, problem, evidence).await?;
             Ok(Handled::AtPatrol)
         }

@@ -105,6 +105,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
                 target: mr.target.clone(),
                 cause: Cause::Superseded,
                 relic: Some(mr.relic.clone()),
+                detected: None,
             };
             let noted = world
                 .store

@@ -10,7 +10,8 @@
 //!  Patrol ──► all of the above, from ground truth
 //! ```
 //!
-//! A look itself only reads the store: what hangs holds up nothing but itself.
+//! A look itself reads the store, the directory of sandboxes and, at a patrol, the sessions: what hangs
+//! beyond that holds up nothing but itself.
 //!
 //! It keeps nothing that matters: a successor resumes open sagas, reads the inbox, and looks at
 //! the outcome files, and comes to the same conclusions.
@@ -21,14 +22,18 @@ mod look;
 mod merged;
 mod outcomes;
 pub mod rework;
+pub mod sight;
 pub mod stall;
 mod validate;
 mod wisps;
+mod zombies;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::task::AbortHandle;
 
 use self::inbox::Handled;
 use self::look::Piece;
@@ -76,6 +81,8 @@ pub enum WitnessMsg {
     Looked {
         /// The store could not be read; try again then.
         retry: bool,
+        /// When the next completion may be stuck.
+        next: Option<Timestamp>,
     },
     /// A task ended: look at what follows from it.
     Ended {
@@ -111,6 +118,10 @@ pub struct Witness {
     args: WitnessArgs,
     looking: bool,
     again: bool,
+    /// The next look is a patrol's.
+    patrol: bool,
+    /// Asks for a look when a completion may be stuck.
+    due: Option<AbortHandle>,
     /// How often in a row something could not go on.
     retries: u32,
     /// One timer at a time: many troubles are looked at in one look.
@@ -140,6 +151,8 @@ impl Actor for WitnessActor {
             args,
             looking: false,
             again: false,
+            patrol: false,
+            due: None,
             retries: 0,
             waiting: false,
             trouble: false,
@@ -167,6 +180,7 @@ impl Actor for WitnessActor {
                     witness.retries = 0;
                 }
                 witness.squash_wisps();
+                witness.patrol = true;
                 witness.read_outcomes(outcomes::Which::All);
                 me.cast(WitnessMsg::Look)?;
             }
@@ -184,8 +198,9 @@ impl Actor for WitnessActor {
             } => {
                 witness.nuke(*target, salvage, reply);
             }
-            WitnessMsg::Looked { retry } => {
+            WitnessMsg::Looked { retry, next } => {
                 witness.looking = false;
+                witness.arm(&me, next);
                 if std::mem::take(&mut witness.again) {
                     witness.look(&me);
                 } else {
@@ -212,22 +227,35 @@ impl Witness {
         let _timer = me.send_after(wait, || WitnessMsg::Again);
     }
 
+    /// Looks when the next completion may be stuck.
+    fn arm(&mut self, me: &ActorRef<WitnessMsg>, next: Option<Timestamp>) {
+        if let Some(before) = self.due.take() {
+            before.abort();
+        }
+        let Some(next) = next else { return };
+        let wait = Duration::try_from(next - self.args.world.clock.now()).unwrap_or_default();
+        // It is stuck when more than its time has passed.
+        let wait = wait + Duration::from_millis(1);
+        self.due = Some(me.send_after(wait, || WitnessMsg::Look).abort_handle());
+    }
+
     fn look(&mut self, me: &ActorRef<WitnessMsg>) {
         self.looking = true;
+        let patrol = std::mem::take(&mut self.patrol);
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            let retry = match look::look(&args).await {
-                Ok(()) => false,
+            let (retry, next) = match look::look(&args, patrol).await {
+                Ok(next) => (false, next),
                 Err(error) => {
                     tracing::warn!(rig = %args.rig, %error, "a witness could not look");
-                    true
+                    (true, None)
                 }
             };
             args.world
                 .directory
                 .looked(args.rig.clone(), args.world.clock.now());
             // A successor looks for itself.
-            let _restarted = me.cast(WitnessMsg::Looked { retry });
+            let _restarted = me.cast(WitnessMsg::Looked { retry, next });
         });
     }
 

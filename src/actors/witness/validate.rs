@@ -223,7 +223,7 @@ async fn vouch(
 }
 
 /// Whether it is noted that a person must look, and none has.
-fn awaits_person(mr: &MergeRequest) -> bool {
+pub(super) fn awaits_person(mr: &MergeRequest) -> bool {
     mr.state == MrState::Reviewing && mr.review == Review::Wanted && mr.note.is_some()
 }
 

@@ -20,6 +20,7 @@ mod pins;
 mod port;
 mod prepare;
 mod progress;
+mod provenance;
 mod push;
 mod raw;
 mod remote;

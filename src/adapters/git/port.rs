@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress, remote, repair,
-    salvage, sandbox,
+    branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress, provenance,
+    remote, repair, salvage, sandbox,
 };
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
@@ -13,7 +13,8 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Repo, RepoError, SalvageRecord, SandboxSpec, TargetState,
+    GateRun, GateSpec, LandRequest, Provenance, Repo, RepoError, SalvageRecord, SandboxSpec,
+    TargetState,
 };
 
 impl Repo for GitRepo {
@@ -39,6 +40,10 @@ impl Repo for GitRepo {
 
     fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
         sandbox::list(self)
+    }
+
+    fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
+        provenance::provenance(self, sandbox)
     }
 
     fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {

@@ -196,6 +196,18 @@ impl Sessions for LocalSessions {
             .ok()?
     }
 
+    fn agent_lives(&self, id: &SessionId, names: &[String]) -> Option<bool> {
+        let sight = self.look(id)?;
+        let state = sight
+            .state
+            .filter(|_| sight.facts.state == RunState::Running)?;
+        proc::agent_lives(&state.agent, &state.holder, names)
+            .inspect_err(|error| {
+                tracing::warn!(session = %id, %error, "its processes cannot be seen");
+            })
+            .ok()
+    }
+
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
         match provider {
             Provider::Tmux => self.tmux.prepare().map_err(|error| error.to_string()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::reader::{Reader, Report};
-use crate::config::values::{choice, command, environment, list, pattern, text, variable};
+use crate::config::values::{choice, command, environment, filled, list, pattern, text, variable};
 use crate::domain::city::{Harness, PromptMode};
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
@@ -84,6 +84,7 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
             &[],
         ),
     );
+    let process_names = reader.get("process_names", list(filled));
     let reduced = reader.get("reduced", list(text));
     let review = reader.get("review", text);
     let env = reader.get("env", environment);
@@ -94,6 +95,7 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
         name: name.clone(),
         command: command?,
         prompt: prompt?,
+        process_names: process_names?,
         reduced: reduced?,
         review: review?,
         env: env?,

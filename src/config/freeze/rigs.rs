@@ -9,8 +9,8 @@ use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::reader::{Reader, Report};
 use crate::config::values::{
-    Parsed, branch, choice, complain, filled, flag, integer, list, name, optional, some_duration,
-    text,
+    Parsed, branch, choice, complain, duration, filled, flag, integer, list, name, optional,
+    some_duration, text,
 };
 use crate::domain::city::{RaiderPolicy, Rig, RigSource, WitnessPolicy};
 use crate::domain::ids::{RelicId, RigName, SlotName};
@@ -290,8 +290,10 @@ fn inner_path(node: &Node) -> Parsed<String> {
 
 fn witness_policy(mut reader: Reader<'_>) -> Option<WitnessPolicy> {
     let done_intent_timeout = reader.get("done_intent_timeout", some_duration);
+    let spawn_grace = reader.get("spawn_grace", duration);
     reader.finish();
     Some(WitnessPolicy {
+        spawn_grace: spawn_grace?,
         done_intent_timeout: done_intent_timeout?,
     })
 }

@@ -3,6 +3,7 @@
 
 use crate::actors::ask;
 use crate::actors::root::{ChildView, standing};
+use crate::actors::witness::sight;
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::{Agent, Rig};
@@ -54,7 +55,7 @@ pub(super) fn relic(text: &str) -> Result<RelicId, ControlError> {
     RelicId::new(text).map_err(|_| ControlError::not_found(format!("no relic {text}")))
 }
 
-fn means(raider: &RaiderId, name: &str) -> bool {
+pub(super) fn means(raider: &RaiderId, name: &str) -> bool {
     let parts: Vec<_> = name.split('/').collect();
     match parts.as_slice() {
         [short] => raider.name.as_str() == *short,
@@ -104,6 +105,39 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
     }
 }
 
+/// A sandbox of this name that no hook is tied to, and the hook that it was made for.
+///
+/// # Errors
+/// `missing` when there is none; why it cannot be said whose it is.
+pub(super) async fn hookless(
+    world: &World,
+    name: &str,
+    missing: ControlError,
+) -> Result<Hook, ControlError> {
+    if missing.kind != ErrorKind::NotFound {
+        return Err(missing);
+    }
+    let mut found = Vec::new();
+    for rig in &world.city.rigs {
+        let lone = sight::hookless(world, rig).await?;
+        found.extend(lone.into_iter().filter(|lone| means(&lone.raider, name)));
+    }
+    match (found.pop(), found.as_slice()) {
+        (Some(lone), []) => lone.was.ok_or_else(|| {
+            let path = world.city.sandbox(&lone.raider);
+            ControlError::conflict(format!("{} is no sandbox", path.display()))
+                .hint("look at what is in it and move it elsewhere: that frees the slot")
+        }),
+        (None, _) => Err(missing),
+        (Some(last), others) => {
+            let all = others.iter().chain([&last]);
+            let names: Vec<_> = all.map(|lone| lone.raider.to_string()).collect();
+            let names = names.join(" or ");
+            Err(ControlError::conflict(format!("{name} may be {names}")))
+        }
+    }
+}
+
 /// The raider of this name that holds a slot, be it by a charge that is not complete.
 pub(super) async fn holder(world: &World, name: &str) -> Result<RaiderId, ControlError> {
     let unknown = match raider(world, name).await {
@@ -118,7 +152,7 @@ pub(super) async fn holder(world: &World, name: &str) -> Result<RaiderId, Contro
         .filter(|raider| means(raider, name));
     match (charged.next(), charged.next()) {
         (Some(only), None) => Ok(only),
-        _ => Err(unknown),
+        _ => Ok(hookless(world, name, unknown).await?.raider),
     }
 }
 

@@ -8,9 +8,10 @@ use crate::actors::sagas::nuke::{self, Target};
 use crate::actors::sagas::repair;
 use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, RaiderNuke};
+use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::cause::Cause;
+use crate::domain::ids::RaiderId;
 use crate::domain::relic::Hook;
 
 /// Salvage of a large tree takes its time.
@@ -22,14 +23,28 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
 }
 
 pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlError> {
-    let hook = names::raider(world, name).await?;
-    let raiders = status::raiders(world, Some(&hook.raider.rig)).await?;
-    let id = hook.raider.to_string();
-    let found = raiders
-        .into_iter()
-        .find(|raider| raider.get("id").is_some_and(|it| *it == id));
-    // It may have gone between the two looks.
-    found.ok_or_else(|| ControlError::not_found(format!("no raider named {name}")))
+    let hook = match names::raider(world, name).await {
+        Err(other) if other.kind != ErrorKind::NotFound => return Err(other),
+        hook => hook.ok(),
+    };
+    let mut found = status::raiders(world, None).await?;
+    found.retain(|row| {
+        let id = row.get("id").and_then(Value::as_str);
+        let id: Option<RaiderId> = id.and_then(|id| id.parse().ok());
+        id.is_some_and(|id| match &hook {
+            Some(hook) => id == hook.raider,
+            None => names::means(&id, name),
+        })
+    });
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(_), false) => Err(ControlError::conflict(format!(
+            "there is a {name} in several rigs; say RIG/{name}"
+        ))),
+        // It may have gone between the two looks.
+        (None, _) => Err(ControlError::not_found(format!("no raider named {name}"))
+            .hint("`hd raider list` shows who there is")),
+    }
 }
 
 fn target(hook: &Hook) -> Target {
@@ -39,11 +54,15 @@ fn target(hook: &Hook) -> Target {
         target: hook.target.clone(),
         cause: Cause::Operator,
         relic: Some(hook.relic.clone()),
+        detected: None,
     }
 }
 
 pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, ControlError> {
-    let hook = names::raider(world, &args.name).await?;
+    let hook = match names::raider(world, &args.name).await {
+        Ok(hook) => hook,
+        Err(missing) => names::hookless(world, &args.name, missing).await?,
+    };
     let target = target(&hook);
     if args.dry_run {
         return Ok(match nuke::check(world, &target).await {

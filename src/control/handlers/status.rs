@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
+use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::witness::stall;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
@@ -114,14 +115,20 @@ async fn rig_status(
         .iter()
         .filter(|hook| hook.raider.rig == rig.name)
         .collect();
-    let git = glances(world, rig, &hooks).await;
-    let raiders: Vec<_> = hooks
+    let lone = hookless(world, rig).await;
+    let all = hooks
         .iter()
-        .map(|hook| {
-            let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
-            raider_json(world, hook, view, stored, git.get(&hook.raider))
-        })
-        .collect();
+        .copied()
+        .chain(lone.iter().filter_map(|lone| lone.was.as_ref()));
+    let git = glances(world, rig, &all.collect::<Vec<_>>()).await;
+    let rows = hooks.iter().map(|hook| {
+        let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
+        raider_json(world, hook, view, stored, git.get(&hook.raider))
+    });
+    let lone = lone
+        .iter()
+        .map(|lone| hookless_json(world, lone, git.get(&lone.raider)));
+    let raiders: Vec<_> = rows.chain(lone).collect();
     let mut queue: Vec<_> = stored
         .queue
         .iter()
@@ -147,6 +154,37 @@ async fn rig_status(
         },
         "witness": { "last_patrol": world.directory.last_look(&rig.name) },
     }))
+}
+
+/// Sandboxes without a hook, as far as they can be seen in time.
+async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
+    match tokio::time::timeout(GLANCE_LIMIT, sight::hookless(world, rig)).await {
+        Ok(Ok(lone)) => lone,
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}
+
+/// A raider of which only the sandbox is left: it is finished and still there, whatever it was at.
+fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) -> Value {
+    let was = lone.was.as_ref();
+    let detail = match was {
+        Some(hook) => format!("its hook is gone; it was made for {}", hook.relic),
+        None => "its hook is gone, and nothing tells whose it was".to_owned(),
+    };
+    json!({
+        "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,
+        "incarnation": was.map(|hook| hook.incarnation), "state": RaiderState::Zombie,
+        "condition": "hook_lost", "detail": detail, "until": null, "stalled_since": null,
+        "hook": null, "branch": was.map(|hook| &hook.branch),
+        "target": was.map(|hook| &hook.target), "harness": null, "session": null,
+        "sandbox": world.city.sandbox(&lone.raider), "git": git.map(git_json),
+        "restarts": 0, "quarantined_until": null, "since": was.map(|hook| hook.charged_at),
+        "suspended": false,
+    })
+}
+
+fn git_json((ahead, dirty, untracked): &(u64, u64, u64)) -> Value {
+    json!({ "ahead": ahead, "dirty": dirty, "untracked": untracked })
 }
 
 /// One line of the queue.
@@ -258,9 +296,7 @@ fn raider_json(
             "generation": session.generation, "since": session.since,
         })),
         "sandbox": world.city.sandbox(&hook.raider),
-        "git": git.map(|(ahead, dirty, untracked)| json!({
-            "ahead": ahead, "dirty": dirty, "untracked": untracked,
-        })),
+        "git": git.map(git_json),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),

@@ -311,7 +311,7 @@ fn who_asks_is_neither_idle_nor_drifted() {
 
 /// `4-rules.md`, drift hash: for raiders drift waits for the next session cycle.
 #[test]
-fn raiders_are_not_restarted_for_drift_and_are_never_removed_here() {
+fn raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook() {
     let mut own = wanted(raider(), Mode::Run);
     own.fingerprint = None;
     let seen = Seen {
@@ -326,7 +326,17 @@ fn raiders_are_not_restarted_for_drift_and_are_never_removed_here() {
         sessions: Vec::new(),
         ..seen
     };
-    assert_eq!(plan(&unhooked), []);
+    assert_eq!(plan(&unhooked), [Decision::Remove(raider())]);
+    let waits = Seen {
+        tended: [(raider(), Tended::Waiting)].into(),
+        ..unhooked.clone()
+    };
+    assert_eq!(plan(&waits), [], "nothing of it runs");
+    let busy = Seen {
+        busy: [raider().session_id("city")].into(),
+        ..unhooked
+    };
+    assert_eq!(plan(&busy), [], "a saga is at it");
 }
 
 #[test]

@@ -10,8 +10,12 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Repo, RepoError, SalvageRecord, SandboxSpec, TargetState,
+    GateRun, GateSpec, LandRequest, Provenance, Repo, RepoError, SalvageRecord, SandboxSpec,
+    TargetState,
 };
+
+/// When every sandbox was made: when towns begin.
+const MADE: &str = "2026-01-01T00:00:00Z";
 
 impl FakeRepo {
     /// Records the call, lets the test's interlude happen, and fails when told to.
@@ -95,7 +99,13 @@ impl Repo for FakeRepo {
             fingerprint: String::new(),
         };
         let (name, spec) = (spec.raider.name.clone(), spec.clone());
-        inner.sandboxes.insert(name, Sandbox { spec, facts });
+        let nameless = false;
+        let made = Sandbox {
+            spec,
+            facts,
+            nameless,
+        };
+        inner.sandboxes.insert(name, made);
         Ok(())
     }
 
@@ -103,6 +113,19 @@ impl Repo for FakeRepo {
         let inner = self.enter("sandboxes", "")?;
         let all = inner.sandboxes.iter();
         Ok(all.map(|(n, s)| (n.clone(), s.spec.path.clone())).collect())
+    }
+
+    fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
+        let inner = self.enter("provenance", &sandbox.display().to_string())?;
+        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
+        let found = found.filter(|found| !found.nameless);
+        Ok(found.map(|found| Provenance {
+            incarnation: found.spec.incarnation,
+            relic: found.spec.relic.clone(),
+            branch: found.spec.branch.clone(),
+            base: found.spec.base.clone(),
+            made: MADE.parse().expect("a time"),
+        }))
     }
 
     fn facts(&self, sandbox: &Path, _target: &str) -> Result<GitFacts, RepoError> {
@@ -254,6 +277,10 @@ impl Repo for FakeRepo {
         let Some(now) = inner.measured(&raider.name) else {
             return Ok(());
         };
+        let own = inner.sandboxes.get(&raider.name);
+        if own.is_some_and(|own| own.spec.incarnation != permit.incarnation()) {
+            return Err(RepoError::PermitStale("it is another's now".into()));
+        }
         if now != *permit.git() {
             return Err(RepoError::PermitStale("it is not as it was".into()));
         }

@@ -56,6 +56,7 @@ impl Sessions for FakeSessions {
     }
 
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
+        self.enter("list");
         let mut inner = self.inner();
         inner.lists_held += 1;
         while inner.holds_lists && inner.lists_released == 0 {
@@ -74,6 +75,7 @@ impl Sessions for FakeSessions {
     }
 
     fn facts(&self, id: &SessionId) -> Result<Option<SessionFacts>, SessionError> {
+        self.enter("facts");
         let mut inner = self.inner();
         *inner.looks.entry(id.clone()).or_default() += 1;
         if let Some(why) = &inner.blind {
@@ -93,6 +95,7 @@ impl Sessions for FakeSessions {
     }
 
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
+        self.enter("stop");
         let mut inner = self.inner();
         inner.stops.push((handle.clone(), grace));
         while inner.stuck_stops.contains(&handle.id) {
@@ -197,6 +200,13 @@ impl Sessions for FakeSessions {
         Some(fake.cpu)
     }
 
+    fn agent_lives(&self, id: &SessionId, _names: &[String]) -> Option<bool> {
+        self.enter("agent_lives");
+        let inner = self.inner();
+        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+        Some(!fake.hollow)
+    }
+
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
         self.check(provider)
     }
@@ -224,6 +234,7 @@ impl Sessions for FakeSessions {
     }
 
     fn forget(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.enter("forget");
         let mut inner = self.inner();
         if inner
             .sessions
@@ -249,12 +260,13 @@ impl FakeSessions {
                 state: RunState::Running,
                 agent: Some(agent),
                 holder: Some(holder),
-                started_at: Timestamp::now(),
+                started_at: inner.now(),
                 last_activity: None,
                 last_output: None,
                 attached: false,
             },
             hidden: None,
+            hollow: false,
             cpu: Duration::ZERO,
             ignores_term: false,
             screen: Some(String::new()),

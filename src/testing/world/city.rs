@@ -53,6 +53,7 @@ pub(super) fn city() -> City {
                 name: harness.clone(),
                 command: vec!["script".into()],
                 prompt: PromptMode::Arg,
+                process_names: Vec::new(),
                 reduced: Vec::new(),
                 review: "/review".into(),
                 env: BTreeMap::new(),
@@ -99,6 +100,7 @@ fn the_rig(harness: HarnessName) -> Rig {
         },
         witness: WitnessPolicy {
             done_intent_timeout: Duration::from_secs(60),
+            spawn_grace: Duration::from_secs(300),
         },
         forge: ForgePolicy {
             target: None,

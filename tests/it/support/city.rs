@@ -148,6 +148,7 @@ pub fn permit(spec: &SandboxSpec, git: &GitFacts) -> NukePermit {
         git: Probed::Known(git.clone()),
         salvaged: Some(git.clone()),
         cause: Cause::Done,
+        detected: jiff::Timestamp::UNIX_EPOCH,
     };
     match judge(evidence) {
         Judgement::Permit(permit) => *permit,

@@ -22,6 +22,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
         target: plan.target.clone(),
         cause: Cause::ChargeFailed,
         relic: Some(plan.relic.clone()),
+        detected: None,
     };
     nuke::remove(world, &target).await.map_err(|kept| {
         let raider = &plan.raider;

@@ -1,5 +1,6 @@
 //! A rig's work from charge to landing, on fakes, under the paused clock.
 
+mod adversary;
 mod apart;
 mod charge;
 mod done;
@@ -8,6 +9,54 @@ mod nuke;
 mod outcomes;
 mod push;
 mod retry;
+mod same;
+mod sight;
 mod stall;
 mod sweep;
 mod wisps;
+mod zombies;
+
+use std::time::Duration;
+
+use crate::actors::sagas::charge::Charged;
+use crate::domain::event::EventType;
+use crate::domain::relic::RelicStatus;
+use crate::testing::world::Town;
+
+/// A patrol comes within this time.
+const PATROL: Duration = Duration::from_secs(31);
+/// The grace of a scenario, and the patrol after it.
+const GROWN: Duration = Duration::from_secs(300 + 31);
+
+/// The hook is lost; its relic knows nothing of it.
+async fn unhook(town: &Town, charged: &Charged) {
+    let (raider, incarnation) = (charged.raider.clone(), charged.incarnation);
+    let dropped = town.store(move |txn| txn.drop_hook(&raider, incarnation));
+    assert!(dropped.await, "it had one");
+}
+
+/// Somebody closes its relic.
+async fn close(town: &Town, charged: &Charged) {
+    let id = charged.relic.clone();
+    town.store(move |txn| {
+        let mut relic = txn.relic(&id)?;
+        relic.status = RelicStatus::Closed;
+        relic.closed = Some(txn.now());
+        txn.put_relic(&relic)
+    })
+    .await;
+}
+
+/// Class and incarnation of every zombie that was noted.
+async fn zombies(town: &Town) -> Vec<(String, u64)> {
+    let noted = town.events(EventType::RaiderZombie).await.into_iter();
+    let said = noted.map(|event| {
+        let class = event.data["class"].as_str().unwrap().to_owned();
+        (class, event.data["incarnation"].as_u64().unwrap())
+    });
+    said.collect()
+}
+
+fn session_dead(incarnation: u64) -> Vec<(String, u64)> {
+    vec![("session_dead".to_owned(), incarnation)]
+}

@@ -11,8 +11,8 @@ use crate::actors::root::ChildState;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::facts::Probed;
-use crate::domain::ids::ChildId;
-use crate::domain::nuke::{Evidence, Judgement, judge};
+use crate::domain::ids::{ChildId, Generation};
+use crate::domain::nuke::{Evidence, Judgement, LastSession, judge};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::{Repo, RepoError};
@@ -171,7 +171,13 @@ async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
     let charged = town.charge(&relic).await.unwrap();
     let path = town.world.city.sandbox(&charged.raider);
     let facts = town.parts.repo.facts(&path, "main").unwrap();
-    for session in [None, Some("an earlier one".to_owned())] {
+    for session in [
+        None,
+        Some(LastSession {
+            token: "an earlier one".to_owned(),
+            generation: Generation(0),
+        }),
+    ] {
         let judged = judge(Evidence {
             raider: charged.raider.clone(),
             incarnation: charged.incarnation,
@@ -181,6 +187,7 @@ async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
             git: Probed::Known(facts.clone()),
             salvaged: None,
             cause: Cause::Operator,
+            detected: town.world.clock.now(),
         });
         let Judgement::Permit(permit) = judged else {
             panic!("{judged:?}");

@@ -1,0 +1,35 @@
+//! A sandbox that lost its hook: its relic may still say that this raider is at it.
+
+use super::super::super::shaman;
+use super::Target;
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::{RelicFilter, StoreError, Txn};
+
+/// Opens the relic again when nobody is left who would: no hook is tied to it, and no other attempt at
+/// it is in the queue.
+///
+/// # Errors
+/// The store's.
+pub(super) fn reopen(txn: &mut dyn Txn, target: &Target) -> Result<(), StoreError> {
+    shaman::hookless_gone(txn, &target.raider)?;
+    let Some(id) = &target.relic else {
+        return Ok(());
+    };
+    let hooked = RelicFilter {
+        status: Some(RelicStatus::Hooked),
+        ..RelicFilter::default()
+    };
+    // It may have been deleted since.
+    let there = txn.relics(&hooked)?.iter().any(|relic| relic.id == *id);
+    if !there || txn.hook_of_relic(id)?.is_some() {
+        return Ok(());
+    }
+    let other = txn.mrs_of(id)?.into_iter().any(|mr| {
+        let own = mr.raider == target.raider && mr.incarnation == target.incarnation;
+        !own && !mr.state.is_final()
+    });
+    if other {
+        return Ok(());
+    }
+    super::reopen(txn, target, id)
+}

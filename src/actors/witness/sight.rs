@@ -1,0 +1,294 @@
+//! What is to be seen of a rig's raiders: the union of hooks in the store, sandboxes on disk, sessions
+//! of the provider and open sagas, looked at anew each time (`witness-patrol.md`, discovery over
+//! tracking). A probe that fails is `Unknown`, and proves nothing.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::super::refusal::Refusal;
+use super::super::root::ChildState;
+use super::super::sagas::{done, repair};
+use super::super::world::World;
+use super::super::{ask, effects, launch};
+use super::validate::awaits_person;
+use crate::domain::city::Rig;
+use crate::domain::facts::{Probed, RunState, SessionFacts};
+use crate::domain::ids::{ChildId, RaiderId, RigName, SlotName};
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::zombie::{Bond, Facts, Session};
+use crate::ports::relics::{StoreError, Txn};
+use crate::ports::sessions::SessionError;
+
+/// A sandbox that no hook is tied to and no saga is at. It holds its slot.
+#[derive(Debug, Clone)]
+pub struct Hookless {
+    /// Whose name it has.
+    pub raider: RaiderId,
+    /// The hook that it was made for; none when nothing tells.
+    pub was: Option<Hook>,
+}
+
+/// One raider, as it was seen.
+#[derive(Debug)]
+pub struct Sight {
+    /// Who.
+    pub raider: RaiderId,
+    /// Its hook; where it has none, the one that its sandbox was made for.
+    pub hook: Option<Hook>,
+    /// Which session of it was seen.
+    pub token: Option<String>,
+    /// What it is judged by.
+    pub facts: Facts,
+    /// When it was looked at. A session that began later is another than the one that was seen.
+    pub at: Timestamp,
+}
+
+/// The sandboxes of a rig that no hook is tied to.
+///
+/// # Errors
+/// Directory, repository or store cannot be read. A sandbox whose origin cannot be read is left out:
+/// nothing is known of it.
+pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal> {
+    let lone = lone(world, &rig.name).await?;
+    if lone.is_empty() {
+        return Ok(Vec::new());
+    }
+    let onto = launch::target(world, rig).await?;
+    let paths: Vec<PathBuf> = lone.iter().map(|one| world.city.sandbox(one)).collect();
+    let origins = effects::repo(world, &rig.name, move |repo| {
+        Ok(paths
+            .iter()
+            .map(|path| repo.provenance(path))
+            .collect::<Vec<_>>())
+    });
+    let mut found = Vec::new();
+    for (raider, origin) in lone.into_iter().zip(origins.await?) {
+        let origin = match origin {
+            Ok(origin) => origin,
+            Err(error) => {
+                tracing::warn!(%raider, %error, "whose sandbox it is cannot be seen");
+                continue;
+            }
+        };
+        let was = origin.map(|origin| Hook {
+            raider: raider.clone(),
+            incarnation: origin.incarnation,
+            relic: origin.relic,
+            branch: origin.branch,
+            base: origin.base,
+            target: onto.clone(),
+            harness: rig.raiders.harness.clone(),
+            charged_at: origin.made,
+            done: None,
+        });
+        found.push(Hookless { raider, was });
+    }
+    Ok(found)
+}
+
+/// Names of sandboxes without hook or saga. The directory is read first: who is charged meanwhile has
+/// a saga or a hook by the time that the store is asked.
+pub(super) async fn lone(world: &World, rig: &RigName) -> Result<Vec<RaiderId>, Refusal> {
+    let on_disk = effects::repo(world, rig, |repo| repo.sandboxes()).await?;
+    let wanted = rig.clone();
+    let read = move |txn: &mut dyn Txn| held(txn, &wanted);
+    let held = world.store.run(read).await?;
+    let names = on_disk.into_iter().map(|(name, _)| name);
+    let lone = names.filter(|name| !held.contains(name));
+    Ok(lone.map(|name| RaiderId::new(rig.clone(), name)).collect())
+}
+
+fn held(txn: &mut dyn Txn, rig: &RigName) -> Result<BTreeSet<SlotName>, StoreError> {
+    let hooks = txn.hooks(Some(rig))?.into_iter();
+    let sagas = txn.sagas(Some(rig))?.into_iter();
+    let busy = sagas.filter_map(|saga| saga.subject.parse::<RaiderId>().ok());
+    let raiders = hooks.map(|hook| hook.raider).chain(busy);
+    Ok(raiders.map(|raider| raider.name).collect())
+}
+
+/// Everything that is to be seen of all raiders of a rig, or of one. Whom somebody is at is left out.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) async fn gather(
+    world: &World,
+    rig: &Rig,
+    only: Option<&RaiderId>,
+) -> Result<Vec<Sight>, Refusal> {
+    let at = world.clock.now();
+    let lone = match hookless(world, rig).await {
+        Ok(lone) => lone,
+        Err(error) => {
+            tracing::warn!(rig = %rig.name, %error, "sandboxes without hook cannot be seen");
+            Vec::new()
+        }
+    };
+    let name = rig.name.clone();
+    let read = move |txn: &mut dyn Txn| hooked(txn, &name);
+    let mut found: Vec<(RaiderId, Option<Hook>, Stands)> = world.store.run(read).await?;
+    let gone = lone
+        .into_iter()
+        .map(|lone| (lone.raider, lone.was, Stands::Gone));
+    found.extend(gone);
+    found.retain(|(raider, _, stands)| {
+        let child = ChildId::Raider(raider.clone());
+        let wanted = only.is_none_or(|only| only == raider);
+        let mended = world.claims.is_claimed(&repair::mending(raider));
+        // What is suspended keeps its sandboxes.
+        let kept = world.city.suspends(&child) && matches!(stands, Stands::Gone | Stands::Open);
+        wanted && !mended && !kept
+    });
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sessions = match only {
+        Some(raider) => effects::facts(world, &raider.session_id())
+            .await
+            .map(|facts| facts.into_iter().collect()),
+        None => effects::list(world).await,
+    };
+    let quarantined = quarantined(world).await;
+    let mut seen = Vec::new();
+    for (raider, hook, stands) in found {
+        let (facts, session) = session(world, rig, &raider, hook.as_ref(), &sessions).await;
+        let made = hook.as_ref().map(|hook| {
+            let key = format!("made/{raider}/{}", hook.incarnation.0);
+            world.age(&key, hook.charged_at)
+        });
+        seen.push(Sight {
+            facts: Facts {
+                bond: stands.bond(world, &raider),
+                session,
+                age: made,
+                quarantined: quarantined.contains(&raider),
+            },
+            // Clocks are set back: what was seen began before.
+            at: facts.map_or(at, |facts| at.max(facts.started_at)),
+            token: facts.map(|facts| facts.token.clone()),
+            raider,
+            hook,
+        });
+    }
+    Ok(seen)
+}
+
+/// How a raider stands to its work, as the store has it.
+enum Stands {
+    Gone,
+    Open,
+    Done { since: Timestamp, excused: bool },
+    Closed,
+}
+
+impl Stands {
+    fn bond(self, world: &World, raider: &RaiderId) -> Bond {
+        match self {
+            Self::Gone => Bond::Gone,
+            Self::Open => Bond::Open,
+            Self::Done { since, excused } => Bond::Done {
+                silent: world.age(&format!("done/{raider}"), since),
+                excused,
+            },
+            Self::Closed => Bond::Closed,
+        }
+    }
+}
+
+/// Raiders with a hook, and how they stand to their work.
+fn hooked(
+    txn: &mut dyn Txn,
+    rig: &RigName,
+) -> Result<Vec<(RaiderId, Option<Hook>, Stands)>, StoreError> {
+    let sagas = txn.sagas(Some(rig))?;
+    let mut found = Vec::new();
+    for hook in txn.hooks(Some(rig))? {
+        if let Some(stands) = stands(txn, &sagas, &hook)? {
+            found.push((hook.raider.clone(), Some(hook), stands));
+        }
+    }
+    Ok(found)
+}
+
+/// How a raider stands to its work; none while it is being charged or removed.
+fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stands>, StoreError> {
+    let subject = hook.raider.to_string();
+    let mut own = sagas.iter().filter(|saga| saga.subject == subject);
+    let under_way = own.find(|saga| saga.kind != SagaKind::Prune);
+    Ok(match (under_way, &hook.done) {
+        (Some(saga), _) if saga.kind == SagaKind::Done => Some(Stands::Done {
+            since: saga.progress_at,
+            excused: done::blocked(saga).is_some(),
+        }),
+        (Some(_), _) => None,
+        (None, Some(intent)) => {
+            let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
+            Some(Stands::Done {
+                since: intent.at,
+                excused: mr.is_some_and(|mr| awaits_person(&mr)),
+            })
+        }
+        (None, None) if txn.relic(&hook.relic)?.status == RelicStatus::Closed => {
+            Some(Stands::Closed)
+        }
+        (None, None) => Some(Stands::Open),
+    })
+}
+
+/// The session of a raider, and what it is judged by.
+async fn session<'a>(
+    world: &World,
+    rig: &Rig,
+    raider: &RaiderId,
+    hook: Option<&Hook>,
+    sessions: &'a Result<Vec<SessionFacts>, SessionError>,
+) -> (Option<&'a SessionFacts>, Probed<Session>) {
+    let id = raider.session_id();
+    let facts = match sessions {
+        Ok(sessions) => sessions.iter().find(|facts| facts.id == id),
+        Err(error) => return (None, Probed::Unknown(error.to_string())),
+    };
+    let Some(seen) = facts else {
+        return (None, Probed::Known(Session::Dead));
+    };
+    let session = match &seen.state {
+        RunState::Exited(_) | RunState::Lost { .. } => Probed::Known(Session::Dead),
+        RunState::Unknown { why } => Probed::Unknown(why.clone()),
+        RunState::Running => Probed::Known(Session::Up {
+            age: world.age(&format!("up/{}", seen.token), seen.started_at),
+            agent: agent_lives(world, rig, hook, seen).await,
+        }),
+    };
+    (facts, session)
+}
+
+/// Whether the agent is among the processes of its session.
+async fn agent_lives(
+    world: &World,
+    rig: &Rig,
+    hook: Option<&Hook>,
+    facts: &SessionFacts,
+) -> Option<bool> {
+    let harness = hook.map_or(&rig.raiders.harness, |hook| &hook.harness);
+    let names = world.city.harnesses.get(harness)?.process_names.clone();
+    let id = facts.id.clone();
+    let lives = effects::sessions(world, &facts.id, move |provider| {
+        Ok(provider.agent_lives(&id, &names))
+    });
+    lives.await.ok().flatten()
+}
+
+/// Raiders that the root does not start for now. None when it cannot say.
+async fn quarantined(world: &World) -> BTreeSet<RaiderId> {
+    let views = ask::views(world).await.unwrap_or_default();
+    let held = views
+        .into_iter()
+        .filter(|view| view.state == ChildState::Quarantined);
+    let raiders = held.filter_map(|view| match view.spec.id {
+        ChildId::Raider(raider) => Some(raider),
+        ChildId::Agent(_) => None,
+    });
+    raiders.collect()
+}

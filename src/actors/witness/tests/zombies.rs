@@ -1,0 +1,179 @@
+//! The four classes at work (`witness-patrol.md`, zombie detection algorithm).
+
+use std::time::Duration;
+
+use super::{GROWN, PATROL, close, session_dead, unhook, zombies};
+use crate::actors::root::ChildState;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::witness::WitnessMsg;
+use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
+use crate::domain::saga::SagaKind;
+use crate::testing::world::{Scenario, Town, rig};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A scenario in which the second death is one too many.
+pub(super) fn fragile() -> Scenario {
+    Scenario::new().with(|city| city.daemon.restart.max_restarts = 1)
+}
+
+/// Has it die until it is quarantined.
+pub(super) async fn exhaust(town: &Town, charged: &Charged) {
+    let id = ChildId::Raider(charged.raider.clone());
+    while town.state(&id).await != Some(ChildState::Quarantined) {
+        town.parts.sessions.crash(&charged.session, 9);
+        town.pass(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_1_quarantined_and_clean_is_removed_and_its_work_open_again() {
+    let town = fragile().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    exhaust(&town, &charged).await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"], "it is young");
+    town.pass(GROWN).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(zombies(&town).await, session_dead(1));
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Open);
+    let nuked = town.events(EventType::RaiderNuked).await;
+    assert_eq!(nuked[0].cause, Cause::TooManyDeaths.as_str());
+    assert!(
+        town.view(&ChildId::Raider(charged.raider)).await.is_none(),
+        "the root knows it no more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_1_quarantined_with_work_is_told_once_and_goes_on_when_it_is_let_go() {
+    let town = fragile().start().await;
+    let charged = town.worker("a").await;
+    exhaust(&town, &charged).await;
+    town.pass(GROWN + PATROL * 10).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(zombies(&town).await, session_dead(1));
+    assert_eq!(town.escalations().await.len(), 1);
+    let id = ChildId::Raider(charged.raider.clone());
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    town.wake(&id).await.unwrap();
+    town.pass(GROWN).await;
+    assert!(town.runs(&charged.session), "it is no zombie any more");
+}
+
+/// A death is none: the root starts it again.
+#[tokio::test(start_paused = true)]
+async fn a_normal_death_is_respawned_and_no_zombie() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.pass(GROWN).await;
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL * 2).await;
+    assert!(town.runs(&charged.session));
+    assert!(zombies(&town).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.sessions.hollow(&charged.session);
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.starts(&charged.session), 1, "it is young");
+    town.pass(GROWN).await;
+    assert_eq!(town.starts(&charged.session), 2);
+    assert!(town.runs(&charged.session));
+    assert_eq!(zombies(&town).await, [("agent_dead".to_owned(), 1)]);
+    let died = town.events(EventType::AgentCrashed).await;
+    assert_eq!(died.len(), 1);
+    assert_eq!(died[0].cause, Cause::AgentDead.as_str());
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    assert_eq!(view.unwrap().restarts, 1, "it counts");
+    assert_eq!(town.parts.repo.names(), ["Toast"], "the sandbox stays");
+    town.pass(GROWN).await;
+    assert_eq!(town.starts(&charged.session), 2, "the fresh one has one");
+}
+
+fn intent(town: &Town) -> DoneIntent {
+    DoneIntent {
+        exit: Exit::Completed,
+        head: crate::domain::ids::Oid::new("a".repeat(40)).unwrap(),
+        cleanup_status: None,
+        no_change: false,
+        wants_review: false,
+        until: None,
+        reason: None,
+        at: town.world.clock.now(),
+    }
+}
+
+fn unhurried() -> Scenario {
+    Scenario::new().with(|city| city.daemon.patrol_interval = HOUR)
+}
+
+/// Without a patrol in between: the witness has a timer.
+#[tokio::test(start_paused = true)]
+async fn class_3_is_seen_on_time_with_a_saga_and_without() {
+    for with_saga in [true, false] {
+        let town = unhurried().start().await;
+        let charged = town.worker("a").await;
+        town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+        let (raider, subject) = (charged.raider.clone(), charged.raider.to_string());
+        let intent = intent(&town);
+        town.store(move |txn| {
+            let mut hook = txn.hook(&raider)?.unwrap();
+            hook.done = Some(intent.clone());
+            txn.put_hook(&hook)?;
+            if with_saga {
+                // Of another version: nobody can go on with it.
+                txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into())?;
+            }
+            Ok(())
+        })
+        .await;
+        town.world.directory.tell_witness(&rig(), WitnessMsg::Look);
+        town.pass(Duration::from_secs(59)).await;
+        assert!(town.runs(&charged.session), "its minute is not over");
+        town.pass(Duration::from_secs(3)).await;
+        assert!(!town.runs(&charged.session), "saga: {with_saga}");
+        let stuck = [("stuck_in_done".to_owned(), 1)];
+        assert_eq!(zombies(&town).await, stuck, "saga: {with_saga}");
+        assert_eq!(town.parts.repo.names(), ["Toast"]);
+        town.pass(HOUR * 3).await;
+        assert_eq!(zombies(&town).await, stuck, "said once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_4_ends_the_session_and_keeps_the_work() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    close(&town, &charged).await;
+    town.pass(PATROL * 10).await;
+    assert!(!town.runs(&charged.session));
+    assert_eq!(town.parts.sessions.interrupts(&charged.session), 1);
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(zombies(&town).await, [("bead_closed".to_owned(), 1)]);
+    assert_eq!(town.escalations().await.len(), 1);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// The next incarnation is another zombie.
+#[tokio::test(start_paused = true)]
+async fn each_is_noted_once_per_incarnation() {
+    let town = Scenario::new().start().await;
+    for _ in 0..2 {
+        let relic = town.relic("a").await;
+        let charged = town.charge(&relic).await.unwrap();
+        unhook(&town, &charged).await;
+        town.pass(GROWN * 2).await;
+    }
+    let said = zombies(&town).await;
+    assert_eq!(said, [session_dead(1), session_dead(2)].concat());
+}

@@ -1,0 +1,208 @@
+//! Zombies: found by looking, noted once, dealt with (`domain::zombie` decides).
+//!
+//! ```text
+//!  patrol, event, timer ──► suspect ──► everything of it is looked at anew ──► no zombie: let be
+//!                                         └──► noted ──► session ended, replaced, or sandbox removed;
+//!                                                        what holds work stays, and a person is called
+//! ```
+//!
+//! Between the look and the act the session may have been recreated, or the name given to another: the
+//! act is about what was seen, and refused for anything newer (`witness-patrol.md`, TOCTOU guard).
+
+use jiff::Timestamp;
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::Meant;
+use super::super::{ask, shaman};
+use super::inbox::{Handled, escalate, nuke_target, raise};
+use super::sight::{self, Sight};
+use super::{WitnessArgs, nuke_now};
+use crate::domain::city::Rig;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RaiderId;
+use crate::domain::message::{Escalation, Severity};
+use crate::domain::relic::Hook;
+use crate::domain::saga::SagaKind;
+use crate::domain::zombie::{Act, Bond, Class, Policy, judge};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
+
+fn policy(rig: &Rig) -> Policy {
+    Policy {
+        spawn_grace: rig.witness.spawn_grace,
+        done_intent_timeout: rig.witness.done_intent_timeout,
+    }
+}
+
+/// Whoever seems to be a zombie now, of all raiders.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusal> {
+    let Some(rig) = args.world.city.rig(&args.rig) else {
+        return Ok(Vec::new());
+    };
+    let seen = sight::gather(&args.world, rig, None).await?;
+    let judged = seen
+        .into_iter()
+        .filter(|sight| judge(&sight.facts, &policy(rig)).is_some());
+    Ok(judged.map(|sight| sight.raider).collect())
+}
+
+/// Looks at one anew, and does what there is to do.
+///
+/// # Errors
+/// It could not be done.
+pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig) else {
+        return Ok(Handled::AtPatrol);
+    };
+    let seen = sight::gather(world, rig, Some(raider)).await?.pop();
+    let Some((sight, (class, act))) = seen.and_then(|sight| {
+        let verdict = judge(&sight.facts, &policy(rig))?;
+        Some((sight, verdict))
+    }) else {
+        return Ok(Handled::AtPatrol);
+    };
+    let Some(hook) = &sight.hook else {
+        return nameless(args, raider).await;
+    };
+    note(args, hook, class, sight.facts.bond).await?;
+    let cause = class.cause(sight.facts.bond);
+    let meant = Meant::raider(raider, hook.incarnation);
+    let seen = sight.token.clone().unwrap_or_default();
+    let done = match act {
+        Act::Remove => remove(args, &sight, hook, class).await,
+        Act::EndAndRemove => match ask::end(world, meant, cause).await {
+            Ok(()) => remove(args, &sight, hook, class).await,
+            Err(refused) => Err(refused),
+        },
+        Act::End => ask::end(world, meant.only(seen), cause)
+            .await
+            .map(|()| Handled::Yes),
+        Act::Replace => ask::cycle_meant(world, meant.only(seen), cause)
+            .await
+            .map(|()| Handled::AtPatrol),
+    };
+    match done {
+        // It is another by now, or somebody is at it, who tells the witness when that is over.
+        Err(other) if matches!(other.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
+            Ok(Handled::AtPatrol)
+        }
+        done => done,
+    }
+}
+
+/// Removes the sandbox, if nothing is lost by it; otherwise a person is called.
+async fn remove(
+    args: &WitnessArgs,
+    sight: &Sight,
+    hook: &Hook,
+    class: Class,
+) -> Result<Handled, Refusal> {
+    let (raider, bond) = (&hook.raider, sight.facts.bond);
+    let mut target = nuke_target(hook, class.cause(bond));
+    if class == Class::SessionDead {
+        target.detected = Some(sight.at);
+    }
+    let refused = match nuke_now(args, target, false).await {
+        Ok(_) => return Ok(Handled::Yes),
+        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => refused,
+        Err(error) => return Err(error),
+    };
+    let problem = match bond {
+        Bond::Gone => shaman::HOOKLESS,
+        Bond::Closed => "its relic was closed elsewhere, and its sandbox holds work",
+        Bond::Open | Bond::Done { .. } => "it died too often, and its sandbox holds work",
+    };
+    let losses = refused.losses.join("\n");
+    let evidence =
+        format!("{losses}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot");
+    match bond {
+        // The work may be anybody's by now: this is about the sandbox alone.
+        Bond::Gone => call(args, raider, problem, evidence).await?,
+        Bond::Open | Bond::Done { .. } | Bond::Closed => {
+            escalate(args, hook, problem, evidence).await?;
+        }
+    }
+    Ok(Handled::AtPatrol)
+}
+
+/// Nothing tells which incarnation's it is, so nothing may remove it.
+async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
+    let path = args.world.city.sandbox(raider);
+    let evidence = format!(
+        "git knows no worktree at {}; look at what is in it and move it elsewhere",
+        path.display()
+    );
+    let problem = "a directory that is no sandbox holds its slot";
+    call(args, raider, problem, evidence).await?;
+    Ok(Handled::AtPatrol)
+}
+
+async fn call(
+    args: &WitnessArgs,
+    raider: &RaiderId,
+    problem: &str,
+    evidence: String,
+) -> Result<(), Refusal> {
+    let body = Escalation {
+        agent: raider.to_string(),
+        relic: None,
+        problem: problem.to_owned(),
+        severity: Severity::High,
+        evidence,
+    };
+    raise(args, body).await
+}
+
+/// Says it once of each incarnation and class: what is done about it may take several attempts.
+async fn note(args: &WitnessArgs, hook: &Hook, class: Class, bond: Bond) -> Result<(), Refusal> {
+    let (subject, cause) = (hook.raider.to_string(), class.cause(bond));
+    let data = serde_json::json!({
+        "class": class, "incarnation": hook.incarnation, "relic": hook.relic,
+    });
+    let note = move |txn: &mut dyn Txn| {
+        let said = txn.events(&EventFilter {
+            kind: Some(EventType::RaiderZombie.as_str().to_owned()),
+            subject: Some(subject.clone()),
+            ..EventFilter::default()
+        })?;
+        let same = |key: &str, of: &serde_json::Value| of.get(key) == data.get(key);
+        let known = |of| same("class", of) && same("incarnation", of);
+        if said.iter().any(|event| known(&event.data)) {
+            return Ok(());
+        }
+        let event = NewEvent::new(EventType::RaiderZombie, &subject, cause);
+        txn.record(&event.with(data.clone())).map(|_| ())
+    };
+    Ok(args.world.store.run(note).await?)
+}
+
+/// Raiders whose completion may be stuck by now, and when the next may be.
+pub(super) fn overdue(
+    txn: &mut dyn Txn,
+    rig: &Rig,
+) -> Result<(Vec<RaiderId>, Option<Timestamp>), StoreError> {
+    let (mut late, mut next) = (Vec::new(), None);
+    let sagas = txn.sagas(Some(&rig.name))?;
+    for hook in txn.hooks(Some(&rig.name))? {
+        let subject = hook.raider.to_string();
+        let mut own = sagas.iter().filter(|saga| saga.subject == subject);
+        let saga = own.find(|saga| saga.kind == SagaKind::Done);
+        let said = hook.done.as_ref().map(|intent| intent.at);
+        let Some(since) = saga.map(|saga| saga.progress_at).or(said) else {
+            continue;
+        };
+        // A time that no calendar has is never.
+        let Ok(due) = since.checked_add(rig.witness.done_intent_timeout) else {
+            continue;
+        };
+        if due < txn.now() {
+            late.push(hook.raider);
+        } else {
+            next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
+        }
+    }
+    Ok((late, next))
+}

@@ -1,0 +1,15 @@
+//! Class 2: the session is up and the agent is not among its processes: an empty shell.
+
+use super::{Bond, Facts, Policy, Session};
+use crate::domain::facts::Probed;
+
+pub(super) fn holds(facts: &Facts, policy: &Policy) -> bool {
+    // A harness may take its time until the agent runs.
+    let shell = |age| age >= policy.spawn_grace;
+    match facts.session {
+        Probed::Known(Session::Up { age, agent }) => {
+            facts.bond == Bond::Open && agent == Some(false) && shell(age)
+        }
+        Probed::Known(Session::Dead) | Probed::Unknown(_) => false,
+    }
+}

@@ -1,0 +1,16 @@
+//! Class 1: the session is gone, and the root will not start another. A death of one that works is
+//! none: it is started again (`1-product.md`, session dead: restart or auto-nuke).
+
+use super::{Bond, Facts, Policy, Session};
+use crate::domain::facts::Probed;
+
+pub(super) fn holds(facts: &Facts, policy: &Policy) -> bool {
+    let dead = facts.session == Probed::Known(Session::Dead);
+    let left = match facts.bond {
+        Bond::Gone | Bond::Closed => true,
+        Bond::Open => facts.quarantined,
+        Bond::Done { .. } => false,
+    };
+    let grown = facts.age.is_none_or(|age| age >= policy.spawn_grace);
+    dead && left && grown
+}

@@ -1,0 +1,12 @@
+//! Class 3: it said that it is finished, nothing follows from that, and its session is still up.
+
+use super::{Bond, Facts, Policy, Session};
+use crate::domain::facts::Probed;
+
+pub(super) fn holds(facts: &Facts, policy: &Policy) -> bool {
+    let up = matches!(facts.session, Probed::Known(Session::Up { .. }));
+    match facts.bond {
+        Bond::Done { silent, excused } => up && !excused && silent > policy.done_intent_timeout,
+        Bond::Gone | Bond::Open | Bond::Closed => false,
+    }
+}

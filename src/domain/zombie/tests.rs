@@ -1,0 +1,146 @@
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(300);
+const OLD: Duration = Duration::from_secs(3600);
+const POLICY: Policy = Policy {
+    spawn_grace: GRACE,
+    done_intent_timeout: Duration::from_secs(60),
+};
+
+fn done(silent: u64, excused: bool) -> Bond {
+    let silent = Duration::from_secs(silent);
+    Bond::Done { silent, excused }
+}
+
+fn up(agent: Option<bool>) -> Probed<Session> {
+    Probed::Known(Session::Up { age: OLD, agent })
+}
+
+const DEAD: Probed<Session> = Probed::Known(Session::Dead);
+
+fn facts(bond: Bond, session: Probed<Session>) -> Facts {
+    Facts {
+        bond,
+        session,
+        age: Some(OLD),
+        quarantined: false,
+    }
+}
+
+fn of(facts: &Facts) -> Option<(Class, Act)> {
+    judge(facts, &POLICY)
+}
+
+/// `witness-patrol.md`, zombie detection algorithm: each class with its condition, and its neighbours
+/// that are none.
+#[test]
+fn the_table_holds_row_by_row() {
+    use Class::{AgentDead, BeadClosed, SessionDead, StuckInDone};
+    let unknown = || Probed::Unknown("no answer".to_owned());
+    let quarantined = |session| Facts {
+        quarantined: true,
+        ..facts(Bond::Open, session)
+    };
+    for (what, facts, verdict) in [
+        // "Session gone + agent_state = working", where the root will not restart it.
+        (
+            "class 1: quarantined",
+            quarantined(DEAD),
+            Some((SessionDead, Act::Remove)),
+        ),
+        (
+            "class 1: hook gone",
+            facts(Bond::Gone, DEAD),
+            Some((SessionDead, Act::Remove)),
+        ),
+        (
+            "class 1: relic closed",
+            facts(Bond::Closed, DEAD),
+            Some((SessionDead, Act::Remove)),
+        ),
+        ("a death is respawned", facts(Bond::Open, DEAD), None),
+        ("it was let go", quarantined(up(Some(true))), None),
+        (
+            "an end after done is no death",
+            facts(done(999, false), DEAD),
+            None,
+        ),
+        ("a session nobody wants", facts(Bond::Gone, up(None)), None),
+        // "Session exists + agent process dead inside".
+        (
+            "class 2",
+            facts(Bond::Open, up(Some(false))),
+            Some((AgentDead, Act::Replace)),
+        ),
+        ("it lives", facts(Bond::Open, up(Some(true))), None),
+        ("who can tell", facts(Bond::Open, up(None)), None),
+        // "done-intent label >60s old + session still alive".
+        (
+            "class 3",
+            facts(done(61, false), up(Some(true))),
+            Some((StuckInDone, Act::End)),
+        ),
+        (
+            "class 3 before class 2",
+            facts(done(61, false), up(Some(false))),
+            Some((StuckInDone, Act::End)),
+        ),
+        (
+            "its minute is not over",
+            facts(done(60, false), up(None)),
+            None,
+        ),
+        (
+            "a blocked push is no zombie",
+            facts(done(999, true), up(None)),
+            None,
+        ),
+        // "Agent marked alive + hooked bead is closed".
+        (
+            "class 4",
+            facts(Bond::Closed, up(Some(true))),
+            Some((BeadClosed, Act::EndAndRemove)),
+        ),
+        (
+            "class 4, unseen",
+            facts(Bond::Closed, unknown()),
+            Some((BeadClosed, Act::EndAndRemove)),
+        ),
+        ("unknown 1", facts(Bond::Gone, unknown()), None),
+        ("unknown 1, quarantined", quarantined(unknown()), None),
+        ("unknown 2", facts(Bond::Open, unknown()), None),
+        ("unknown 3", facts(done(999, false), unknown()), None),
+    ] {
+        assert_eq!(of(&facts), verdict, "{what}");
+    }
+}
+
+#[test]
+fn the_young_are_not_judged_by_what_runs() {
+    for (age, judged) in [
+        (Some(Duration::ZERO), false),
+        (Some(GRACE - Duration::from_millis(1)), false),
+        (Some(GRACE), true),
+        (None, true),
+    ] {
+        let mut gone = facts(Bond::Gone, DEAD);
+        gone.age = age;
+        assert_eq!(of(&gone).is_some(), judged, "{age:?}");
+        let Some(age) = age else { continue };
+        let agent = Some(false);
+        let shell = facts(Bond::Open, Probed::Known(Session::Up { age, agent }));
+        assert_eq!(of(&shell).is_some(), judged, "a session of {age:?}");
+    }
+    let mut closed = facts(Bond::Closed, DEAD);
+    closed.age = Some(Duration::ZERO);
+    let ended = Some((Class::BeadClosed, Act::EndAndRemove));
+    assert_eq!(of(&closed), ended, "that is not told from its session");
+}
+
+#[test]
+fn the_name_in_events_is_the_serde_name() {
+    for (class, _, _) in RULES {
+        let json = serde_json::to_value(class).unwrap();
+        assert_eq!(json, class.as_str());
+    }
+}

@@ -1,0 +1,47 @@
+//! What a test has happen in the middle of a call, and by which clock.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{FakeSessions, Inner};
+use crate::domain::ids::SessionId;
+use crate::ports::clock::Clock;
+
+pub(super) type Act = Arc<dyn Fn() + Send + Sync>;
+
+impl FakeSessions {
+    /// Does this at the beginning of every call of the operation, named as the method of the port:
+    /// `agent_lives`, `list`, `facts`, `stop` or `forget`.
+    pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
+        self.inner().interludes.insert(op, Arc::new(act));
+    }
+
+    /// Lets the test's interlude happen, outside the lock.
+    pub(super) fn enter(&self, op: &'static str) {
+        let act = self.inner().interludes.get(op).cloned();
+        if let Some(act) = act {
+            act();
+        }
+    }
+
+    /// Sessions start by this clock from now on.
+    pub fn follow(&self, clock: Arc<dyn Clock>) {
+        self.inner().clock = Some(clock);
+    }
+
+    /// The agent ends, and its session does not: a shell is left.
+    pub fn hollow(&self, id: &SessionId) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.hollow = true;
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock
+            .as_ref()
+            .map_or_else(Timestamp::now, |clock| clock.now())
+    }
+}
