@@ -6,6 +6,8 @@ pub mod fake_runner;
 pub mod fake_sessions;
 pub mod fake_tasks;
 #[cfg(test)]
+mod theorem;
+#[cfg(test)]
 pub mod world;
 
 use std::time::{Duration, Instant};
