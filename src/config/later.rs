@@ -17,10 +17,7 @@ pub const LATER: &[(&str, &[&str])] = &[
     ),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
-    (
-        "rigs.witness",
-        &["spawn_grace", "keep_dirty", "review_hold"],
-    ),
+    ("rigs.witness", &["spawn_grace", "review_hold"]),
     (
         "rigs.forge",
         &[

@@ -409,6 +409,9 @@ pub struct RaiderPolicy {
 pub struct WitnessPolicy {
     /// How long `done` may go without progress.
     pub done_intent_timeout: Duration,
+    /// How long a sandbox without work that holds something unsaved is kept before it is salvaged
+    /// and removed.
+    pub keep_dirty: Duration,
 }
 
 /// `[rigs.forge]`.

@@ -19,6 +19,7 @@ use crate::domain::facts::RunState;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
@@ -323,9 +324,16 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             return Ok(None);
         };
         let inbox = txn.inbox(&to)?;
-        Ok(over(txn, &hook, &inbox)?.map(|over| (hook, over)))
+        let Some(over) = over(txn, &hook, &inbox)? else {
+            return Ok(None);
+        };
+        let since = match (over, &hook.done) {
+            (Over::Finished, Some(done)) => Some(done.at),
+            _ => txn.relic(&hook.relic)?.closed,
+        };
+        Ok(Some((hook, over, since)))
     });
-    let Some((hook, over)) = found.await? else {
+    let Some((hook, over, since)) = found.await? else {
         return Ok(Handled::AtPatrol);
     };
     let (cause, problem) = match over {
@@ -356,13 +364,47 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             Ok(Handled::AtPatrol)
         }
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
-            let evidence = format!(
-                "{}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot",
-                refused.losses.join("\n")
-            );
-            escalate(args, &hook, problem, evidence).await?;
-            Ok(Handled::AtPatrol)
+            kept(args, &hook, since, problem, refused).await
         }
         Err(error) => Err(error),
     }
+}
+
+/// A sandbox without work that may not go as it is: a person is told, commits that are nowhere else
+/// are saved at once, and all of it is saved and removed when it has lingered for `keep_dirty`.
+async fn kept(
+    args: &WitnessArgs,
+    hook: &Hook,
+    since: Option<Timestamp>,
+    problem: &str,
+    refused: Refusal,
+) -> Result<Handled, Refusal> {
+    let (world, raider) = (&args.world, &hook.raider);
+    let most = world.city.rig(&args.rig).map(|rig| rig.witness.keep_dirty);
+    let lingers = since.is_some_and(|since| {
+        let age = Duration::try_from(world.clock.now() - since).unwrap_or_default();
+        most.is_some_and(|most| age >= most)
+    });
+    let target = nuke_target(hook, Cause::KeptLongEnough);
+    if lingers {
+        return match nuke_now(args, target, true).await {
+            Ok(_) => Ok(Handled::Yes),
+            Err(busy) if matches!(busy.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
+                Ok(Handled::AtPatrol)
+            }
+            Err(error) => Err(error),
+        };
+    }
+    let evidence = format!(
+        "{}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot",
+        refused.losses.join("\n")
+    );
+    escalate(args, hook, problem, evidence).await?;
+    if refused.status == Some(CleanupStatus::HasUnpushed) {
+        match nuke::safekeep(world, &target).await {
+            Err(error) if error.kind != RefusalKind::NoRoom => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(Handled::AtPatrol)
 }

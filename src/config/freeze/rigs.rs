@@ -290,9 +290,11 @@ fn inner_path(node: &Node) -> Parsed<String> {
 
 fn witness_policy(mut reader: Reader<'_>) -> Option<WitnessPolicy> {
     let done_intent_timeout = reader.get("done_intent_timeout", some_duration);
+    let keep_dirty = reader.get("keep_dirty", some_duration);
     reader.finish();
     Some(WitnessPolicy {
         done_intent_timeout: done_intent_timeout?,
+        keep_dirty: keep_dirty?,
     })
 }
 
