@@ -1,5 +1,6 @@
 //! Why an operation was not carried out, in the kinds that a caller can act on.
 
+use crate::domain::nuke::CleanupStatus;
 use crate::ports::relics::StoreError;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::SessionError;
@@ -17,6 +18,8 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// What would have been lost, a line each.
     pub losses: Vec<String>,
+    /// What was measured, where a sandbox was kept for that.
+    pub status: Option<CleanupStatus>,
 }
 
 /// The sort of a refusal; decides the caller's exit code.
@@ -51,6 +54,7 @@ impl Refusal {
             message: message.into(),
             hint: None,
             losses: Vec::new(),
+            status: None,
         }
     }
 

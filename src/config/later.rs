@@ -9,7 +9,7 @@ pub const LATER: &[(&str, &[&str])] = &[
     ("harness", &["resume", "rate_limit_patterns"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
-    ("rigs.witness", &["keep_dirty", "review_hold"]),
+    ("rigs.witness", &["review_hold"]),
     (
         "rigs.forge",
         &[

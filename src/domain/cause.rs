@@ -84,6 +84,8 @@ causes! {
     ReportMismatch => "report_mismatch",
     /// `done` took longer than `done_intent_timeout`.
     DoneTimeout => "done_timeout",
+    /// Its sandbox has lingered for `keep_dirty`.
+    KeptLongEnough => "kept_long_enough",
     /// The relic was closed elsewhere.
     RelicClosed => "relic_closed",
     /// A sandbox was found that no hook is tied to.

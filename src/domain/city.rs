@@ -416,6 +416,9 @@ pub struct WitnessPolicy {
     pub done_intent_timeout: Duration,
     /// How old a sandbox or session is before it is judged by what runs in it.
     pub spawn_grace: Duration,
+    /// How long a sandbox without work that holds something unsaved is kept before it is salvaged
+    /// and removed.
+    pub keep_dirty: Duration,
 }
 
 /// `[rigs.forge]`.

@@ -4,12 +4,15 @@
 //!   measured now            verdict
 //!   ─────────────────────   ─────────────────────────────────────────────
 //!   cannot be measured      Escalate   (what cannot be probed is precious)
+//!   head not reachable      Escalate   (data loss), whatever else there is
 //!   uncommitted, special    Skip       (work in progress)
 //!   stash of this branch    Skip       (an intentional save)
-//!   head not reachable      Escalate   (data loss)
 //!   otherwise               Permit
 //!   any of these, but all of it is in salvage refs written from these very facts: Permit
 //! ```
+//!
+//! What an agent left behind by an amend, and commits whose patches are on some remote's target, are
+//! salvaged without asking ([`only_left_behind`], [`only_unpushed`]).
 //!
 //! Source: `witness-patrol.md`, auto-nuke safety protocol; the value acted on is the measured one,
 //! never the reported one (`1-product.md`).
@@ -41,12 +44,12 @@ impl CleanupStatus {
     /// The status that these facts show, the worst first.
     #[must_use]
     pub fn measured(git: &GitFacts) -> Self {
-        if !git.is_clean() {
+        if !git.head_reachable {
+            Self::HasUnpushed
+        } else if !git.is_clean() {
             Self::HasUncommitted
         } else if !git.stashes.is_empty() {
             Self::HasStash
-        } else if !git.head_reachable {
-            Self::HasUnpushed
         } else {
             Self::Clean
         }
@@ -237,6 +240,13 @@ pub fn only_left_behind(git: &GitFacts) -> bool {
     left && git.stashes.is_empty() && git.head_reachable
 }
 
+/// Whether all that a removal would lose is commits that no ref reaches: they may be on a target all
+/// the same, under other names (`witness-patrol.md`, verifyCommitOnMain).
+#[must_use]
+pub fn only_unpushed(git: &GitFacts) -> bool {
+    !git.head_reachable && git.is_committed() && git.stashes.is_empty()
+}
+
 /// What removing a sandbox with these facts would lose, a line each.
 #[must_use]
 pub fn losses(git: &GitFacts) -> Vec<String> {
@@ -334,6 +344,11 @@ mod tests {
         assert_eq!(with(|g| g.stashes.push("wip".into())), skip(S::HasStash));
         let unpushed = Err(("escalate", Some(S::HasUnpushed)));
         assert_eq!(with(|g| g.head_reachable = false), unpushed);
+        let both = with(|g| {
+            g.head_reachable = false;
+            g.dirty.push("a".into());
+        });
+        assert_eq!(both, unpushed, "the worst decides");
     }
 
     #[test]

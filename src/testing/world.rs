@@ -70,6 +70,8 @@ pub struct Scenario {
     pub city: City,
     /// Called at every fault point.
     pub fault: FaultHook,
+    /// git in the fake's stead.
+    pub repo: Option<Arc<dyn Repo>>,
 }
 
 /// The one rig of a scenario.
@@ -103,6 +105,7 @@ impl Scenario {
         Self {
             city: city::city(),
             fault: Arc::new(|_| {}),
+            repo: None,
         }
     }
 
@@ -187,7 +190,7 @@ impl Scenario {
 
     /// A town whose root waits to be booted.
     pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
-        let repo: Arc<dyn Repo> = Arc::clone(&parts.repo) as _;
+        let repo = self.repo.unwrap_or_else(|| Arc::clone(&parts.repo) as _);
         parts.sessions.follow(Arc::clone(&clock));
         let concurrency = self.city.daemon.start_concurrency;
         let world = Arc::new(World {

@@ -27,12 +27,14 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MrState;
 use crate::domain::nuke::{
     CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge, only_left_behind,
+    only_unpushed,
 };
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
 pub use keep::record_salvage;
+pub use keep::safekeep;
 pub(super) use keep::write_salvage;
 
 /// Which sandbox.
@@ -147,16 +149,37 @@ fn gives_up(target: &Target, salvage: bool) -> bool {
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] with what would be lost.
 pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
-    let git = measure(world, target).await;
-    match &git {
-        Probed::Known(None) => {
-            return strays::check(world, target).await;
-        }
-        Probed::Known(Some(git)) if only_left_behind(git) => return Ok(()),
-        Probed::Known(Some(_)) | Probed::Unknown(_) => {}
+    // One that runs is ended before the sandbox is judged again.
+    if let Probed::Unknown(why) = session(world, target).await {
+        let message = format!(
+            "it is not known whether a session of {} runs: {why}",
+            target.raider
+        );
+        return Err(Refusal::new(RefusalKind::Unavailable, message));
     }
-    let evidence = evidence(target, world, Probed::Known(None), flatten(git), None);
+    let Some(git) = measure(world, target).await.transpose() else {
+        return strays::check(world, target).await;
+    };
+    let salvaged = match git.known() {
+        Some(git) if saved_unasked(world, target, git).await => Some(git.clone()),
+        Some(_) | None => None,
+    };
+    let evidence = evidence(target, world, Probed::Known(None), git, salvaged);
     permit(judge(evidence), target).map(|_| ())
+}
+
+/// Whether a removal salvages all that it would lose without being asked to: commits that the agent
+/// itself left behind, or whose patches some remote's target has (`witness-patrol.md`,
+/// verifyCommitOnMain). What cannot be told is not.
+async fn saved_unasked(world: &World, target: &Target, git: &GitFacts) -> bool {
+    if !only_unpushed(git) {
+        return only_left_behind(git);
+    }
+    let (head, onto) = (git.head.clone(), target.target.clone());
+    let asked = effects::repo(world, &target.raider.rig, move |repo| {
+        repo.on_main(&head, &onto)
+    });
+    asked.await.unwrap_or(false)
 }
 
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
@@ -258,7 +281,11 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
         .await?;
         return Ok(kept);
     };
-    let salvage = salvage || git.known().is_some_and(only_left_behind);
+    let salvage = salvage
+        || match git.known() {
+            Some(git) => saved_unasked(world, target, git).await,
+            None => false,
+        };
     // Salvage saves what git holds; about a session that may still run it changes nothing.
     let holds = match &git {
         Probed::Known(git) => CleanupStatus::measured(git) != CleanupStatus::Clean,
@@ -367,14 +394,6 @@ async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
     Probed::from(facts.await)
 }
 
-fn flatten(git: Probed<Option<GitFacts>>) -> Probed<GitFacts> {
-    match git {
-        Probed::Known(Some(git)) => Probed::Known(git),
-        Probed::Known(None) => Probed::Unknown("there is no sandbox".into()),
-        Probed::Unknown(why) => Probed::Unknown(why),
-    }
-}
-
 /// Measures and judges; no permit is needed when there is no sandbox any more.
 async fn probe(
     world: &World,
@@ -393,12 +412,19 @@ async fn probe_with(
     git: Probed<GitFacts>,
     salvaged: Option<GitFacts>,
 ) -> Result<Option<NukePermit>, Refusal> {
-    let seen = effects::facts(world, &target.raider.session_id()).await;
-    permit(
-        judge(evidence(target, world, seen.into(), git, salvaged)),
-        target,
-    )
-    .map(Some)
+    let seen = session(world, target).await;
+    permit(judge(evidence(target, world, seen, git, salvaged)), target).map(Some)
+}
+
+/// The raider's last session.
+async fn session(world: &World, target: &Target) -> Probed<Option<SessionFacts>> {
+    match effects::facts(world, &target.raider.session_id()).await {
+        Ok(Some(SessionFacts {
+            state: RunState::Unknown { why },
+            ..
+        })) => Probed::Unknown(why),
+        seen => seen.into(),
+    }
 }
 
 fn evidence(
@@ -415,11 +441,7 @@ fn evidence(
     let detected = target.detected;
     let detected = detected.unwrap_or_else(|| world.clock.now().max(began));
     let session = match seen {
-        Probed::Known(Some(SessionFacts {
-            state: RunState::Unknown { why },
-            ..
-        }))
-        | Probed::Unknown(why) => Probed::Unknown(why),
+        Probed::Unknown(why) => Probed::Unknown(why),
         Probed::Known(last) => Probed::Known(last.map(|last| LastSession {
             token: last.token,
             generation: last.generation,
@@ -441,9 +463,14 @@ fn evidence(
 fn permit(judgement: Judgement, target: &Target) -> Result<NukePermit, Refusal> {
     match judgement {
         Judgement::Permit(permit) => Ok(*permit),
-        Judgement::Skip { losses, .. } | Judgement::Escalate { losses, .. } => {
-            Err(at_risk(target, losses))
-        }
+        Judgement::Skip { losses, status } => Err(Refusal {
+            status: Some(status),
+            ..at_risk(target, losses)
+        }),
+        Judgement::Escalate { losses, status } => Err(Refusal {
+            status,
+            ..at_risk(target, losses)
+        }),
     }
 }
 

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
-use super::inbox::{self, Handled, escalate, nuke_target};
+use super::inbox::{self, Handled, nuke_target};
+use super::kept::{self, Kept};
 use super::{WitnessArgs, charges, nuke_now, sight, stall, wisps, zombies};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -272,9 +273,13 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             return Ok(None);
         };
         let inbox = txn.inbox(&to)?;
-        Ok(is_over(txn, &hook, &inbox)?.then_some(hook))
+        if !is_over(txn, &hook, &inbox)? {
+            return Ok(None);
+        }
+        let since = hook.done.as_ref().map_or(hook.charged_at, |done| done.at);
+        Ok(Some((hook, since)))
     });
-    let Some(hook) = found.await? else {
+    let Some((hook, since)) = found.await? else {
         return Ok(Handled::AtPatrol);
     };
     let target = nuke_target(&hook, Cause::DoneCleanPushed);
@@ -285,13 +290,15 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             Ok(Handled::AtPatrol)
         }
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
-            let evidence = format!(
-                "{}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot",
-                refused.losses.join("\n")
-            );
             let problem = "a finished sandbox holds unsaved work";
-            escalate(args, &hook, problem, evidence).await?;
-            Ok(Handled::AtPatrol)
+            let kept = Kept {
+                hook: &hook,
+                owns: true,
+                since,
+                problem,
+                refused,
+            };
+            kept::kept(args, kept).await
         }
         Err(error) => Err(error),
     }

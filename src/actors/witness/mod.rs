@@ -18,6 +18,7 @@
 
 mod charges;
 mod inbox;
+mod kept;
 mod look;
 mod merged;
 mod outcomes;

@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::{ask, shaman};
-use super::inbox::{Handled, escalate, nuke_target, raise};
+use super::inbox::{Handled, nuke_target, raise};
+use super::kept::{self, Kept};
 use super::sight::{self, Sight};
 use super::{WitnessArgs, nuke_now};
 use crate::domain::city::Rig;
@@ -67,14 +68,14 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let Some(hook) = &sight.hook else {
         return nameless(args, raider).await;
     };
-    note(args, hook, class, sight.facts.bond).await?;
+    let since = note(args, hook, class, sight.facts.bond).await?;
     let cause = class.cause(sight.facts.bond);
     let meant = Meant::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
     let done = match act {
-        Act::Remove => remove(args, &sight, hook, class).await,
+        Act::Remove => remove(args, &sight, hook, class, since).await,
         Act::EndAndRemove => match ask::end(world, meant, cause).await {
-            Ok(()) => remove(args, &sight, hook, class).await,
+            Ok(()) => remove(args, &sight, hook, class, since).await,
             Err(refused) => Err(refused),
         },
         Act::End => ask::end(world, meant.only(seen), cause)
@@ -99,8 +100,9 @@ async fn remove(
     sight: &Sight,
     hook: &Hook,
     class: Class,
+    since: Timestamp,
 ) -> Result<Handled, Refusal> {
-    let (raider, bond) = (&hook.raider, sight.facts.bond);
+    let bond = sight.facts.bond;
     let mut target = nuke_target(hook, class.cause(bond));
     if class == Class::SessionDead {
         target.detected = Some(sight.at);
@@ -115,17 +117,14 @@ async fn remove(
         Bond::Closed => "its relic was closed elsewhere, and its sandbox holds work",
         Bond::Open | Bond::Done { .. } => "it died too often, and its sandbox holds work",
     };
-    let losses = refused.losses.join("\n");
-    let evidence =
-        format!("{losses}\n`hd raider nuke {raider} --salvage` keeps it and frees the slot");
-    match bond {
-        // The work may be anybody's by now: this is about the sandbox alone.
-        Bond::Gone => call(args, raider, problem, evidence).await?,
-        Bond::Open | Bond::Done { .. } | Bond::Closed => {
-            escalate(args, hook, problem, evidence).await?;
-        }
-    }
-    Ok(Handled::AtPatrol)
+    let kept = Kept {
+        hook,
+        owns: bond != Bond::Gone,
+        since,
+        problem,
+        refused,
+    };
+    kept::kept(args, kept).await
 }
 
 /// Nothing tells which incarnation's it is, so nothing may remove it.
@@ -157,7 +156,14 @@ async fn call(
 }
 
 /// Says it once of each incarnation and class: what is done about it may take several attempts.
-async fn note(args: &WitnessArgs, hook: &Hook, class: Class, bond: Bond) -> Result<(), Refusal> {
+///
+/// Answers when that was.
+async fn note(
+    args: &WitnessArgs,
+    hook: &Hook,
+    class: Class,
+    bond: Bond,
+) -> Result<Timestamp, Refusal> {
     let (subject, cause) = (hook.raider.to_string(), class.cause(bond));
     let data = serde_json::json!({
         "class": class, "incarnation": hook.incarnation, "relic": hook.relic,
@@ -170,11 +176,12 @@ async fn note(args: &WitnessArgs, hook: &Hook, class: Class, bond: Bond) -> Resu
         })?;
         let same = |key: &str, of: &serde_json::Value| of.get(key) == data.get(key);
         let known = |of| same("class", of) && same("incarnation", of);
-        if said.iter().any(|event| known(&event.data)) {
-            return Ok(());
+        if let Some(event) = said.iter().find(|event| known(&event.data)) {
+            return Ok(event.ts);
         }
         let event = NewEvent::new(EventType::RaiderZombie, &subject, cause);
-        txn.record(&event.with(data.clone())).map(|_| ())
+        txn.record(&event.with(data.clone()))?;
+        Ok(txn.now())
     };
     Ok(args.world.store.run(note).await?)
 }

@@ -291,10 +291,12 @@ fn inner_path(node: &Node) -> Parsed<String> {
 fn witness_policy(mut reader: Reader<'_>) -> Option<WitnessPolicy> {
     let done_intent_timeout = reader.get("done_intent_timeout", some_duration);
     let spawn_grace = reader.get("spawn_grace", duration);
+    let keep_dirty = reader.get("keep_dirty", some_duration);
     reader.finish();
     Some(WitnessPolicy {
         spawn_grace: spawn_grace?,
         done_intent_timeout: done_intent_timeout?,
+        keep_dirty: keep_dirty?,
     })
 }
 

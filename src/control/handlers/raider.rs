@@ -66,10 +66,12 @@ pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, Contr
     let target = target(&hook);
     if args.dry_run {
         return Ok(match nuke::check(world, &target).await {
-            Ok(()) => json!({ "raider": hook.raider, "safe": true, "losses": [] }),
+            Ok(()) => json!({
+                "raider": hook.raider, "safe": true, "losses": [], "status": null,
+            }),
             Err(refused) => json!({
                 "raider": hook.raider, "safe": false, "losses": refused.losses,
-                "message": refused.message,
+                "message": refused.message, "status": refused.status,
             }),
         });
     }

@@ -4,7 +4,7 @@ use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::super::prune;
-use super::{Target, room};
+use super::{Target, fence, room};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::saga::FaultPoint;
@@ -36,6 +36,25 @@ pub(in super::super) async fn write_salvage(
         .run(move |txn| record_salvage(txn, &target, &record))
         .await?;
     Ok((facts, id))
+}
+
+/// Saves what a sandbox that stays holds, once per incarnation: unpushed commits wait for a person,
+/// and must not depend on the sandbox meanwhile.
+///
+/// # Errors
+/// As [`write_salvage`]'s; or somebody is at the sandbox.
+pub async fn safekeep(world: &World, target: &Target) -> Result<(), Refusal> {
+    let _alone = fence(world, target, false).await?;
+    let (raider, incarnation) = (target.raider.clone(), target.incarnation);
+    let kept = world.store.run(|txn| txn.salvages()).await?;
+    let own = |entry: &SalvageEntry| {
+        let of = (&entry.rig, &entry.raider, entry.incarnation);
+        of == (&raider.rig, &raider.name, incarnation)
+    };
+    if !kept.iter().any(own) {
+        write_salvage(world, target).await?;
+    }
+    Ok(())
 }
 
 /// Notes a salvage, and journals it; once, for a retry finds the same.

@@ -308,3 +308,33 @@ async fn while_a_person_must_look_nothing_is_measured() {
     town.pass(PATROL * 10).await;
     assert_eq!((asked("facts"), asked("remote_head")), before);
 }
+
+/// The report is recorded where git disagrees, and what git says is acted on.
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_report_that_is_wrong_is_recorded() {
+    use crate::domain::nuke::CleanupStatus;
+    for (reported, wrong) in [
+        (CleanupStatus::Clean, true),
+        (CleanupStatus::HasStash, false),
+    ] {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let stash = |facts: &mut crate::domain::facts::GitFacts| facts.stashes.push("wip".into());
+        town.parts.repo.change(&charged.raider.name, stash);
+        let mut request = completion(&charged.raider);
+        request.cleanup_status = Some(reported);
+        town.done(request).await.unwrap();
+        town.settle().await;
+        let said = town.events(EventType::CleanupStatusMismatch).await;
+        assert_eq!(said.len(), usize::from(wrong), "{reported:?}");
+        if wrong {
+            assert_eq!(said[0].data["reported"], "clean");
+            assert_eq!(said[0].data["measured"], "has_stash");
+        }
+        assert_eq!(
+            town.parts.repo.names(),
+            ["Toast"],
+            "what git says is acted on"
+        );
+    }
+}

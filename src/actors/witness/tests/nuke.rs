@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::actors::effects;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::ChildState;
+use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::facts::Probed;
@@ -195,5 +196,80 @@ async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
         let stale = effects::discard(&town.world, *permit).await.unwrap_err();
         assert!(matches!(stale, RepoError::PermitStale(_)), "{stale}");
     }
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// "Skip", and "none lingers".
+#[tokio::test(start_paused = true)]
+async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvaged_then() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let name = charged.raider.name.clone();
+    town.parts
+        .repo
+        .change(&name, |facts| facts.stashes.push("wip".into()));
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(DAY - PATROL * 2).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    let mut told = town.escalations().await;
+    told.retain(|escalation| escalation.status != RelicStatus::Closed);
+    assert_eq!(told.len(), 1);
+    assert!(town.parts.repo.salvages().is_empty());
+    // What is configured now counts.
+    town.reload(|city| city.rigs[0].witness.keep_dirty = 2 * DAY)
+        .await;
+    town.pass(PATROL * 4).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    town.reload(|city| city.rigs[0].witness.keep_dirty = DAY)
+        .await;
+    town.pass(PATROL * 2).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(town.parts.repo.salvages().len(), 1);
+    let nuked = town.events(EventType::RaiderNuked).await;
+    assert_eq!(nuked[0].cause, "kept_long_enough");
+    assert!(town.hook(&charged.raider).await.is_none());
+}
+
+/// "has_unpushed: escalate": its commits do not depend on the sandbox while a person is waited for.
+#[tokio::test(start_paused = true)]
+async fn unpushed_commits_of_work_that_is_over_are_saved_at_once_and_the_sandbox_stays() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let closed = charged.relic.clone();
+    town.store(move |txn| {
+        let mut relic = txn.relic(&closed)?;
+        relic.status = RelicStatus::Closed;
+        relic.closed = Some(txn.now());
+        txn.put_relic(&relic)
+    })
+    .await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(town.escalations().await.len(), 1);
+    assert_eq!(town.parts.repo.count("salvage"), 1, "once");
+    assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
+}
+
+/// Of a dry run as of the nuke itself.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let target = nuke::Target {
+        raider: charged.raider.clone(),
+        incarnation: charged.incarnation,
+        target: "main".into(),
+        cause: Cause::Operator,
+        relic: Some(relic),
+        detected: None,
+    };
+    nuke::check(&town.world, &target).await.unwrap();
+    town.parts.sessions.hide(&charged.session, Some("deaf"));
+    let refused = nuke::check(&town.world, &target).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Unavailable, "{refused}");
+    town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }

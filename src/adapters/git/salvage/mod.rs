@@ -8,6 +8,7 @@
 //!     stash-k     stash entries of this sandbox
 //!     reflog-k    commits that only HEAD's reflog named
 //!     nested-k    the git directory of a repository inside the sandbox, as plain files
+//!     staged-k    the index of a worktree that the agent made inside the sandbox, by stages
 //!     meta        manifest, exact index, flags, state of a rebase, merge or bisect; its parents
 //!                 are the commits that this state names
 //! ```

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::super::admin::failed;
+use super::super::admin::{failed, linked};
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::facts::LIST_MAX;
@@ -11,6 +11,7 @@ use super::super::links;
 use super::super::measure::Measured;
 use super::super::raw::Raw;
 use super::super::rig::{GitRepo, oid};
+use super::super::status;
 use super::super::traces::tips;
 use super::{Capture, Manifest, describe};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
@@ -179,6 +180,13 @@ pub(super) fn write(
             ));
         }
     }
+    for (n, nested) in measured.nested.iter().enumerate() {
+        if nested.git_dir.is_none()
+            && let Some(tree) = staged_elsewhere(raw, measured, &nested.path, n)?
+        {
+            refs.push((format!("staged-{n}"), commit("Index", &tree, &[])?));
+        }
+    }
     let refs = make_refs(repo, &prefix, refs)?;
     readable(repo, &refs)?;
     Ok(SalvageRecord {
@@ -187,6 +195,34 @@ pub(super) fn write(
         refs,
         ignored,
     })
+}
+
+/// The index of a worktree that the agent made inside the sandbox, by stages: its git directory
+/// outlives the sandbox, but nothing keeps what only its index names.
+fn staged_elsewhere(
+    raw: &Raw,
+    measured: &Measured,
+    path: &[u8],
+    n: usize,
+) -> Result<Option<Oid>, RepoError> {
+    let dir = measured.place.sandbox.join(bytes::path(path));
+    let ours = linked(&dir).is_some_and(|found| found.parent() == measured.place.admin.parent());
+    if !ours {
+        return Ok(None);
+    }
+    let entries = status::index(Git::in_dir(&dir).env("GIT_OPTIONAL_LOCKS", "0"))?;
+    let records: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            entry.record(
+                &bytes::below(entry.stage.to_string().as_bytes(), &entry.path),
+                0,
+            )
+        })
+        .collect();
+    let index = raw.index(&format!("staged-{n}"));
+    index.load(records.iter().map(Vec::as_slice))?;
+    index.write_tree().map(Some)
 }
 
 /// Makes the refs below the prefix, all or none, and reads them back. Answers with their full names.
@@ -205,10 +241,15 @@ fn make_refs(
         .args(["-c", "core.fsync=reference", "update-ref", "--stdin"])
         .stdin(script)
         .run()?;
+    let format = "--format=%(refname) %(objectname)";
+    let found = repo.git().args(["for-each-ref", format, prefix]).run()?;
+    let found = found.text();
     for (name, id) in &refs {
-        let name = format!("{prefix}/{name}");
-        if repo.resolve(&name)?.as_ref() != Some(id) {
-            return Err(RepoError::Failed(format!("{name} does not read back")));
+        let line = format!("{prefix}/{name} {id}");
+        if !found.lines().any(|found| found == line) {
+            return Err(RepoError::Failed(format!(
+                "{prefix}/{name} does not read back"
+            )));
         }
     }
     let full = |(name, _): &(String, Oid)| format!("{prefix}/{name}");
@@ -369,7 +410,26 @@ fn tree_blob(record: &[u8]) -> Option<Oid> {
     Oid::new(id).ok()
 }
 
-/// Ignored paths, directories as one, at most a few hundred. Our own links are not among them.
+/// What tools build, and would build again: not worth a line among what may be precious.
+const BUILT: &[&str] = &[
+    "target/",
+    "node_modules/",
+    "build/",
+    "dist/",
+    "out/",
+    "__pycache__/",
+    ".venv/",
+    "venv/",
+    ".tox/",
+    ".gradle/",
+    ".next/",
+    ".cache/",
+    ".mypy_cache/",
+    ".pytest_cache/",
+];
+
+/// Ignored paths that a removal loses for good (`.env`, the settings of an editor), directories as
+/// one, at most a few hundred. Our own links and what tools build are not among them.
 fn ignored(measured: &Measured) -> Result<Vec<String>, RepoError> {
     let git: Git = measured.place.git();
     let output = git
@@ -385,6 +445,10 @@ fn ignored(measured: &Measured) -> Result<Vec<String>, RepoError> {
     let names = bytes::split(&output.stdout).map(bytes::lossy);
     Ok(names
         .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
+        .filter(|name| {
+            let above = |dir: &&str| name.starts_with(*dir) || name.contains(&format!("/{dir}"));
+            !BUILT.iter().any(|dir| above(&dir))
+        })
         .take(LIST_MAX)
         .collect())
 }

@@ -1,0 +1,89 @@
+//! Sandboxes that are wanted no more and may not go as they are: a person is told, commits that are
+//! nowhere else are saved at once, and all of it is saved and removed when it has lingered for `keep_dirty`
+//! (`1-product.md`, "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
+
+use jiff::Timestamp;
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::sagas::nuke;
+use super::inbox::{Handled, nuke_target, raise};
+use super::{WitnessArgs, nuke_now, wisps};
+use crate::domain::cause::Cause;
+use crate::domain::message::{Escalation, Severity};
+use crate::domain::nuke::CleanupStatus;
+use crate::domain::relic::Hook;
+use crate::domain::wisp::{About, Cleanup};
+use crate::ports::relics::Txn;
+
+/// What is kept, and why it cannot go.
+pub(super) struct Kept<'a> {
+    /// Whose sandbox, as it was charged.
+    pub(super) hook: &'a Hook,
+    /// The relic is still that raider's. Otherwise it may be anybody's by now, and this is about the
+    /// sandbox alone.
+    pub(super) owns: bool,
+    /// Since when it is wanted no more.
+    pub(super) since: Timestamp,
+    /// For people.
+    pub(super) problem: &'a str,
+    /// What the safety protocol said.
+    pub(super) refused: Refusal,
+}
+
+/// Deals with it.
+///
+/// # Errors
+/// It could not be done.
+pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, Refusal> {
+    let (world, hook) = (&args.world, kept.hook);
+    let target = nuke_target(hook, Cause::KeptLongEnough);
+    let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
+    let age = world.age(&key, kept.since);
+    let rig = world.city.rig(&args.rig);
+    if rig.is_some_and(|rig| age >= rig.witness.keep_dirty) {
+        return match nuke_now(args, target, true).await {
+            Ok(_) => Ok(Handled::Yes),
+            Err(busy) if matches!(busy.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
+                Ok(Handled::AtPatrol)
+            }
+            Err(error) => Err(error),
+        };
+    }
+    tell(args, &kept).await?;
+    if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
+        match nuke::safekeep(world, &target).await {
+            Err(error) if error.kind != RefusalKind::NoRoom => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(Handled::AtPatrol)
+}
+
+/// Calls a person, and keeps track of it until it is settled.
+async fn tell(args: &WitnessArgs, kept: &Kept<'_>) -> Result<(), Refusal> {
+    let hook = kept.hook;
+    let losses = kept.refused.losses.join("\n");
+    let about = About {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        relic: Some(hook.relic.clone()),
+    };
+    let state = match kept.refused.status {
+        Some(_) => Cleanup::Pending,
+        None => Cleanup::ZombieDetected,
+    };
+    let evidence = losses.clone();
+    let track = move |txn: &mut dyn Txn| wisps::track(txn, &about, state, &evidence);
+    args.world.store.run(track).await?;
+    let body = Escalation {
+        agent: hook.raider.to_string(),
+        relic: kept.owns.then(|| hook.relic.clone()),
+        problem: kept.problem.to_owned(),
+        severity: Severity::High,
+        evidence: format!(
+            "{losses}\n`hd raider nuke {} --salvage` keeps it and frees the slot",
+            hook.raider
+        ),
+    };
+    raise(args, body).await
+}

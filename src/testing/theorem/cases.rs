@@ -1,0 +1,555 @@
+//! One sandbox, from its charge to its end, with what is done to it between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use git2::{ObjectType, Oid};
+
+use super::forms::{Agent, Form, is_there};
+use super::lab::{CRLF, Lab};
+use super::look::Seen;
+use super::reach::Reach;
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::sagas::repair;
+use crate::domain::relic::RelicStatus;
+use crate::domain::saga::FaultPoint;
+use crate::ports::relics::SalvageEntry;
+use crate::ports::repo::{Repo, SalvageRecord};
+use crate::testing::world::rig;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How a sandbox ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// A nuke; with `--salvage` when that is refused.
+    Nuke,
+    /// A completion; a nuke when that is refused.
+    Done,
+    /// A repair, and a nuke.
+    Repair,
+    /// A completion that conflicts, while the sandbox is still being worked in.
+    Remuster,
+    /// A nuke during which the daemon dies at this of [`NUKE`].
+    NukeKilled(usize),
+    /// A completion during which the daemon dies at this of [`DONE`].
+    DoneKilled(usize),
+}
+
+/// The steps of a nuke.
+const NUKE: &[FaultPoint] = &[
+    FaultPoint::NukeIntentBefore,
+    FaultPoint::NukeIntentAfter,
+    FaultPoint::NukeSalvageBefore,
+    FaultPoint::NukeSalvageAfter,
+    FaultPoint::NukeReleaseBefore,
+    FaultPoint::NukeReleaseAfter,
+];
+
+/// The steps of a completion, and what becomes of it.
+const DONE: &[FaultPoint] = &[
+    FaultPoint::DoneIntentBefore,
+    FaultPoint::DoneIntentAfter,
+    FaultPoint::DonePushBefore,
+    FaultPoint::DonePushAfter,
+    FaultPoint::DoneSubmitBefore,
+    FaultPoint::DoneSubmitAfter,
+    FaultPoint::DoneSessionBefore,
+    FaultPoint::DoneSessionAfter,
+    FaultPoint::WitnessReadyBefore,
+    FaultPoint::WitnessReadyAfter,
+];
+
+impl End {
+    /// Those that a form can come to. Where a completion is refused there are no steps to die at.
+    pub fn of(form: Form) -> Vec<Self> {
+        let mut all = vec![Self::Nuke, Self::Done, Self::Repair, Self::Remuster];
+        all.extend((0..NUKE.len()).map(Self::NukeKilled));
+        if !is_dirty(form) {
+            all.extend((0..DONE.len()).map(Self::DoneKilled));
+        }
+        all
+    }
+}
+
+/// Whether a nuke refuses it.
+fn is_at_risk(form: Form) -> bool {
+    let safe = [Form::ReflogOnly, Form::Ignored, Form::Locked, Form::Clean];
+    !safe.contains(&form)
+}
+
+/// Whether a completion refuses it.
+fn is_dirty(form: Form) -> bool {
+    let committed = [Form::Ahead, Form::Amended, Form::Stash];
+    is_at_risk(form) && !committed.contains(&form)
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    pub form: Form,
+    pub end: End,
+    pub seed: u64,
+}
+
+/// So many things break.
+const BREAKS: usize = 7;
+
+/// What was tested.
+#[derive(Default)]
+pub struct Tally {
+    ended: BTreeMap<(Form, End), usize>,
+    total: usize,
+}
+
+impl Tally {
+    /// How many cases there were.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// How often this form came to this end.
+    pub fn ended(&self, pair: (Form, End)) -> usize {
+        self.ended.get(&pair).copied().unwrap_or(0)
+    }
+}
+
+/// A small generator of numbers (splitmix).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+
+    /// What an agent writes: a line of its own, and anything at all.
+    fn text(&mut self) -> Vec<u8> {
+        let mut text = format!("{:x}\n", self.next()).into_bytes();
+        let odd = self.next().to_le_bytes();
+        text.extend(&odd[..self.below(8)]);
+        text.extend([&b""[..], b"\r\n", b"\n", b"\0"][self.below(4)]);
+        text
+    }
+}
+
+/// Forms of which one is at home in any sandbox, whatever else is in it.
+fn goes_along(form: Form) -> bool {
+    form >= Form::Conflict
+        || matches!(
+            form,
+            Form::Ahead | Form::Amended | Form::ReflogOnly | Form::OwnRef
+        )
+}
+
+/// The forms of a case, in the order in which an agent makes them.
+fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
+    let mut forms = BTreeSet::from([case.form]);
+    if matches!(case.end, End::Done | End::DoneKilled(_)) && case.form != Form::Orphan {
+        forms.insert(Form::Ahead);
+    }
+    let alone = matches!(
+        case.form,
+        Form::Orphan | Form::Clean | Form::OwnWorktree | Form::Submodule
+    );
+    for _ in 0..dice.below(4) {
+        let also = Form::ALL[dice.below(Form::ALL.len())];
+        if !alone && goes_along(also) {
+            forms.insert(also);
+        }
+    }
+    forms.into_iter().collect()
+}
+
+/// A case under way.
+struct Run<'a> {
+    lab: &'a mut Lab,
+    tally: &'a mut Tally,
+    charged: Charged,
+    dir: PathBuf,
+    /// What must not be lost.
+    seen: Seen,
+    /// What other sandboxes stashed.
+    before: Vec<Oid>,
+}
+
+/// Runs it.
+pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
+    let mut dice = Dice(case.seed);
+    let relic = lab.town().relic("a").await;
+    let charged = lab.town().charge(&relic).await.unwrap();
+    let dir = charged.sandbox.clone();
+    let before = Seen::of(&dir).stashes;
+    let forms = forms(case, &mut dice);
+    let at_risk = forms.iter().any(|form| is_at_risk(*form));
+    let dirty = forms.iter().any(|form| is_dirty(*form));
+    let text = dice.text();
+    let work = {
+        let (dir, library) = (dir.clone(), lab.path("library"));
+        move || {
+            let agent = Agent {
+                dir: &dir,
+                text,
+                library: &library,
+            };
+            forms.iter().for_each(|form| agent.make(*form));
+            let seen = Seen::of(&dir);
+            assert!(
+                is_there(case.form, &dir, &seen),
+                "{forms:?}: not {:?}",
+                case.form
+            );
+            seen
+        }
+    };
+    let mut run = if case.end == End::Remuster {
+        Run::remustered(lab, tally, case, charged, work, before).await
+    } else {
+        let seen = work();
+        Run {
+            lab,
+            tally,
+            charged,
+            dir,
+            seen,
+            before,
+        }
+    };
+    if case.end != End::Remuster {
+        if at_risk {
+            run.refused_nuke().await;
+        }
+        if dirty {
+            run.refused_done().await;
+        }
+        let times = if case.end == End::Repair { BREAKS } else { 2 };
+        let first = dice.below(BREAKS);
+        for what in (first..first + times).map(|what| what % BREAKS) {
+            run.repair(what).await;
+        }
+    }
+    match case.end {
+        End::Done if !dirty => run.done(None).await,
+        End::DoneKilled(at) if !dirty => run.done(Some(DONE[at])).await,
+        _ => {}
+    }
+    let killed = match case.end {
+        End::NukeKilled(at) => Some(NUKE[at]),
+        _ => None,
+    };
+    run.nuke(killed).await;
+    run.verify();
+    run.count();
+    *run.tally.ended.entry((case.form, case.end)).or_default() += 1;
+    run.settle().await;
+}
+
+impl Run<'_> {
+    fn count(&mut self) {
+        self.tally.total += 1;
+    }
+
+    /// Nothing changed.
+    fn unchanged(&mut self, what: &str) {
+        assert!(
+            self.seen == Seen::of(&self.dir),
+            "{what} changed the sandbox"
+        );
+        self.count();
+    }
+
+    async fn is_held(&self) -> bool {
+        let hook = self.lab.town().hook(&self.charged.raider).await;
+        hook.is_some_and(|hook| hook.incarnation == self.charged.incarnation)
+    }
+
+    /// Waits for what goes on by itself; true when the slot is free by then.
+    async fn gone(&self) -> bool {
+        for _ in 0..20 {
+            self.lab.town().pass(SECOND).await;
+            if !self.is_held().await && self.lab.town().sagas().await == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn refused_nuke(&mut self) {
+        let refused = self
+            .lab
+            .town()
+            .nuke(&self.charged.raider, false)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+        assert!(self.lab.town().runs(&self.charged.session));
+        self.unchanged("a refused nuke");
+    }
+
+    async fn refused_done(&mut self) {
+        let refused = self
+            .lab
+            .town()
+            .completed(&self.charged.raider)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+        self.unchanged("a refused completion");
+    }
+
+    /// Completed, perhaps by a daemon that dies over it; an intent to stash keeps the sandbox.
+    async fn done(&mut self, killed: Option<FaultPoint>) {
+        if let Some(at) = killed {
+            self.lab.fate.die(at);
+        }
+        let mut answer = self.lab.town().completed(&self.charged.raider).await;
+        self.lab.town().settle().await;
+        if self.lab.fate.is_dead() {
+            self.lab.restart().await;
+            self.lab.town().settle().await;
+            if self.is_held().await {
+                answer = self.lab.town().completed(&self.charged.raider).await;
+            }
+        }
+        if self.gone().await {
+            return;
+        }
+        if let Err(refused) = answer {
+            assert_eq!(refused.kind, RefusalKind::BadRequest, "{refused}");
+        }
+        self.unchanged("a completion");
+    }
+
+    /// Something breaks that is not the work, and is mended.
+    async fn repair(&mut self, what: usize) {
+        let (dir, admin) = (self.dir.clone(), Seen::admin(&self.dir));
+        let mut wanted = self.seen.clone();
+        let write = |path: PathBuf, text: &str| fs::write(path, text).expect("written");
+        match what {
+            0 => fs::remove_file(dir.join(".git")).expect("removed"),
+            1 => write(dir.join(".git"), "gitdi"),
+            2 => write(dir.join(".git"), "gitdir: /none\n"),
+            3 => fs::remove_file(admin.join("gitdir")).expect("removed"),
+            4 => write(admin.join("locked"), "by nobody"),
+            5 => write(admin.join("HEAD"), ""),
+            _ => fs::remove_file(admin.join("index")).expect("removed"),
+        }
+        let world = Arc::clone(&self.lab.town().world);
+        repair::run(&world, self.charged.raider.clone())
+            .await
+            .unwrap();
+        let now = Seen::of(&dir);
+        match what {
+            // The reflog still names what was checked out.
+            5 => (wanted.head, wanted.head_line) = (now.head, now.head_line.clone()),
+            6 => wanted.index = now.index.clone(),
+            _ => {}
+        }
+        wanted.reflog.extend(&now.reflog);
+        assert!(wanted.files == now.files, "repair {what} changed files");
+        assert!(
+            wanted == now || what == 4,
+            "repair {what} changed the sandbox"
+        );
+        self.seen = now;
+        self.seen.reflog.extend(wanted.reflog);
+        self.count();
+    }
+
+    async fn nuke(&mut self, killed: Option<FaultPoint>) {
+        if let Some(at) = killed {
+            self.lab.fate.die(at);
+        }
+        let held = self.is_held().await;
+        let answer = if held {
+            Some(self.lab.town().nuke(&self.charged.raider, true).await)
+        } else {
+            None
+        };
+        if self.lab.fate.is_dead() {
+            self.lab.restart().await;
+            if !self.gone().await {
+                self.lab
+                    .town()
+                    .nuke(&self.charged.raider, true)
+                    .await
+                    .unwrap();
+            }
+        } else if let Some(Err(refused)) = answer {
+            panic!("{refused}: {:?}", refused.losses);
+        }
+        assert!(!self.is_held().await);
+        assert_eq!(self.lab.town().sagas().await, 0);
+    }
+
+    /// Everything is reached, and comes back.
+    fn verify(&mut self) {
+        let (raider, incarnation) = (&self.charged.raider, self.charged.incarnation);
+        let prefix = format!(
+            "refs/horde/salvage/{}/{}/{incarnation}",
+            raider.rig, raider.name
+        );
+        let own = |name: &str| {
+            let rest = name.strip_prefix(&prefix);
+            rest.is_some_and(|rest| rest.starts_with(['/', '.']))
+        };
+        let bare = self.lab.repo.repo_dir();
+        // What a checkout makes of it is not in git, and need not be.
+        let mut reach = Reach::of([Oid::hash_object(ObjectType::Blob, CRLF).expect("a hash")]);
+        let kept =
+            |name: &str| name.starts_with("refs/remotes/") || name.starts_with("refs/horde/mq/");
+        reach.add(bare, |name| own(name) || kept(name));
+        reach.add(&self.lab.path("origin.git"), |_| true);
+        for id in self.seen.contents() {
+            assert!(reach.has(&id), "{id} is lost: {}", self.whose(id));
+        }
+        let stashed = self
+            .seen
+            .stashes
+            .iter()
+            .filter(|id| !self.before.contains(id));
+        let commits = self
+            .seen
+            .reflog
+            .iter()
+            .chain(&self.seen.head)
+            .chain(stashed);
+        for id in commits {
+            assert!(reach.has_work(bare, *id), "commit {id} is lost");
+        }
+    }
+
+    fn whose(&self, id: Oid) -> String {
+        let files = self.seen.files.iter().filter(|(_, file)| file.id() == id);
+        let files = files.map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        let inner = self.seen.inner.values().flat_map(|inner| &inner.index);
+        let entries = self
+            .seen
+            .index
+            .iter()
+            .chain(inner)
+            .filter(|entry| entry.id == id);
+        let staged = entries.map(|entry| format!("index {}", String::from_utf8_lossy(&entry.path)));
+        files.chain(staged).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The salvage of it, the newest; none when everything was pushed and clean.
+    async fn salvage(&self) -> Option<SalvageRecord> {
+        let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
+        let all = self.lab.town().store(|txn| txn.salvages()).await;
+        let own = |entry: &SalvageEntry| entry.raider == name && entry.incarnation == incarnation;
+        let entry = all.into_iter().rfind(own)?;
+        Some(SalvageRecord {
+            id: entry.id,
+            refs: entry.refs,
+            bytes: entry.bytes,
+            ignored: entry.ignored,
+        })
+    }
+
+    /// Restores it and compares; leaves nothing to the next case.
+    async fn settle(&mut self) {
+        if let Some(record) = self.salvage().await {
+            let to = self.lab.path("restored");
+            self.lab.repo.restore(&record, &to).unwrap();
+            let back = Seen::of(&to);
+            let same = |what: &str, same: bool| assert!(same, "{what} did not come back");
+            same("files", back.files == self.seen.files);
+            same("the index", back.index == self.seen.index);
+            same("HEAD", back.head == self.seen.head);
+            same("the state", back.state == self.seen.state);
+            same(
+                "inner repositories",
+                back.own_inner().eq(self.seen.own_inner()),
+            );
+            fs::remove_dir_all(Seen::admin(&to)).expect("removed");
+            fs::remove_dir_all(&to).expect("removed");
+        }
+        if self.seen.stashes != self.before {
+            super::git::git(
+                self.lab.repo.repo_dir(),
+                &["update-ref", "-d", "refs/stash"],
+            );
+        }
+    }
+
+    /// Work that conflicts, declared done; its sandbox is still worked in when MERGE_READY is sent.
+    async fn remustered<'a>(
+        lab: &'a mut Lab,
+        tally: &'a mut Tally,
+        case: Case,
+        charged: Charged,
+        work: impl FnOnce() -> Seen + Send + 'static,
+        before: Vec<Oid>,
+    ) -> Run<'a> {
+        let dir = charged.sandbox.clone();
+        let agent = Agent {
+            dir: &dir,
+            text: b"mine".to_vec(),
+            library: Path::new(""),
+        };
+        agent.make(Form::Ahead);
+        lab.move_target("work", format!("theirs {}\n", case.seed).as_bytes());
+        let seen = Arc::new(Mutex::new(None));
+        let late = Arc::clone(&seen);
+        lab.fate.meanwhile(FaultPoint::WitnessReadyAfter, move || {
+            *late.lock().unwrap() = Some(work());
+        });
+        let mut run = Run {
+            seen: Seen::of(&dir),
+            lab,
+            tally,
+            charged,
+            dir,
+            before,
+        };
+        let relic = run.charged.relic.clone();
+        run.lab.town().completed(&run.charged.raider).await.unwrap();
+        for _ in 0..30 {
+            run.lab.town().pass(SECOND).await;
+            let now = run.lab.town().relic_now(&relic).await;
+            // While the first raider's sandbox is kept, its relic waits.
+            let waits = run.is_held().await && now.status == RelicStatus::Open;
+            if now.reworks == 1 && (waits || now.status == RelicStatus::Hooked) {
+                break;
+            }
+        }
+        assert_eq!(run.lab.town().relic_now(&relic).await.reworks, 1);
+        run.seen = seen.lock().unwrap().take().expect("it was worked in");
+        if run.is_held().await {
+            run.unchanged("a fresh raider");
+        }
+        // The fresh one has nothing yet: it goes when nobody wants its work.
+        let id = relic.clone();
+        run.lab
+            .town()
+            .store(move |txn| {
+                let mut relic = txn.relic(&id)?;
+                relic.status = RelicStatus::Closed;
+                txn.put_relic(&relic)
+            })
+            .await;
+        run.lab.town().world.nudge(&format!("{}/witness", rig()));
+        for _ in 0..30 {
+            run.lab.town().pass(SECOND).await;
+            let hooks = run.lab.town().store(|txn| txn.hooks(None)).await;
+            if hooks.iter().all(|hook| {
+                hook.incarnation == run.charged.incarnation && hook.raider == run.charged.raider
+            }) {
+                break;
+            }
+        }
+        run
+    }
+}

@@ -1,0 +1,205 @@
+//! A town whose git is real: one rig with a bare origin in a temporary directory, and a daemon that
+//! can be made to die at any journalled step.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::git::git;
+use crate::adapters::git::{GitRepo, GitRig};
+use crate::domain::city::RigSource;
+use crate::domain::saga::FaultPoint;
+use crate::ports::repo::Repo;
+use crate::testing::world::{Scenario, Town, rig};
+
+/// Another line of work, that conflicts with every edit of `src/a.txt`.
+pub const OTHER: &str = "refs/horde/test/other";
+
+/// A file whose line endings are converted, as it is checked out.
+pub const CRLF: &[u8] = b"one\r\ntwo\r\n";
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What happens at a fault point.
+enum Act {
+    Die,
+    Do(Box<dyn FnOnce() + Send>),
+}
+
+/// What happens at the next fault points.
+#[derive(Default)]
+pub struct Fate {
+    next: Mutex<Option<(FaultPoint, Act)>>,
+    dead: AtomicBool,
+}
+
+impl Fate {
+    /// The daemon dies there: from then on, nothing comes past any fault point.
+    pub fn die(&self, at: FaultPoint) {
+        *self.next.lock().unwrap() = Some((at, Act::Die));
+    }
+
+    /// Something else happens there.
+    pub fn meanwhile(&self, at: FaultPoint, act: impl FnOnce() + Send + 'static) {
+        *self.next.lock().unwrap() = Some((at, Act::Do(Box::new(act))));
+    }
+
+    /// Whether it died. What was to happen and did not is forgotten.
+    pub fn is_dead(&self) -> bool {
+        *self.next.lock().unwrap() = None;
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    fn reach(&self, point: FaultPoint) {
+        let mut next = self.next.lock().unwrap();
+        let act = next.take_if(|(at, _)| *at == point).map(|(_, act)| act);
+        drop(next);
+        match act {
+            Some(Act::Do(act)) => act(),
+            Some(Act::Die) => self.dead.store(true, Ordering::SeqCst),
+            None => {}
+        }
+        // Not a panic: those are printed. Whoever waits is gone with the daemon.
+        if self.dead.load(Ordering::SeqCst) {
+            std::panic::resume_unwind(Box::new("dead"));
+        }
+    }
+}
+
+/// A town with its rig.
+pub struct Lab {
+    dir: tempfile::TempDir,
+    pub repo: Arc<GitRepo>,
+    pub fate: Arc<Fate>,
+    town: Option<Town>,
+}
+
+impl Lab {
+    /// A daemon on a prepared rig.
+    pub async fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(dir.path()).expect("a path");
+        found(&root);
+        let own = root.join("city/horde");
+        let repo = GitRepo::new(GitRig {
+            name: rig(),
+            source: RigSource::Path(root.join("checkout")),
+            repo_dir: own.join("repo.git"),
+            raiders_dir: own.join("raiders"),
+            forge_dir: own.join("forge"),
+            push: true,
+        });
+        repo.prepare().expect("prepared");
+        let bare = repo.repo_dir().display().to_string();
+        let other = format!("HEAD:{OTHER}");
+        git(&root.join("checkout"), &["push", "-q", &bare, &other]);
+        let mut lab = Self {
+            dir,
+            repo: Arc::new(repo),
+            fate: Arc::default(),
+            town: None,
+        };
+        lab.town = Some(lab.scenario().start().await);
+        lab
+    }
+
+    fn scenario(&self) -> Scenario {
+        let (fate, root) = (Arc::clone(&self.fate), self.path("city"));
+        let mut scenario = Scenario::new()
+            .with(|city| {
+                city.root = root;
+                city.daemon.patrol_interval = HOUR;
+            })
+            .fault(Arc::new(move |point| fate.reach(point)));
+        scenario.repo = Some(Arc::clone(&self.repo) as _);
+        scenario
+    }
+
+    /// The daemon that runs now.
+    pub fn town(&self) -> &Town {
+        self.town.as_ref().expect("a town")
+    }
+
+    /// The daemon is killed, and started again.
+    pub async fn restart(&mut self) {
+        let town = self.town.take().expect("a town");
+        let clock = Arc::clone(&town.world.clock);
+        let parts = town.crash().await;
+        self.fate.dead.store(false, Ordering::SeqCst);
+        self.town = Some(self.scenario().start_on(parts, clock).await);
+    }
+
+    /// A path beside the city.
+    pub fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.dir.path())
+            .expect("a path")
+            .join(name)
+    }
+
+    /// Somebody else changes a file on the target.
+    pub fn move_target(&self, file: &str, text: &[u8]) {
+        let repo = git2::Repository::open(self.path("origin.git")).expect("a repository");
+        let tip = repo
+            .find_reference("refs/heads/main")
+            .and_then(|tip| tip.peel_to_commit());
+        let tip = tip.expect("a commit");
+        let mut update = git2::build::TreeUpdateBuilder::new();
+        let blob = repo.blob(text).expect("stored");
+        update.upsert(file, blob, git2::FileMode::Blob);
+        let tree = update
+            .create_updated(&repo, &tip.tree().expect("a tree"))
+            .expect("a tree");
+        let tree = repo.find_tree(tree).expect("a tree");
+        let who = git2::Signature::now("Bob", "bob@example.invalid").expect("somebody");
+        let at = Some("refs/heads/main");
+        repo.commit(at, &who, &who, "theirs\n", &tree, &[&tip])
+            .expect("committed");
+    }
+}
+
+/// A checkout with a bare origin, a second line of work at its HEAD, and a library.
+fn found(root: &Path) {
+    let (checkout, library) = (root.join("checkout"), root.join("library"));
+    git(root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);
+    for dir in [&checkout, &library] {
+        git(
+            root,
+            &["init", "-q", "-b", "main", &dir.display().to_string()],
+        );
+    }
+    fs::write(library.join("code"), "library\n").expect("written");
+    git(&library, &["add", "code"]);
+    git(&library, &["commit", "-qm", "library"]);
+    for (name, text) in [
+        ("README", "hello\n"),
+        ("src/a.txt", "a\n"),
+        ("src/b.txt", "b\n"),
+        ("src/deep/c.txt", "c\n"),
+        ("src/deep/d.txt", "d\n"),
+        ("src/deep/e.txt", "e\n"),
+        ("src/deep/f.txt", "f\n"),
+        ("kind/file", "a file\n"),
+        ("kind/dir/file", "a directory\n"),
+        ("run.sh", "#!/bin/sh\n"),
+        (".gitignore", "*.ignored\ntarget/\n.env\n"),
+        (".gitattributes", "*.eol text eol=crlf\n"),
+    ] {
+        let path = checkout.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    fs::write(checkout.join("crlf.eol"), CRLF).expect("written");
+    let exec = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(checkout.join("run.sh"), exec).expect("set");
+    std::os::unix::fs::symlink("README", checkout.join("link")).expect("linked");
+    git(&checkout, &["add", "-A"]);
+    git(&checkout, &["commit", "-qm", "first"]);
+    git(&checkout, &["remote", "add", "origin", "../origin.git"]);
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    git(&checkout, &["checkout", "-q", "-b", "other"]);
+    fs::write(checkout.join("src/a.txt"), "theirs\n").expect("written");
+    git(&checkout, &["commit", "-qam", "other"]);
+}

@@ -1,0 +1,132 @@
+//! The salvage theorem (`1-product.md`, promise 1): whatever form the work of a raider has, and
+//! whatever is done to its sandbox, every byte that was tracked, staged, untracked or stashed can be
+//! reached from a ref afterwards, and a restore gives the same HEAD, index and files.
+//!
+//! The sagas, the witness and the forge are the real ones on real repositories; sessions are fakes,
+//! and time stands still. A case is one operation on one generated sandbox, with all of its bytes
+//! compared. Every form meets every end, and other forms come along by chance: `HORDE_SEED` repeats
+//! them, `HORDE_SWEEP=long` goes on with other seeds, `HORDE_CASES` says how long, and
+//! `HORDE_CASE=Sparse,Repair` takes these only.
+
+mod cases;
+mod forms;
+mod git;
+mod lab;
+mod look;
+mod reach;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use self::cases::{Case, End, Tally};
+use self::forms::Form;
+use self::lab::Lab;
+
+/// So many tests share the cases: the machine has more than one core.
+const SHARDS: usize = 4;
+
+/// A repository becomes slower with what it holds.
+const PER_LAB: usize = 45;
+
+/// The least of each round.
+const CASES: usize = 2000;
+
+/// The cases of a round: every form with every end.
+fn round(seed: u64) -> Vec<Case> {
+    let only = std::env::var("HORDE_CASE").unwrap_or_default();
+    let mut all = Vec::new();
+    for &form in Form::ALL {
+        for end in End::of(form) {
+            let seed = seed.wrapping_mul(1_000_003).wrapping_add(all.len() as u64);
+            all.push(Case { form, end, seed });
+        }
+    }
+    all.retain(|case| format!("{:?},{:?}", case.form, case.end).contains(&only));
+    all
+}
+
+fn run(shard: usize) {
+    let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let mut seed = number("HORDE_SEED").unwrap_or_else(|| if long { clock() } else { 1 });
+    let wanted = number("HORDE_CASES").unwrap_or(if long { 20_000 } else { 0 });
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    loop {
+        eprintln!("HORDE_SEED={seed}");
+        let mine = round(seed).into_iter().skip(shard).step_by(SHARDS);
+        let mut left: VecDeque<Case> = mine.collect();
+        while !left.is_empty() {
+            let some = AssertUnwindSafe(|| in_one_lab(&mut left, &mut tally));
+            // The next cases are tested all the same, elsewhere.
+            if let Err(case) = catch_unwind(some).map_err(|_| left.pop_front()) {
+                eprintln!("failed: {case:?}");
+                failed.extend(case);
+            }
+        }
+        seed = seed.wrapping_add(1);
+        if (tally.total() * SHARDS) as u64 >= wanted {
+            break;
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+    covered(shard, &tally);
+}
+
+/// Takes some of the cases, one after the other.
+fn in_one_lab(left: &mut VecDeque<Case>, tally: &mut Tally) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut lab = Lab::new().await;
+        for _ in 0..PER_LAB {
+            let Some(case) = left.front() else { break };
+            cases::run(&mut lab, *case, tally).await;
+            left.pop_front();
+        }
+        lab.town().root.kill();
+    });
+}
+
+/// Every form met every end, and there were enough cases.
+fn covered(shard: usize, tally: &Tally) {
+    let mut wanted: BTreeMap<_, usize> = BTreeMap::new();
+    for case in round(0).into_iter().skip(shard).step_by(SHARDS) {
+        *wanted.entry((case.form, case.end)).or_default() += 1;
+    }
+    for (pair, times) in wanted {
+        assert!(tally.ended(pair) >= times, "{pair:?} was not tested");
+    }
+    eprintln!("{} cases", tally.total());
+    let all = std::env::var_os("HORDE_CASE").is_none();
+    let enough = tally.total() * SHARDS >= CASES;
+    assert!(enough || !all, "only {} cases", tally.total());
+}
+
+#[test]
+fn nothing_is_lost_in_the_first_quarter() {
+    run(0);
+}
+
+#[test]
+fn nothing_is_lost_in_the_second_quarter() {
+    run(1);
+}
+
+#[test]
+fn nothing_is_lost_in_the_third_quarter() {
+    run(2);
+}
+
+#[test]
+fn nothing_is_lost_in_the_fourth_quarter() {
+    run(3);
+}
