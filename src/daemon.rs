@@ -32,7 +32,7 @@ use self::manager::Manager;
 use crate::actors::ask;
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
-use crate::actors::root::{RootActor, RootMsg, StopMode};
+use crate::actors::root::{ChildView, RootActor, RootMsg, StopMode};
 use crate::actors::world::World;
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
@@ -172,7 +172,7 @@ async fn live(city: Arc<City>, shown: serde_json::Value, file: PathBuf) -> Resul
     world.directory.tell_root(RootMsg::Ready);
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     manager.ready();
-    let watch = |limit| watch(Arc::clone(&world), Arc::clone(&manager), limit / 2);
+    let watch = |limit| watch(Arc::clone(&world), Arc::clone(&manager), limit);
     let watching = sd_notify::watchdog_enabled().map(|limit| tokio::spawn(watch(limit)));
     let (tree, requests) = ((&root, ended), control.requests);
     let outcome = until_stopped(&world, tree, &manager, &mut signals, requests, None).await;
@@ -306,15 +306,15 @@ fn note(world: &World, kind: EventType) {
     world.store.note(vec![event]);
 }
 
-/// Tells the service manager that the root answers, for as long as it does.
-async fn watch(world: Arc<World>, manager: Arc<Manager>, pause: Duration) {
-    loop {
-        tokio::time::sleep(pause).await;
-        match ask::views(&world).await {
-            Ok(views) => manager.lives(&views, world.directory.reload_error().as_deref()),
-            Err(error) => tracing::error!(%error, "the root does not answer"),
-        }
-    }
+async fn watch(world: Arc<World>, manager: Arc<Manager>, limit: Duration) {
+    let look = || {
+        let world = Arc::clone(&world);
+        async move { ask::views(&world).await }
+    };
+    let lives = |views: &[ChildView]| {
+        manager.lives(views, world.directory.reload_error().as_deref());
+    };
+    manager::watch(limit, look, lives).await;
 }
 
 fn socket_of(city: &City) -> PathBuf {

@@ -21,6 +21,7 @@ pub mod forge;
 pub mod gates;
 pub mod launch;
 pub mod metrics;
+pub mod questions;
 pub mod refusal;
 mod retention;
 pub mod root;

@@ -13,6 +13,7 @@ use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
 use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
+use super::questions::Questions;
 use super::root::RootMsg;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
@@ -221,6 +222,8 @@ pub struct Directory {
     ages: Mutex<Ages>,
     /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
     pub silences: Silences,
+    /// What agents ask on their screens.
+    pub questions: Questions,
     reload_error: RwLock<Option<String>>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: RwLock<Weak<World>>,

@@ -8,12 +8,7 @@ pub const LATER: &[(&str, &[&str])] = &[
     ("workspace", &["budget"]),
     (
         "harness",
-        &[
-            "resume",
-            "process_names",
-            "rate_limit_patterns",
-            "needs_input_patterns",
-        ],
+        &["resume", "process_names", "rate_limit_patterns"],
     ),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),

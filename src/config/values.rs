@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::diagnostics::Diagnostic;
 use super::document::{Node, Value};
 use crate::domain::ids::InvalidId;
+use crate::domain::question::Pattern;
 use crate::domain::suggest::closest;
 
 /// A value, or what is wrong with it.
@@ -51,6 +52,11 @@ pub fn optional<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Pars
         Value::Text(text) if text.is_empty() => Ok(None),
         _ => parse(node).map(Some),
     }
+}
+
+/// A regular expression that is looked for on a screen.
+pub fn pattern(node: &Node) -> Parsed<Pattern> {
+    Pattern::new(&text(node)?).or_else(|error| complain(node, error))
 }
 
 /// A checked name of the domain.

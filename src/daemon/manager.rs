@@ -8,10 +8,12 @@
 //! matter of the manager's, and READY there would be a lie.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sd_notify::NotifyState;
 
 use crate::actors::config::Reloading;
+use crate::actors::refusal::Refusal;
 use crate::actors::root::{ChildState, ChildView};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +83,22 @@ impl Manager {
     }
 }
 
+/// Feeds the watchdog for as long as the root answers: who does not is ended by the manager, and
+/// started again, which adopts what runs.
+pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
+    limit: Duration,
+    look: impl Fn() -> F,
+    lives: impl Fn(&[ChildView]),
+) {
+    loop {
+        tokio::time::sleep(limit / 2).await;
+        match look().await {
+            Ok(views) => lives(&views),
+            Err(error) => tracing::error!(%error, "the root does not answer"),
+        }
+    }
+}
+
 fn tell(states: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "the service manager could not be told");
@@ -114,4 +132,39 @@ fn status(views: &[ChildView], reload_error: Option<&str>) -> String {
 /// More would be further assignments to the manager.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Whether it is fed after the root began to answer like that.
+    async fn fed(then: impl AsyncFn() -> Result<Vec<ChildView>, Refusal>) -> (usize, usize) {
+        let (asked, fed) = (Cell::new(0), Cell::new(0));
+        let look = || {
+            asked.set(asked.get() + 1);
+            async {
+                match asked.get() {
+                    1 | 2 => Ok(Vec::new()),
+                    _ => then().await,
+                }
+            }
+        };
+        let lives = |_: &[ChildView]| fed.set(fed.get() + 1);
+        let hour = Duration::from_secs(3599);
+        let watching = watch(Duration::from_secs(10), look, lives);
+        let over = tokio::time::timeout(hour, watching).await;
+        assert!(over.is_err(), "it never ends by itself");
+        (asked.get(), fed.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_is_fed_while_the_root_answers_and_then_starves() {
+        assert_eq!(fed(async || Ok(Vec::new())).await, (719, 719));
+        assert_eq!(fed(std::future::pending).await, (3, 2), "the root hangs");
+        let gone = async || Err(Refusal::internal("gone"));
+        assert_eq!(fed(gone).await, (719, 2), "the root is gone");
+    }
 }

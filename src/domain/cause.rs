@@ -90,6 +90,8 @@ causes! {
     Stuck => "stuck",
     /// A session that should work showed no progress.
     Stalled => "stalled",
+    /// The agent asks something on its screen.
+    Question => "question",
     /// A stalled session goes on.
     Progress => "progress",
     /// The agent declared a wait.

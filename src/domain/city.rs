@@ -15,6 +15,7 @@ use super::ids::{
 };
 use super::merge::LandStyle;
 use super::notify::NotifyPolicy;
+use super::question::Pattern;
 use super::restart::RestartPolicy;
 
 /// A whole city.
@@ -306,6 +307,8 @@ pub struct Harness {
     pub env: BTreeMap<String, String>,
     /// Names taken from the supervisor's own environment.
     pub env_pass: Vec<String>,
+    /// How a question to a person is told on its screen.
+    pub needs_input: Vec<Pattern>,
 }
 
 /// How a prompt reaches a harness.

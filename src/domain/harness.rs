@@ -78,6 +78,7 @@ mod tests {
             review: String::new(),
             env: BTreeMap::new(),
             env_pass: Vec::new(),
+            needs_input: Vec::new(),
         }
     }
 

@@ -22,6 +22,7 @@ pub mod nuke;
 pub mod outcome;
 pub mod pools;
 pub mod prompt;
+pub mod question;
 pub mod raider;
 pub mod reconcile;
 pub mod relic;

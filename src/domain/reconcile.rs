@@ -8,8 +8,8 @@
 //!   run         none             not          Start
 //!   run         rests suspended  -            Resume
 //!   run         draining         -            KeepOn
-//!   run         up               idle         Cycle, unless attached
-//!   run         up               drifted      Cycle, unless attached; raiders wait
+//!   run         up               idle         Cycle, unless attached or asking
+//!   run         up               drifted      Cycle, unless attached or asking; raiders wait
 //!   run         up               else         nothing: healthy
 //!   run         tended           -            nothing: it starts, backs off, is quarantined ...
 //!   suspended   up or tended     -            Suspend
@@ -92,6 +92,8 @@ pub struct Seen {
     pub wanted: Vec<Wanted>,
     /// Sessions that an open saga takes care of.
     pub busy: BTreeSet<SessionId>,
+    /// Sessions that ask something, or of which it cannot be told.
+    pub asking: BTreeSet<SessionId>,
     /// Who is.
     pub tended: BTreeMap<ChildId, Tended>,
     /// When.
@@ -146,7 +148,7 @@ pub fn plan(seen: &Seen) -> Vec<Decision> {
     for wanted in free {
         let facts = facts.get(&wanted.session).copied();
         match seen.tended.get(&wanted.id) {
-            Some(tended) => decisions.extend(adjust(wanted, tended, facts, seen.now)),
+            Some(tended) => decisions.extend(adjust(wanted, tended, facts, seen)),
             None => decisions.extend(begin(wanted, facts)),
         }
     }
@@ -183,7 +185,7 @@ fn adjust(
     wanted: &Wanted,
     tended: &Tended,
     facts: Option<&SessionFacts>,
-    now: Timestamp,
+    seen: &Seen,
 ) -> Option<Decision> {
     let id = wanted.id.clone();
     match (wanted.mode, tended) {
@@ -201,12 +203,13 @@ fn adjust(
         (Mode::Run, Tended::Up { draining: true, .. }) => Some(Decision::KeepOn(id)),
         (Mode::Run, Tended::Up { fingerprint, .. }) => {
             let facts = facts.filter(|_| runs(facts))?;
-            // Whoever is attached would lose what they do; a later look decides again.
-            if facts.attached {
+            // Whoever is attached would lose what they do, and whoever is asked what they would answer;
+            // a later look decides again.
+            if facts.attached || seen.asking.contains(&facts.id) {
                 return None;
             }
             // In the order of the seed: idle, then drift.
-            if is_idle(wanted, facts, now) {
+            if is_idle(wanted, facts, seen.now) {
                 return Some(Decision::Cycle(id, Cause::Idle));
             }
             has_drifted(wanted, fingerprint.as_ref()).then_some(Decision::Cycle(id, Cause::Drift))

@@ -24,7 +24,7 @@ pub enum Change {
     None,
     /// It changed, and its session goes on.
     Live,
-    /// A person is attached: it is restarted once they have left.
+    /// A person is attached, or it asks something: it is restarted once they have left, or answered.
     Deferred,
     /// It gets a fresh session.
     Restart,
@@ -50,8 +50,8 @@ pub struct Running {
     pub name: AgentName,
     /// What its session was started from; none when that is not on record.
     pub fingerprint: Option<String>,
-    /// Whether a person is attached.
-    pub attached: bool,
+    /// Whether it is not to be disturbed: a person is attached, or it asks something.
+    pub undisturbed: bool,
 }
 
 /// Why a configuration cannot be applied at all.
@@ -181,7 +181,7 @@ fn change(
     match (drifted.is_empty(), changed) {
         (true, true) => Change::Live,
         (true, false) => Change::None,
-        (false, _) if drifted.iter().all(|session| session.attached) => Change::Deferred,
+        (false, _) if drifted.iter().all(|session| session.undisturbed) => Change::Deferred,
         (false, _) => Change::Restart,
     }
 }

@@ -195,12 +195,13 @@ impl Watch {
         now.saturating_sub(self.since)
     }
 
-    /// Compares what is cheap to see. A person at the terminal is a sign, whatever is seen.
-    pub fn look(&mut self, marks: Marks, attached: bool, now: Mono) -> Progress {
+    /// Compares what is cheap to see. A person who is at the terminal, or is asked to come, is a sign,
+    /// whatever is seen.
+    pub fn look(&mut self, marks: Marks, attended: bool, now: Mono) -> Progress {
         let worked = marks.git != self.marks.git || marks.relic != self.marks.relic;
         let progress = if worked {
             Progress::Work
-        } else if attached || marks.output != self.marks.output {
+        } else if attended || marks.output != self.marks.output {
             Progress::Sign
         } else {
             Progress::None

@@ -212,6 +212,11 @@ impl FakeRepo {
         self.inner().remote.keys().cloned().collect()
     }
 
+    /// Somebody deletes a branch on the remote.
+    pub fn drop_remote(&self, branch: &str) {
+        self.inner().remote.remove(branch);
+    }
+
     /// The target's tip.
     #[must_use]
     pub fn tip(&self) -> Oid {

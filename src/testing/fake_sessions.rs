@@ -67,7 +67,8 @@ struct Fake {
     hidden: Option<String>,
     cpu: Duration,
     ignores_term: bool,
-    screen: String,
+    /// None when it cannot be seen.
+    screen: Option<String>,
     meta: BTreeMap<String, String>,
     ear: Ear,
 }
@@ -311,6 +312,13 @@ impl FakeSessions {
         self.inner().print(id, line);
     }
 
+    /// The program draws its screen anew; none cannot be seen.
+    pub fn show(&self, id: &SessionId, screen: Option<&str>) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.screen = screen.map(str::to_owned);
+        }
+    }
+
     /// When the session last did something.
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
@@ -412,10 +420,11 @@ impl FakeSessions {
 impl Inner {
     fn print(&mut self, id: &SessionId, line: &str) {
         if let Some(fake) = self.sessions.get_mut(id) {
-            if !fake.screen.is_empty() {
-                fake.screen.push('\n');
+            let screen = fake.screen.get_or_insert_default();
+            if !screen.is_empty() {
+                screen.push('\n');
             }
-            fake.screen.push_str(line);
+            screen.push_str(line);
             let now = Some(Timestamp::now());
             (fake.facts.last_activity, fake.facts.last_output) = (now, now);
             let log = self.logs.entry(id.clone()).or_default();

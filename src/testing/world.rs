@@ -44,6 +44,7 @@ use crate::domain::ids::{
 };
 use crate::domain::merge::{LandStyle, MergeRequest};
 use crate::domain::notify::{Notice, NotifyPolicy};
+use crate::domain::question::Pattern;
 use crate::domain::relic::{Exit, Hook, Relic, RelicKind};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
@@ -51,6 +52,7 @@ use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, StoreError, Txn};
 use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
+pub use self::city::asking;
 pub use self::parts::Parts;
 
 use super::fake_repo::FakeRepo;

@@ -8,9 +8,9 @@ use super::{Applied, Outcome};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{Reload, RootMsg};
 use crate::actors::world::World;
-use crate::actors::{ask, effects};
+use crate::actors::{ask, effects, questions};
 use crate::domain::city::City;
-use crate::domain::ids::{RigName, SessionId};
+use crate::domain::ids::RigName;
 use crate::domain::reload::{in_force, refused};
 use crate::ports::config::{ConfigSource, Loaded};
 use crate::ports::repo::Repo;
@@ -73,11 +73,11 @@ async fn attempt(
         repos,
         ..World::clone(world)
     });
-    let attached = attached(world).await?;
+    let undisturbed = questions::undisturbed(world).await?;
     let message = |reply| {
         RootMsg::Reload(Box::new(Reload {
             world: new,
-            attached,
+            undisturbed,
             dry_run,
             reply,
         }))
@@ -145,11 +145,4 @@ async fn make_ready(
     })
     .await;
     ready.ok_or_else(|| Refusal::internal("the provider panicked"))
-}
-
-/// Sessions to which a person is attached.
-async fn attached(world: &World) -> Result<BTreeSet<SessionId>, Refusal> {
-    let sessions = effects::list(world).await?;
-    let attached = sessions.into_iter().filter(|facts| facts.attached);
-    Ok(attached.map(|facts| facts.id).collect())
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::super::effects;
+use super::super::questions::{self, Asker};
 use super::super::sagas::repair;
 use super::super::world::World;
 use super::recovery::ending_orphan;
 use super::wanted::{Standing, raiders};
-use super::{ChildSpec, standing};
+use super::{ChildSpec, Work, standing};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Seen, Tended, Wanted, idle_at, plan};
@@ -99,11 +100,6 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
-    let now = world.clock.now();
-    let sessions: Vec<_> = sessions
-        .into_iter()
-        .map(|it| steady(world, it, now))
-        .collect();
     let Stored {
         hooks,
         sagas,
@@ -129,12 +125,17 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let ending = |facts: &&SessionFacts| world.claims.is_claimed(&ending_orphan(&facts.token));
     busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
+    let asking = asking(world, &wants, &sessions).await;
+    let now = world.clock.now();
+    let sessions = sessions.into_iter().map(|it| steady(world, it, now));
+    let sessions: Vec<_> = sessions.collect();
     let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
     let idle_at = next_idle(&wanted, &sessions, now);
     let decisions = plan(&Seen {
         sessions,
         wanted,
         busy,
+        asking,
         tended: known.tended,
         now,
     });
@@ -162,6 +163,27 @@ fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFact
         facts.started_at = facts.started_at.min(since);
     }
     facts
+}
+
+/// Sessions that are not to be disturbed: their agents ask something.
+async fn asking(
+    world: &World,
+    wants: &[(Wanted, ChildSpec)],
+    sessions: &[SessionFacts],
+) -> BTreeSet<SessionId> {
+    let askers = wants.iter().filter_map(|(_, spec)| {
+        let harness = match &spec.work {
+            Work::Raider { hook, .. } => hook.harness.clone(),
+            Work::Agent(agent) => agent.harness.clone()?,
+        };
+        let facts = sessions.iter().find(|facts| facts.id == spec.session)?;
+        Some(Asker {
+            child: spec.id.clone(),
+            harness,
+            facts: facts.clone(),
+        })
+    });
+    questions::look_at_all(world, askers.collect()).await
 }
 
 /// When the first of the sessions that are not idle yet will be.

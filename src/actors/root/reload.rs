@@ -23,8 +23,8 @@ pub type RigInfra = Arc<dyn Fn(&Arc<World>, &RigName) -> Vec<InfraSpec> + Send +
 pub struct Reload {
     /// The world with it.
     pub world: Arc<World>,
-    /// Sessions to which a person is attached.
-    pub attached: BTreeSet<SessionId>,
+    /// Sessions that are not to be disturbed: a person is attached, or they ask something.
+    pub undisturbed: BTreeSet<SessionId>,
     /// Only say what would be done.
     pub dry_run: bool,
     /// Answered with what becomes of each agent; never, when everything ends.
@@ -35,11 +35,11 @@ impl Root {
     pub(super) async fn reload(&mut self, me: &ActorRef<RootMsg>, reload: Reload) {
         let Reload {
             world,
-            attached,
+            undisturbed,
             dry_run,
             reply,
         } = reload;
-        let running = self.running(&attached);
+        let running = self.running(&undisturbed);
         let old = Arc::clone(&self.world);
         let changes = changes(&old.city, &world.city, &running, &self.held(&world.city));
         if dry_run {
@@ -54,6 +54,9 @@ impl Root {
         // by that: standing agents at the next look, raiders when their next session begins.
         world.sessions.prefer(world.city.session.provider);
         resize(&old, &world);
+        if old.city.harnesses != world.city.harnesses {
+            world.directory.questions.look_again();
+        }
         self.world = Arc::clone(&world);
         self.switch_history(old.city.daemon.restart.outlives());
         self.change_rigs(me, &old).await;
@@ -94,13 +97,13 @@ impl Root {
         held
     }
 
-    fn running(&self, attached: &BTreeSet<SessionId>) -> Vec<Running> {
+    fn running(&self, undisturbed: &BTreeSet<SessionId>) -> Vec<Running> {
         let agents = self.slots.iter().filter_map(|(id, slot)| {
             let name = agent(id)?;
             slot.has_actor().then(|| Running {
                 name: name.clone(),
                 fingerprint: slot.session.as_ref().and_then(|s| s.fingerprint.clone()),
-                attached: attached.contains(&slot.spec.session),
+                undisturbed: undisturbed.contains(&slot.spec.session),
             })
         });
         agents.collect::<Vec<Running>>()

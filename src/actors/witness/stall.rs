@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 pub use self::rows::{declare, steps, wait};
 
+use super::super::questions::{self, Asker};
 use super::super::refusal::Refusal;
 use super::super::root::Meant;
 use super::super::sagas::repair;
@@ -75,6 +76,8 @@ impl Silences {
 struct Seen {
     hook: Hook,
     facts: SessionFacts,
+    /// A person is at its terminal, or is asked to come.
+    attended: bool,
     marks: Marks,
     steps: Option<Steps>,
     wait: Option<Wait>,
@@ -242,6 +245,7 @@ async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Re
         let marks = sandboxes.iter().map(|sandbox| repo.progress(sandbox));
         Ok(marks.collect::<Vec<_>>())
     });
+    let asking = questions::look(world, &askers(&candidates, &sessions)).await;
     let mut seen = Vec::new();
     for (candidate, git) in candidates.into_iter().zip(git.await?) {
         let hook = candidate.hook;
@@ -258,6 +262,7 @@ async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Re
                     git,
                     relic: candidate.relic,
                 },
+                attended: facts.attached || asking.contains(&facts.id),
                 facts: facts.clone(),
                 steps: candidate.steps,
                 wait: candidate.wait,
@@ -270,6 +275,20 @@ async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Re
         }
     }
     Ok(seen)
+}
+
+/// Those with a session, which may ask something.
+fn askers(candidates: &[Candidate], sessions: &[SessionFacts]) -> Vec<Asker> {
+    let asker = |Candidate { hook, .. }: &Candidate| {
+        let own = hook.raider.session_id();
+        let facts = sessions.iter().find(|facts| facts.id == own)?;
+        Some(Asker {
+            child: ChildId::Raider(hook.raider.clone()),
+            harness: hook.harness.clone(),
+            facts: facts.clone(),
+        })
+    };
+    candidates.iter().filter_map(asker).collect()
 }
 
 /// Takes in what was seen, and judges. A stalled raider that goes on is set free.
@@ -291,7 +310,7 @@ async fn note(
         if watch.session() != marks.session {
             *watch = Watch::new(marks.clone(), now);
         }
-        let mut progress = watch.look(marks, seen.facts.attached, now);
+        let mut progress = watch.look(marks, seen.attended, now);
         watch.waits(seen.wait.as_ref(), wall, now);
         if let Some(depth) = depth.filter(|_| progress == Progress::None) {
             progress = watch.look_deeper(depth, now);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::reader::{Reader, Report};
-use crate::config::values::{choice, command, environment, list, text, variable};
+use crate::config::values::{choice, command, environment, list, pattern, text, variable};
 use crate::domain::city::{Harness, PromptMode};
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
@@ -88,6 +88,7 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
     let review = reader.get("review", text);
     let env = reader.get("env", environment);
     let env_pass = reader.get("env_pass", list(variable));
+    let needs_input = reader.get("needs_input_patterns", list(pattern));
     reader.finish();
     Some(Harness {
         name: name.clone(),
@@ -97,5 +98,6 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
         review: review?,
         env: env?,
         env_pass: env_pass?,
+        needs_input: needs_input?,
     })
 }

@@ -235,13 +235,15 @@ fn raider_json(
         let same = session.is_some_and(|session| session.handle.token == wait.session);
         same && hook.done.is_none() && wait.until > world.clock.now()
     });
-    let (condition, detail) = match (blocked, waits) {
-        (Some(why), _) => (Some("push_blocked"), Some(why)),
-        (None, Some(wait)) => (
+    let asks = session.and_then(|session| world.directory.questions.of(&session.handle));
+    let (condition, detail) = match (blocked, asks, waits) {
+        (Some(why), ..) => (Some("push_blocked"), Some(why)),
+        (None, Some(question), _) => (Some("needs_input"), Some(question)),
+        (None, None, Some(wait)) => (
             Some("waiting"),
             Some(format!("{}, until {}", wait.reason, wait.until)),
         ),
-        (None, None) => (None, None),
+        (None, None, None) => (None, None),
     };
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
@@ -304,7 +306,7 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
             || pool(name).is_some_and(said)
     };
     let row = |(name, view)| {
-        let mut row = agent_json(name, view, suspended(name));
+        let mut row = agent_json(world, name, view, suspended(name));
         row["pool"] = json!(pool(name));
         row
     };
@@ -333,7 +335,7 @@ async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, Control
 }
 
 /// One standing agent.
-fn agent_json(name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Value {
+fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Value {
     let state = match view.map(|view| view.state) {
         Some(ChildState::Stopped) | None if suspended => "suspended",
         Some(ChildState::Running) if view.is_some_and(|view| view.draining) => "draining",
@@ -346,14 +348,16 @@ fn agent_json(name: &AgentName, view: Option<&ChildView>, suspended: bool) -> Va
         Some(ChildState::Finished | ChildState::Stopped) | None => "stopped",
     };
     let session = view.and_then(|view| view.session.as_ref());
+    let asks = session.and_then(|session| world.directory.questions.of(&session.handle));
     json!({
         "name": name, "state": state, "pid": session.map(|session| session.agent.pid),
         "generation": session.map(|session| session.generation),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
-        "since": view.map(|view| view.since), "condition": null,
+        "since": view.map(|view| view.since),
+        "condition": asks.as_ref().map(|_| "needs_input"), "detail": asks,
         "session": session.map(|session| session.handle.id.clone()),
-        // It is restarted for its new configuration once nobody is attached to it any more.
+        // It is restarted for its new configuration once nobody is attached, nor asked anything.
         "deferred": view.is_some_and(|view| view.drifted),
     })
 }

@@ -86,6 +86,7 @@ fn decide(
             .into_iter()
             .collect(),
         busy: BTreeSet::new(),
+        asking: BTreeSet::new(),
         tended: tended.map(|tended| (id, tended)).into_iter().collect(),
         now: NOW,
     })
@@ -284,6 +285,30 @@ fn sub_states_of_a_running_session_are_asked_in_order() {
     assert_eq!(ask("new", &|facts| facts.started_at = NOW), []);
 }
 
+/// A question that is open keeps its session, whatever else would end it, but not what a person or the
+/// configuration wants.
+#[test]
+fn who_asks_is_neither_idle_nor_drifted() {
+    let late = NOW.checked_sub(Duration::from_secs(60)).unwrap();
+    let decide = |mode, asks: bool| {
+        let mut facts = session(&id(), RunState::Running);
+        (facts.started_at, facts.last_activity) = (late, Some(late));
+        let asking = asks.then(|| facts.id.clone()).into_iter().collect();
+        plan(&Seen {
+            sessions: vec![facts],
+            wanted: vec![wanted(id(), mode)],
+            tended: [(id(), up("old", false))].into(),
+            asking,
+            now: NOW,
+            ..Seen::default()
+        })
+    };
+    assert_eq!(decide(Mode::Run, false).len(), 1);
+    assert_eq!(decide(Mode::Run, true), []);
+    assert_eq!(decide(Mode::Suspended, true), [Decision::Suspend(id())]);
+    assert_eq!(decide(Mode::Drain, true), [Decision::Drain(id())]);
+}
+
 /// `4-rules.md`, drift hash: for raiders drift waits for the next session cycle.
 #[test]
 fn raiders_are_not_restarted_for_drift_and_are_never_removed_here() {
@@ -332,6 +357,7 @@ fn a_second_look_at_a_converged_city_decides_nothing() {
             .zip(modes)
             .map(|(id, mode)| wanted(id, mode))
             .collect(),
+        asking: BTreeSet::new(),
         busy: BTreeSet::new(),
         tended: ids.iter().cloned().zip(tended).collect(),
         now: NOW,

@@ -94,11 +94,11 @@ fn with(change: impl FnOnce(&mut Agent)) -> Agent {
     agent
 }
 
-fn up(text: &str, fingerprint: Option<&str>, attached: bool) -> Running {
+fn up(text: &str, fingerprint: Option<&str>, undisturbed: bool) -> Running {
     Running {
         name: name(text),
         fingerprint: fingerprint.map(str::to_owned),
-        attached,
+        undisturbed,
     }
 }
 
@@ -153,7 +153,7 @@ fn rows() -> Vec<Row> {
         ("gone", same(), None, runs(), Change::Drain),
         ("drifted", same(), drifted(), runs(), Change::Restart),
         (
-            "attached",
+            "not to be disturbed",
             same(),
             drifted(),
             vec![up("a", Some("one"), true)],

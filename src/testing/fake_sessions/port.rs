@@ -139,7 +139,11 @@ impl Sessions for FakeSessions {
     }
 
     fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError> {
-        Ok(self.inner().living(handle)?.screen.clone())
+        let screen = self.inner().living(handle)?.screen.clone();
+        screen.ok_or_else(|| SessionError::Failed {
+            id: handle.id.clone(),
+            why: "its screen cannot be seen".into(),
+        })
     }
 
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
@@ -253,7 +257,7 @@ impl FakeSessions {
             hidden: None,
             cpu: Duration::ZERO,
             ignores_term: false,
-            screen: String::new(),
+            screen: Some(String::new()),
             meta: spec.meta.clone(),
             ear: Arc::clone(&self.ear),
             spec: spec.clone(),

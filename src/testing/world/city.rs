@@ -57,6 +57,7 @@ pub(super) fn city() -> City {
                 review: "/review".into(),
                 env: BTreeMap::new(),
                 env_pass: Vec::new(),
+                needs_input: Vec::new(),
             },
         )]),
         rigs: vec![the_rig(harness)],
@@ -64,6 +65,13 @@ pub(super) fn city() -> City {
         groups: Vec::new(),
         suspended: false,
         automations: Vec::new(),
+    }
+}
+
+/// Has every harness ask with "?".
+pub fn asking(city: &mut City) {
+    for harness in city.harnesses.values_mut() {
+        harness.needs_input = Pattern::new(r"\?").into_iter().collect();
     }
 }
 

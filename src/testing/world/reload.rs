@@ -1,9 +1,9 @@
 //! Another configuration for a town.
 
 use super::*;
+use crate::actors::questions;
 use crate::actors::root::Reload;
 use crate::domain::reload::AgentChange;
-use crate::ports::sessions::Sessions;
 
 impl Town {
     /// Puts another configuration in force, as a reload does, and waits until it is quiet.
@@ -22,14 +22,12 @@ impl Town {
             city: Arc::new(city),
             ..World::clone(&old)
         });
-        // While they cannot be seen nobody is known to be attached.
-        let sessions = self.parts.sessions.list().unwrap_or_default();
-        let attached = sessions.into_iter().filter(|facts| facts.attached);
-        let attached = attached.map(|facts| facts.id).collect();
+        let undisturbed = questions::undisturbed(&world).await;
         let message = |reply| {
             RootMsg::Reload(Box::new(Reload {
                 world,
-                attached,
+                // While they cannot be seen nobody is known to be attached.
+                undisturbed: undisturbed.unwrap_or_default(),
                 dry_run: false,
                 reply,
             }))

@@ -18,6 +18,7 @@ mod names;
 mod nuke;
 mod outcome;
 mod push;
+mod questions;
 mod reload;
 mod repair;
 mod retention;

@@ -272,6 +272,29 @@ pool = { min = 1, max = 3, check = "cat wanted", check_interval = "100ms", drain
     );
 }
 
+/// A check that hangs is ended by its time limit, and its pool falls back to `min` and says why.
+#[test]
+fn a_pool_whose_check_hangs_has_min_and_says_why() {
+    let pool = r#"
+[[agents]]
+name = "worker"
+command = ["sh", "-c", "exec sleep 1000"]
+pool = { min = 1, max = 3, check = "cat wanted || exec sleep 1000", check_interval = "500ms", drain_timeout = "100ms" }
+"#;
+    let mut city = City::made(&Plan::new().add(pool));
+    let wanted = city.root().join("wanted");
+    fs::write(&wanted, "2\n").unwrap();
+    city.start();
+    let status = || city.ask("status", json!({})).unwrap()["pools"][0].clone();
+    until("two members", || status()["running"] == 2);
+    fs::remove_file(&wanted).unwrap();
+    until("it falls back", || status()["running"] == 1);
+    let error = status()["error"].to_string();
+    assert!(error.contains("no answer within 500ms"), "{error}");
+    fs::write(&wanted, "3\n").unwrap();
+    until("it is asked again", || status()["running"] == 3);
+}
+
 /// A suspended rig: sessions end, sandboxes stay, nothing is charged and nothing lands; resumed, all of
 /// it goes on where it was.
 #[test]

@@ -208,6 +208,22 @@ async fn a_head_that_moved_after_done_is_pushed_again_and_lands() {
     assert_eq!(town.mr(&charged.relic).await.unwrap().head, later);
 }
 
+/// POLECAT_DONE is not believed: what the remote lacks is pushed again before MERGE_READY.
+#[tokio::test(start_paused = true)]
+async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (repo, branch) = (town.parts.repo.clone(), charged.branch.clone());
+    // Each measurement is preceded by it: the one of `done` finds nothing to delete yet.
+    town.parts
+        .repo
+        .interlude("facts", move || repo.drop_remote(&branch));
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    assert_eq!(town.parts.repo.count("push_branch"), 2);
+    assert!(closed(&town, &charged.relic).await);
+}
+
 /// The branch was taken back to where it began: its relic is not finished by landing nothing.
 #[tokio::test(start_paused = true)]
 async fn a_branch_without_commits_after_done_is_escalated_not_closed() {

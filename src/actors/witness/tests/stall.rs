@@ -10,7 +10,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::stall::Wait;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, Town, asking};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -191,6 +191,26 @@ async fn nobody_is_disturbed_while_a_person_is_attached() {
     town.pass(3 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 0));
     town.parts.sessions.set_attached(&charged.session, false);
+    town.pass(9 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    town.pass(3 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_a_person_is_not_stalled() {
+    let town = scenario().with(asking).start().await;
+    let charged = town.worker("a").await;
+    town.parts
+        .sessions
+        .show(&charged.session, Some("Go on? (y)"));
+    town.pass(3 * HOUR).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 0));
+    assert_eq!(
+        causes(&town, EventType::RaiderNeedsInput).await,
+        ["question"]
+    );
+    town.parts.sessions.show(&charged.session, Some(""));
     town.pass(9 * MINUTE).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 0));
     town.pass(3 * MINUTE).await;
