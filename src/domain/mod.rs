@@ -33,3 +33,4 @@ pub mod session_env;
 pub mod slots;
 pub mod stall;
 pub mod suggest;
+pub mod wisp;

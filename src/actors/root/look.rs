@@ -127,8 +127,10 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let ended = ended(&sessions, &known.up);
     let asking = asking(world, &wants, &sessions).await;
     let now = world.clock.now();
-    let sessions = sessions.into_iter().map(|it| steady(world, it, now));
-    let sessions: Vec<_> = sessions.collect();
+    let sessions: Vec<_> = sessions
+        .into_iter()
+        .map(|facts| steady(world, facts, now))
+        .collect();
     let (wanted, specs): (Vec<Wanted>, Vec<ChildSpec>) = wants.into_iter().unzip();
     let idle_at = next_idle(&wanted, &sessions, now);
     let decisions = plan(&Seen {
@@ -154,17 +156,6 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     }
 }
 
-/// A session whose silence is as old as a clock says that does not jump.
-fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFacts {
-    if let Some(last) = facts.last_activity {
-        let age = world.age(&facts.token, last.max(facts.started_at));
-        let since = now.checked_sub(age).unwrap_or(last);
-        facts.last_activity = Some(since);
-        facts.started_at = facts.started_at.min(since);
-    }
-    facts
-}
-
 /// Sessions that are not to be disturbed: their agents ask something.
 async fn asking(
     world: &World,
@@ -184,6 +175,17 @@ async fn asking(
         })
     });
     questions::look_at_all(world, askers.collect()).await
+}
+
+/// A session whose silence is as old as a clock says that does not jump.
+fn steady(world: &World, mut facts: SessionFacts, now: Timestamp) -> SessionFacts {
+    if let Some(last) = facts.last_activity {
+        let age = world.age(&facts.token, last.max(facts.started_at));
+        let since = now.checked_sub(age).unwrap_or(last);
+        facts.last_activity = Some(since);
+        facts.started_at = facts.started_at.min(since);
+    }
+    facts
 }
 
 /// When the first of the sessions that are not idle yet will be.

@@ -12,7 +12,7 @@ use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
 use super::super::{ask, effects};
 use super::inbox::{self, Handled, escalate, nuke_target};
-use super::{WitnessArgs, charges, nuke_now, stall};
+use super::{WitnessArgs, charges, nuke_now, stall, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
@@ -100,6 +100,7 @@ pub async fn look(args: &WitnessArgs) -> Result<(), Refusal> {
 
 fn pieces(txn: &mut dyn Txn, rig: &RigName) -> Result<Vec<Piece>, StoreError> {
     withdraw_closed(txn, rig)?;
+    wisps::review(txn, rig, None)?;
     let inbox = txn.inbox(&message::witness(rig))?;
     let mut sagas = txn.sagas(Some(rig))?;
     sagas.retain(|saga| saga.kind != SagaKind::Land);

@@ -23,6 +23,7 @@ mod outcomes;
 pub mod rework;
 pub mod stall;
 mod validate;
+mod wisps;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,6 +166,7 @@ impl Actor for WitnessActor {
                 if !std::mem::take(&mut witness.trouble) {
                     witness.retries = 0;
                 }
+                witness.squash_wisps();
                 witness.read_outcomes(outcomes::Which::All);
                 me.cast(WitnessMsg::Look)?;
             }
@@ -226,6 +228,15 @@ impl Witness {
                 .looked(args.rig.clone(), args.world.clock.now());
             // A successor looks for itself.
             let _restarted = me.cast(WitnessMsg::Looked { retry });
+        });
+    }
+
+    fn squash_wisps(&self) {
+        let args = self.args.clone();
+        tokio::spawn(async move {
+            if let Err(error) = wisps::squash(&args).await {
+                tracing::warn!(rig = %args.rig, %error, "a patrol has no digest");
+            }
         });
     }
 

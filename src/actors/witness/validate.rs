@@ -11,8 +11,8 @@
 use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::sagas::land;
-use super::WitnessArgs;
 use super::inbox::{Handled, escalate};
+use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -22,6 +22,7 @@ use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Se
 use crate::domain::nuke::losses;
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
+use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::{StoreError, Txn};
 
 /// Validates a POLECAT_DONE.
@@ -206,6 +207,13 @@ async fn vouch(
         if txn.handled(id)? {
             let ready = ready(&hook, &mr.id, &head);
             txn.send(&from, &to, Body::MergeReady(ready))?;
+            let about = About {
+                raider: hook.raider.clone(),
+                incarnation: hook.incarnation,
+                relic: Some(hook.relic.clone()),
+            };
+            let evidence = format!("{} of {}", mr.id, hook.branch);
+            wisps::track(txn, &about, Cleanup::MergeRequested, &evidence)?;
         }
         Ok(Handled::Yes)
     });

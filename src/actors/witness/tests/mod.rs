@@ -10,3 +10,4 @@ mod push;
 mod retry;
 mod stall;
 mod sweep;
+mod wisps;

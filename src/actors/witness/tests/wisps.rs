@@ -1,0 +1,67 @@
+//! Cleanup wisps (`witness-patrol.md`, cleanup wisp lifecycle).
+
+use std::time::Duration;
+
+use crate::actors::witness::WitnessMsg;
+use crate::domain::event::EventType;
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
+use crate::ports::relics::{RelicFilter, Txn};
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+async fn wisps(town: &Town) -> Vec<Relic> {
+    let filter = RelicFilter {
+        kind: Some(RelicKind::Wisp),
+        ..RelicFilter::default()
+    };
+    town.store(move |txn: &mut dyn Txn| txn.relics(&filter))
+        .await
+}
+
+/// Title, status and end of each, the oldest first.
+async fn shown(town: &Town) -> Vec<(String, RelicStatus, String)> {
+    let mut wisps = wisps(town).await;
+    wisps.sort_by_key(|wisp| (wisp.created, wisp.id.to_string()));
+    let row = |wisp: Relic| (wisp.title, wisp.status, wisp.context.unwrap_or_default());
+    wisps.into_iter().map(row).collect()
+}
+
+/// `merge-requested`: from MERGE_READY until the queue is through with it, then in the cycle's digest.
+#[tokio::test(start_paused = true)]
+async fn work_in_the_queue_is_kept_track_of_until_it_has_landed() {
+    let town = Scenario::new().gate("slow").start().await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("run_gate", away);
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let title = "cleanup of horde/raiders/Toast: merge-requested".to_owned();
+    let open = (title.clone(), RelicStatus::Open, String::new());
+    let open = [open];
+    assert_eq!(shown(&town).await, open);
+    // Another look, and another witness, find nothing new.
+    town.kill_actors::<WitnessMsg>();
+    town.pass(PATROL).await;
+    assert_eq!(shown(&town).await, open);
+    assert_eq!(town.events(EventType::WispCreated).await.len(), 1);
+    town.parts.repo.mend("run_gate");
+    town.pass(PATROL * 40).await;
+    let closed = (title, RelicStatus::Closed, "merged".to_owned());
+    let digest = "patrol digest of horde: 1 ended".to_owned();
+    let digest = (digest, RelicStatus::Closed, String::new());
+    assert_eq!(shown(&town).await, [closed, digest], "one digest");
+    let wisps = wisps(&town).await;
+    let digest = wisps.iter().find(|wisp| wisp.parent.is_none()).unwrap();
+    assert!(
+        digest.body.contains("with gt-1 was merge-requested"),
+        "{}",
+        digest.body
+    );
+    assert!(
+        wisps
+            .iter()
+            .any(|wisp| wisp.parent.as_ref() == Some(&digest.id))
+    );
+}

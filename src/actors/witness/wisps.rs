@@ -1,0 +1,155 @@
+//! Cleanup wisps: made where something is found that keeps a raider from being removed, ended by the
+//! look that finds it so no more, squashed into a digest at the end of the patrol's cycle
+//! (`witness-patrol.md`, cleanup wisp lifecycle).
+
+use super::super::refusal::Refusal;
+use super::WitnessArgs;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
+use crate::domain::wisp::{self, About, Cleanup};
+use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
+
+/// So many go into one digest; more go into the next cycle's.
+const DIGEST_MAX: usize = 500;
+
+/// Keeps track of a raider from now on. One of that kind is kept, with the newest evidence.
+///
+/// # Errors
+/// The store's.
+pub fn track(
+    txn: &mut dyn Txn,
+    about: &About,
+    state: Cleanup,
+    evidence: &str,
+) -> Result<(), StoreError> {
+    let open = wisps(txn, about.label(), RelicStatus::Open)?;
+    let known = open
+        .into_iter()
+        .find(|wisp| Cleanup::of(wisp) == Some(state));
+    if let Some(mut wisp) = known {
+        if wisp.body != evidence {
+            evidence.clone_into(&mut wisp.body);
+            txn.put_relic(&wisp)?;
+        }
+        return Ok(());
+    }
+    let mut wisp = txn.create_relic(&NewRelic {
+        prefix: wisp::PREFIX.to_owned(),
+        kind: RelicKind::Wisp,
+        title: format!("cleanup of {}: {}", about.raider, state.as_str()),
+        body: evidence.to_owned(),
+        priority: 0,
+        labels: about.labels(state),
+        parent: None,
+        deps: Vec::new(),
+    })?;
+    wisp.raider = Some(about.raider.clone());
+    txn.put_relic(&wisp)?;
+    let data = serde_json::json!({
+        "id": wisp.id, "state": state.as_str(), "incarnation": about.incarnation,
+        "relic": about.relic, "evidence": evidence,
+    });
+    let event = NewEvent::new(EventType::WispCreated, &about.raider, Cause::Patrol);
+    txn.record(&event.with(data)).map(|_| ())
+}
+
+/// Ends the wisps of a rig that are not so any more. `lone` are the raiders of which there is a sandbox
+/// without a hook; none when that is not known.
+///
+/// # Errors
+/// The store's.
+pub fn review(
+    txn: &mut dyn Txn,
+    rig: &RigName,
+    lone: Option<&[RaiderId]>,
+) -> Result<(), StoreError> {
+    for mut wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
+        if let Some(end) = end(txn, &wisp, lone)? {
+            wisp.status = RelicStatus::Closed;
+            wisp.closed = Some(txn.now());
+            wisp.context = Some(end);
+            txn.put_relic(&wisp)?;
+            let data = serde_json::json!({ "end": wisp.context });
+            let event = NewEvent::new(EventType::RelicClosed, &wisp.id, Cause::Patrol);
+            txn.record(&event.with(data))?;
+        }
+    }
+    Ok(())
+}
+
+/// How it ended; none while it is still so.
+fn end(
+    txn: &mut dyn Txn,
+    wisp: &Relic,
+    lone: Option<&[RaiderId]>,
+) -> Result<Option<String>, StoreError> {
+    let (Some(about), Some(state)) = (About::of(wisp), Cleanup::of(wisp)) else {
+        return Ok(Some("nobody knows what it was about".to_owned()));
+    };
+    if state == Cleanup::MergeRequested {
+        let mr = match &about.relic {
+            Some(relic) => txn.mr_of(relic, &about.raider, about.incarnation)?,
+            None => None,
+        };
+        return Ok(match mr {
+            None => Some("dropped".to_owned()),
+            Some(mr) => mr
+                .is_over()
+                .then(|| format!("{:?}", mr.state).to_lowercase()),
+        });
+    }
+    let hook = txn.hook(&about.raider)?;
+    if let Some(hook) = hook.filter(|hook| hook.incarnation == about.incarnation) {
+        let works = hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
+        return Ok(works.then(|| "it works on".to_owned()));
+    }
+    let kept = lone.is_none_or(|lone| lone.contains(&about.raider));
+    Ok((!kept).then(|| "removed".to_owned()))
+}
+
+/// Squashes what the last cycle has ended into its digest: a cycle ends where the next begins.
+///
+/// # Errors
+/// The store's.
+pub async fn squash(args: &WitnessArgs) -> Result<(), Refusal> {
+    let rig = args.rig.clone();
+    let squash = move |txn: &mut dyn Txn| {
+        let mut ended = wisps(txn, wisp::cycle(&rig), RelicStatus::Closed)?;
+        ended.truncate(DIGEST_MAX);
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<_> = ended.iter().map(wisp::line).collect();
+        let mut digest = txn.create_relic(&NewRelic {
+            prefix: wisp::PREFIX.to_owned(),
+            kind: RelicKind::Wisp,
+            title: format!("patrol digest of {rig}: {} ended", ended.len()),
+            body: lines.join("\n"),
+            priority: 0,
+            labels: vec![wisp::digest(&rig)],
+            parent: None,
+            deps: Vec::new(),
+        })?;
+        digest.status = RelicStatus::Closed;
+        digest.closed = Some(txn.now());
+        txn.put_relic(&digest)?;
+        for mut wisp in ended {
+            wisp.labels.retain(|label| *label != wisp::cycle(&rig));
+            wisp.parent = Some(digest.id.clone());
+            txn.put_relic(&wisp)?;
+        }
+        Ok(())
+    };
+    Ok(args.world.store.run(squash).await?)
+}
+
+fn wisps(txn: &mut dyn Txn, label: String, status: RelicStatus) -> Result<Vec<Relic>, StoreError> {
+    txn.relics(&RelicFilter {
+        kind: Some(RelicKind::Wisp),
+        status: Some(status),
+        prefix: None,
+        label: Some(label),
+    })
+}
