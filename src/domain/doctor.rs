@@ -12,7 +12,7 @@
 pub mod local;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -317,7 +317,7 @@ fn trashed(entries: &[PathBuf]) -> Diagnosis {
     )
 }
 
-fn waiting(file: &PathBuf, written: Option<Timestamp>, now: Timestamp) -> Option<Diagnosis> {
+fn waiting(file: &Path, written: Option<Timestamp>, now: Timestamp) -> Option<Diagnosis> {
     let old = written.is_none_or(|at| now.duration_since(at) > PATIENCE);
     let name = file.file_name()?.to_str().unwrap_or_default();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -334,7 +334,7 @@ fn waiting(file: &PathBuf, written: Option<Timestamp>, now: Timestamp) -> Option
             );
             return Some(Diagnosis::mended_by(
                 finding,
-                Remedy::CarryOut(file.clone()),
+                Remedy::CarryOut(file.to_owned()),
             ));
         }
         "refused" => ("an intent that was not what it said was set aside", remove),
@@ -349,7 +349,10 @@ fn waiting(file: &PathBuf, written: Option<Timestamp>, now: Timestamp) -> Option
         }
     };
     let finding = Finding::new(Kind::Outbox, file.display(), says, hint);
-    Some(Diagnosis::mended_by(finding, Remedy::Remove(file.clone())))
+    Some(Diagnosis::mended_by(
+        finding,
+        Remedy::Remove(file.to_owned()),
+    ))
 }
 
 #[cfg(test)]

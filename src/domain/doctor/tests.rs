@@ -1,7 +1,5 @@
 //! The rules as a table: what is seen, what is said of it, and what may be tried.
 
-use std::path::Path;
-
 use super::local::{Private, Repository, git_version, permissions, repository, shadowed};
 use super::*;
 use crate::domain::facts::SessionExit;
