@@ -28,3 +28,4 @@ mod survive;
 mod tmux;
 mod upgrade;
 mod watching;
+mod zombies;
