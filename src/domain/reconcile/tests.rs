@@ -320,7 +320,7 @@ fn what_a_saga_works_on_is_left_alone() {
     let seen = Seen {
         sessions: vec![session(&id, RunState::Running)],
         wanted: vec![wanted(id.clone(), Mode::Suspended)],
-        busy: [id.session_id_of()].into(),
+        busy: [id.session_id("city")].into(),
         ..Seen::default()
     };
     assert_eq!(plan(&seen), []);
