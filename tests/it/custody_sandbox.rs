@@ -308,3 +308,34 @@ fn things_that_are_no_sandboxes_are_not_listed() {
     assert_eq!(names, ["Bare".parse().unwrap(), "Toast".parse().unwrap()]);
     city.repo.facts(&raiders.join("Bare"), "main").unwrap_err();
 }
+
+/// Whose it is, it says itself: by our note, and without that by its branch; not without an entry of git's.
+#[test]
+fn a_sandbox_tells_whose_it_is() {
+    let city = City::new();
+    let (spec, sandbox) = (city.spec(1), city.sandbox());
+    let noted = city.repo.provenance(&sandbox).unwrap().unwrap();
+    let told = (noted.incarnation, &noted.relic, &noted.branch, &noted.base);
+    let made = (spec.incarnation, &spec.relic, &spec.branch, &spec.base);
+    assert_eq!(told, made);
+    let now = jiff::Timestamp::now();
+    assert!(
+        (now - noted.made).get_seconds().abs() < 600,
+        "{}",
+        noted.made
+    );
+    fs::remove_file(sandbox.join(".git")).unwrap();
+    let unlinked = city.repo.provenance(&sandbox).unwrap();
+    assert_eq!(unlinked.as_ref(), Some(&noted), "the link is not needed");
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    fs::remove_file(admin.join("horde.json")).unwrap();
+    let named = city.repo.provenance(&sandbox).unwrap().unwrap();
+    assert_eq!(
+        (named.incarnation, &named.relic),
+        (spec.incarnation, &spec.relic)
+    );
+    fs::write(admin.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    assert_eq!(city.repo.provenance(&sandbox).unwrap(), None);
+    fs::remove_dir_all(&admin).unwrap();
+    assert_eq!(city.repo.provenance(&sandbox).unwrap(), None);
+}

@@ -311,6 +311,10 @@ impl Witness {
                     // Durable: the caller may go, and its session may be ended.
                     let _gave_up = reply.send(Ok(accepted));
                     look::attend(&args, Piece::Saga(saga), claim);
+                    // From now on it may be stuck: the look knows until when it is not.
+                    args.world
+                        .directory
+                        .tell_witness(&args.rig, WitnessMsg::Look);
                 }
             }
         });

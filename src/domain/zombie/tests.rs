@@ -1,3 +1,5 @@
+//! The rules table, row by row.
+
 use super::*;
 
 const GRACE: Duration = Duration::from_secs(300);
@@ -35,8 +37,7 @@ fn of(facts: &Facts) -> Option<(Class, Act)> {
 /// that are none.
 #[test]
 fn the_table_holds_row_by_row() {
-    use Class::{AgentDead, BeadClosed, SessionDead, StuckInDone};
-    let unknown = || Probed::Unknown("no answer".to_owned());
+    use Class::{AgentDead, SessionDead};
     let quarantined = |session| Facts {
         quarantined: true,
         ..facts(Bond::Open, session)
@@ -74,6 +75,21 @@ fn the_table_holds_row_by_row() {
         ),
         ("it lives", facts(Bond::Open, up(Some(true))), None),
         ("who can tell", facts(Bond::Open, up(None)), None),
+    ] {
+        assert_eq!(of(&facts), verdict, "{what}");
+    }
+}
+
+/// The other half of the algorithm, and what cannot be seen.
+#[test]
+fn the_table_goes_on() {
+    use Class::{BeadClosed, StuckInDone};
+    let unknown = || Probed::Unknown("no answer".to_owned());
+    let quarantined = Facts {
+        quarantined: true,
+        ..facts(Bond::Open, unknown())
+    };
+    for (what, facts, verdict) in [
         // "done-intent label >60s old + session still alive".
         (
             "class 3",
@@ -107,7 +123,7 @@ fn the_table_holds_row_by_row() {
             Some((BeadClosed, Act::EndAndRemove)),
         ),
         ("unknown 1", facts(Bond::Gone, unknown()), None),
-        ("unknown 1, quarantined", quarantined(unknown()), None),
+        ("unknown 1, quarantined", quarantined, None),
         ("unknown 2", facts(Bond::Open, unknown()), None),
         ("unknown 3", facts(done(999, false), unknown()), None),
     ] {

@@ -30,3 +30,4 @@ mod survive;
 mod tmux;
 mod upgrade;
 mod watching;
+mod zombies;

@@ -18,7 +18,7 @@
 //! | not running: start | what_should_run_is_started_adopted_or_replaced, an_exit_that_nobody_announced_is_found_by_the_patrol |
 //! | healthy: skip | a_patrol_on_a_quiet_town_does_nothing |
 //! | orphan: stop | what_nobody_wants_is_removed, a_session_that_nothing_asks_for_is_ended_at_the_next_patrol |
-//! | drifted: stop and start | a_drifted_agent_gets_one_fresh_session, drift_waits_while_a_person_is_attached, drift_waits_while_a_question_is_open, raiders_are_not_restarted_for_drift_and_are_never_removed_here |
+//! | drifted: stop and start | a_drifted_agent_gets_one_fresh_session, drift_waits_while_a_person_is_attached, drift_waits_while_a_question_is_open, raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook |
 //! | restart requested | a_handoff_starts_a_fresh_session_that_has_the_note, ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one |
 //! | idle | an_idle_session_is_replaced_when_its_time_is_up, activity_that_is_not_known_kills_nobody |
 //! | in this order | sub_states_of_a_running_session_are_asked_in_order |
