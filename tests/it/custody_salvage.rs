@@ -74,33 +74,6 @@ fn dirty_staged_deleted_renamed_and_untracked_files_come_back() {
 }
 
 #[test]
-fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
-    let city = City::with(|checkout| {
-        write(
-            checkout,
-            ".gitignore",
-            ".env\n.idea/\ntarget/\nnode_modules/\n",
-        );
-    });
-    city.repo.prepare().unwrap();
-    let sandbox = city.sandbox();
-    for name in [
-        ".env",
-        ".idea/run",
-        "target/a",
-        "web/node_modules/b",
-        "web/.env",
-    ] {
-        write(&sandbox, name, "1\n");
-    }
-    let record = city
-        .repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
-    assert_eq!(record.ignored, [".env", ".idea/", "web/.env"]);
-}
-
-#[test]
 fn odd_names_come_back() {
     let city = City::new();
     let sandbox = city.sandbox();

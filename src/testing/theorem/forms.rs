@@ -120,6 +120,11 @@ pub struct Agent<'a> {
 }
 
 impl Agent<'_> {
+    fn within<'a>(&'a self, dir: &'a Path) -> Agent<'a> {
+        let text = self.text.clone();
+        Agent { dir, text, ..*self }
+    }
+
     fn run(&self, args: &[&str]) {
         // Another form may be in the way: git refuses then, and the agent goes on.
         drop(try_git(self.dir, args));
@@ -227,22 +232,15 @@ impl Agent<'_> {
                 let url = self.library.display().to_string();
                 let allow = "protocol.file.allow=always";
                 self.run(&["-c", allow, "submodule", "-q", "add", &url, "lib"]);
-                let lib = Agent {
-                    dir: &dir.join("lib"),
-                    text: self.text.clone(),
-                    ..*self
-                };
+                let lib = dir.join("lib");
+                let lib = self.within(&lib);
                 lib.commit("code", "only here\n");
                 lib.write("code", "dirty\n");
             }
             Form::Nested => {
                 self.run(&["init", "-q", "-b", "main", "tools/inner"]);
                 let inner = dir.join("tools/inner");
-                let inner = Agent {
-                    dir: &inner,
-                    text: self.text.clone(),
-                    ..*self
-                };
+                let inner = self.within(&inner);
                 inner.commit("code", "inner\n");
                 inner.write("code", "stashed\n");
                 inner.run(&["stash", "-q"]);
@@ -251,11 +249,7 @@ impl Agent<'_> {
             Form::OwnWorktree => {
                 self.run(&["worktree", "add", "-q", "--detach", "beside"]);
                 let beside = dir.join("beside");
-                let beside = Agent {
-                    dir: &beside,
-                    text: self.text.clone(),
-                    ..*self
-                };
+                let beside = self.within(&beside);
                 beside.commit("beside", "beside\n");
                 beside.write("README", "staged beside\n");
                 beside.run(&["add", "README"]);

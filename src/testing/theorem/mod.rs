@@ -9,6 +9,7 @@
 //! `HORDE_CASE=Sparse,Repair` takes these only.
 
 mod cases;
+mod ends;
 mod forms;
 mod git;
 mod lab;
@@ -18,7 +19,7 @@ mod reach;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use self::cases::{Case, End, Tally};
+use self::ends::{Case, End, Tally};
 use self::forms::Form;
 use self::lab::Lab;
 

@@ -447,7 +447,7 @@ fn ignored(measured: &Measured) -> Result<Vec<String>, RepoError> {
         .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
         .filter(|name| {
             let above = |dir: &&str| name.starts_with(*dir) || name.contains(&format!("/{dir}"));
-            !BUILT.iter().any(|dir| above(&dir))
+            !BUILT.iter().any(above)
         })
         .take(LIST_MAX)
         .collect())

@@ -1,0 +1,171 @@
+//! What is tested: which forms come to which ends, and what comes along by chance.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::forms::Form;
+use crate::domain::saga::FaultPoint;
+
+/// How a sandbox ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// A nuke; with `--salvage` when that is refused.
+    Nuke,
+    /// A completion; a nuke when that is refused.
+    Done,
+    /// A repair, and a nuke.
+    Repair,
+    /// A completion that conflicts, while the sandbox is still being worked in.
+    Remuster,
+    /// A nuke during which the daemon dies at this of [`NUKE`].
+    NukeKilled(usize),
+    /// A completion during which the daemon dies at this of [`DONE`].
+    DoneKilled(usize),
+}
+
+/// The steps of a nuke.
+pub const NUKE: &[FaultPoint] = &[
+    FaultPoint::NukeIntentBefore,
+    FaultPoint::NukeIntentAfter,
+    FaultPoint::NukeSalvageBefore,
+    FaultPoint::NukeSalvageAfter,
+    FaultPoint::NukeReleaseBefore,
+    FaultPoint::NukeReleaseAfter,
+];
+
+/// The steps of a completion, and what becomes of it.
+pub const DONE: &[FaultPoint] = &[
+    FaultPoint::DoneIntentBefore,
+    FaultPoint::DoneIntentAfter,
+    FaultPoint::DonePushBefore,
+    FaultPoint::DonePushAfter,
+    FaultPoint::DoneSubmitBefore,
+    FaultPoint::DoneSubmitAfter,
+    FaultPoint::DoneSessionBefore,
+    FaultPoint::DoneSessionAfter,
+    FaultPoint::WitnessReadyBefore,
+    FaultPoint::WitnessReadyAfter,
+];
+
+impl End {
+    /// Those that a form can come to. Where a completion is refused there are no steps to die at.
+    pub fn of(form: Form) -> Vec<Self> {
+        let mut all = vec![Self::Nuke, Self::Done, Self::Repair, Self::Remuster];
+        all.extend((0..NUKE.len()).map(Self::NukeKilled));
+        if !is_dirty(form) {
+            all.extend((0..DONE.len()).map(Self::DoneKilled));
+        }
+        all
+    }
+}
+
+/// Whether a nuke refuses it.
+pub fn is_at_risk(form: Form) -> bool {
+    let safe = [Form::ReflogOnly, Form::Ignored, Form::Locked, Form::Clean];
+    !safe.contains(&form)
+}
+
+/// Whether a completion refuses it.
+pub fn is_dirty(form: Form) -> bool {
+    let committed = [Form::Ahead, Form::Amended, Form::Stash];
+    is_at_risk(form) && !committed.contains(&form)
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    pub form: Form,
+    pub end: End,
+    pub seed: u64,
+}
+
+/// So many things break.
+pub const BREAKS: usize = 7;
+
+/// What was tested.
+#[derive(Default)]
+pub struct Tally {
+    ended: BTreeMap<(Form, End), usize>,
+    total: usize,
+}
+
+impl Tally {
+    /// How many cases there were.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// One more.
+    pub fn count(&mut self) {
+        self.total += 1;
+    }
+
+    /// This form came to this end.
+    pub fn end(&mut self, pair: (Form, End)) {
+        *self.ended.entry(pair).or_default() += 1;
+    }
+
+    /// How often this form came to this end.
+    pub fn ended(&self, pair: (Form, End)) -> usize {
+        self.ended.get(&pair).copied().unwrap_or(0)
+    }
+}
+
+/// A small generator of numbers (splitmix).
+pub struct Dice(u64);
+
+impl Dice {
+    /// Starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Less than so many.
+    pub fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+
+    /// What an agent writes: a line of its own, and anything at all.
+    pub fn text(&mut self) -> Vec<u8> {
+        let mut text = format!("{:x}\n", self.next()).into_bytes();
+        let odd = self.next().to_le_bytes();
+        text.extend(&odd[..self.below(8)]);
+        text.extend([&b""[..], b"\r\n", b"\n", b"\0"][self.below(4)]);
+        text
+    }
+}
+
+/// Forms of which one is at home in any sandbox, whatever else is in it.
+fn goes_along(form: Form) -> bool {
+    form >= Form::Conflict
+        || matches!(
+            form,
+            Form::Ahead | Form::Amended | Form::ReflogOnly | Form::OwnRef
+        )
+}
+
+/// The forms of a case, in the order in which an agent makes them.
+pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
+    let mut forms = BTreeSet::from([case.form]);
+    if matches!(case.end, End::Done | End::DoneKilled(_)) && case.form != Form::Orphan {
+        forms.insert(Form::Ahead);
+    }
+    let alone = matches!(
+        case.form,
+        Form::Orphan | Form::Clean | Form::OwnWorktree | Form::Submodule
+    );
+    for _ in 0..dice.below(4) {
+        let also = Form::ALL[dice.below(Form::ALL.len())];
+        if !alone && goes_along(also) {
+            forms.insert(also);
+        }
+    }
+    forms.into_iter().collect()
+}
