@@ -51,6 +51,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     }
     tell(args, &kept).await?;
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
+        let target = nuke_target(hook, Cause::WorkAtRisk);
         match nuke::safekeep(world, &target).await {
             Err(error) if error.kind != RefusalKind::NoRoom => return Err(error),
             Ok(()) | Err(_) => {}

@@ -80,13 +80,15 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
     };
-    let lone = sight::lone(world, &rig.name).await;
-    let read = move |txn: &mut dyn Txn| pieces(txn, &rig);
-    let (mut pieces, next) = world.store.run(read).await?;
-    let mut suspects = lone.unwrap_or_else(|error| {
+    let lone = sight::lone(world, &rig.name).await.map_err(|error| {
         tracing::warn!(rig = %args.rig, %error, "the sandboxes cannot be seen");
-        Vec::new()
     });
+    let (lone, mut suspects) = (lone.clone().ok(), lone.unwrap_or_default());
+    let read = move |txn: &mut dyn Txn| {
+        wisps::review(txn, &rig.name, lone.as_deref())?;
+        pieces(txn, &rig)
+    };
+    let (mut pieces, next) = world.store.run(read).await?;
     if patrol {
         suspects.extend(zombies::suspects(args).await?);
     }
@@ -102,7 +104,6 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
 
 fn pieces(txn: &mut dyn Txn, rig: &Rig) -> Result<(Vec<Piece>, Option<Timestamp>), StoreError> {
     withdraw_closed(txn, &rig.name)?;
-    wisps::review(txn, &rig.name, None)?;
     let inbox = txn.inbox(&message::witness(&rig.name))?;
     let mut sagas = txn.sagas(Some(&rig.name))?;
     sagas.retain(|saga| saga.kind != SagaKind::Land);
