@@ -37,6 +37,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::AbortHandle;
 
 use self::inbox::Handled;
+pub use self::kept::Keepers;
 use self::look::Piece;
 pub use self::stall::Silences;
 use super::refusal::Refusal;
@@ -235,6 +236,8 @@ impl Witness {
         }
         let Some(next) = next else { return };
         let wait = Duration::try_from(next - self.args.world.clock.now()).unwrap_or_default();
+        // A clock that is set must not have it look all the time.
+        let wait = wait.max(Duration::from_millis(250));
         // It is stuck when more than its time has passed.
         let wait = wait + Duration::from_millis(1);
         self.due = Some(me.send_after(wait, || WitnessMsg::Look).abort_handle());
@@ -358,6 +361,7 @@ pub(super) async fn nuke_now(
         Ok((saga, _until_run)) => nuke::run(world, saga).await,
         Err(refused) => Err(refused),
     };
+    world.directory.kept.remove(&raider);
     if nuked.is_err() {
         // Its session was ended for this; the work goes on.
         respawn(world, &raider).await;
