@@ -235,11 +235,12 @@ impl Witness {
             before.abort();
         }
         let Some(next) = next else { return };
-        let wait = Duration::try_from(next - self.args.world.clock.now()).unwrap_or_default();
-        // A clock that is set must not have it look all the time.
-        let wait = wait.max(Duration::from_millis(250));
-        // It is stuck when more than its time has passed.
-        let wait = wait + Duration::from_millis(1);
+        // It is stuck when more than its time has passed. A clock that was set must not have it look all
+        // the time.
+        let wait = Duration::try_from(next - self.args.world.clock.now());
+        let wait = wait.map_or(Duration::from_secs(1), |wait| {
+            wait + Duration::from_millis(1)
+        });
         self.due = Some(me.send_after(wait, || WitnessMsg::Look).abort_handle());
     }
 
