@@ -15,7 +15,7 @@ use crate::domain::saga::FaultPoint;
 use crate::ports::repo::Repo;
 use crate::testing::world::{Scenario, Town, rig};
 
-/// Another line of work, that conflicts with every edit of `src/a.txt`.
+/// Another line of work, that conflicts with every edit of its one file.
 pub const OTHER: &str = "refs/horde/test/other";
 
 /// A file whose line endings are converted, as it is checked out.
