@@ -178,23 +178,24 @@ impl TaskFiles for DiskTaskFiles {
             }
         }
         files.sort();
-        let read = |(_, path): (_, PathBuf)| {
-            let intent = read_some(&path).map_err(at(&path)).and_then(|file| {
-                serde_json::from_str(&file.text).map_err(|error| TaskError {
-                    path: path.clone(),
-                    why: error.to_string(),
-                })
-            });
-            if intent.is_err() {
-                // Kept for a person to look at, and not read again at every patrol.
-                let aside = path.with_extension("unreadable");
-                if let Err(error) = fs::rename(&path, &aside) {
-                    tracing::warn!(path = %path.display(), %error, "it cannot be set aside");
-                }
+        let read = |(_, path): (_, PathBuf)| match read_some(&path) {
+            Ok(file) => {
+                let intent = serde_json::from_str(&file.text);
+                let intent = intent.map_err(|error| at(&path)(error.into()));
+                Some((path, intent))
             }
-            (path, intent)
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let none = at(&path)(error);
+                Some((path, Err(none)))
+            }
+            // Carried out meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "it stays in the outbox");
+                None
+            }
         };
-        Ok(files.into_iter().map(read).collect())
+        Ok(files.into_iter().filter_map(read).collect())
     }
 
     fn settle(&self, file: &Path) -> Result<(), TaskError> {

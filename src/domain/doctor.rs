@@ -337,8 +337,10 @@ fn waiting(file: &Path, written: Option<Timestamp>, now: Timestamp) -> Option<Di
                 Remedy::CarryOut(file.to_owned()),
             ));
         }
-        "refused" => ("an intent that was not what it said was set aside", remove),
-        "unreadable" => ("a file that is no intent was set aside", remove),
+        "refused" => {
+            let says = "it is no intent, or not what it says, and was set aside";
+            (says, remove)
+        }
         _ if name.starts_with(".new-") && old => ("an intent was never finished", remove),
         _ if name.starts_with(".new-") || ending == "json" => return None,
         _ => {

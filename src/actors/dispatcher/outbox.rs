@@ -24,7 +24,7 @@ use super::super::{ask, effects};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
-use crate::ports::tasks::{Intent, TaskFiles};
+use crate::ports::tasks::{Intent, TaskError, TaskFiles};
 
 /// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
 /// was at it.
@@ -46,13 +46,6 @@ pub async fn settle(world: &Arc<World>) {
 pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
     for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
-        let intent = match intent {
-            Ok(intent) => intent,
-            Err(error) => {
-                tracing::warn!(%error, "a file in the outbox is not an intent");
-                continue;
-            }
-        };
         let key = format!("outbox/{}", file.display());
         match world.claims.claim(key.clone()) {
             Some(claim) => {
@@ -75,13 +68,17 @@ pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
 
 /// Carries an intent out as its author would have over the socket. What will never be accepted is
 /// put away; what may be accepted later stays.
-async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
+async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskError>) {
+    let intent = match intent {
+        Ok(intent) => intent,
+        Err(error) => return set_aside(world, file, None, error.why).await,
+    };
     let request = match done_request(&intent) {
         Ok(request) => request,
-        Err(why) => return set_aside(world, file, &intent, why.message).await,
+        Err(why) => return set_aside(world, file, Some(&intent), why.message).await,
     };
     let settled = match mismatch(world, &intent, &request).await {
-        Ok(Some(why)) => return set_aside(world, file, &intent, why).await,
+        Ok(Some(why)) => return set_aside(world, file, Some(&intent), why).await,
         Ok(None) => declare(world, request).await,
         Err(error) => Err(error),
     };
@@ -129,17 +126,18 @@ async fn mismatch(
     Ok((!within).then(|| format!("it was not written in the sandbox of {raider}")))
 }
 
-async fn set_aside(world: &World, file: PathBuf, intent: &Intent, why: String) {
+async fn set_aside(world: &World, file: PathBuf, intent: Option<&Intent>, why: String) {
     let path = file.clone();
     let aside = effects::tasks(world, move |tasks| tasks.set_aside(&path)).await;
     if let Err(error) = aside {
         return tracing::warn!(%error, "an intent could not be set aside");
     }
-    let raider = intent.raider.as_deref();
+    let raider = intent.and_then(|intent| intent.raider.as_deref());
     let subject = raider.filter(|raider| raider.parse::<RaiderId>().is_ok());
     let data = json!({
-        "outbox": file, "op": intent.op, "raider": raider, "session": intent.session,
-        "cwd": intent.cwd, "message": why,
+        "outbox": file, "op": intent.map(|intent| &intent.op), "raider": raider,
+        "session": intent.map(|intent| &intent.session),
+        "cwd": intent.map(|intent| &intent.cwd), "message": why,
     });
     let subject = subject.unwrap_or("outbox");
     let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);

@@ -68,7 +68,7 @@ fn a_charge_starts_with_an_empty_outcome() {
 }
 
 #[test]
-fn intents_come_in_order_and_garbage_is_set_aside() {
+fn intents_come_in_order_and_can_be_set_aside() {
     let city = tempfile::tempdir().unwrap();
     let tasks = files(city.path());
     let intent = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
@@ -78,7 +78,10 @@ fn intents_come_in_order_and_garbage_is_set_aside() {
     let found = tasks.outbox().unwrap();
     assert_eq!(found.len(), 2);
     assert_eq!(found.iter().filter(|(_, intent)| intent.is_ok()).count(), 1);
-    assert!(city.path().join("outbox/b.unreadable").exists());
+    let garbage = found.iter().find(|(_, intent)| intent.is_err());
+    let (garbage, _) = garbage.unwrap();
+    tasks.set_aside(garbage).unwrap();
+    assert!(city.path().join("outbox/b.refused").exists());
     let (path, _) = found.iter().find(|(_, intent)| intent.is_ok()).unwrap();
     tasks.set_aside(path).unwrap();
     assert!(city.path().join("outbox/a.refused").exists());
@@ -193,4 +196,18 @@ fn an_outcome_file_is_replaced_and_never_written_through() {
     tasks.write_task(&dir, "do it").unwrap();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "x");
     assert!(dir.join("outcome").symlink_metadata().unwrap().is_file());
+}
+
+/// A link to nowhere is as good a file that cannot be read now as one is for want of file
+/// descriptors.
+#[test]
+fn what_cannot_be_read_now_is_left_for_later() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (intent, later) = (city.path().join("outbox/a.json"), city.path().join("later"));
+    std::os::unix::fs::symlink(&later, &intent).unwrap();
+    assert_eq!(tasks.outbox().unwrap(), []);
+    let text = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
+    fs::write(&later, text).unwrap();
+    assert!(matches!(&tasks.outbox().unwrap()[..], [(path, Ok(_))] if *path == intent));
 }

@@ -133,7 +133,6 @@ fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
         (".new-x", Some(now()), None),
         (".new-x", late, Some(true)),
         ("1-2.refused", Some(now()), Some(true)),
-        ("1-2.unreadable", Some(now()), Some(true)),
         // Not ours to remove.
         ("notes.txt", late, Some(false)),
     ];

@@ -213,10 +213,14 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
         town.parts.tasks.leave(intent.clone());
         town.settle().await;
     }
+    town.parts.tasks.leave_garbage("it is not JSON");
     town.pass(PATROL * 3).await;
     assert_eq!(town.parts.tasks.intents(), 0);
     assert_eq!(town.parts.tasks.aside(), forged);
-    let told = town.events(EventType::ControlForbidden).await;
+    let mut told = town.events(EventType::ControlForbidden).await;
+    let garbage = told.pop().unwrap();
+    assert_eq!(garbage.subject, "outbox");
+    assert_eq!(garbage.data["message"], "it is not JSON");
     assert_eq!(told.len(), forged.len());
     let subjects = |name: &str| told.iter().filter(|told| told.subject == name).count();
     assert_eq!(subjects(&own.raider.to_string()), 8);
