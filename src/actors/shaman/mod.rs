@@ -34,7 +34,7 @@ use crate::domain::ids::{RaiderId, SessionId, SlotName};
 use crate::domain::message::{self, Body, Escalation, Severity};
 use crate::ports::relics::{StoreError, Txn};
 
-pub use self::book::{Entry, acknowledge, find, open, read_inbox};
+pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{HOOKLESS, about, hookless_gone, settle};
 

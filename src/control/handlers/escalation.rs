@@ -54,7 +54,7 @@ pub(super) async fn escalate(
         false => ("operator".to_owned(), Body::Escalation(call.clone())),
     };
     let taken = world.store.run(move |txn| {
-        txn.send(&from, message::SHAMAN, body.clone())?;
+        shaman::send(txn, &from, body.clone())?;
         shaman::read_inbox(txn)?;
         let lost = || StoreError::Failed("the shaman did not take the call up".to_owned());
         shaman::find(txn, &call)?.ok_or_else(lost)
@@ -199,11 +199,12 @@ mod tests {
         ];
         assert_eq!(sent, expected.map(Value::from));
         // Again, and in the same words: it is the same call.
-        let again = escalate(&town.world, &raider, call("no key"))
-            .await
-            .unwrap();
-        assert_eq!(again["id"], shown["id"]);
+        for _ in 0..4 {
+            let again = escalate(&town.world, &raider, call("no key"));
+            assert_eq!(again.await.unwrap()["id"], shown["id"]);
+        }
         assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
+        assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
         let other = args::Escalate {
             about: Some("Shadow".into()),
             ..call("it is slow")
