@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use self::text::{at, read_some, write_whole};
+use super::git::command::Git;
 use super::runs;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
@@ -140,7 +141,7 @@ impl TaskFiles for DiskTaskFiles {
         for name in [".horde-outcome", ".orange-outcome"] {
             let own = sandbox.join(name);
             let replaced = own.symlink_metadata().is_ok_and(|meta| meta.is_file());
-            if replaced {
+            if replaced && !is_checked_out(sandbox, name) {
                 return read_some(&own).map_err(at(&own));
             }
         }
@@ -262,6 +263,15 @@ impl TaskFiles for DiskTaskFiles {
         }
         first.map_or(Ok(()), Err)
     }
+}
+
+/// Whether the file is as git has it: then it is the repository's, and not this incarnation's word.
+/// Where git cannot tell, it is taken for the agent's; whatever it says is verified.
+fn is_checked_out(sandbox: &Path, name: &str) -> bool {
+    let status = ["status", "--porcelain", "--ignored", "--", name];
+    let git = Git::in_dir(sandbox).env("GIT_OPTIONAL_LOCKS", "0");
+    let told = git.args(status).output();
+    told.is_ok_and(|told| told.ok() && told.stdout.is_empty())
 }
 
 /// What a directory holds, in order.

@@ -211,3 +211,27 @@ fn what_cannot_be_read_now_is_left_for_later() {
     fs::write(&later, text).unwrap();
     assert!(matches!(&tasks.outbox().unwrap()[..], [(path, Ok(_))] if *path == intent));
 }
+
+#[test]
+fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (dir, sandbox) = (city.path().join("task"), city.path().join("sandbox"));
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::create_dir(&sandbox).unwrap();
+    let own = sandbox.join(".horde-outcome");
+    fs::write(&own, "passed").unwrap();
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"];
+        let git = Git::in_dir(&sandbox).args(identity).args(args);
+        assert!(git.output().unwrap().ok(), "{args:?}");
+    };
+    git(&["init", "-q"]);
+    fs::write(sandbox.join(".git/info/exclude"), ".horde-outcome\n").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "passed");
+    git(&["add", "-f", ".horde-outcome"]);
+    git(&["commit", "-q", "-m", "tracked"]);
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+    fs::write(&own, "its own").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "its own");
+}
