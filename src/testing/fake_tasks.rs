@@ -101,6 +101,12 @@ impl FakeTasks {
 
     /// `hd` leaves an intent.
     pub fn leave(&self, intent: Intent) {
+        self.leave_unheard(intent);
+        self.tell(TaskEvent::Outbox);
+    }
+
+    /// `hd` leaves an intent while nobody watches.
+    pub fn leave_unheard(&self, intent: Intent) {
         self.leave_file(|_| Ok(intent));
     }
 
@@ -108,16 +114,14 @@ impl FakeTasks {
     pub fn leave_garbage(&self, why: &str) {
         let why = why.to_owned();
         self.leave_file(|path| Err(TaskError { path, why }));
+        self.tell(TaskEvent::Outbox);
     }
 
     fn leave_file(&self, holds: impl FnOnce(PathBuf) -> Result<Intent, TaskError>) {
-        {
-            let mut inner = self.inner();
-            inner.serial += 1;
-            let file = PathBuf::from(format!("/outbox/{}", inner.serial));
-            inner.outbox.insert(file.clone(), holds(file));
-        }
-        self.tell(TaskEvent::Outbox);
+        let mut inner = self.inner();
+        inner.serial += 1;
+        let file = PathBuf::from(format!("/outbox/{}", inner.serial));
+        inner.outbox.insert(file.clone(), holds(file));
     }
 
     /// No task file can be written (`Some(why)`), or they can again.

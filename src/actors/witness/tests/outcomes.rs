@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::witness::WitnessMsg;
@@ -180,6 +182,25 @@ async fn what_hd_left_in_the_outbox_is_done() {
     let charged = town.worker("a").await;
     town.parts.tasks.leave(done_intent(&charged));
     town.settle().await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// The first has to wait: what its raider said later is not heard before it.
+#[tokio::test(start_paused = true)]
+async fn what_one_raider_left_is_heard_in_order() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let gone = RepoError::Remote("no route".into());
+    town.parts.repo.fail("facts", gone);
+    let first = done_intent(&charged);
+    let mut second = first.clone();
+    second.args = json!({ "status": "escalated", "reason": "no key" });
+    town.parts.tasks.leave_unheard(first);
+    town.parts.tasks.leave_unheard(second);
+    town.pass(PATROL).await;
+    town.pass(PATROL).await;
     assert_eq!(town.parts.tasks.intents(), 0);
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
