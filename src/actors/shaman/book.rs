@@ -157,7 +157,10 @@ fn complete(txn: &mut dyn Txn, body: &mut Escalation) -> Result<Option<Hook>, St
 
 /// Sends a message to the shaman, unless it would say nothing new: every look sees the same trouble
 /// again.
-pub(super) fn send(txn: &mut dyn Txn, from: &str, body: Body) -> Result<(), StoreError> {
+pub(super) fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreError> {
+    if let Some(call) = called_mut(&mut body) {
+        call.evidence = escalation::bounded(&call.evidence);
+    }
     let Some(said) = called(&body) else {
         return Ok(());
     };
@@ -193,6 +196,17 @@ pub(super) fn called(body: &Body) -> Option<&Escalation> {
     }
 }
 
+fn called_mut(body: &mut Body) -> Option<&mut Escalation> {
+    match body {
+        Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
+        Body::PolecatDone(_)
+        | Body::MergeReady(_)
+        | Body::Merged(_)
+        | Body::MergeFailed(_)
+        | Body::Handoff(_) => None,
+    }
+}
+
 /// Takes up everything in the inbox.
 ///
 /// # Errors
@@ -216,6 +230,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
     let Some(mut body) = called(message).cloned() else {
         return Ok(());
     };
+    body.evidence = escalation::bounded(&body.evidence);
     let cause = message.cause();
     if let Some(mut entry) = find(txn, &body)? {
         return entry.repeat(txn, &body, cause);
@@ -233,7 +248,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         prefix: PREFIX.to_owned(),
         kind: RelicKind::Escalation,
         title: body.problem.clone(),
-        body: escalation::bounded(&body.evidence),
+        body: body.evidence.clone(),
         priority: body.severity as i64,
         labels: vec![escalation::subject(&body)],
         parent: None,

@@ -258,16 +258,20 @@ async fn a_call_about_blocked_work_waits_until_a_person_takes_it_up() {
 async fn what_the_shaman_knows_is_not_sent_again() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
+    // More than is kept.
+    let line = |n: u32| format!("{} is not saved\n", "abcdefgh".repeat((n % 90) as usize));
+    let long: String = (1..90).map(line).collect();
+    assert!(long.len() > 20_000);
     for attempt in 0..5 {
         let mut trouble = about(
             &charged.raider.to_string(),
             "it cannot go on",
             Severity::High,
         );
-        trouble.evidence = format!("attempt {attempt} failed");
+        trouble.evidence = format!("attempt {attempt} failed\n{long}");
         call(&town.world, "horde/witness", trouble).await.unwrap();
+        town.settle().await;
     }
-    town.settle().await;
     assert_eq!(raised(&town).await.len(), 1);
     assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
     assert_eq!(only(&town).await.status, RelicStatus::Open);
