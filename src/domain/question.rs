@@ -132,6 +132,12 @@ impl Watch {
         self.question.as_deref()
     }
 
+    /// Whether it is seen to ask something.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.question.is_some() && self.seen.is_some()
+    }
+
     /// Whether it must not be disturbed: it asks something, or it cannot be seen that it does not.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -215,7 +221,11 @@ mod tests {
         assert!(watch.is_fresh(Some(at(10))));
         assert!(!watch.is_fresh(Some(at(13))) && !watch.is_fresh(None));
         watch.missed();
-        assert!(watch.holds() && !watch.is_fresh(Some(at(10))));
+        assert!(watch.holds() && !watch.asks() && !watch.is_fresh(Some(at(10))));
+        watch.saw(Some("a".into()), None, at(13));
+        assert!(watch.holds() && watch.asks());
+        watch.missed();
+        assert!(watch.holds() && !watch.asks(), "it may be answered");
     }
 
     #[test]

@@ -106,6 +106,11 @@ fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<
     txn.set(&key(id), Some(&text))
 }
 
+/// Forgets what is remembered of one that is closed.
+pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    txn.set(&key(id), None)
+}
+
 /// All open escalations, the most urgent first.
 ///
 /// # Errors
