@@ -187,6 +187,24 @@ async fn another_silence_in_the_configuration_counts_at_once() {
     assert_eq!(severities(&town).await, ["low", "medium"]);
 }
 
+/// Raised while the clock was ahead by a year: it does not wait for that.
+#[tokio::test(start_paused = true)]
+async fn a_time_in_the_future_is_now() {
+    let town = Scenario::new().start().await;
+    help(&town, about("mayor", "no key", Severity::Low)).await;
+    let id = only(&town).await.id;
+    town.store(move |txn| {
+        let mut entry = open(txn)?.remove(0);
+        assert_eq!(entry.relic.id, id);
+        entry.standing.told += 9000 * HOUR;
+        entry.write(txn)
+    })
+    .await;
+    town.world.nudge(message::SHAMAN);
+    town.pass(5 * HOUR).await;
+    assert_eq!(severities(&town).await, ["low", "medium"]);
+}
+
 /// Trouble with a sandbox is over when the sandbox is gone, however that came about.
 #[tokio::test(start_paused = true)]
 async fn what_a_nuke_ends_is_settled_and_what_it_does_not_end_stays() {
