@@ -283,7 +283,7 @@ async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once()
         }
         town.pass(9 * MINUTE).await;
         assert_eq!(steps(&town, &charged).await, (0, 1, 0), "{op}");
-        town.pass(HOUR).await;
+        town.pass(35 * MINUTE).await;
         assert_eq!(steps(&town, &charged).await, (0, 1, 1), "{op}");
         assert!(
             town.events(EventType::RaiderStalled).await.is_empty(),
