@@ -252,6 +252,7 @@ impl Directory {
 
     /// Takes a rig's actors out: it is not configured any more.
     pub fn remove_rig(&self, rig: &RigName) {
+        self.silences.forget(rig);
         let locks = (&self.witnesses, &self.forges, &self.looks);
         locks
             .0
