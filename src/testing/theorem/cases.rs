@@ -88,7 +88,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
         if dirty {
             run.refused_done().await;
         }
-        let times = if case.end == End::Repair { BREAKS } else { 1 };
+        let times = if case.end == End::Repair { BREAKS } else { 2 };
         let first = dice.below(BREAKS);
         for what in (first..first + times).map(|what| what % BREAKS) {
             run.repair(what).await;

@@ -98,10 +98,12 @@ impl Tally {
         *self.died.entry((end, at.as_str())).or_default() += 1;
     }
 
-    /// Whether it died at all of the steps of this end.
+    /// Whether it died at all of the steps of this end. What a completion leaves may be kept, and
+    /// the nuke behind it refused.
     pub fn has_died_at(&self, end: End, steps: &[FaultPoint]) -> bool {
         let has = |at: &FaultPoint| self.died.contains_key(&(end, at.as_str()));
-        steps.iter().all(has)
+        let own = |at: &&FaultPoint| end == End::Nuke || !NUKE.contains(at);
+        steps.iter().filter(own).all(has)
     }
 
     /// This form came to this end.
