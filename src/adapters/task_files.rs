@@ -1,24 +1,24 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
 mod set_up;
+mod text;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use self::text::{at, read_some, write_whole};
+use super::git::command::Git;
 use super::runs;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
-
-/// More than this of an outcome file or an intent is not read: neither is ever longer.
-const FILE_MAX: u64 = 64 * 1024;
 
 /// Task files of one city.
 pub struct DiskTaskFiles {
@@ -27,13 +27,6 @@ pub struct DiskTaskFiles {
     set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
     watcher: Mutex<RecommendedWatcher>,
-}
-
-fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
-    move |error| TaskError {
-        path: path.to_owned(),
-        why: error.to_string(),
-    }
 }
 
 impl DiskTaskFiles {
@@ -98,29 +91,6 @@ fn on_event(
     }
 }
 
-/// Writes a file so that a reader, or a crash, sees the old one or the new one whole.
-fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        fs::File::open(dir)?.sync_all()
-    };
-    write().map_err(at(path))
-}
-
-fn read_some(path: &Path) -> io::Result<OutcomeText> {
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path)?;
-    let written = file.metadata()?.modified().ok();
-    let written = written.and_then(|at| Timestamp::try_from(at).ok());
-    file.take(FILE_MAX).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(OutcomeText { text, written })
-}
-
 impl TaskFiles for DiskTaskFiles {
     fn listen(&self, listener: TaskListener) {
         // Called once; a second listener would be a mistake of the caller's.
@@ -130,9 +100,9 @@ impl TaskFiles for DiskTaskFiles {
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
         fs::create_dir_all(dir).map_err(at(dir))?;
         write_whole(&dir.join("TASK.md"), text)?;
-        let outcome = dir.join("outcome");
-        // Another slot's raider may have worked on this relic in an incarnation of the same number.
-        fs::write(&outcome, "").map_err(at(&outcome))?;
+        // Another slot's raider may have worked on this relic in an incarnation of the same number,
+        // and have left anything in the file's place.
+        write_whole(&dir.join("outcome"), "")?;
         self.watch(dir)
     }
 
@@ -171,7 +141,7 @@ impl TaskFiles for DiskTaskFiles {
         for name in [".horde-outcome", ".orange-outcome"] {
             let own = sandbox.join(name);
             let replaced = own.symlink_metadata().is_ok_and(|meta| meta.is_file());
-            if replaced {
+            if replaced && !is_checked_out(sandbox, name) {
                 return read_some(&own).map_err(at(&own));
             }
         }
@@ -209,23 +179,24 @@ impl TaskFiles for DiskTaskFiles {
             }
         }
         files.sort();
-        let read = |(_, path): (_, PathBuf)| {
-            let intent = read_some(&path).map_err(at(&path)).and_then(|file| {
-                serde_json::from_str(&file.text).map_err(|error| TaskError {
-                    path: path.clone(),
-                    why: error.to_string(),
-                })
-            });
-            if intent.is_err() {
-                // Kept for a person to look at, and not read again at every patrol.
-                let aside = path.with_extension("unreadable");
-                if let Err(error) = fs::rename(&path, &aside) {
-                    tracing::warn!(path = %path.display(), %error, "it cannot be set aside");
-                }
+        let read = |(_, path): (_, PathBuf)| match read_some(&path) {
+            Ok(file) => {
+                let intent = serde_json::from_str(&file.text);
+                let intent = intent.map_err(|error| at(&path)(error.into()));
+                Some((path, intent))
             }
-            (path, intent)
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let none = at(&path)(error);
+                Some((path, Err(none)))
+            }
+            // Carried out meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "it stays in the outbox");
+                None
+            }
         };
-        Ok(files.into_iter().map(read).collect())
+        Ok(files.into_iter().filter_map(read).collect())
     }
 
     fn settle(&self, file: &Path) -> Result<(), TaskError> {
@@ -294,6 +265,15 @@ impl TaskFiles for DiskTaskFiles {
     }
 }
 
+/// Whether the file is as git has it: then it is the repository's, and not this incarnation's word.
+/// Where git cannot tell, it is taken for the agent's; whatever it says is verified.
+fn is_checked_out(sandbox: &Path, name: &str) -> bool {
+    let status = ["status", "--porcelain", "--ignored", "--", name];
+    let git = Git::in_dir(sandbox).env("GIT_OPTIONAL_LOCKS", "0");
+    let told = git.args(status).output();
+    told.is_ok_and(|told| told.ok() && told.stdout.is_empty())
+}
+
 /// What a directory holds, in order.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let listed = fs::read_dir(dir).map_err(at(dir))?;
@@ -331,149 +311,4 @@ fn unlock(dir: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    use super::*;
-
-    fn files(city: &Path) -> DiskTaskFiles {
-        DiskTaskFiles::new(city.join("outbox"), city.join("trash"), city.join("set-up")).unwrap()
-    }
-
-    #[test]
-    fn only_old_files_below_the_directory_are_pruned() {
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let logs = city.path().join("logs");
-        assert_eq!(tasks.prune(&logs, Timestamp::MAX), Ok(0));
-        let (old, young) = (logs.join("horde/old"), logs.join("horde/young"));
-        fs::create_dir_all(logs.join("horde")).unwrap();
-        for file in [&old, &young] {
-            fs::write(file, "log").unwrap();
-        }
-        let past = std::time::SystemTime::now() - Duration::from_secs(7200);
-        fs::File::open(&old).unwrap().set_modified(past).unwrap();
-        let before = Timestamp::now() - Duration::from_secs(3600);
-        assert_eq!(tasks.prune(&logs, before), Ok(1));
-        assert!(!old.exists() && young.exists());
-    }
-
-    #[test]
-    fn an_outcome_is_heard_of_however_it_is_written() {
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let (tell, told) = mpsc::channel();
-        tasks.listen(Box::new(move |event| {
-            let _closed = tell.send(event);
-        }));
-        let dir = city.path().join("task");
-        tasks.write_task(&dir, "do it").unwrap();
-        let sandbox = city.path().join("sandbox");
-        fs::create_dir(&sandbox).unwrap();
-        std::os::unix::fs::symlink(dir.join("outcome"), sandbox.join(".horde-outcome")).unwrap();
-        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
-        fs::write(sandbox.join(".horde-outcome"), "through the link").unwrap();
-        let event = told.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert_eq!(event, TaskEvent::Outcome(dir.clone()));
-        assert_eq!(
-            tasks.outcome(&dir, &sandbox).unwrap().text,
-            "through the link"
-        );
-        fs::remove_file(sandbox.join(".horde-outcome")).unwrap();
-        fs::write(sandbox.join(".horde-outcome"), "instead of the link").unwrap();
-        assert_eq!(
-            tasks.outcome(&dir, &sandbox).unwrap().text,
-            "instead of the link"
-        );
-    }
-
-    #[test]
-    fn a_charge_starts_with_an_empty_outcome() {
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let dir = city.path().join("task");
-        tasks.write_task(&dir, "do it").unwrap();
-        fs::write(dir.join("outcome"), "passed").unwrap();
-        tasks.write_task(&dir, "do it").unwrap();
-        assert_eq!(tasks.outcome(&dir, city.path()).unwrap().text, "");
-    }
-
-    #[test]
-    fn intents_come_in_order_and_garbage_is_set_aside() {
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let intent = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
-        fs::write(city.path().join("outbox/a.json"), intent).unwrap();
-        fs::write(city.path().join("outbox/b.json"), "not an intent").unwrap();
-        fs::write(city.path().join("outbox/c.tmp"), "half").unwrap();
-        let found = tasks.outbox().unwrap();
-        assert_eq!(found.len(), 2);
-        assert_eq!(found.iter().filter(|(_, intent)| intent.is_ok()).count(), 1);
-        assert!(city.path().join("outbox/b.unreadable").exists());
-        let (path, _) = found.iter().find(|(_, intent)| intent.is_ok()).unwrap();
-        tasks.set_aside(path).unwrap();
-        assert!(city.path().join("outbox/a.refused").exists());
-        assert!(tasks.outbox().unwrap().is_empty());
-        fs::write(path, intent).unwrap();
-        tasks.settle(path).unwrap();
-        tasks.settle(path).unwrap();
-        assert!(tasks.outbox().unwrap().is_empty());
-    }
-
-    #[test]
-    fn where_a_directory_really_is_counts() {
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let (own, other) = (city.path().join("own"), city.path().join("other"));
-        for dir in [own.join("deep"), other.clone()] {
-            fs::create_dir_all(dir).unwrap();
-        }
-        std::os::unix::fs::symlink(&other, own.join("link")).unwrap();
-        for within in ["", "deep", "deep/.."] {
-            assert!(tasks.is_within(&own.join(within), &own), "{within}");
-        }
-        for beyond in ["..", "link", "deep/../../other", "is-not-there"] {
-            assert!(!tasks.is_within(&own.join(beyond), &own), "{beyond}");
-        }
-        assert!(!tasks.is_within(Path::new(""), &own));
-    }
-
-    #[test]
-    fn a_failing_set_up_says_what_it_printed() {
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-        let commands = ["touch made".to_owned(), "echo broken; exit 3".to_owned()];
-        let error = tasks.set_up(city.path(), &commands, &env).unwrap_err();
-        assert!(error.why.contains("broken"), "{error}");
-        assert!(city.path().join("made").exists());
-    }
-
-    #[test]
-    fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
-        let city = tempfile::tempdir().unwrap();
-        let tasks = files(city.path());
-        let (trash, precious) = (city.path().join("trash"), city.path().join("precious"));
-        fs::create_dir_all(trash.join("old/cache")).unwrap();
-        fs::create_dir(&precious).unwrap();
-        for file in [
-            trash.join("old/cache/file"),
-            trash.join("file"),
-            precious.join("file"),
-        ] {
-            fs::write(file, "x").unwrap();
-        }
-        symlink(&precious, trash.join("link")).unwrap();
-        symlink(&precious, trash.join("old/link")).unwrap();
-        for dir in ["old/cache", "old"] {
-            let mode = fs::Permissions::from_mode(0o500);
-            fs::set_permissions(trash.join(dir), mode).unwrap();
-        }
-        tasks.empty_trash().unwrap();
-        assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
-        assert!(precious.join("file").exists());
-        tasks.empty_trash().unwrap();
-    }
-}
+mod tests;

@@ -63,7 +63,7 @@ impl Who {
 enum Need {
     /// It only reads.
     Look,
-    /// It calls a person: a session about itself, an operator about anybody.
+    /// It calls a person: a session or errand about itself, an operator about anybody.
     Call,
     /// It acts on the caller's own session.
     Own,

@@ -82,8 +82,8 @@ pub trait Service: Send + Sync + 'static {
     /// caller goes away.
     fn call(&self, caller: Caller, op: Op) -> Call;
 
-    /// Told of each request that was `forbidden`, for the journal.
-    fn forbidden(&self, caller: &Caller, error: &ControlError);
+    /// Told of each request that was `forbidden`, for the journal; without operation, of a connection.
+    fn forbidden(&self, caller: &Caller, op: Option<OpName>, error: &ControlError);
 
     /// Told of each answer, and how long it took; of a stream, when it begins.
     fn answered(&self, op: OpName, failed: Option<ErrorKind>, took: Duration);
@@ -165,7 +165,7 @@ fn admit_peer<S: Service>(
     if uid != own && uid != 0 {
         let who = Who::Invisible;
         let error = ControlError::forbidden("this city belongs to another user");
-        service.forbidden(&Caller { pid, uid, who }, &error);
+        service.forbidden(&Caller { pid, uid, who }, None, &error);
         return Err(error);
     }
     let who = pid.map_or(Who::Invisible, |pid| service.identify(pid));
@@ -256,7 +256,7 @@ mod tests {
             Box::pin(async { Ok(Answer::Value(Value::Null)) })
         }
 
-        fn forbidden(&self, caller: &Caller, error: &ControlError) {
+        fn forbidden(&self, caller: &Caller, _: Option<OpName>, error: &ControlError) {
             assert_eq!(error.kind, ErrorKind::Forbidden);
             self.0.lock().unwrap().push(caller.uid);
         }

@@ -166,14 +166,25 @@ pub struct RigFacts {
     pub rig: RigName,
     /// Slots that a hook or an open saga holds.
     pub held: BTreeSet<SlotName>,
-    /// Sandboxes on disk that no slot holds, and why the safety protocol would keep them.
-    pub strays: Probed<Vec<(SlotName, Option<String>)>>,
+    /// Sandboxes on disk that no slot holds.
+    pub strays: Probed<Vec<(SlotName, Stray)>>,
     /// Branches of raiders that no worktree has checked out.
     pub branches: Probed<Vec<BranchFacts>>,
     /// Branches of merge requests that are not over.
     pub queued: BTreeSet<String>,
     /// Relics that are not closed.
     pub open: BTreeSet<RelicId>,
+}
+
+/// What may become of a sandbox that no slot holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stray {
+    /// Nothing in it would be lost.
+    Spare,
+    /// The safety protocol keeps it, and why.
+    Kept(String),
+    /// Nothing tells whose it is: no nuke takes it.
+    Nobodys,
 }
 
 /// A raider's branch in `repo.git` that no worktree has checked out.
@@ -215,7 +226,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     found.extend(orphans.filter_map(orphan));
     for rig in &facts.rigs {
         let strays = rig.strays.known().into_iter().flatten();
-        found.extend(strays.map(|(name, kept)| stray_sandbox(rig, name, kept.as_deref())));
+        found.extend(strays.map(|(name, stray)| stray_sandbox(rig, name, stray)));
         let branches = rig.branches.known().into_iter().flatten();
         found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
     }
@@ -263,18 +274,22 @@ fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
     Some(Diagnosis::mended_by(finding, Remedy::End(session.clone())))
 }
 
-fn stray_sandbox(rig: &RigFacts, name: &SlotName, kept: Option<&str>) -> Diagnosis {
+fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
     let raider = RaiderId::new(rig.rig.clone(), name.clone());
     let finding =
         |says: String, hint: String| Finding::new(Kind::StraySandbox, &raider, says, hint);
     let says = "its sandbox is there, and no relic is on its hook; the slot is not free";
-    match kept {
-        None => {
+    match stray {
+        Stray::Spare => {
             let hint = "`hd doctor --fix` removes it: nothing in it would be lost";
             let finding = finding(says.to_owned(), hint.to_owned());
             Diagnosis::mended_by(finding, Remedy::Nuke(raider.clone()))
         }
-        Some(why) => {
+        Stray::Nobodys => {
+            let hint = "it is kept; look at what is in it and move it elsewhere";
+            finding(format!("{says}: nothing tells whose it is"), hint.into()).into()
+        }
+        Stray::Kept(why) => {
             let hint =
                 format!("it is kept; `hd raider nuke {raider} --salvage` saves its work first");
             finding(format!("{says}: {why}"), hint).into()
@@ -337,8 +352,10 @@ fn waiting(file: &Path, written: Option<Timestamp>, now: Timestamp) -> Option<Di
                 Remedy::CarryOut(file.to_owned()),
             ));
         }
-        "refused" => ("an intent that was not what it said was set aside", remove),
-        "unreadable" => ("a file that is no intent was set aside", remove),
+        "refused" => {
+            let says = "it is no intent, or not what it says, and was set aside";
+            (says, remove)
+        }
         _ if name.starts_with(".new-") && old => ("an intent was never finished", remove),
         _ if name.starts_with(".new-") || ending == "json" => return None,
         _ => {

@@ -131,11 +131,7 @@ mod tests {
     fn notices_are_events_that_exist() {
         let known: Vec<_> = EventType::ALL.iter().map(|kind| kind.as_str()).collect();
         for (word, notice) in Notice::WORDS {
-            // Agents that ask are not recognised yet; nothing is to change here when they are.
-            assert!(
-                known.contains(&notice.event()) || *word == "needs_input",
-                "{word}"
-            );
+            assert!(known.contains(&notice.event()), "{word}");
         }
     }
 

@@ -120,8 +120,8 @@ pub trait TaskFiles: Send + Sync {
         env: &std::collections::BTreeMap<String, String>,
     ) -> Result<(), TaskError>;
 
-    /// Intents in the outbox, the oldest first, with the files that hold them. A file that is not
-    /// an intent is set aside, with an error in its place.
+    /// Intents in the outbox, the oldest first, with the files that hold them. What is no intent comes
+    /// with an error in its place; what cannot be read now is left out.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -133,7 +133,7 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn settle(&self, file: &Path) -> Result<(), TaskError>;
 
-    /// Keeps an intent that is not what it says for a person to look at, and reads it no more.
+    /// Keeps what is no intent, or is not what it says, for a person to look at, and reads it no more.
     ///
     /// # Errors
     /// [`TaskError`].

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::actors::sagas::charge::Charged;
 use crate::ports::tasks::{
-    Intent, Leftovers, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Intent, Leftovers, OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
 
 /// Pretended task files.
@@ -25,7 +25,7 @@ struct Inner {
     written: BTreeMap<PathBuf, Timestamp>,
     prompts: Vec<(PathBuf, String)>,
     watched: BTreeSet<PathBuf>,
-    outbox: BTreeMap<PathBuf, Intent>,
+    outbox: BTreeMap<PathBuf, Result<Intent, TaskError>>,
     aside: Vec<Intent>,
     leftovers: Leftovers,
     set_ups: Vec<PathBuf>,
@@ -101,13 +101,27 @@ impl FakeTasks {
 
     /// `hd` leaves an intent.
     pub fn leave(&self, intent: Intent) {
-        {
-            let mut inner = self.inner();
-            inner.serial += 1;
-            let file = PathBuf::from(format!("/outbox/{}", inner.serial));
-            inner.outbox.insert(file, intent);
-        }
+        self.leave_unheard(intent);
         self.tell(TaskEvent::Outbox);
+    }
+
+    /// `hd` leaves an intent while nobody watches.
+    pub fn leave_unheard(&self, intent: Intent) {
+        self.leave_file(|_| Ok(intent));
+    }
+
+    /// Somebody leaves something that is no intent.
+    pub fn leave_garbage(&self, why: &str) {
+        let why = why.to_owned();
+        self.leave_file(|path| Err(TaskError { path, why }));
+        self.tell(TaskEvent::Outbox);
+    }
+
+    fn leave_file(&self, holds: impl FnOnce(PathBuf) -> Result<Intent, TaskError>) {
+        let mut inner = self.inner();
+        inner.serial += 1;
+        let file = PathBuf::from(format!("/outbox/{}", inner.serial));
+        inner.outbox.insert(file.clone(), holds(file));
     }
 
     /// No task file can be written (`Some(why)`), or they can again.
@@ -143,7 +157,7 @@ impl FakeTasks {
         inner.prompts.iter().map(|(_, text)| text.clone()).collect()
     }
 
-    /// How many intents are left.
+    /// How many files are left.
     #[must_use]
     pub fn intents(&self) -> usize {
         self.inner().outbox.len()
@@ -235,10 +249,10 @@ impl TaskFiles for FakeTasks {
         }
     }
 
-    fn outbox(&self) -> Result<Vec<(PathBuf, Result<Intent, TaskError>)>, TaskError> {
+    fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError> {
         let inner = self.inner();
         let all = inner.outbox.iter();
-        Ok(all.map(|(f, i)| (f.clone(), Ok(i.clone()))).collect())
+        Ok(all.map(|(f, i)| (f.clone(), i.clone())).collect())
     }
 
     fn settle(&self, file: &Path) -> Result<(), TaskError> {
@@ -251,7 +265,7 @@ impl TaskFiles for FakeTasks {
     fn set_aside(&self, file: &Path) -> Result<(), TaskError> {
         let mut inner = self.inner();
         let intent = inner.outbox.remove(file);
-        inner.aside.extend(intent);
+        inner.aside.extend(intent.and_then(Result::ok));
         Ok(())
     }
 

@@ -118,7 +118,7 @@ impl Service for Shared {
         })
     }
 
-    fn forbidden(&self, _: &Caller, error: &ControlError) {
+    fn forbidden(&self, _: &Caller, _: Option<OpName>, error: &ControlError) {
         self.0.forbidden.lock().unwrap().push(error.message.clone());
     }
 

@@ -9,6 +9,7 @@
 //! Nobody can be recognised by a file. What it says is compared with what is known of the raider that
 //! it names, which holds off who is mistaken, and not who forges all of it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +20,12 @@ use tokio::task::JoinSet;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::witness::WitnessMsg;
-use super::super::world::World;
+use super::super::world::{Claim, World};
 use super::super::{ask, effects};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
-use crate::ports::tasks::{Intent, TaskFiles};
+use crate::ports::tasks::{Intent, TaskError, TaskFiles};
 
 /// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
 /// was at it.
@@ -42,27 +43,18 @@ pub async fn settle(world: &Arc<World>) {
     }
 }
 
-/// Tries every intent; returns the claims of those that somebody else is at.
+/// Tries every intent: those of one raider in the order that they were left in, each raider's in a task
+/// of their own. Returns the claims of those that somebody else is at, who then looks once more.
 pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
-    for (file, intent) in effects::tasks(world, |tasks| tasks.outbox()).await? {
-        let intent = match intent {
-            Ok(intent) => intent,
-            Err(error) => {
-                tracing::warn!(%error, "a file in the outbox is not an intent");
-                continue;
-            }
-        };
-        let key = format!("outbox/{}", file.display());
-        match world.claims.claim(key.clone()) {
+    let left = effects::tasks(world, |tasks| tasks.outbox()).await?;
+    let authors: BTreeSet<_> = left.iter().map(|(_, intent)| author(intent)).collect();
+    for author in authors {
+        match world.claims.claim_or_repeat(author.clone()) {
             Some(claim) => {
-                let world = Arc::clone(world);
-                trying.spawn(async move {
-                    carry_out(&world, file, intent).await;
-                    drop(claim);
-                });
+                trying.spawn(empty_of(Arc::clone(world), author, claim));
             }
-            None => elsewhere.push(key),
+            None => elsewhere.push(author),
         }
     }
     while let Some(tried) = trying.join_next().await {
@@ -73,15 +65,62 @@ pub(super) async fn empty(world: &Arc<World>) -> Result<Vec<String>, Refusal> {
     Ok(elsewhere)
 }
 
+/// The claim on what was left in one raider's name.
+fn author(intent: &Result<Intent, TaskError>) -> String {
+    let (rig, raider) = match intent {
+        Ok(intent) => (intent.rig.as_deref(), intent.raider.as_deref()),
+        Err(_) => (None, None),
+    };
+    let (rig, raider) = (rig.unwrap_or_default(), raider.unwrap_or_default());
+    format!("outbox/{rig}/{raider}")
+}
+
+/// Tries what one raider left, until something of it has to wait: what it said later is not to be
+/// heard before.
+async fn empty_of(world: Arc<World>, whose: String, mut claim: Claim) {
+    loop {
+        let left = effects::tasks(&world, |tasks| tasks.outbox()).await;
+        let left = left.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the outbox could not be read");
+            Vec::new()
+        });
+        let own = left
+            .into_iter()
+            .filter(|(_, intent)| author(intent) == whose);
+        for (file, intent) in own {
+            if carry_out(&world, file, intent).await == Next::Waits {
+                break;
+            }
+        }
+        match claim.give_back() {
+            Some(again) => claim = again,
+            None => return,
+        }
+    }
+}
+
+/// What became of an intent.
+#[derive(PartialEq, Eq)]
+enum Next {
+    /// It is over, one way or the other.
+    Over,
+    /// It may be accepted later.
+    Waits,
+}
+
 /// Carries an intent out as its author would have over the socket. What will never be accepted is
 /// put away; what may be accepted later stays.
-async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
+async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskError>) -> Next {
+    let intent = match intent {
+        Ok(intent) => intent,
+        Err(error) => return set_aside(world, file, None, error.why).await,
+    };
     let request = match done_request(&intent) {
         Ok(request) => request,
-        Err(why) => return set_aside(world, file, &intent, why.message).await,
+        Err(why) => return set_aside(world, file, Some(&intent), why.message).await,
     };
     let settled = match mismatch(world, &intent, &request).await {
-        Ok(Some(why)) => return set_aside(world, file, &intent, why).await,
+        Ok(Some(why)) => return set_aside(world, file, Some(&intent), why).await,
         Ok(None) => declare(world, request).await,
         Err(error) => Err(error),
     };
@@ -90,7 +129,7 @@ async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
         // It may be accepted later: a probe can succeed.
         Err(error) if error.is_passing() || error.kind == RefusalKind::Internal => {
             tracing::warn!(file = %file.display(), %error, "an intent waits in the outbox");
-            return;
+            return Next::Waits;
         }
         Err(error) => {
             let raider = intent.raider.as_deref().unwrap_or("nobody");
@@ -101,6 +140,7 @@ async fn carry_out(world: &World, file: PathBuf, intent: Intent) {
     if let Err(error) = settle {
         tracing::warn!(%error, "an intent could not be taken out of the outbox");
     }
+    Next::Over
 }
 
 /// What in an intent does not fit the raider that it names. One of another incarnation than the
@@ -129,21 +169,24 @@ async fn mismatch(
     Ok((!within).then(|| format!("it was not written in the sandbox of {raider}")))
 }
 
-async fn set_aside(world: &World, file: PathBuf, intent: &Intent, why: String) {
+async fn set_aside(world: &World, file: PathBuf, intent: Option<&Intent>, why: String) -> Next {
     let path = file.clone();
     let aside = effects::tasks(world, move |tasks| tasks.set_aside(&path)).await;
     if let Err(error) = aside {
-        return tracing::warn!(%error, "an intent could not be set aside");
+        tracing::warn!(%error, "an intent could not be set aside");
+        return Next::Over;
     }
-    let raider = intent.raider.as_deref();
+    let raider = intent.and_then(|intent| intent.raider.as_deref());
     let subject = raider.filter(|raider| raider.parse::<RaiderId>().is_ok());
     let data = json!({
-        "outbox": file, "op": intent.op, "raider": raider, "session": intent.session,
-        "cwd": intent.cwd, "message": why,
+        "outbox": file, "op": intent.map(|intent| &intent.op), "raider": raider,
+        "session": intent.map(|intent| &intent.session),
+        "cwd": intent.map(|intent| &intent.cwd), "message": why,
     });
     let subject = subject.unwrap_or("outbox");
     let event = NewEvent::new(EventType::ControlForbidden, subject, Cause::Forbidden);
     world.store.note(vec![event.with(data)]);
+    Next::Over
 }
 
 async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {

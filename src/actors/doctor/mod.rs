@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use super::refusal::Refusal;
 use super::sagas::nuke::{self, Target};
+use super::witness::sight::{self, Hookless};
 use super::world::World;
-use super::{ask, effects, launch};
+use super::{ask, effects};
 use crate::domain::cause::Cause;
-use crate::domain::city::Rig;
-use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, examine};
+use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
 /// Examines the city; mends what can be mended, where that is wanted.
@@ -91,25 +91,21 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
     let mut seen = Vec::new();
     for rig in &world.city.rigs {
-        let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await;
+        let lone = sight::hookless(world, rig).await;
         let spare = effects::repo(world, &rig.name, |repo| repo.spare_branches()).await;
-        seen.push((rig, on_disk, spare));
+        seen.push((rig, lone, spare));
     }
     let owned = world.store.run(owned).await?;
     let mut wanted = wanted(world, &owned.held).await?;
     let listed = sessions.iter().flatten().map(|facts| &facts.id);
     wanted.extend(listed.filter(|id| world.city.is_agents(id)).cloned());
     let mut rigs = Vec::new();
-    for (rig, on_disk, spare) in seen {
+    for (rig, lone, spare) in seen {
         let held = owned.held.iter().filter(|raider| raider.rig == rig.name);
         let held: BTreeSet<SlotName> = held.map(|raider| raider.name.clone()).collect();
-        let strays = match on_disk {
-            Ok(on_disk) => {
-                let names = on_disk.into_iter().map(|(name, _)| name);
-                let strays = names.filter(|name| !held.contains(name)).collect();
-                judged(world, rig, strays).await
-            }
-            Err(error) => Probed::Unknown(error.to_string()),
+        let strays = match lone {
+            Ok(lone) => Probed::Known(judged(world, lone).await),
+            Err(error) => Probed::Unknown(said(&error)),
         };
         rigs.push(RigFacts {
             rig: rig.name.clone(),
@@ -135,36 +131,31 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
 }
 
 /// What the safety protocol says of each, without touching it.
-async fn judged(
-    world: &World,
-    rig: &Rig,
-    strays: Vec<SlotName>,
-) -> Probed<Vec<(SlotName, Option<String>)>> {
+async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     let mut judged = Vec::new();
-    for name in strays {
-        let raider = RaiderId::new(rig.name.clone(), name.clone());
-        let kept = match target(world, rig, raider).await {
-            Ok(target) => nuke::check(world, &target).await.err(),
-            Err(error) => Some(error),
+    for Hookless { raider, was } in lone {
+        let stray = match was {
+            None => Stray::Nobodys,
+            Some(hook) => match nuke::check(world, &target(&hook)).await {
+                Ok(()) => Stray::Spare,
+                Err(kept) => Stray::Kept(said(&kept)),
+            },
         };
-        judged.push((name, kept.map(|refusal| said(&refusal))));
+        judged.push((raider.name, stray));
     }
-    Probed::Known(judged)
+    judged
 }
 
-/// A sandbox without a hook, as a nuke is told of it: of the slot's last incarnation. One that is of
-/// another is kept by the removal itself.
-async fn target(world: &World, rig: &Rig, raider: RaiderId) -> Result<Target, Refusal> {
-    let asked = raider.clone();
-    let incarnation = world.store.run(move |txn| txn.incarnation(&asked)).await?;
-    Ok(Target {
-        incarnation,
-        target: launch::target(world, rig).await?,
+/// A nuke of the sandbox that was made for this hook.
+fn target(hook: &Hook) -> Target {
+    Target {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        target: hook.target.clone(),
         cause: Cause::Operator,
-        relic: None,
+        relic: Some(hook.relic.clone()),
         detected: None,
-        raider,
-    })
+    }
 }
 
 fn said(refusal: &Refusal) -> String {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use super::super::dispatcher;
 use super::super::effects;
+use super::super::refusal::Refusal;
 use super::super::root::end_orphan;
 use super::super::sagas::nuke;
+use super::super::witness::sight;
 use super::super::world::World;
 use super::{owned, said, target, wanted};
 use crate::domain::cause::Cause;
@@ -68,22 +70,18 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
     forgotten.map_err(|error| error.to_string())
 }
 
-/// The witness's own removal wants a hook; here its absence is the point, and is verified with the
-/// claim held that keeps every other nuke of the slot away. The sandbox itself keeps charges away.
+/// Looked at anew, it is still there without a hook; the fence keeps every other nuke of the slot away,
+/// and the sandbox itself keeps charges away.
 async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
-    let busy = || "it is being nuked".to_owned();
-    let _alone = world
-        .claims
-        .claim(format!("nuke/{raider}"))
-        .ok_or_else(busy)?;
-    let owned = world.store.run(owned).await.map_err(|e| e.to_string())?;
-    if owned.held.contains(&raider) {
-        return Err("a raider has it by now".to_owned());
-    }
     let gone = || format!("rig {} is not configured any more", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
     let removed = async {
-        let target = target(world, rig, raider.clone()).await?;
+        let lone = sight::hookless(world, rig).await?.into_iter();
+        let mut was = lone.filter_map(|lone| lone.was);
+        let was = was.find(|hook| hook.raider == raider);
+        let held = || Refusal::conflict("it is gone, or a raider has it by now");
+        let target = target(&was.ok_or_else(held)?);
+        let _alone = nuke::fence(world, &target, false).await?;
         let (saga, _claim) = nuke::begin(world, target, false).await?;
         nuke::run(world, saga).await
     };

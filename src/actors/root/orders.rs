@@ -7,6 +7,7 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
 use super::super::effects;
+use super::super::sagas::repair;
 use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
@@ -30,6 +31,12 @@ impl Root {
         };
         if self.stopping.is_some() {
             return refuse(reply, "the supervisor is stopping");
+        }
+        // Whoever asks may have looked before the rebuilding began.
+        if let ChildId::Raider(raider) = &spec.id
+            && self.world.claims.is_claimed(&repair::mending(raider))
+        {
+            return refuse(reply, "its sandbox is being rebuilt");
         }
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
@@ -208,6 +215,7 @@ impl Root {
         &mut self,
         meant: &Meant,
         cause: Cause,
+        tail: Option<String>,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
         let id = &meant.id;
@@ -215,6 +223,7 @@ impl Root {
             Some(slot) if !meant.is_of(slot) => Err(format!("{id} has another session by now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
+                slot.tail = tail;
                 let grace = slot.spec.grace;
                 slot.tell(ChildMsg::End(grace));
                 Ok(())

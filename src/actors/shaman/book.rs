@@ -161,8 +161,11 @@ fn complete(txn: &mut dyn Txn, body: &mut Escalation) -> Result<Option<Hook>, St
 }
 
 /// Sends a message to the shaman, unless it would say nothing new: every look sees the same trouble
-/// again.
-pub(super) fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreError> {
+/// again, and whoever is not answered calls again.
+///
+/// # Errors
+/// The store's.
+pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreError> {
     if let Some(call) = called_mut(&mut body) {
         call.evidence = escalation::bounded(&call.evidence);
     }

@@ -4,8 +4,8 @@
 //! ```text
 //!   message in the inbox ──┐
 //!   event that may end one ─┼─► Look: one transaction (reraise.rs) ──► timer for the next that is due
-//!   timer, reload ──────────┘
-//!   event that people are told of ─► Tell: the command, one at a time, apart from all that
+//!   timer, reload, patrol ──┘
+//!   event that people are told of, each Look ─► Tell: the command, one at a time, apart from all that
 //! ```
 
 mod book;
@@ -34,7 +34,7 @@ use crate::domain::ids::{RaiderId, SessionId, SlotName};
 use crate::domain::message::{self, Body, Escalation, Severity};
 use crate::ports::relics::{StoreError, Txn};
 
-pub use self::book::{Entry, acknowledge, find, open, read_inbox};
+pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{HOOKLESS, about, hookless_gone, over, settle};
 
@@ -97,7 +97,11 @@ impl Actor for ShamanActor {
     ) -> Result<(), ActorProcessingErr> {
         shaman.world = shaman.world.newest();
         match msg {
-            ShamanMsg::Look => shaman.look(&me),
+            ShamanMsg::Look => {
+                shaman.look(&me);
+                // What could not be told, because the store failed then, waits for no further event.
+                self::notify::tell(&shaman.world);
+            }
             ShamanMsg::Tell => self::notify::tell(&shaman.world),
             ShamanMsg::Looked(next) => shaman.looked(&me, next),
         }

@@ -69,7 +69,7 @@ pub(super) fn tell(world: &Arc<World>) {
     tokio::spawn(async move {
         loop {
             if let Err(error) = tell_all(&world).await {
-                tracing::warn!(%error, "people could not be told; the next event tries again");
+                tracing::warn!(%error, "people could not be told; the next look tries again");
             }
             match claim.give_back() {
                 Some(again) => claim = again,
@@ -170,15 +170,21 @@ fn next(
             return Ok(None);
         }
     };
-    let mut waiting = Vec::new();
+    let (mut waiting, mut read_to) = (Vec::new(), u64::MAX);
     for kind in &mark.on {
-        waiting.extend(txn.events(&EventFilter {
+        let page = txn.events(&EventFilter {
             after: mark.cursor,
             kind: Some(kind.clone()),
             subject: None,
             limit: PAGE,
-        })?);
+        })?;
+        if let Some(last) = page.last().filter(|_| page.len() == PAGE) {
+            read_to = read_to.min(last.seq);
+        }
+        waiting.extend(page);
     }
+    // Beyond the end of a full page there may be others of its kind, which are not to be passed over.
+    waiting.retain(|event| event.seq <= read_to);
     waiting.sort_by_key(|event| event.seq);
     waiting.dedup_by_key(|event| event.seq);
     let (left_out, next) = choose(waiting);

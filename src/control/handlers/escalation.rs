@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{names, own, to_json};
+use super::{names, own, rights_of, to_json};
 use crate::actors::ask;
 use crate::actors::shaman::{self, Entry};
 use crate::actors::world::World;
@@ -10,6 +10,7 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;
 use crate::control::server::Caller;
+use crate::domain::city::Rights;
 use crate::domain::escalation::{bounded, severity};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::relic::RelicKind;
@@ -18,7 +19,7 @@ use crate::ports::relics::StoreError;
 /// A problem is one line of at most so many characters; the rest of it is evidence.
 const LINE: usize = 200;
 
-/// `escalate`: HELP from a session, about itself; ESCALATION from an operator. Answered when the
+/// `escalate`: HELP from a session or errand, about itself; ESCALATION from an operator. Answered when the
 /// shaman has it in its book, which is in the same transaction: whoever calls can name it.
 pub(super) async fn escalate(
     world: &World,
@@ -31,13 +32,14 @@ pub(super) async fn escalate(
             (hook.raider.to_string(), Some(hook.relic))
         }
         Who::Agent(_) => (agent(world, caller).await?, None),
-        Who::Operator | Who::Errand(_) | Who::Invisible => match &args.about {
+        Who::Errand(_) | Who::Invisible => (caller.who.name().to_owned(), None),
+        Who::Operator => match &args.about {
             Some(name) => (names::known(world, name).await?.to_string(), None),
             None => ("operator".to_owned(), None),
         },
     };
-    let in_session = caller.who.session().is_some();
-    if in_session && args.about.is_some() {
+    let of_itself = caller.who != Who::Operator;
+    if of_itself && args.about.is_some() {
         let message = format!("{agent} may call a person about itself only");
         return Err(ControlError::forbidden(message).hint("leave --about out"));
     }
@@ -49,12 +51,12 @@ pub(super) async fn escalate(
         severity: args.severity,
         evidence,
     };
-    let (from, body) = match in_session {
+    let (from, body) = match of_itself {
         true => (agent, Body::Help(call.clone())),
         false => ("operator".to_owned(), Body::Escalation(call.clone())),
     };
     let taken = world.store.run(move |txn| {
-        txn.send(&from, message::SHAMAN, body.clone())?;
+        shaman::send(txn, &from, body.clone())?;
         shaman::read_inbox(txn)?;
         let lost = || StoreError::Failed("the shaman did not take the call up".to_owned());
         shaman::find(txn, &call)?.ok_or_else(lost)
@@ -121,20 +123,26 @@ fn shown(entry: &Entry) -> Result<Value, ControlError> {
     Ok(shown)
 }
 
-/// Whoever called a person does not answer the call: an agent may close work, but no escalation.
+/// Whoever called a person does not answer the call: who may only work may close work, but no
+/// escalation.
 pub(super) async fn may_close(
     world: &World,
     caller: &Caller,
     id: &str,
 ) -> Result<(), ControlError> {
-    if caller.who.session().is_none() {
+    let speaks_for_person = match &caller.who {
+        Who::Operator => true,
+        Who::Agent(session) => rights_of(world, session) >= Rights::All,
+        Who::Raider(_) | Who::Errand(_) | Who::Invisible => false,
+    };
+    if speaks_for_person {
         return Ok(());
     }
     let id = names::relic(id)?;
     let relic = world.store.run(move |txn| txn.relic(&id)).await?;
     match relic.kind {
         RelicKind::Escalation => Err(ControlError::forbidden(format!(
-            "{} waits for a person, not for an agent",
+            "{} waits for a person",
             relic.id
         ))),
         RelicKind::Task | RelicKind::MergeRequest | RelicKind::Wisp => Ok(()),
@@ -199,11 +207,12 @@ mod tests {
         ];
         assert_eq!(sent, expected.map(Value::from));
         // Again, and in the same words: it is the same call.
-        let again = escalate(&town.world, &raider, call("no key"))
-            .await
-            .unwrap();
-        assert_eq!(again["id"], shown["id"]);
+        for _ in 0..4 {
+            let again = escalate(&town.world, &raider, call("no key"));
+            assert_eq!(again.await.unwrap()["id"], shown["id"]);
+        }
         assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
+        assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
         let other = args::Escalate {
             about: Some("Shadow".into()),
             ..call("it is slow")
@@ -246,6 +255,45 @@ mod tests {
         };
         let unknown = escalate(&town.world, &operator, args).await.unwrap_err();
         assert_eq!(unknown.kind, ErrorKind::NotFound);
+    }
+
+    /// A rig's own automation is no person, whatever it may do to work.
+    #[tokio::test(start_paused = true)]
+    async fn an_errand_calls_as_itself_and_answers_nobody() {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let errand = caller(Who::Errand(Rights::Work));
+        let about = args::Escalate {
+            about: Some(charged.raider.to_string()),
+            ..call("no key")
+        };
+        let refused = escalate(&town.world, &errand, about).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        let shown = escalate(&town.world, &errand, call("no key"));
+        let shown = shown.await.unwrap();
+        assert_eq!(shown["labels"], json!(["about:errand"]));
+        let sent = town.events(EventType::MessageSent).await;
+        assert_eq!(sent.last().unwrap().data["from"], "errand");
+        let id = shown["id"].as_str().unwrap();
+        let refused = may_close(&town.world, &errand, id).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        let work = charged.relic.as_str();
+        may_close(&town.world, &errand, work).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_may_do_everything_may_close_an_escalation_and_no_other_may() {
+        for (rights, may) in [(Rights::Work, false), (Rights::All, true)] {
+            let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+            let town = scenario.with(|city| city.agents[0].rights = rights);
+            let town = town.start().await;
+            let operator = caller(Who::Operator);
+            let shown = escalate(&town.world, &operator, call("no key"));
+            let shown = shown.await.unwrap();
+            let mayor = caller(Who::Agent(SessionId::new("town-mayor").unwrap()));
+            let id = shown["id"].as_str().unwrap();
+            assert_eq!(may_close(&town.world, &mayor, id).await.is_ok(), may);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 
 mod agent;
 mod auto;
+mod denials;
 mod doctor;
 mod escalation;
 mod events;
@@ -46,6 +47,7 @@ pub struct Handlers {
     world: Arc<World>,
     started: Duration,
     stop: mpsc::Sender<StopRequest>,
+    denials: denials::Denials,
 }
 
 impl Handlers {
@@ -57,6 +59,7 @@ impl Handlers {
             world,
             started,
             stop,
+            denials: denials::Denials::default(),
         }
     }
 }
@@ -100,13 +103,16 @@ impl Service for Handlers {
         })
     }
 
-    fn forbidden(&self, caller: &Caller, error: &ControlError) {
-        let data = json!({ "pid": caller.pid, "uid": caller.uid, "message": error.message });
-        let event = NewEvent::new(
-            EventType::ControlForbidden,
-            caller.who.name(),
-            Cause::Forbidden,
-        );
+    fn forbidden(&self, caller: &Caller, op: Option<OpName>, error: &ControlError) {
+        let who = caller.who.name();
+        let Some(times) = self.denials.count(who, op, self.world.clock.mono()) else {
+            return;
+        };
+        let data = json!({
+            "pid": caller.pid, "uid": caller.uid, "op": op.map(|op| op.as_str()), "message": error.message,
+            "times": times,
+        });
+        let event = NewEvent::new(EventType::ControlForbidden, who, Cause::Forbidden);
         self.world.store.note(vec![event.with(data)]);
     }
 

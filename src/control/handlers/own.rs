@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{names, to_json};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::RootMsg;
+use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
 use crate::actors::witness::{WitnessMsg, stall};
 use crate::actors::world::World;
@@ -112,6 +112,7 @@ pub(super) async fn handoff(
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
     let id = view.spec.id.clone();
+    let mut meant = Meant::any(id.clone(), session.clone());
     if let ChildId::Raider(_) = &id {
         let hook = own_hook(world, caller).await?;
         if hook.done.is_some() {
@@ -124,6 +125,8 @@ pub(super) async fn handoff(
             relic: Some(hook.relic.clone()),
             totem_step: None,
         };
+        // The slot may go to another while the note is written.
+        meant = Meant::raider(&hook.raider, hook.incarnation);
         let address = hook.raider.to_string();
         world
             .store
@@ -141,9 +144,12 @@ pub(super) async fn handoff(
             })
             .await?;
     }
-    ask::cycle(world, id.clone(), Cause::Handoff).await?;
+    ask::cycle_meant(world, meant, Cause::Handoff).await?;
     Ok(json!({ "name": id.to_string(), "session": session }))
 }
+
+/// The longest wait. Who is silent for longer is looked after: nobody else would be.
+const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 /// `wait`: this session is not stalled until then.
 pub(super) async fn wait(
@@ -162,6 +168,11 @@ pub(super) async fn wait(
             .hint("such as 30s, 10m or 2h")
     };
     let length = humantime::parse_duration(&args.duration).map_err(|e| wrong(e.to_string()))?;
+    if length > WAIT_MAX {
+        let message = format!("{} is too long: a wait is 24h at most", args.duration);
+        return Err(ControlError::bad_request(message)
+            .hint("declare it again when it is over, or call a person with `hd escalate`"));
+    }
     let at = world.clock.now();
     let until = at.checked_add(length).map_err(|e| wrong(e.to_string()))?;
     let facts = effects::facts(world, &hook.raider.session_id())
@@ -263,6 +274,28 @@ mod tests {
         town.parts.sessions.place(PID, &session);
         let own = hook(&town.world, &caller).await.unwrap();
         assert_eq!(own["hook"]["relic"], charged.relic.as_str());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_a_day_at_most() {
+        const PID: u32 = 4242;
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        town.parts.sessions.place(PID, &charged.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(charged.session.clone()),
+        };
+        let declare = async |duration: &str| {
+            let (duration, reason) = (duration.into(), "a build".into());
+            wait(&town.world, &caller, args::Wait { duration, reason }).await
+        };
+        declare("24h").await.unwrap();
+        for long in ["24h 1s", "8000h"] {
+            let refused = declare(long).await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::BadRequest);
+        }
     }
 
     /// The slot's session has the same name, whatever incarnation it is for.

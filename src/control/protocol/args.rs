@@ -158,7 +158,7 @@ pub struct Handoff {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
-    /// How long: 30s, 10m, 2h; 0s ends a wait
+    /// How long, 24h at most: 30s, 10m, 2h; 0s ends a wait
     pub duration: String,
     /// What for
     #[arg(long, value_parser = not_blank)]

@@ -103,7 +103,7 @@ impl<S: Service> Connection<S> {
         let error = answer.as_ref().err();
         let failed = error.map(|error| error.kind);
         if let Some(error) = error.filter(|error| error.kind == ErrorKind::Forbidden) {
-            self.service.forbidden(&self.caller, error);
+            self.service.forbidden(&self.caller, Some(op), error);
         }
         self.service.answered(op, failed, asked.elapsed());
         match answer {

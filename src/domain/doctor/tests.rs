@@ -94,9 +94,10 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
 #[test]
 fn a_stray_sandbox_is_mended_only_where_nothing_would_be_lost() {
     let name = || SlotName::new("Toast").unwrap();
-    for (kept, expected) in [(None, true), (Some("a dirty file".to_owned()), false)] {
+    let kept = Stray::Kept("a dirty file".to_owned());
+    for (stray, expected) in [(Stray::Spare, true), (kept, false), (Stray::Nobodys, false)] {
         let mut facts = healthy();
-        facts.rigs[0].strays = Probed::Known(vec![(name(), kept)]);
+        facts.rigs[0].strays = Probed::Known(vec![(name(), stray)]);
         assert_eq!(found(&facts), [(Kind::StraySandbox, expected)]);
     }
 }
@@ -134,7 +135,6 @@ fn the_outbox_is_stale_where_nobody_will_take_a_file_up() {
         (".new-x", Some(now()), None),
         (".new-x", late, Some(true)),
         ("1-2.refused", Some(now()), Some(true)),
-        ("1-2.unreadable", Some(now()), Some(true)),
         // Not ours to remove.
         ("notes.txt", late, Some(false)),
     ];

@@ -195,6 +195,34 @@ fn every_fault_is_found_and_mended_without_loss() {
     assert_eq!(run(&mut doctor(&city, "hd", false)), (0, Vec::new()));
 }
 
+/// As the hint says: what a stray sandbox holds is saved, and its slot is free.
+#[test]
+fn a_stray_sandbox_with_work_goes_by_the_nuke_that_is_named() {
+    let city = City::new();
+    stray(&city, "Nux");
+    write(&city.sandbox("Nux"), "half-done", "precious");
+    let nux = "horde/raiders/Nux";
+    let said = doctor(&city, "hd", true).output().unwrap();
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let (finding, salvage) = (&said["findings"][0], ["--salvage", "--yes"]);
+    assert_eq!(finding["subject"], nux);
+    let hint = finding["hint"].as_str().unwrap();
+    assert!(
+        hint.contains(&format!("hd raider nuke {nux} --salvage")),
+        "{hint}"
+    );
+    city.hd(&["raider", "nuke", nux, "--yes"]).error(5);
+    let nuked = city.hd(&[&["raider", "nuke", nux][..], &salvage].concat());
+    let nuked = nuked.json();
+    assert!(!city.sandbox("Nux").exists());
+    let id = nuked["salvage"].as_str().unwrap();
+    let restored = city.hd(&["salvage", "restore", id]).json();
+    let half = Path::new(restored["path"].as_str().unwrap()).join("half-done");
+    assert_eq!(fs::read_to_string(half).unwrap(), "precious");
+    let (_, found) = run(&mut doctor(&city, "hd", true));
+    assert!(!kinds(&found).contains(&"stray_sandbox"), "{found:?}");
+}
+
 #[test]
 fn another_hd_is_told_of_unless_we_are_called_horde() {
     let city = City::new();

@@ -120,6 +120,45 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
     assert_eq!(left_out + told.len() as u64, 81);
 }
 
+/// Of one kind more wait than are read at once, and later ones of another.
+#[tokio::test(start_paused = true)]
+async fn what_is_beyond_a_full_page_is_not_passed_over() {
+    let town = scenario().start().await;
+    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&town, [0], "low").await;
+    raise(&town, 1..=549, "low").await;
+    raise(&town, [550], "critical").await;
+    raise(&town, 551..=600, "low").await;
+    town.store(|txn| {
+        for name in 601..=700 {
+            let cause = Cause::TooManyDeaths;
+            txn.record(&NewEvent::new(EventType::AgentQuarantined, name, cause))?;
+        }
+        Ok(())
+    })
+    .await;
+    town.pass(Duration::from_secs(2 * 3600)).await;
+    let told = told(&town);
+    assert!(told.contains(&"550".to_owned()), "{told:?}");
+    assert_eq!(told.last().unwrap(), "700");
+    let skipped = town.events(EventType::NotifySkipped).await;
+    let count = |event: &Event| event.data["events"].as_u64().unwrap();
+    let left_out: u64 = skipped.iter().map(count).sum();
+    assert_eq!(left_out + told.len() as u64, 701);
+}
+
+/// The attempt that its event brought about came to nothing.
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_told_waits_for_no_further_event() {
+    let town = scenario().start().await;
+    let failing = town.world.claims.claim("notify").unwrap();
+    raise(&town, [1], "low").await;
+    drop(failing);
+    assert_eq!(told(&town), Vec::<String>::new());
+    town.pass(Duration::from_secs(31)).await;
+    assert_eq!(told(&town), ["1"]);
+}
+
 /// What was told is not told again; what was not, is.
 #[tokio::test(start_paused = true)]
 async fn a_restart_loses_nothing_and_repeats_at_most_what_was_under_way() {

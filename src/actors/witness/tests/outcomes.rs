@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::witness::WitnessMsg;
@@ -185,6 +187,25 @@ async fn what_hd_left_in_the_outbox_is_done() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
+/// The first has to wait: what its raider said later is not heard before it.
+#[tokio::test(start_paused = true)]
+async fn what_one_raider_left_is_heard_in_order() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let gone = RepoError::Remote("no route".into());
+    town.parts.repo.fail("facts", gone);
+    let first = done_intent(&charged);
+    let mut second = first.clone();
+    second.args = json!({ "status": "escalated", "reason": "no key" });
+    town.parts.tasks.leave_unheard(first);
+    town.parts.tasks.leave_unheard(second);
+    town.pass(PATROL).await;
+    town.pass(PATROL).await;
+    assert_eq!(town.parts.tasks.intents(), 0);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
 /// Whoever writes into the outbox as another is refused, kept for a person to see, and told of.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
@@ -213,10 +234,14 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
         town.parts.tasks.leave(intent.clone());
         town.settle().await;
     }
+    town.parts.tasks.leave_garbage("it is not JSON");
     town.pass(PATROL * 3).await;
     assert_eq!(town.parts.tasks.intents(), 0);
     assert_eq!(town.parts.tasks.aside(), forged);
-    let told = town.events(EventType::ControlForbidden).await;
+    let mut told = town.events(EventType::ControlForbidden).await;
+    let garbage = told.pop().unwrap();
+    assert_eq!(garbage.subject, "outbox");
+    assert_eq!(garbage.data["message"], "it is not JSON");
     assert_eq!(told.len(), forged.len());
     let subjects = |name: &str| told.iter().filter(|told| told.subject == name).count();
     assert_eq!(subjects(&own.raider.to_string()), 8);

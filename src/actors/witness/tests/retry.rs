@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::actors::ask;
+use crate::actors::root::raider_spec;
 use crate::actors::sagas::repair;
+use crate::domain::cause::Cause;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
@@ -104,6 +107,31 @@ async fn what_does_not_pass_is_told_once_and_not_hammered() {
     town.pass(PATROL).await;
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// Who asks for the session may have looked before the repair began.
+#[tokio::test(start_paused = true)]
+async fn no_session_comes_into_a_sandbox_that_is_being_rebuilt() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    town.parts.repo.interlude("repair_sandbox", move || {
+        wait.lock().unwrap().recv().unwrap();
+    });
+    let (world, raider) = (Arc::clone(&town.world), charged.raider.clone());
+    let repair = tokio::spawn(async move { repair::run(&world, raider).await });
+    let begun = || town.parts.repo.count("repair_sandbox") == 1;
+    town.until("the repair", begun).await;
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let spec = raider_spec(&town.world.city, hook, None);
+    let wanted = ask::want(&town.world, spec, Cause::OutcomeFile).await;
+    let refused = wanted.unwrap_err().message;
+    assert!(refused.contains("is being rebuilt"), "{refused}");
+    assert_eq!(town.starts(&charged.session), 1);
+    go.send(()).unwrap();
+    repair.await.unwrap().unwrap();
+    assert_eq!(town.starts(&charged.session), 2);
 }
 
 /// A charge whose sandbox git cannot judge keeps it; `repair` lets it be taken back.

@@ -141,6 +141,21 @@ fn who_only_follows_the_output_is_not_attached() {
     assert!(words.ends_with('R'), "{words}");
 }
 
+/// Nobody would look after a session that seems to be attached to for ever.
+#[test]
+fn who_only_makes_the_marker_is_not_attached_for_long() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    let program = "echo ready; read -r line; echo more; sleep 1000";
+    let started = sessions.start(&script(&bench, program)).unwrap();
+    await_screen(&sessions, &started.handle, "ready");
+    let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
+    std::fs::write(bench.state_dir().join("s/attached"), "").unwrap();
+    let line = Input::Raw(b"\n".to_vec());
+    sessions.send(&started.handle, &line).unwrap();
+    eventually("the marker goes", || (!attached()).then_some(()));
+}
+
 /// `idle_timeout` counts from the start where nothing was printed since, whatever an earlier session
 /// of the name printed before.
 #[test]

@@ -319,16 +319,19 @@ impl Holder {
     /// Keeps the marker file, and goes back to the session's own size when nobody is left.
     fn note_attached(&mut self) {
         let attached = self.peers.iter().any(|peer| peer.attached);
-        if attached == self.marked {
+        // The agent's own commands can make and remove files here, too.
+        let marked = std::path::Path::new(files::ATTACHED).exists();
+        let before = std::mem::replace(&mut self.marked, attached);
+        if attached == before && attached == marked {
             return;
         }
-        self.marked = attached;
-        // The marker is for people who look at `status`; the session does not depend on it.
+        // Whoever is attached is not disturbed: by the marker the supervisor puts off nudges, drift
+        // restarts and idle kills. Without it they come as if nobody were there.
         if attached {
             let _best_effort = std::fs::File::create(files::ATTACHED);
         } else {
             let _best_effort = std::fs::remove_file(files::ATTACHED);
-            if !self.terminal.is_pane() {
+            if before && !self.terminal.is_pane() {
                 let (rows, cols) = self.own_size;
                 let _best_effort = self.set_size(rows, cols);
             }

@@ -1,0 +1,237 @@
+//! Task files on a real directory.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+
+fn files(city: &Path) -> DiskTaskFiles {
+    DiskTaskFiles::new(city.join("outbox"), city.join("trash"), city.join("set-up")).unwrap()
+}
+
+#[test]
+fn only_old_files_below_the_directory_are_pruned() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let logs = city.path().join("logs");
+    assert_eq!(tasks.prune(&logs, Timestamp::MAX), Ok(0));
+    let (old, young) = (logs.join("horde/old"), logs.join("horde/young"));
+    fs::create_dir_all(logs.join("horde")).unwrap();
+    for file in [&old, &young] {
+        fs::write(file, "log").unwrap();
+    }
+    let past = std::time::SystemTime::now() - Duration::from_secs(7200);
+    fs::File::open(&old).unwrap().set_modified(past).unwrap();
+    let before = Timestamp::now() - Duration::from_secs(3600);
+    assert_eq!(tasks.prune(&logs, before), Ok(1));
+    assert!(!old.exists() && young.exists());
+}
+
+#[test]
+fn an_outcome_is_heard_of_however_it_is_written() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (tell, told) = mpsc::channel();
+    tasks.listen(Box::new(move |event| {
+        let _closed = tell.send(event);
+    }));
+    let dir = city.path().join("task");
+    tasks.write_task(&dir, "do it").unwrap();
+    let sandbox = city.path().join("sandbox");
+    fs::create_dir(&sandbox).unwrap();
+    std::os::unix::fs::symlink(dir.join("outcome"), sandbox.join(".horde-outcome")).unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+    fs::write(sandbox.join(".horde-outcome"), "through the link").unwrap();
+    let event = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(event, TaskEvent::Outcome(dir.clone()));
+    assert_eq!(
+        tasks.outcome(&dir, &sandbox).unwrap().text,
+        "through the link"
+    );
+    fs::remove_file(sandbox.join(".horde-outcome")).unwrap();
+    fs::write(sandbox.join(".horde-outcome"), "instead of the link").unwrap();
+    assert_eq!(
+        tasks.outcome(&dir, &sandbox).unwrap().text,
+        "instead of the link"
+    );
+}
+
+#[test]
+fn a_charge_starts_with_an_empty_outcome() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let dir = city.path().join("task");
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::write(dir.join("outcome"), "passed").unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    assert_eq!(tasks.outcome(&dir, city.path()).unwrap().text, "");
+}
+
+#[test]
+fn intents_come_in_order_and_can_be_set_aside() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let intent = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
+    fs::write(city.path().join("outbox/a.json"), intent).unwrap();
+    fs::write(city.path().join("outbox/b.json"), "not an intent").unwrap();
+    fs::write(city.path().join("outbox/c.tmp"), "half").unwrap();
+    let found = tasks.outbox().unwrap();
+    assert_eq!(found.len(), 2);
+    assert_eq!(found.iter().filter(|(_, intent)| intent.is_ok()).count(), 1);
+    let garbage = found.iter().find(|(_, intent)| intent.is_err());
+    let (garbage, _) = garbage.unwrap();
+    tasks.set_aside(garbage).unwrap();
+    assert!(city.path().join("outbox/b.refused").exists());
+    let (path, _) = found.iter().find(|(_, intent)| intent.is_ok()).unwrap();
+    tasks.set_aside(path).unwrap();
+    assert!(city.path().join("outbox/a.refused").exists());
+    assert!(tasks.outbox().unwrap().is_empty());
+    fs::write(path, intent).unwrap();
+    tasks.settle(path).unwrap();
+    tasks.settle(path).unwrap();
+    assert!(tasks.outbox().unwrap().is_empty());
+}
+
+#[test]
+fn where_a_directory_really_is_counts() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (own, other) = (city.path().join("own"), city.path().join("other"));
+    for dir in [own.join("deep"), other.clone()] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    std::os::unix::fs::symlink(&other, own.join("link")).unwrap();
+    for within in ["", "deep", "deep/.."] {
+        assert!(tasks.is_within(&own.join(within), &own), "{within}");
+    }
+    for beyond in ["..", "link", "deep/../../other", "is-not-there"] {
+        assert!(!tasks.is_within(&own.join(beyond), &own), "{beyond}");
+    }
+    assert!(!tasks.is_within(Path::new(""), &own));
+}
+
+#[test]
+fn a_failing_set_up_says_what_it_printed() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let env = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
+    let commands = ["touch made".to_owned(), "echo broken; exit 3".to_owned()];
+    let error = tasks.set_up(city.path(), &commands, &env).unwrap_err();
+    assert!(error.why.contains("broken"), "{error}");
+    assert!(city.path().join("made").exists());
+}
+
+#[test]
+fn the_trash_is_emptied_of_everything_and_links_are_not_followed() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (trash, precious) = (city.path().join("trash"), city.path().join("precious"));
+    fs::create_dir_all(trash.join("old/cache")).unwrap();
+    fs::create_dir(&precious).unwrap();
+    for file in [
+        trash.join("old/cache/file"),
+        trash.join("file"),
+        precious.join("file"),
+    ] {
+        fs::write(file, "x").unwrap();
+    }
+    symlink(&precious, trash.join("link")).unwrap();
+    symlink(&precious, trash.join("old/link")).unwrap();
+    for dir in ["old/cache", "old"] {
+        let mode = fs::Permissions::from_mode(0o500);
+        fs::set_permissions(trash.join(dir), mode).unwrap();
+    }
+    tasks.empty_trash().unwrap();
+    assert_eq!(fs::read_dir(&trash).unwrap().count(), 0);
+    assert!(precious.join("file").exists());
+    tasks.empty_trash().unwrap();
+}
+
+fn fifo(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+}
+
+/// Runs it in a thread of its own: what waits for ever must not keep the test.
+fn soon<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(run()));
+    let limit = Duration::from_secs(20);
+    told.recv_timeout(limit)
+        .expect("an answer within the limit")
+}
+
+#[test]
+fn what_is_no_file_keeps_nobody_waiting() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = Arc::new(files(city.path()));
+    let own = Arc::clone(&tasks);
+    fifo(&city.path().join("outbox/a.json"));
+    let found = soon(move || own.outbox().unwrap());
+    assert!(matches!(&found[..], [(_, Err(_))]), "{found:?}");
+    let (dir, sandbox) = (city.path().join("task"), city.path().join("sandbox"));
+    for path in [&dir, &sandbox] {
+        fs::create_dir(path).unwrap();
+    }
+    fifo(&dir.join("outcome"));
+    fifo(&sandbox.join(".horde-outcome"));
+    let (own, of) = (Arc::clone(&tasks), (dir.clone(), sandbox.clone()));
+    soon(move || own.outcome(&of.0, &of.1)).unwrap_err();
+    // The next incarnation has a file again.
+    let (own, of) = (Arc::clone(&tasks), dir.clone());
+    soon(move || own.write_task(&of, "do it")).unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+}
+
+#[test]
+fn an_outcome_file_is_replaced_and_never_written_through() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (dir, precious) = (city.path().join("task"), city.path().join("precious"));
+    fs::create_dir(&dir).unwrap();
+    fs::write(&precious, "x").unwrap();
+    std::os::unix::fs::symlink(&precious, dir.join("outcome")).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "x");
+    assert!(dir.join("outcome").symlink_metadata().unwrap().is_file());
+}
+
+/// A link to nowhere is as good a file that cannot be read now as one is for want of file
+/// descriptors.
+#[test]
+fn what_cannot_be_read_now_is_left_for_later() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (intent, later) = (city.path().join("outbox/a.json"), city.path().join("later"));
+    std::os::unix::fs::symlink(&later, &intent).unwrap();
+    assert_eq!(tasks.outbox().unwrap(), []);
+    let text = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
+    fs::write(&later, text).unwrap();
+    assert!(matches!(&tasks.outbox().unwrap()[..], [(path, Ok(_))] if *path == intent));
+}
+
+#[test]
+fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (dir, sandbox) = (city.path().join("task"), city.path().join("sandbox"));
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::create_dir(&sandbox).unwrap();
+    let own = sandbox.join(".horde-outcome");
+    fs::write(&own, "passed").unwrap();
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"];
+        let git = Git::in_dir(&sandbox).args(identity).args(args);
+        assert!(git.output().unwrap().ok(), "{args:?}");
+    };
+    git(&["init", "-q"]);
+    fs::write(sandbox.join(".git/info/exclude"), ".horde-outcome\n").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "passed");
+    git(&["add", "-f", ".horde-outcome"]);
+    git(&["commit", "-q", "-m", "tracked"]);
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+    fs::write(&own, "its own").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "its own");
+}
