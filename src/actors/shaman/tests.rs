@@ -107,7 +107,8 @@ async fn silence_raises_it_twice_one_severity_up_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_acknowledged_or_closed_is_not_raised_again() {
-    let town = Scenario::new().start().await;
+    let seldom = Scenario::new().with(|city| city.daemon.patrol_interval = HOUR);
+    let town = seldom.start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
     let escalation = only(&town).await;
     for _twice_is_once in 0..2 {

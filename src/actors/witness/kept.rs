@@ -30,8 +30,9 @@ impl Keepers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn has(&self, raider: &RaiderId) -> bool {
-        self.held().contains(raider)
+    /// All of them.
+    pub(super) fn all(&self) -> BTreeSet<RaiderId> {
+        self.held().clone()
     }
 
     /// Its slot is free, or something else became of it.
@@ -39,9 +40,10 @@ impl Keepers {
         self.held().remove(raider);
     }
 
-    /// All of a rig are judged anew.
-    pub(super) fn clear(&self, rig: &RigName) {
+    /// All of a rig are judged anew. Answers who is passed over then: nobody.
+    pub(super) fn clear(&self, rig: &RigName) -> BTreeSet<RaiderId> {
         self.held().retain(|raider| raider.rig != *rig);
+        BTreeSet::new()
     }
 }
 

@@ -48,14 +48,6 @@ impl Piece {
         }
     }
 
-    /// Whose sandbox it would remove.
-    fn raider(&self) -> Option<&RaiderId> {
-        match self {
-            Self::Release(raider) | Self::Suspect(raider) => Some(raider),
-            Self::Message(_) | Self::Saga(_) | Self::Charges(_) => None,
-        }
-    }
-
     /// Whom it is about, and what it means for people that it cannot go on.
     fn trouble(&self) -> (String, String) {
         match self {
@@ -101,29 +93,24 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         up: if patrol { sight::up(world).await } else { None },
         lone: lone.clone().ok(),
     };
+    let kept = match patrol {
+        true => world.directory.kept.clear(&rig.name),
+        false => world.directory.kept.all(),
+    };
+    let mut suspects = lone.unwrap_or_default();
+    suspects.retain(|raider| !kept.contains(raider));
     let read = move |txn: &mut dyn Txn| {
         wisps::review(txn, &rig.name, &seen)?;
-        pieces(txn, &rig)
+        pieces(txn, &rig, &kept)
     };
     let (mut pieces, next) = world.store.run(read).await?;
-    let mut suspects = lone.unwrap_or_default();
     if patrol {
         suspects.extend(zombies::suspects(args).await?);
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
-    if patrol {
-        world.directory.kept.clear(&args.rig);
-    }
     let mut keys = BTreeSet::new();
     pieces.retain(|piece| keys.insert(piece.key()));
     for piece in pieces {
-        if !patrol
-            && piece
-                .raider()
-                .is_some_and(|raider| world.directory.kept.has(raider))
-        {
-            continue;
-        }
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
             attend(args, piece, claim);
         }
@@ -132,7 +119,11 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     Ok(next)
 }
 
-fn pieces(txn: &mut dyn Txn, rig: &Rig) -> Result<(Vec<Piece>, Option<Timestamp>), StoreError> {
+fn pieces(
+    txn: &mut dyn Txn,
+    rig: &Rig,
+    kept: &BTreeSet<RaiderId>,
+) -> Result<(Vec<Piece>, Option<Timestamp>), StoreError> {
     withdraw_closed(txn, &rig.name)?;
     let inbox = txn.inbox(&message::witness(&rig.name))?;
     let mut sagas = txn.sagas(Some(&rig.name))?;
@@ -140,7 +131,7 @@ fn pieces(txn: &mut dyn Txn, rig: &Rig) -> Result<(Vec<Piece>, Option<Timestamp>
     let mut pieces = Vec::new();
     for hook in txn.hooks(Some(&rig.name))? {
         let subject = hook.raider.to_string();
-        if sagas.iter().any(|saga| saga.subject == subject) {
+        if sagas.iter().any(|saga| saga.subject == subject) || kept.contains(&hook.raider) {
             continue;
         }
         if hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
