@@ -96,9 +96,27 @@ pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refus
 /// # Errors
 /// Why not.
 pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
+    replace(world, meant, cause, None).await
+}
+
+/// The same for a session that is dead inside: a death, told with the end of its terminal.
+///
+/// # Errors
+/// Why not.
+pub async fn replace_dead(world: &World, meant: Meant, tail: String) -> Result<(), Refusal> {
+    replace(world, meant, Cause::AgentDead, Some(tail)).await
+}
+
+async fn replace(
+    world: &World,
+    meant: Meant,
+    cause: Cause,
+    tail: Option<String>,
+) -> Result<(), Refusal> {
     let message = |reply| RootMsg::Cycle {
         meant,
         cause,
+        tail,
         reply,
     };
     ask(world.directory.root(), message, BRIEF)

@@ -277,7 +277,7 @@ async fn raider(
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
     let crashed = matches!(
         cause,
-        Cause::SessionDied | Cause::SessionLost | Cause::WindowPassed
+        Cause::SessionDied | Cause::SessionLost | Cause::AgentDead | Cause::WindowPassed
     );
     let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
     let (text, how) = match notes.last() {

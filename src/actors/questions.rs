@@ -43,6 +43,12 @@ impl Questions {
             .map(str::to_owned)
     }
 
+    /// Whether that session is seen to ask something.
+    #[must_use]
+    pub fn asks(&self, id: &SessionId) -> bool {
+        self.watches().get(id).is_some_and(Watch::asks)
+    }
+
     fn holding(&self) -> BTreeSet<SessionId> {
         let watches = self.watches();
         let holding = watches.iter().filter(|(_, watch)| watch.holds());

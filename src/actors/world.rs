@@ -17,7 +17,7 @@ use super::questions::Questions;
 use super::root::RootMsg;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
-use super::witness::{Silences, WitnessMsg};
+use super::witness::{Keepers, Silences, WitnessMsg};
 use crate::domain::age::Ages;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
@@ -222,6 +222,8 @@ pub struct Directory {
     ages: Mutex<Ages>,
     /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
     pub silences: Silences,
+    /// Raiders whose sandboxes were judged, and kept, since the last patrol.
+    pub kept: Keepers,
     /// What agents ask on their screens.
     pub questions: Questions,
     reload_error: RwLock<Option<String>>,
@@ -250,6 +252,7 @@ impl Directory {
 
     /// Takes a rig's actors out: it is not configured any more.
     pub fn remove_rig(&self, rig: &RigName) {
+        self.silences.forget(rig);
         let locks = (&self.witnesses, &self.forges, &self.looks);
         locks
             .0

@@ -26,6 +26,9 @@ pub const OPEN_MAX: usize = 8;
 pub const EVIDENCE_MAX: usize = 16 * 1024;
 /// Of that, what is kept of the beginning.
 const BEGINNING: usize = 4 * 1024;
+/// So much is taken of what one call says: what was said last is always kept whole, and is known when it is
+/// said again.
+const SAID_MAX: usize = EVIDENCE_MAX - BEGINNING - 128;
 
 /// What is remembered of an escalation besides its relic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,13 +142,13 @@ pub struct Open {
 impl Open {
     /// Takes up a repeat: severity never falls, and what it says that is new is kept.
     pub fn repeat(&mut self, repeat: &Escalation, now: Timestamp) -> Repeat {
-        let said = match gist(&repeat.problem) == gist(&self.problem) {
-            true => repeat.evidence.trim().to_owned(),
-            false => format!("{}\n{}", repeat.problem, repeat.evidence.trim()),
-        };
+        let said = bounded(&match gist(&repeat.problem) == gist(&self.problem) {
+            true => repeat.evidence.clone(),
+            false => format!("{}\n{}", repeat.problem, repeat.evidence),
+        });
         let news = !gist(&self.evidence).contains(&gist(&said));
         if news {
-            self.evidence = bounded(&format!("{}\n\n{now}: {said}", self.evidence));
+            self.evidence = cut(&format!("{}\n\n{now}: {said}", self.evidence), EVIDENCE_MAX);
         }
         if repeat.severity > self.severity {
             self.severity = repeat.severity;
@@ -157,17 +160,25 @@ impl Open {
     }
 }
 
-/// The text, cut in the middle when it is too long.
+/// What one call says, cut in the middle when it is too long.
 #[must_use]
 pub fn bounded(text: &str) -> String {
+    cut(text, SAID_MAX)
+}
+
+/// The text, cut in the middle when it is too long; between two lines where that is possible, so that a
+/// counter that grows by a digit cuts nothing else.
+fn cut(text: &str, most: usize) -> String {
     const CUT: &str = "\n[...]\n";
     let text = text.trim();
-    if text.len() <= EVIDENCE_MAX {
+    if text.len() <= most {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(BEGINNING);
-    let start = text.ceil_char_boundary(text.len() - (EVIDENCE_MAX - end - CUT.len()));
-    format!("{}{CUT}{}", &text[..end], &text[start..])
+    let begin = &text[..text.floor_char_boundary(BEGINNING)];
+    let begin = begin.rsplit_once('\n').map_or(begin, |(lines, _)| lines);
+    let end = &text[text.ceil_char_boundary(text.len() - (most - BEGINNING - CUT.len()))..];
+    let end = end.split_once('\n').map_or(end, |(_, lines)| lines);
+    format!("{begin}{CUT}{end}")
 }
 
 #[cfg(test)]
@@ -320,6 +331,19 @@ mod tests {
         assert!(open.evidence.starts_with("401 from the API"));
         assert!(open.evidence.ends_with(&words(99)));
         assert!(open.evidence.contains("[...]"));
+    }
+
+    #[test]
+    fn what_is_too_long_is_known_when_it_is_said_again() {
+        let mut open = open();
+        let line = |n: u32| format!("{} of it\n", "ab".repeat(n as usize));
+        for (said, news) in [(200, true), (200, false), (199, true), (199, false)] {
+            let lines: String = (1..said).rev().map(line).collect();
+            assert!(lines.len() > EVIDENCE_MAX);
+            let call = call("no key", Severity::Low, &lines);
+            assert_eq!(open.repeat(&call, at(1)) == Repeat::More, news, "{said}");
+        }
+        assert!(open.evidence.len() <= EVIDENCE_MAX);
     }
 
     /// After the silence, one up, twice at most.

@@ -108,10 +108,14 @@ pub struct SessionFacts {
     pub started_at: Timestamp,
     /// Last terminal output or input, where the provider knows.
     pub last_activity: Option<Timestamp>,
-    /// Last terminal output, where the provider knows.
+    /// When the file system says that the terminal's log was written last. Another time is other output;
+    /// which of two is later says nothing, for clocks are set back.
     pub last_output: Option<Timestamp>,
     /// Whether a person is attached.
     pub attached: bool,
+    /// The provider does not say: somebody may be attached.
+    #[serde(default)]
+    pub guessed: bool,
 }
 
 /// How a line of [`GitFacts::special`] begins that tells of commits which HEAD left behind: amended

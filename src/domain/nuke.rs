@@ -395,6 +395,7 @@ mod tests {
             last_activity: None,
             last_output: None,
             attached: false,
+            guessed: false,
         };
         let Judgement::Permit(permit) = judge(evidence(Probed::Known(clean()))) else {
             panic!("no permit");

@@ -10,6 +10,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use regex::{Regex, RegexBuilder};
 
+use super::escalation::gist;
+
 /// The most that is shown of a question.
 const SHOWN: usize = 200;
 
@@ -115,9 +117,10 @@ impl Watch {
         settled && activity == Some(last)
     }
 
-    /// Takes in what the screen asks.
+    /// Takes in what the screen asks. A counter makes no other question.
     pub fn saw(&mut self, question: Option<String>, activity: Option<Timestamp>, now: Timestamp) {
-        self.owed = question.is_some() && (self.owed || question != self.question);
+        let another = question.as_deref().map(gist) != self.question.as_deref().map(gist);
+        self.owed = question.is_some() && (self.owed || another);
         (self.question, self.activity, self.seen) = (question, activity, Some(now));
     }
 
@@ -130,6 +133,12 @@ impl Watch {
     #[must_use]
     pub fn question(&self) -> Option<&str> {
         self.question.as_deref()
+    }
+
+    /// Whether it is seen to ask something.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.question.is_some() && self.seen.is_some()
     }
 
     /// Whether it must not be disturbed: it asks something, or it cannot be seen that it does not.
@@ -215,7 +224,11 @@ mod tests {
         assert!(watch.is_fresh(Some(at(10))));
         assert!(!watch.is_fresh(Some(at(13))) && !watch.is_fresh(None));
         watch.missed();
-        assert!(watch.holds() && !watch.is_fresh(Some(at(10))));
+        assert!(watch.holds() && !watch.asks() && !watch.is_fresh(Some(at(10))));
+        watch.saw(Some("a".into()), None, at(13));
+        assert!(watch.holds() && watch.asks());
+        watch.missed();
+        assert!(watch.holds() && !watch.asks(), "it may be answered");
     }
 
     #[test]
@@ -235,5 +248,7 @@ mod tests {
         assert!(!look(164, Some("c")));
         assert!(!look(165, None), "answered meanwhile");
         assert!(look(10, Some("d")), "a clock that was set back");
+        assert!(look(300, Some("Allow? (23s)")));
+        assert!(!look(400, Some("Allow? (22s)")), "a counter");
     }
 }

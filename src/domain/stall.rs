@@ -11,7 +11,8 @@
 //! Every channel is a mark that is compared with the one before, and silence is measured on the
 //! monotonic clock: no stamp is believed, so no jump of the wall clock makes anybody stalled. What is
 //! costly to see (dirty set, CPU) is looked at only where everything else is silent, and counts as
-//! silent from that look on: a step may come a little late, and never early.
+//! silent from that look on: a step may come a little late, and never early. While anything cannot be seen
+//! no step is taken; a person is called when that lasts for `stall_after`.
 //!
 //! An answer to a nudge is a sign, and so is its echo on the terminal: they begin a new silence, but
 //! only what goes on for `stall_after` takes a step back. Else a session that greets and hangs, or says
@@ -37,8 +38,8 @@ pub struct Marks {
     pub session: String,
     /// When it last wrote to its terminal.
     pub output: Option<Timestamp>,
-    /// HEAD, reflog and index of its sandbox.
-    pub git: String,
+    /// HEAD, reflog and index of its sandbox; none while they cannot be seen.
+    pub git: Option<String>,
     /// The relic that it works on.
     pub relic: String,
 }
@@ -159,6 +160,12 @@ pub struct Watch {
     depth: Option<Sounding>,
     /// The end of the declared wait, on both clocks.
     wait: Option<(Timestamp, Mono)>,
+    /// Since when something that is cheap to see cannot be seen.
+    unseen: Option<Mono>,
+    /// Since when what is costly to see cannot be seen.
+    unsounded: Option<Mono>,
+    /// People may have been called because it cannot be seen.
+    lost: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -180,6 +187,9 @@ impl Watch {
             stepped: now,
             depth: None,
             wait: None,
+            unseen: None,
+            unsounded: None,
+            lost: true,
         }
     }
 
@@ -196,26 +206,59 @@ impl Watch {
     }
 
     /// Compares what is cheap to see. A person who is at the terminal, or is asked to come, is a sign,
-    /// whatever is seen.
-    pub fn look(&mut self, marks: Marks, attended: bool, now: Mono) -> Progress {
-        let worked = marks.git != self.marks.git || marks.relic != self.marks.relic;
-        let progress = if worked {
+    /// whatever is seen. What cannot be seen is compared when it is seen again.
+    pub fn look(&mut self, mut marks: Marks, attended: bool, now: Mono) -> Progress {
+        let before = self.marks.git.take();
+        let first = before.is_none() && marks.git.is_some();
+        marks.git = marks.git.or_else(|| before.clone());
+        let committed = before.is_some() && marks.git != before;
+        let progress = if committed || marks.relic != self.marks.relic {
             Progress::Work
-        } else if attended || marks.output != self.marks.output {
+        } else if attended || first || marks.output != self.marks.output {
             Progress::Sign
         } else {
             Progress::None
         };
         if progress > Progress::None {
             self.since = now;
-            self.depth = None;
+            (self.depth, self.unsounded) = (None, None);
         }
         self.marks = marks;
         progress
     }
 
+    /// Takes in whether all that is cheap to see could be seen.
+    pub fn sighted(&mut self, all: bool, now: Mono) {
+        self.unseen = (!all).then(|| self.unseen.unwrap_or(now));
+    }
+
+    /// What is costly to see could not be seen.
+    pub fn unsounded(&mut self, now: Mono) {
+        self.unsounded.get_or_insert(now);
+    }
+
+    /// Whether people are to be called because it cannot be seen: it is silent as far as can be told, and
+    /// that for long. A new silence begins then.
+    pub fn is_lost(&mut self, policy: &Policy, now: Mono) -> bool {
+        let long = |since: &Mono| now.saturating_sub(*since) >= policy.after;
+        let blind = [self.unseen, self.unsounded].iter().flatten().any(long);
+        let lost = blind && long(&self.since);
+        if lost {
+            self.lost = true;
+            self.again(now);
+        }
+        lost
+    }
+
+    /// Whether it is seen again, after it may have been lost. Asked once.
+    pub fn is_found(&mut self) -> bool {
+        let seen = self.unseen.is_none() && self.unsounded.is_none();
+        seen && std::mem::take(&mut self.lost)
+    }
+
     /// Compares what is costly to see; the first time there is nothing to compare with.
     pub fn look_deeper(&mut self, depth: Depth, now: Mono) -> Progress {
+        self.unsounded = None;
         let Some(before) = &mut self.depth else {
             let (first, last) = (now, now);
             self.depth = Some(Sounding { depth, first, last });

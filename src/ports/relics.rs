@@ -205,6 +205,8 @@ pub trait Txn {
         seq: u64,
         limit: usize,
     ) -> Result<usize, StoreError>;
+    /// Deletes messages that were handled before, at most so many; says how many.
+    fn prune_messages(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
 
     fn put_salvage(&mut self, entry: &SalvageEntry) -> Result<(), StoreError>;

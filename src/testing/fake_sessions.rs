@@ -349,6 +349,13 @@ impl FakeSessions {
         }
     }
 
+    /// Whether the provider only guesses that a person is attached.
+    pub fn guess_attached(&self, id: &SessionId, guessed: bool) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            (fake.facts.attached, fake.facts.guessed) = (guessed, guessed);
+        }
+    }
+
     /// This process belongs to that session.
     pub fn place(&self, pid: u32, id: &SessionId) {
         let mut inner = self.inner();

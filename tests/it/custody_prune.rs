@@ -77,8 +77,8 @@ fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
         ".env",
         ".idea/run",
         "target/a",
-        "web/node_modules/b",
-        "web/.env",
+        "src/node_modules/b",
+        "src/.env",
     ] {
         write(&sandbox, name, "1\n");
     }
@@ -86,5 +86,5 @@ fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
         .repo
         .salvage(&sandbox, &toast(), Incarnation(1))
         .unwrap();
-    assert_eq!(record.ignored, [".env", ".idea/", "web/.env"]);
+    assert_eq!(record.ignored, [".env", ".idea/", "src/.env"]);
 }

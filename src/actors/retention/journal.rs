@@ -1,4 +1,5 @@
-//! The journal: old events go, except those that an automation has yet to be run for.
+//! The journal: old events go, except those that an automation has yet to be run for, and with them the
+//! messages that were handled so long ago.
 
 use jiff::Timestamp;
 
@@ -11,7 +12,7 @@ use crate::ports::relics::{EventFilter, StoreError, Txn};
 /// At most so many events go, or are looked through, in one transaction.
 const PART: usize = 500;
 
-/// Removes events from before that time.
+/// Removes events from before that time, and messages that were handled before.
 ///
 /// # Errors
 /// The store's; what went before it is gone.
@@ -25,6 +26,12 @@ pub(super) async fn prune(world: &World, before: Timestamp) -> Result<(), StoreE
             }
             txn.prune_events(before, end, PART)
         };
+        if world.store.run(part).await? < PART {
+            break;
+        }
+    }
+    while !world.is_stopping() {
+        let part = move |txn: &mut dyn Txn| txn.prune_messages(before, PART);
         if world.store.run(part).await? < PART {
             break;
         }

@@ -12,6 +12,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::gates::Gate;
 use crate::domain::gates::event::Pattern;
 use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{NewRelic, SalvageEntry, StoreError, Txn};
@@ -167,6 +168,7 @@ async fn first(town: &Town) -> u64 {
 async fn events_go_when_they_are_old_and_numbers_go_on() {
     let town = scenario().with(|city| city.retention.events = Some(30 * DAY));
     let town = town.start().await;
+    let (handled, waiting) = town.store(message).await;
     note(&town, 1200).await;
     let last = town.store(|txn| txn.last_seq()).await;
     town.pass(30 * DAY - 2 * HOUR).await;
@@ -175,6 +177,21 @@ async fn events_go_when_they_are_old_and_numbers_go_on() {
     assert!(first(&town).await > last);
     note(&town, 1).await;
     assert!(town.store(|txn| txn.last_seq()).await > last);
+    let gone = town.world.store.run(move |txn| txn.handled(handled)).await;
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+    assert!(town.store(move |txn| txn.handled(waiting)).await);
+}
+
+/// A message that was handled, and one that nobody has read.
+fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
+    let body = Body::Handoff(Handoff {
+        note: None,
+        relic: None,
+        totem_step: None,
+    });
+    let handled = txn.send("someone", "nobody", body.clone())?;
+    txn.handled(handled)?;
+    Ok((handled, txn.send("someone", "nobody", body)?))
 }
 
 /// An event that an automation has yet to be run for is still needed, however old it is.

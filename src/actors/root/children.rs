@@ -287,6 +287,9 @@ impl Root {
             return;
         };
         let (cause, how, mut data) = describe(exit, slot.generation, planned);
+        if let Some(tail) = slot.tail.take() {
+            data["tail"] = tail.into();
+        }
         if let Work::Raider { hook, .. } = &slot.spec.work {
             data["relic"] = hook.relic.as_str().into();
             if how.as_ref().is_some_and(|exit| exit.code == Some(0)) {

@@ -104,15 +104,17 @@ impl Root {
         }
     }
 
-    /// A member of a pool goes that may be wanted again at any time: what counts against it stays, so
-    /// that a pool which goes up and down starts nobody without limit.
+    /// A child goes that may be wanted again at any time: what counts against it stays, so that a pool
+    /// which goes up and down starts nobody without limit, and neither does the removal of a quarantined
+    /// raider that fails. The next incarnation is another child.
     pub(super) fn leave(&mut self, slot: &mut Slot) {
-        let ChildId::Agent(name) = &slot.spec.id else {
-            return;
-        };
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let mut agents = self.world.city.agents.iter();
-        if agents.any(|agent| agent.member_number(name).is_some()) {
-            let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let returns = match &slot.spec.id {
+            ChildId::Agent(name) => agents.any(|agent| agent.member_number(name).is_some()),
+            ChildId::Raider(_) => slot.deaths.quarantined_until(mono).is_some(),
+        };
+        if returns {
             let deaths = slot.deaths.counted(&self.world.city.daemon.restart, mono);
             let row = row(&slot.spec, false, &deaths, now, mono);
             if !row.is_nothing() {

@@ -42,7 +42,7 @@ impl Meant {
         }
     }
 
-    /// Only as long as it is in quarantine, or nobody's child, and no session of it runs.
+    /// Only as long as it rests or is in quarantine, or is nobody's child, and no session of it runs.
     #[must_use]
     pub fn at_rest(self) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Meant {
         };
         let has = slot.session.as_ref().map(|session| &session.handle.token);
         self.incarnation.is_none_or(|meant| of == Some(meant))
-            && (!self.at_rest || slot.state == ChildState::Quarantined)
+            && (!self.at_rest || rests(slot))
             && self.token.as_ref().is_none_or(|token| has == Some(token))
     }
 
@@ -86,4 +86,10 @@ impl Meant {
                 .as_ref()
                 .is_none_or(|token| facts.token == *token)
     }
+}
+
+/// Whether nothing starts it by itself for now.
+fn rests(slot: &Slot) -> bool {
+    use ChildState::{Finished, Quarantined, Stopped};
+    !slot.has_actor() && matches!(slot.state, Quarantined | Stopped | Finished)
 }

@@ -186,6 +186,8 @@ pub enum RootMsg {
         meant: Meant,
         /// Why.
         cause: Cause,
+        /// The end of its terminal, where its end is a death.
+        tail: Option<String>,
         /// Answered when the old session is told to end.
         reply: RpcReplyPort<Result<(), String>>,
     },
@@ -382,8 +384,9 @@ impl Actor for RootActor {
             RootMsg::Cycle {
                 meant,
                 cause,
+                tail,
                 reply,
-            } => root.cycle(&meant, cause, reply),
+            } => root.cycle(&meant, cause, tail, reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
             RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,

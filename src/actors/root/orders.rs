@@ -215,6 +215,7 @@ impl Root {
         &mut self,
         meant: &Meant,
         cause: Cause,
+        tail: Option<String>,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
         let id = &meant.id;
@@ -222,6 +223,7 @@ impl Root {
             Some(slot) if !meant.is_of(slot) => Err(format!("{id} has another session by now")),
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
+                slot.tail = tail;
                 let grace = slot.spec.grace;
                 slot.tell(ChildMsg::End(grace));
                 Ok(())

@@ -119,6 +119,8 @@ pub(super) struct Slot {
     /// How its last session was ended, if it was told to end.
     pub(super) how: Option<Stopped>,
     pub(super) for_end: Waiting<(), EndRefused>,
+    /// The end of its terminal, seen before it is ended for being dead inside.
+    pub(super) tail: Option<String>,
 }
 
 impl Slot {
@@ -146,6 +148,7 @@ impl Slot {
             tried: false,
             how: None,
             for_end: Vec::new(),
+            tail: None,
         }
     }
 

@@ -220,7 +220,12 @@ pub(super) fn raiders(
                 mode: if off { Mode::Suspended } else { Mode::Run },
                 // For raiders drift always waits for the next session (`4-rules.md`, drift hash).
                 fingerprint: None,
-                idle_timeout: rig.raiders.idle_timeout,
+                // Whoever is silent is told first, and a person is called when that is in vain: a session
+                // that is always fresh would never be found stalled.
+                idle_timeout: match rig.raiders.stall_after {
+                    Some(_) => None,
+                    None => rig.raiders.idle_timeout,
+                },
             };
             wants.push((wanted, spec));
         }

@@ -390,7 +390,9 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
         return Err(busy());
     }
     let mut relic = txn.relic(&plan.relic)?;
-    relic.charge_failures = 0;
+    if plan.cause == Cause::Operator {
+        relic.charge_failures = 0;
+    }
     relic.labels.retain(|label| label != REWORK);
     txn.put_relic(&relic)?;
     let data = serde_json::json!({

@@ -341,18 +341,20 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
     let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
     let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
     if hook.incarnation != plan.incarnation || hook.done.is_some() {
-        return Err(StoreError::Conflict(format!(
-            "{} is done already",
-            plan.raider
-        )));
+        let why = format!("{} is done already", plan.raider);
+        return Err(StoreError::Conflict(why));
     }
     let subject = plan.raider.to_string();
     if txn.saga_of(SagaKind::Nuke, &subject)?.is_some() {
         return Err(gone());
     }
-    if txn.relic(&plan.relic)?.status == RelicStatus::Closed {
+    let mut relic = txn.relic(&plan.relic)?;
+    if relic.status == RelicStatus::Closed {
         return Err(StoreError::Conflict(format!("{} is closed", plan.relic)));
     }
+    // Its raiders do not come to nothing.
+    relic.charge_failures = 0;
+    txn.put_relic(&relic)?;
     if let Some(charge) = txn.saga_of(SagaKind::Charge, &subject)? {
         // The agent was faster than the end of its charge: the journal tells them in order.
         super::charge::show(txn, &charge)?;

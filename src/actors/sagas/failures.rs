@@ -1,5 +1,5 @@
-//! Charges that nobody asked for and that fail: counted on the relic, tried again after a pause, given
-//! up after a few.
+//! Charges that nobody asked for and that fail, and raiders that come to nothing: counted on the relic, tried
+//! again after a pause, given up after a few. Done work, or a person's charge, clears the count.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::ports::relics::{StoreError, Txn};
 /// How many may fail in a row.
 const ATTEMPTS: u32 = 3;
 
-/// A charge that nobody asked for failed, and not in a way that passes. After too many in a row the
-/// relic is blocked and a person is called; `relic reopen` gives it fresh attempts.
+/// A charge that nobody asked for failed, and not in a way that passes; or its raider died too often. After
+/// too many in a row the relic is blocked and a person is called; `relic reopen` gives it fresh attempts.
 ///
 /// # Errors
 /// The store's.
@@ -33,7 +33,7 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
         let body = Body::Escalation(Escalation {
             agent: witness.clone(),
             relic: Some(id.clone()),
-            problem: format!("{id} could not be charged, {ATTEMPTS} times in a row"),
+            problem: format!("{id} was charged in vain, {ATTEMPTS} times in a row"),
             severity: Severity::High,
             evidence: why.to_owned(),
         });

@@ -9,6 +9,7 @@
 
 mod keep;
 mod lone;
+mod reopen;
 mod room;
 mod strays;
 
@@ -24,14 +25,13 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
-use crate::domain::merge::MrState;
+use crate::domain::message;
 use crate::domain::nuke::{
     CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge, only_left_behind,
     only_unpushed,
 };
-use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
-use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+use crate::ports::relics::{SalvageEntry, StoreError};
 
 pub use keep::record_salvage;
 pub use keep::safekeep;
@@ -314,7 +314,7 @@ async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<Str
         let hook = txn.hook(&target.raider)?;
         let held = standing::drop_hook(txn, &target.raider, target.incarnation)?;
         match hook {
-            Some(hook) if held => reopen(txn, &target, &hook.relic)?,
+            Some(hook) if held => reopen::reopen(txn, &target, &hook.relic)?,
             Some(_) => {}
             None => lone::reopen(txn, &target)?,
         }
@@ -331,34 +331,9 @@ async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<Str
         txn.close_saga(saga)?;
         Ok(salvage)
     });
-    Ok(released.await?)
-}
-
-/// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
-/// charge). Work in the queue stays where it is.
-fn reopen(txn: &mut dyn Txn, target: &Target, relic: &RelicId) -> Result<(), StoreError> {
-    let mut relic = txn.relic(relic)?;
-    let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
-    let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
-    if relic.status != RelicStatus::Hooked || !ours {
-        return Ok(());
-    }
-    match mr {
-        // The witness vouched for it: the forge has it, and the relic waits for MERGED.
-        Some(mr) if mr.state != MrState::Reviewing => return Ok(()),
-        Some(mut mr) => {
-            mr.state = MrState::Rejected;
-            mr.note = Some("its raider was nuked before the work was verified".into());
-            txn.put_mr(&mr)?;
-        }
-        None => {}
-    }
-    relic.status = RelicStatus::Open;
-    relic.assignee = None;
-    txn.put_relic(&relic)?;
-    let data = serde_json::json!({ "status": "open" });
-    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, target.cause);
-    txn.record(&event.with(data)).map(|_| ())
+    let salvage = released.await?;
+    world.nudge(message::SHAMAN);
+    Ok(salvage)
 }
 
 /// What is left of the session and its task files; nothing that matters.

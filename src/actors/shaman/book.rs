@@ -106,6 +106,11 @@ fn put_standing(txn: &mut dyn Txn, id: &RelicId, standing: &Standing) -> Result<
     txn.set(&key(id), Some(&text))
 }
 
+/// Forgets what is remembered of one that is closed.
+pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    txn.set(&key(id), None)
+}
+
 /// All open escalations, the most urgent first.
 ///
 /// # Errors
@@ -160,7 +165,10 @@ fn complete(txn: &mut dyn Txn, body: &mut Escalation) -> Result<Option<Hook>, St
 ///
 /// # Errors
 /// The store's.
-pub fn send(txn: &mut dyn Txn, from: &str, body: Body) -> Result<(), StoreError> {
+pub fn send(txn: &mut dyn Txn, from: &str, mut body: Body) -> Result<(), StoreError> {
+    if let Some(call) = called_mut(&mut body) {
+        call.evidence = escalation::bounded(&call.evidence);
+    }
     let Some(said) = called(&body) else {
         return Ok(());
     };
@@ -196,6 +204,17 @@ pub(super) fn called(body: &Body) -> Option<&Escalation> {
     }
 }
 
+fn called_mut(body: &mut Body) -> Option<&mut Escalation> {
+    match body {
+        Body::Help(call) | Body::RecoveryNeeded(call) | Body::Escalation(call) => Some(call),
+        Body::PolecatDone(_)
+        | Body::MergeReady(_)
+        | Body::Merged(_)
+        | Body::MergeFailed(_)
+        | Body::Handoff(_) => None,
+    }
+}
+
 /// Takes up everything in the inbox.
 ///
 /// # Errors
@@ -219,6 +238,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
     let Some(mut body) = called(message).cloned() else {
         return Ok(());
     };
+    body.evidence = escalation::bounded(&body.evidence);
     let cause = message.cause();
     if let Some(mut entry) = find(txn, &body)? {
         return entry.repeat(txn, &body, cause);
@@ -236,7 +256,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         prefix: PREFIX.to_owned(),
         kind: RelicKind::Escalation,
         title: body.problem.clone(),
-        body: escalation::bounded(&body.evidence),
+        body: body.evidence.clone(),
         priority: body.severity as i64,
         labels: vec![escalation::subject(&body)],
         parent: None,

@@ -20,6 +20,11 @@ pub(super) fn look(
     let now = txn.now();
     let mut next = None;
     for mut entry in book::open(txn)? {
+        // Noted by a clock that was ahead.
+        if entry.standing.told > now {
+            entry.standing.told = now;
+            entry.write(txn)?;
+        }
         if entry.standing.due(reraise).is_some_and(|due| due <= now) {
             let severity = escalation::severity(entry.relic.priority);
             entry.relic.priority = entry.standing.raise_again(severity, now) as i64;

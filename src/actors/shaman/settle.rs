@@ -3,7 +3,7 @@
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId};
-use crate::domain::relic::{Relic, RelicStatus};
+use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 use super::book::{self, Entry};
@@ -21,6 +21,23 @@ pub fn about(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<Vec<Relic>, StoreErr
     Ok(open.filter(named).map(|entry| entry.relic).collect())
 }
 
+/// What people were called for in these words, about a raider and its work, is over. What still waits to be
+/// read was said before.
+///
+/// # Errors
+/// The store's.
+pub fn over(txn: &mut dyn Txn, hook: &Hook, problems: &[&str]) -> Result<(), StoreError> {
+    book::read_inbox(txn)?;
+    let (who, work) = (hook.raider.to_string(), Some(hook.relic.clone()));
+    let mut over = book::open(txn)?;
+    over.retain(|entry| {
+        entry.about() == (who.as_str(), work.clone())
+            && problems.contains(&entry.relic.title.as_str())
+    });
+    let over = over.into_iter().map(|entry| entry.relic);
+    settle(txn, over.collect(), Cause::Vanished)
+}
+
 /// Closes escalations that what happened has settled.
 ///
 /// # Errors
@@ -30,6 +47,7 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
         escalation.status = RelicStatus::Closed;
         escalation.closed = Some(txn.now());
         txn.put_relic(&escalation)?;
+        book::forget(txn, &escalation.id)?;
         let data = serde_json::json!({ "problem": escalation.title, "closed": true });
         let event = NewEvent::new(EventType::EscalationAcked, &escalation.id, cause);
         txn.record(&event.with(data))?;

@@ -187,6 +187,24 @@ async fn another_silence_in_the_configuration_counts_at_once() {
     assert_eq!(severities(&town).await, ["low", "medium"]);
 }
 
+/// Raised while the clock was ahead by a year: it does not wait for that.
+#[tokio::test(start_paused = true)]
+async fn a_time_in_the_future_is_now() {
+    let town = Scenario::new().start().await;
+    help(&town, about("mayor", "no key", Severity::Low)).await;
+    let id = only(&town).await.id;
+    town.store(move |txn| {
+        let mut entry = open(txn)?.remove(0);
+        assert_eq!(entry.relic.id, id);
+        entry.standing.told += 9000 * HOUR;
+        entry.write(txn)
+    })
+    .await;
+    town.world.nudge(message::SHAMAN);
+    town.pass(5 * HOUR).await;
+    assert_eq!(severities(&town).await, ["low", "medium"]);
+}
+
 /// Trouble with a sandbox is over when the sandbox is gone, however that came about.
 #[tokio::test(start_paused = true)]
 async fn what_a_nuke_ends_is_settled_and_what_it_does_not_end_stays() {
@@ -258,16 +276,20 @@ async fn a_call_about_blocked_work_waits_until_a_person_takes_it_up() {
 async fn what_the_shaman_knows_is_not_sent_again() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
+    // More than is kept.
+    let line = |n: u32| format!("{} is not saved\n", "abcdefgh".repeat((n % 90) as usize));
+    let long: String = (1..90).map(line).collect();
+    assert!(long.len() > 20_000);
     for attempt in 0..5 {
         let mut trouble = about(
             &charged.raider.to_string(),
             "it cannot go on",
             Severity::High,
         );
-        trouble.evidence = format!("attempt {attempt} failed");
+        trouble.evidence = format!("attempt {attempt} failed\n{long}");
         call(&town.world, "horde/witness", trouble).await.unwrap();
+        town.settle().await;
     }
-    town.settle().await;
     assert_eq!(raised(&town).await.len(), 1);
     assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
     assert_eq!(only(&town).await.status, RelicStatus::Open);

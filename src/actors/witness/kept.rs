@@ -2,6 +2,9 @@
 //! nowhere else are saved at once, and all of it is saved and removed when it has lingered for `keep_dirty`
 //! (`1-product.md`, "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -9,11 +12,38 @@ use super::super::sagas::nuke;
 use super::inbox::{Handled, nuke_target, raise};
 use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::Txn;
+
+/// Raiders whose sandboxes were judged and kept. To judge one costs a measurement of all that is in it:
+/// what only events tell of does not change that, and waits for the patrol.
+#[derive(Default)]
+pub struct Keepers(Mutex<BTreeSet<RaiderId>>);
+
+impl Keepers {
+    fn held(&self) -> MutexGuard<'_, BTreeSet<RaiderId>> {
+        // At worst one is judged once more.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn has(&self, raider: &RaiderId) -> bool {
+        self.held().contains(raider)
+    }
+
+    /// Its slot is free, or something else became of it.
+    pub(super) fn remove(&self, raider: &RaiderId) {
+        self.held().remove(raider);
+    }
+
+    /// All of a rig are judged anew.
+    pub(super) fn clear(&self, rig: &RigName) {
+        self.held().retain(|raider| raider.rig != *rig);
+    }
+}
 
 /// What is kept, and why it cannot go.
 pub(super) struct Kept<'a> {
@@ -24,6 +54,8 @@ pub(super) struct Kept<'a> {
     pub(super) owns: bool,
     /// Since when it is wanted no more.
     pub(super) since: Timestamp,
+    /// When it was found so, where a session that came since is another matter.
+    pub(super) detected: Option<Timestamp>,
     /// For people.
     pub(super) problem: &'a str,
     /// What the safety protocol said.
@@ -36,7 +68,10 @@ pub(super) struct Kept<'a> {
 /// It could not be done.
 pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
-    let target = nuke_target(hook, Cause::KeptLongEnough);
+    let target = nuke::Target {
+        detected: kept.detected,
+        ..nuke_target(hook, Cause::KeptLongEnough)
+    };
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
     let age = world.age(&key, kept.since);
     let rig = world.city.rig(&args.rig);
@@ -50,8 +85,10 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
         };
     }
     tell(args, &kept).await?;
+    world.directory.kept.held().insert(hook.raider.clone());
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
-        match nuke::safekeep(world, &target).await {
+        let target = nuke_target(hook, Cause::WorkAtRisk);
+        match nuke::safekeep(world, &target, kept.since).await {
             Err(error) if error.kind != RefusalKind::NoRoom => return Err(error),
             Ok(()) | Err(_) => {}
         }

@@ -2,6 +2,8 @@
 //! task of its own under a claim, so that what is slow holds up nothing else. All of it comes from
 //! the store and the world, so that it may be repeated, interrupted and resumed at will.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -46,6 +48,14 @@ impl Piece {
         }
     }
 
+    /// Whose sandbox it would remove.
+    fn raider(&self) -> Option<&RaiderId> {
+        match self {
+            Self::Release(raider) | Self::Suspect(raider) => Some(raider),
+            Self::Message(_) | Self::Saga(_) | Self::Charges(_) => None,
+        }
+    }
+
     /// Whom it is about, and what it means for people that it cannot go on.
     fn trouble(&self) -> (String, String) {
         match self {
@@ -58,8 +68,12 @@ impl Piece {
                 let problem = format!("its {} cannot go on", saga.kind.as_str());
                 (saga.subject.clone(), problem)
             }
-            Self::Release(raider) | Self::Suspect(raider) => {
+            Self::Release(raider) => {
                 let problem = "it has no work any more and cannot be removed".to_owned();
+                (raider.to_string(), problem)
+            }
+            Self::Suspect(raider) => {
+                let problem = "it is a zombie that cannot be dealt with".to_owned();
                 (raider.to_string(), problem)
             }
             Self::Charges(rig) => {
@@ -80,18 +94,36 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
     };
-    let lone = sight::lone(world, &rig.name).await;
-    let read = move |txn: &mut dyn Txn| pieces(txn, &rig);
-    let (mut pieces, next) = world.store.run(read).await?;
-    let mut suspects = lone.unwrap_or_else(|error| {
+    let lone = sight::lone(world, &rig.name).await.map_err(|error| {
         tracing::warn!(rig = %args.rig, %error, "the sandboxes cannot be seen");
-        Vec::new()
     });
+    let seen = wisps::Seen {
+        up: if patrol { sight::up(world).await } else { None },
+        lone: lone.clone().ok(),
+    };
+    let read = move |txn: &mut dyn Txn| {
+        wisps::review(txn, &rig.name, &seen)?;
+        pieces(txn, &rig)
+    };
+    let (mut pieces, next) = world.store.run(read).await?;
+    let mut suspects = lone.unwrap_or_default();
     if patrol {
         suspects.extend(zombies::suspects(args).await?);
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
+    if patrol {
+        world.directory.kept.clear(&args.rig);
+    }
+    let mut keys = BTreeSet::new();
+    pieces.retain(|piece| keys.insert(piece.key()));
     for piece in pieces {
+        if !patrol
+            && piece
+                .raider()
+                .is_some_and(|raider| world.directory.kept.has(raider))
+        {
+            continue;
+        }
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
             attend(args, piece, claim);
         }
@@ -102,7 +134,6 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
 
 fn pieces(txn: &mut dyn Txn, rig: &Rig) -> Result<(Vec<Piece>, Option<Timestamp>), StoreError> {
     withdraw_closed(txn, &rig.name)?;
-    wisps::review(txn, &rig.name, None)?;
     let inbox = txn.inbox(&message::witness(&rig.name))?;
     let mut sagas = txn.sagas(Some(&rig.name))?;
     sagas.retain(|saga| saga.kind != SagaKind::Land);
@@ -295,6 +326,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
                 hook: &hook,
                 owns: true,
                 since,
+                detected: None,
                 problem,
                 refused,
             };

@@ -37,6 +37,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::task::AbortHandle;
 
 use self::inbox::Handled;
+pub use self::kept::Keepers;
 use self::look::Piece;
 pub use self::stall::Silences;
 use super::refusal::Refusal;
@@ -234,9 +235,12 @@ impl Witness {
             before.abort();
         }
         let Some(next) = next else { return };
-        let wait = Duration::try_from(next - self.args.world.clock.now()).unwrap_or_default();
-        // It is stuck when more than its time has passed.
-        let wait = wait + Duration::from_millis(1);
+        // It is stuck when more than its time has passed. A clock that was set must not have it look all
+        // the time.
+        let wait = Duration::try_from(next - self.args.world.clock.now());
+        let wait = wait.map_or(Duration::from_secs(1), |wait| {
+            wait + Duration::from_millis(1)
+        });
         self.due = Some(me.send_after(wait, || WitnessMsg::Look).abort_handle());
     }
 
@@ -358,6 +362,7 @@ pub(super) async fn nuke_now(
         Ok((saga, _until_run)) => nuke::run(world, saga).await,
         Err(refused) => Err(refused),
     };
+    world.directory.kept.remove(&raider);
     if nuked.is_err() {
         // Its session was ended for this; the work goes on.
         respawn(world, &raider).await;

@@ -2,7 +2,7 @@
 //! of the provider and open sagas, looked at anew each time (`witness-patrol.md`, discovery over
 //! tracking). A probe that fails is `Unknown`, and proves nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -42,6 +42,8 @@ pub struct Sight {
     pub token: Option<String>,
     /// What it is judged by.
     pub facts: Facts,
+    /// Since when it has been as its work and its child are now, where that is known.
+    pub since: Option<Timestamp>,
     /// When it was looked at. A session that began later is another than the one that was seen.
     pub at: Timestamp,
 }
@@ -158,12 +160,17 @@ pub(super) async fn gather(
             let key = format!("made/{raider}/{}", hook.incarnation.0);
             world.age(&key, hook.charged_at)
         });
+        let quarantined = quarantined.get(&raider).copied();
         seen.push(Sight {
+            since: match &stands {
+                Stands::Closed(closed) => *closed,
+                Stands::Gone | Stands::Open | Stands::Done { .. } => quarantined,
+            },
             facts: Facts {
                 bond: stands.bond(world, &raider),
                 session,
                 age: made,
-                quarantined: quarantined.contains(&raider),
+                quarantined: quarantined.is_some(),
             },
             // Clocks are set back: what was seen began before.
             at: facts.map_or(at, |facts| at.max(facts.started_at)),
@@ -180,7 +187,7 @@ enum Stands {
     Gone,
     Open,
     Done { since: Timestamp, excused: bool },
-    Closed,
+    Closed(Option<Timestamp>),
 }
 
 impl Stands {
@@ -192,7 +199,7 @@ impl Stands {
                 silent: world.age(&format!("done/{raider}"), since),
                 excused,
             },
-            Self::Closed => Bond::Closed,
+            Self::Closed(_) => Bond::Closed,
         }
     }
 }
@@ -230,10 +237,13 @@ fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stand
                 excused: mr.is_some_and(|mr| awaits_person(&mr)),
             })
         }
-        (None, None) if txn.relic(&hook.relic)?.status == RelicStatus::Closed => {
-            Some(Stands::Closed)
+        (None, None) => {
+            let relic = txn.relic(&hook.relic)?;
+            Some(match relic.status {
+                RelicStatus::Closed => Stands::Closed(relic.closed),
+                _ => Stands::Open,
+            })
         }
-        (None, None) => Some(Stands::Open),
     })
 }
 
@@ -280,14 +290,25 @@ async fn agent_lives(
     lives.await.ok().flatten()
 }
 
-/// Raiders that the root does not start for now. None when it cannot say.
-async fn quarantined(world: &World) -> BTreeSet<RaiderId> {
+/// Raiders with a session; none when the root cannot say.
+pub(super) async fn up(world: &World) -> Option<Vec<RaiderId>> {
+    let views = ask::views(world).await.ok()?;
+    let up = views.into_iter().filter(|view| view.session.is_some());
+    let raiders = up.filter_map(|view| match view.spec.id {
+        ChildId::Raider(raider) => Some(raider),
+        ChildId::Agent(_) => None,
+    });
+    Some(raiders.collect())
+}
+
+/// Raiders that the root does not start for now, and since when. None when it cannot say.
+async fn quarantined(world: &World) -> BTreeMap<RaiderId, Timestamp> {
     let views = ask::views(world).await.unwrap_or_default();
     let held = views
         .into_iter()
         .filter(|view| view.state == ChildState::Quarantined);
     let raiders = held.filter_map(|view| match view.spec.id {
-        ChildId::Raider(raider) => Some(raider),
+        ChildId::Raider(raider) => Some((raider, view.since)),
         ChildId::Agent(_) => None,
     });
     raiders.collect()

@@ -11,6 +11,7 @@
 //! not the process: a new one begins to measure silence when it starts, and goes on with the steps.
 
 mod rows;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,23 +20,21 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 pub use self::rows::{declare, steps, wait};
+use self::seen::{Seen, see};
 
-use super::super::questions::{self, Asker};
 use super::super::refusal::Refusal;
 use super::super::root::Meant;
-use super::super::sagas::repair;
-use super::super::{ask, effects};
+use super::super::{ask, effects, shaman};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::prompt;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::Hook;
 use crate::domain::restart::Mono;
-use crate::domain::stall::{Depth, Marks, Policy, Progress, Steps, Verdict, Wait, Watch};
-use crate::ports::relics::{StoreError, Txn};
+use crate::domain::stall::{Depth, Policy, Progress, Steps, Verdict, Watch};
+use crate::ports::relics::Txn;
 use crate::ports::sessions::{Input, SessionError, SessionHandle};
 
 /// Deeper looks at once, in all rigs: each costs a `git status`.
@@ -70,25 +69,11 @@ impl Silences {
         // At worst a silence begins anew.
         self.rigs.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// A raider that works, and what was seen of it.
-struct Seen {
-    hook: Hook,
-    facts: SessionFacts,
-    /// A person is at its terminal, or is asked to come.
-    attended: bool,
-    marks: Marks,
-    steps: Option<Steps>,
-    wait: Option<Wait>,
-}
-
-/// A raider that works, as the store knows it.
-struct Candidate {
-    hook: Hook,
-    relic: String,
-    steps: Option<Steps>,
-    wait: Option<Wait>,
+    /// Forgets a rig.
+    pub fn forget(&self, rig: &RigName) {
+        self.rigs().remove(rig);
+    }
 }
 
 fn policy(args: &WitnessArgs) -> Option<Policy> {
@@ -123,8 +108,11 @@ pub fn set_out(args: &WitnessArgs) {
 async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     let world = &args.world;
     let Some(policy) = policy(args) else {
-        world.directory.silences.rigs().remove(&args.rig);
-        return Ok(());
+        // Nobody is stalled where nobody looks for it.
+        world.directory.silences.forget(&args.rig);
+        let rig = args.rig.clone();
+        let forget = move |txn: &mut dyn Txn| rows::forget(txn, &rig);
+        return Ok(world.store.run(forget).await?);
     };
     let now = world.clock.mono();
     let not_before = {
@@ -187,111 +175,8 @@ fn arm(args: &WitnessArgs, due: Mono) {
     watched.timer = Some((due, timer));
 }
 
-/// Raiders that own work and do not say that it is done; nobody else is at them.
-fn candidates(
-    txn: &mut dyn Txn,
-    rig: &RigName,
-    only: Option<&RaiderId>,
-) -> Result<Vec<Candidate>, StoreError> {
-    let sagas = txn.sagas(Some(rig))?;
-    let mut found = Vec::new();
-    for hook in txn.hooks(Some(rig))? {
-        let subject = hook.raider.to_string();
-        let busy = sagas.iter().any(|saga| saga.subject == subject);
-        let wanted = only.is_none_or(|only| *only == hook.raider);
-        if busy || !wanted || hook.done.is_some() {
-            continue;
-        }
-        let relic = txn.relic(&hook.relic)?;
-        if relic.status == RelicStatus::Hooked {
-            found.push(Candidate {
-                relic: serde_json::to_string(&relic).unwrap_or_default(),
-                steps: steps(txn, &hook)?,
-                wait: wait(txn, &hook.raider)?,
-                hook,
-            });
-        }
-    }
-    Ok(found)
-}
-
-/// What is cheap to see of all of them, or of one. Who cannot be seen is left out: nothing is concluded
-/// from that.
-async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Refusal> {
-    let world = &args.world;
-    let (rig, wanted) = (args.rig.clone(), only.clone());
-    let read = move |txn: &mut dyn Txn| candidates(txn, &rig, wanted.as_ref());
-    let mut candidates = world.store.run(read).await?;
-    candidates.retain(|candidate| {
-        let raider = &candidate.hook.raider;
-        let child = ChildId::Raider(raider.clone());
-        !world.city.suspends(&child) && !world.claims.is_claimed(&repair::mending(raider))
-    });
-    if candidates.is_empty() || world.is_stopping() {
-        return Ok(Vec::new());
-    }
-    let sessions = match &only {
-        None => effects::list(world).await?,
-        Some(raider) => effects::facts(world, &raider.session_id())
-            .await?
-            .into_iter()
-            .collect(),
-    };
-    let sandboxes = candidates
-        .iter()
-        .map(|one| world.city.sandbox(&one.hook.raider));
-    let sandboxes: Vec<_> = sandboxes.collect();
-    let git = effects::repo(world, &args.rig, move |repo| {
-        let marks = sandboxes.iter().map(|sandbox| repo.progress(sandbox));
-        Ok(marks.collect::<Vec<_>>())
-    });
-    let asking = questions::look(world, &askers(&candidates, &sessions)).await;
-    let mut seen = Vec::new();
-    for (candidate, git) in candidates.into_iter().zip(git.await?) {
-        let hook = candidate.hook;
-        let own = hook.raider.session_id();
-        let runs = |facts: &&SessionFacts| {
-            let same = facts.id == own && facts.incarnation == hook.incarnation;
-            same && facts.state == RunState::Running
-        };
-        match (sessions.iter().find(runs), git) {
-            (Some(facts), Ok(git)) => seen.push(Seen {
-                marks: Marks {
-                    session: facts.token.clone(),
-                    output: facts.last_output,
-                    git,
-                    relic: candidate.relic,
-                },
-                attended: facts.attached || asking.contains(&facts.id),
-                facts: facts.clone(),
-                steps: candidate.steps,
-                wait: candidate.wait,
-                hook,
-            }),
-            (Some(_), Err(error)) => {
-                tracing::warn!(raider = %hook.raider, %error, "whether it gets on cannot be seen");
-            }
-            (None, _) => {}
-        }
-    }
-    Ok(seen)
-}
-
-/// Those with a session, which may ask something.
-fn askers(candidates: &[Candidate], sessions: &[SessionFacts]) -> Vec<Asker> {
-    let asker = |Candidate { hook, .. }: &Candidate| {
-        let own = hook.raider.session_id();
-        let facts = sessions.iter().find(|facts| facts.id == own)?;
-        Some(Asker {
-            child: ChildId::Raider(hook.raider.clone()),
-            harness: hook.harness.clone(),
-            facts: facts.clone(),
-        })
-    };
-    candidates.iter().filter_map(asker).collect()
-}
-
-/// Takes in what was seen, and judges. A stalled raider that goes on is set free.
+/// Takes in what was seen, and judges. A stalled raider that goes on is set free, and what people were
+/// called for is over.
 async fn note(
     args: &WitnessArgs,
     policy: &Policy,
@@ -299,7 +184,7 @@ async fn note(
     depth: Option<Depth>,
 ) -> Result<Verdict, Refusal> {
     let world = &args.world;
-    let (recovers, verdict) = {
+    let (found, recovers, verdict) = {
         let (now, wall) = (world.clock.mono(), world.clock.now());
         let mut rigs = world.directory.silences.rigs();
         let raiders = &mut rigs.entry(args.rig.clone()).or_default().raiders;
@@ -311,18 +196,23 @@ async fn note(
             *watch = Watch::new(marks.clone(), now);
         }
         let mut progress = watch.look(marks, seen.attended, now);
+        watch.sighted(seen.unseen.is_none(), now);
         watch.waits(seen.wait.as_ref(), wall, now);
         if let Some(depth) = depth.filter(|_| progress == Progress::None) {
             progress = watch.look_deeper(depth, now);
         }
         let recovers = seen.steps.is_some() && watch.recovers(progress, policy, now);
         let steps = seen.steps.as_ref().filter(|_| !recovers);
-        (recovers, watch.judge(policy, steps, now))
+        let found = watch.is_found();
+        (found, recovers, watch.judge(policy, steps, now))
     };
+    let hook = seen.hook.clone();
     if recovers {
-        let hook = seen.hook.clone();
-        let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook);
+        let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
+    } else if found {
+        let found = move |txn: &mut dyn Txn| shaman::over(txn, &hook, &[rows::UNSEEN]);
+        world.store.run(found).await?;
     }
     Ok(verdict)
 }
@@ -370,8 +260,25 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     if note(args, policy, &seen, None).await? != Verdict::Deeper {
         return Ok(());
     }
-    let depth = sound(args, &seen).await?;
-    match note(args, policy, &seen, Some(depth)).await? {
+    let depth = match sound(args, &seen).await {
+        Ok(depth) => depth,
+        Err(error) => {
+            remember(args, raider, Watch::unsounded);
+            lost(args, policy, &seen.hook, error.to_string()).await?;
+            return Err(error);
+        }
+    };
+    // That took its time: what is judged is what is to be seen now.
+    let session = seen.facts.token;
+    let again = see(args, Some(raider.clone())).await?.pop();
+    let Some(seen) = again.filter(|seen| seen.facts.token == session) else {
+        return Ok(());
+    };
+    let verdict = note(args, policy, &seen, Some(depth)).await?;
+    if let Some(why) = &seen.unseen {
+        return lost(args, policy, &seen.hook, why.clone()).await;
+    }
+    match verdict {
         Verdict::Fresh { .. } | Verdict::Deeper => {}
         Verdict::Nudge(count) => nudge(args, policy, &seen, count).await?,
         Verdict::Restart => restart(args, seen).await?,
@@ -381,6 +288,21 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Calls a person to one that cannot be seen, once that has lasted. Nothing is done to it.
+async fn lost(
+    args: &WitnessArgs,
+    policy: &Policy,
+    hook: &Hook,
+    why: String,
+) -> Result<(), Refusal> {
+    let raider = &hook.raider;
+    if remember(args, raider, |watch, now| watch.is_lost(policy, now)) != Some(true) {
+        return Ok(());
+    }
+    let hint = format!("`hd attach {raider}` may show what it does");
+    escalate(args, hook, rows::UNSEEN, format!("{why}\n{hint}")).await
 }
 
 /// What is costly to see.
@@ -438,8 +360,7 @@ async fn nudge(
         Err(SessionError::Gone(_)) => return Ok(()),
         Err(error @ SessionError::Failed { .. }) => {
             remember(args, &hook.raider, Watch::again);
-            let problem = "it is stalled, and cannot be told";
-            return escalate(args, hook, problem, error.to_string()).await;
+            return escalate(args, hook, rows::UNTOLD, error.to_string()).await;
         }
     }
     remember(args, &hook.raider, Watch::stepped);
@@ -452,16 +373,22 @@ async fn nudge(
     Ok(())
 }
 
-/// Replaces the session by a fresh one, which is told why. A planned cycle, and no death.
+/// Replaces the session by a fresh one, which is told why. A planned cycle, and no death. A person is
+/// called when the root refuses it again.
 async fn restart(args: &WitnessArgs, seen: Seen) -> Result<(), Refusal> {
     let (hook, ended) = (seen.hook, seen.facts.token);
+    let tried = seen.steps.and_then(|steps| steps.ended);
+    let again = tried.as_ref() == Some(&ended);
     let meant = Meant::raider(&hook.raider, hook.incarnation).only(ended.clone());
     let replaced = move |steps: &mut Steps| steps.ended = Some(ended.clone());
     if !take(args, &hook, replaced, None).await? {
         return Ok(());
     }
     remember(args, &hook.raider, Watch::stepped);
-    ask::cycle_meant(&args.world, meant, Cause::Stalled).await
+    match ask::cycle_meant(&args.world, meant, Cause::Stalled).await {
+        Err(refused) if again => escalate(args, &hook, rows::REFUSED, refused.to_string()).await,
+        done => done,
+    }
 }
 
 /// Calls a person.
@@ -475,7 +402,7 @@ async fn call(args: &WitnessArgs, policy: &Policy, seen: &Seen) -> Result<(), Re
         seen.steps.as_ref().map_or(0, |steps| steps.nudges),
         hook.raider
     );
-    escalate(args, hook, "it is stalled, and nothing helps", evidence).await?;
+    escalate(args, hook, rows::HELPLESS, evidence).await?;
     take(args, hook, |steps| steps.called = true, None).await?;
     remember(args, &hook.raider, Watch::stepped);
     Ok(())

@@ -12,6 +12,7 @@ use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::sagas::land;
 use super::inbox::{Handled, escalate};
+use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -19,7 +20,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
-use crate::domain::nuke::losses;
+use crate::domain::nuke::{CleanupStatus, losses};
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
@@ -63,9 +64,25 @@ pub async fn polecat_done(
     };
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
-    if let Some((problem, evidence)) = objection(&facts, no_change) {
-        escalate(args, &hook, problem, evidence).await?;
-        return Ok(Handled::AtPatrol);
+    if let Some(problem) = objection(&facts, no_change) {
+        let status = CleanupStatus::measured(&facts);
+        let mut losses = losses(&facts);
+        if no_change && facts.ahead > 0 {
+            losses.push(format!("{} commits up to {}", facts.ahead, facts.head));
+        }
+        let refused = Refusal::work_at_risk(problem, losses);
+        let kept = Kept {
+            owns: true,
+            since: said.map_or(hook.charged_at, |intent| intent.at),
+            detected: None,
+            problem,
+            refused: Refusal {
+                status: Some(status),
+                ..refused
+            },
+            hook: &hook,
+        };
+        return kept::kept(args, kept).await;
     }
     let lands = done.exit == Exit::Completed && !no_change;
     if lands && facts.ahead == 0 && facts.head != done.head {
@@ -113,18 +130,13 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Option<GitFacts>, Re
     }
 }
 
-/// Why what is in the sandbox now is not what was declared, and the evidence.
-fn objection(facts: &GitFacts, no_change: bool) -> Option<(&'static str, String)> {
+/// Why what is in the sandbox now is not what was declared.
+fn objection(facts: &GitFacts, no_change: bool) -> Option<&'static str> {
     if !facts.is_committed() {
-        let evidence = losses(facts).join("\n");
-        return Some(("the sandbox is not clean after done", evidence));
+        return Some("the sandbox is not clean after done");
     }
-    if no_change && facts.ahead > 0 {
-        let evidence = format!("{} commits up to {}", facts.ahead, facts.head);
-        let problem = "commits were made after done said that nothing had to change";
-        return Some((problem, evidence));
-    }
-    None
+    let later = no_change && facts.ahead > 0;
+    later.then_some("commits were made after done said that nothing had to change")
 }
 
 /// Calls a person about a branch that nothing would land from, and names the ways out.

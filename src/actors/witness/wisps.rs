@@ -55,18 +55,22 @@ pub fn track(
     txn.record(&event.with(data)).map(|_| ())
 }
 
-/// Ends the wisps of a rig that are not so any more. `lone` are the raiders of which there is a sandbox
-/// without a hook; none when that is not known.
+/// What is seen of raiders besides the store.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Those of which there is a sandbox without a hook; none when that is not known.
+    pub lone: Option<Vec<RaiderId>>,
+    /// Those with a session; none when that was not looked at.
+    pub up: Option<Vec<RaiderId>>,
+}
+
+/// Ends the wisps of a rig that are not so any more.
 ///
 /// # Errors
 /// The store's.
-pub fn review(
-    txn: &mut dyn Txn,
-    rig: &RigName,
-    lone: Option<&[RaiderId]>,
-) -> Result<(), StoreError> {
+pub fn review(txn: &mut dyn Txn, rig: &RigName, seen: &Seen) -> Result<(), StoreError> {
     for mut wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
-        if let Some(end) = end(txn, &wisp, lone)? {
+        if let Some(end) = end(txn, &wisp, seen)? {
             wisp.status = RelicStatus::Closed;
             wisp.closed = Some(txn.now());
             wisp.context = Some(end);
@@ -80,11 +84,7 @@ pub fn review(
 }
 
 /// How it ended; none while it is still so.
-fn end(
-    txn: &mut dyn Txn,
-    wisp: &Relic,
-    lone: Option<&[RaiderId]>,
-) -> Result<Option<String>, StoreError> {
+fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, StoreError> {
     let (Some(about), Some(state)) = (About::of(wisp), Cleanup::of(wisp)) else {
         return Ok(Some("nobody knows what it was about".to_owned()));
     };
@@ -100,13 +100,14 @@ fn end(
                 .then(|| format!("{:?}", mr.state).to_lowercase()),
         });
     }
+    let is_in = |who: &Option<Vec<RaiderId>>| who.as_ref().map(|who| who.contains(&about.raider));
     let hook = txn.hook(&about.raider)?;
     if let Some(hook) = hook.filter(|hook| hook.incarnation == about.incarnation) {
-        let works = hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
+        let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
+        let works = open && hook.done.is_none() && is_in(&seen.up) == Some(true);
         return Ok(works.then(|| "it works on".to_owned()));
     }
-    let kept = lone.is_none_or(|lone| lone.contains(&about.raider));
-    Ok((!kept).then(|| "removed".to_owned()))
+    Ok((is_in(&seen.lone) == Some(false)).then(|| "removed".to_owned()))
 }
 
 /// Squashes what the last cycle has ended into its digest: a cycle ends where the next begins.

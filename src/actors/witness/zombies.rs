@@ -13,7 +13,8 @@ use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
-use super::super::{ask, shaman};
+use super::super::sagas::nuke;
+use super::super::{ask, effects, shaman};
 use super::inbox::{Handled, nuke_target, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
@@ -68,22 +69,24 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let Some(hook) = &sight.hook else {
         return nameless(args, raider).await;
     };
-    let since = note(args, hook, class, sight.facts.bond).await?;
+    let noted = note(args, hook, class, sight.facts.bond).await?;
     let cause = class.cause(sight.facts.bond);
     let meant = Meant::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
     let done = match act {
-        Act::Remove => remove(args, &sight, hook, class, since).await,
+        Act::Remove => remove(args, &sight, hook, class, noted).await,
         Act::EndAndRemove => match ask::end(world, meant, cause).await {
-            Ok(()) => remove(args, &sight, hook, class, since).await,
+            Ok(()) => remove(args, &sight, hook, class, noted).await,
             Err(refused) => Err(refused),
         },
         Act::End => ask::end(world, meant.only(seen), cause)
             .await
             .map(|()| Handled::Yes),
-        Act::Replace => ask::cycle_meant(world, meant.only(seen), cause)
-            .await
-            .map(|()| Handled::AtPatrol),
+        Act::Replace => {
+            let tail = effects::tail(world, &raider.session_id()).await;
+            let replaced = ask::replace_dead(world, meant.only(seen), tail).await;
+            replaced.map(|()| Handled::AtPatrol)
+        }
     };
     match done {
         // It is another by now, or somebody is at it, who tells the witness when that is over.
@@ -100,13 +103,14 @@ async fn remove(
     sight: &Sight,
     hook: &Hook,
     class: Class,
-    since: Timestamp,
+    noted: Timestamp,
 ) -> Result<Handled, Refusal> {
     let bond = sight.facts.bond;
-    let mut target = nuke_target(hook, class.cause(bond));
-    if class == Class::SessionDead {
-        target.detected = Some(sight.at);
-    }
+    let detected = (class == Class::SessionDead).then_some(sight.at);
+    let target = nuke::Target {
+        detected,
+        ..nuke_target(hook, class.cause(bond))
+    };
     let refused = match nuke_now(args, target, false).await {
         Ok(_) => return Ok(Handled::Yes),
         Err(refused) if refused.kind == RefusalKind::WorkAtRisk => refused,
@@ -120,7 +124,8 @@ async fn remove(
     let kept = Kept {
         hook,
         owns: bond != Bond::Gone,
-        since,
+        since: sight.since.unwrap_or(noted),
+        detected,
         problem,
         refused,
     };
@@ -131,7 +136,7 @@ async fn remove(
 async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refusal> {
     let path = args.world.city.sandbox(raider);
     let evidence = format!(
-        "git knows no worktree at {}; look at what is in it and move it elsewhere",
+        "nothing tells whose {} is; look at what is in it and move it elsewhere",
         path.display()
     );
     let problem = "a directory that is no sandbox holds its slot";

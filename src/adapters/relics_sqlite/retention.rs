@@ -1,4 +1,4 @@
-//! What goes because it is old: closed wisps, and events. A part at a time, for whoever waits for the
+//! What goes because it is old: closed wisps, events and messages. A part at a time, for whoever waits for the
 //! store waits for this too.
 
 use jiff::Timestamp;
@@ -48,6 +48,20 @@ pub(super) fn collect_wisps(
         }
     }
     Ok(expired)
+}
+
+pub(super) fn prune_messages(
+    conn: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<usize, StoreError> {
+    let pruned = conn
+        .prepare_cached(
+            "DELETE FROM messages WHERE id IN
+                 (SELECT id FROM messages WHERE handled_at < ? LIMIT ?)",
+        )?
+        .execute(params![Time(before), limit])?;
+    Ok(pruned)
 }
 
 pub(super) fn prune_events(

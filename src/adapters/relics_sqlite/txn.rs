@@ -222,6 +222,10 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| retention::prune_events(txn.conn, before, seq, limit))
     }
 
+    fn prune_messages(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.act(|txn| retention::prune_messages(txn.conn, before, limit))
+    }
+
     fn events(&mut self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
         self.act(|txn| journal::list(txn.conn, filter))
     }

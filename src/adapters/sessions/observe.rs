@@ -50,7 +50,7 @@ fn judge(dir: &Path, state: State) -> Sight {
         why: error.to_string(),
     });
     let running = run == RunState::Running;
-    let output = last_output(dir, state.started_at);
+    let output = last_output(dir);
     let facts = SessionFacts {
         id: state.id.clone(),
         token: state.token.clone(),
@@ -59,9 +59,12 @@ fn judge(dir: &Path, state: State) -> Sight {
         agent: Some(state.agent.clone()),
         holder: Some(state.holder.clone()),
         started_at: state.started_at,
-        last_activity: output,
+        // The log goes on across sessions: an older time is another one's, and this one has been silent
+        // since it started.
+        last_activity: output.map(|at| at.max(state.started_at)),
         last_output: output,
         attached: running && dir.join(files::ATTACHED).exists(),
+        guessed: false,
         state: run,
     };
     Sight {
@@ -107,18 +110,10 @@ pub fn why_lost(dir: &Path, state: &State) -> String {
     why
 }
 
-fn last_output(dir: &Path, since: Timestamp) -> Option<Timestamp> {
-    let times = [files::LOG, files::OLDER_LOG].map(|name| {
-        let modified = fs::metadata(dir.join(name)).and_then(|found| found.modified());
-        Timestamp::try_from(modified.ok()?).ok()
-    });
-    // The log goes on across sessions: an older time is another one's, and this one has been silent
-    // since it started.
-    times
-        .into_iter()
-        .flatten()
-        .map(|time| time.max(since))
-        .max()
+fn last_output(dir: &Path) -> Option<Timestamp> {
+    let modified = |name| fs::metadata(dir.join(name)).and_then(|found| found.modified());
+    let modified = modified(files::LOG).or_else(|_| modified(files::OLDER_LOG));
+    Timestamp::try_from(modified.ok()?).ok()
 }
 
 fn is_older_than_boot(dir: &Path) -> bool {
@@ -144,6 +139,7 @@ fn unreadable(id: &SessionId, dir: &Path, state: RunState) -> Sight {
         last_activity: None,
         last_output: None,
         attached: false,
+        guessed: false,
     };
     Sight { facts, state: None }
 }
@@ -191,6 +187,24 @@ mod tests {
             panic!("not lost");
         };
         assert!(why.contains("lives on") && why.contains("oh no"), "{why}");
+    }
+
+    /// A clock that was set back: what is printed since is older than the session.
+    #[test]
+    fn every_output_is_another_mark_whatever_the_clock_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = running(dir.path());
+        let write = |second| {
+            let log = fs::File::create(dir.path().join(files::LOG)).unwrap();
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+            log.set_modified(at).unwrap();
+            look(&id(), dir.path()).unwrap().facts
+        };
+        fs::write(dir.path().join(files::OLDER_LOG), "").unwrap();
+        let (first, second) = (write(1000), write(1001));
+        assert_ne!(first.last_output, second.last_output);
+        let since = first.last_activity.unwrap();
+        assert!(since >= state.started_at, "another session's");
     }
 
     #[test]

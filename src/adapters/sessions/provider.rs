@@ -322,7 +322,7 @@ fn ask_tmux(seen: Vec<Sight>) -> Vec<SessionFacts> {
                 Err(_) => {
                     facts.last_activity = None;
                     // Somebody may be: nothing that would disturb them is done on a guess.
-                    facts.attached = true;
+                    (facts.attached, facts.guessed) = (true, true);
                 }
             }
         }

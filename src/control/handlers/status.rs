@@ -174,7 +174,7 @@ fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) 
     json!({
         "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,
         "incarnation": was.map(|hook| hook.incarnation), "state": RaiderState::Zombie,
-        "condition": "hook_lost", "detail": detail, "until": null, "stalled_since": null,
+        "condition": null, "detail": detail, "until": null, "stalled_since": null,
         "hook": null, "branch": was.map(|hook| &hook.branch),
         "target": was.map(|hook| &hook.target), "harness": null, "session": null,
         "sandbox": world.city.sandbox(&lone.raider), "git": git.map(git_json),

@@ -44,6 +44,7 @@ fn session(id: &str, state: RunState) -> SessionFacts {
         last_activity: None,
         last_output: None,
         attached: false,
+        guessed: false,
     }
 }
 

@@ -38,6 +38,7 @@ fn session(id: &ChildId, state: RunState) -> SessionFacts {
         last_activity: Some(NOW),
         last_output: Some(NOW),
         attached: false,
+        guessed: false,
     }
 }
 

@@ -22,7 +22,7 @@ fn marks(output: i64, git: &str) -> Marks {
     Marks {
         session: "one".into(),
         output: Some(wall(output)),
-        git: git.into(),
+        git: Some(git.into()),
         relic: "open".into(),
     }
 }

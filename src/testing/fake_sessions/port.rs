@@ -264,6 +264,7 @@ impl FakeSessions {
                 last_activity: None,
                 last_output: None,
                 attached: false,
+                guessed: false,
             },
             hidden: None,
             hollow: false,

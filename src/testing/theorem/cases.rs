@@ -12,9 +12,10 @@ use super::forms::{Agent, Form, is_there};
 use super::lab::{CRLF, Lab};
 use super::look::Seen;
 use super::reach::Reach;
-use crate::actors::refusal::RefusalKind;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::repair;
+use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::SalvageEntry;
@@ -33,6 +34,8 @@ struct Run<'a> {
     seen: Seen,
     /// What other sandboxes stashed.
     before: Vec<Oid>,
+    /// Whether HEAD or index were lost, and with them what made some forms precious.
+    poorer: bool,
 }
 
 /// Runs it.
@@ -75,6 +78,7 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
             dir,
             seen,
             before,
+            poorer: false,
         }
     };
     if case.end != End::Remuster {
@@ -90,20 +94,20 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
             run.repair(what).await;
         }
     }
+    let mut needed = at_risk && run.is_precious();
     match case.end {
-        End::Done if !dirty => run.done(None).await,
-        End::DoneKilled(at) if !dirty => run.done(Some(DONE[at])).await,
+        End::Done if !dirty => run.done().await,
+        End::Nuke => run.dying(case.end, NUKE).await,
         _ => {}
     }
-    let killed = match case.end {
-        End::NukeKilled(at) => Some(NUKE[at]),
-        _ => None,
-    };
-    run.nuke(killed).await;
+    if case.end != End::Nuke {
+        needed &= run.is_held().await;
+    }
+    run.nuke().await;
     run.verify();
     run.count();
     run.tally.end((case.form, case.end));
-    run.settle().await;
+    run.settle(needed).await;
 }
 
 impl Run<'_> {
@@ -113,10 +117,8 @@ impl Run<'_> {
 
     /// Nothing changed.
     fn unchanged(&mut self, what: &str) {
-        assert!(
-            self.seen == Seen::of(&self.dir),
-            "{what} changed the sandbox"
-        );
+        let differs = self.seen.differs(&Seen::of(&self.dir));
+        assert!(differs.is_empty(), "{what} changed {differs:?}");
         self.count();
     }
 
@@ -134,6 +136,12 @@ impl Run<'_> {
             }
         }
         false
+    }
+
+    /// Whether it still has to be salvaged, after what was repaired.
+    fn is_precious(&self) -> bool {
+        let facts = || self.lab.repo.facts(&self.dir, "main").unwrap();
+        !self.poorer || CleanupStatus::measured(&facts()) != CleanupStatus::Clean
     }
 
     async fn refused_nuke(&mut self) {
@@ -155,31 +163,62 @@ impl Run<'_> {
             .completed(&self.charged.raider)
             .await
             .unwrap_err();
-        assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+        let kinds = [RefusalKind::WorkAtRisk, RefusalKind::BadRequest];
+        assert!(kinds.contains(&refused.kind), "{refused}");
         self.unchanged("a refused completion");
     }
 
-    /// Completed, perhaps by a daemon that dies over it; an intent to stash keeps the sandbox.
-    async fn done(&mut self, killed: Option<FaultPoint>) {
-        if let Some(at) = killed {
-            self.lab.fate.die(at);
+    /// Asks for the end, where nobody is at it.
+    async fn ask(&self, end: End) -> Result<(), Refusal> {
+        let (town, raider) = (self.lab.town(), &self.charged.raider);
+        match town.hook(raider).await.filter(|_| end == End::Done) {
+            Some(hook) if hook.done.is_none() => return town.completed(raider).await.map(drop),
+            Some(_) => return Ok(()),
+            None => {}
         }
-        let mut answer = self.lab.town().completed(&self.charged.raider).await;
-        self.lab.town().settle().await;
-        if self.lab.fate.is_dead() {
-            self.lab.restart().await;
-            self.lab.town().settle().await;
-            if self.is_held().await {
-                answer = self.lab.town().completed(&self.charged.raider).await;
+        if end == End::Nuke && self.is_held().await && town.sagas().await == 0 {
+            return town.nuke(raider, true).await.map(drop);
+        }
+        Ok(())
+    }
+
+    /// What was asked for, by a daemon that dies at each of the steps, one after the other.
+    async fn dying(&mut self, end: End, mut steps: &[FaultPoint]) {
+        self.lab.fate.die(steps);
+        loop {
+            // The answer dies with the daemon.
+            drop(self.ask(end).await);
+            for _ in 0..20 {
+                let over = !self.is_held().await && self.lab.town().sagas().await == 0;
+                if over || self.lab.fate.dead().is_some() {
+                    break;
+                }
+                self.lab.town().pass(SECOND).await;
             }
+            let Some(at) = self.lab.fate.dead() else {
+                return self.lab.fate.spare();
+            };
+            self.tally.died(end, at);
+            if self.dir.exists() {
+                self.unchanged(at.as_str());
+            } else {
+                self.count();
+            }
+            let index = steps.iter().position(|step| *step == at).expect("a step");
+            steps = &steps[index + 1..];
+            self.lab.restart(steps).await;
         }
-        if self.gone().await {
-            return;
-        }
-        if let Err(refused) = answer {
+    }
+
+    /// Completed; stash entries keep the sandbox.
+    async fn done(&mut self) {
+        self.dying(End::Done, DONE).await;
+        if let Err(refused) = self.ask(End::Done).await {
             assert_eq!(refused.kind, RefusalKind::BadRequest, "{refused}");
         }
-        self.unchanged("a completion");
+        if !self.gone().await {
+            self.unchanged("a completion");
+        }
     }
 
     /// Something breaks that is not the work, and is mended.
@@ -207,6 +246,7 @@ impl Run<'_> {
             6 => wanted.index = now.index.clone(),
             _ => {}
         }
+        self.poorer |= what >= 5;
         wanted.reflog.extend(&now.reflog);
         assert!(wanted.files == now.files, "repair {what} changed files");
         assert!(
@@ -218,30 +258,11 @@ impl Run<'_> {
         self.count();
     }
 
-    async fn nuke(&mut self, killed: Option<FaultPoint>) {
-        if let Some(at) = killed {
-            self.lab.fate.die(at);
-        }
-        let held = self.is_held().await;
-        let answer = if held {
-            Some(self.lab.town().nuke(&self.charged.raider, true).await)
-        } else {
-            None
-        };
-        if self.lab.fate.is_dead() {
-            self.lab.restart().await;
-            if !self.gone().await {
-                self.lab
-                    .town()
-                    .nuke(&self.charged.raider, true)
-                    .await
-                    .unwrap();
-            }
-        } else if let Some(Err(refused)) = answer {
+    async fn nuke(&mut self) {
+        if let Err(refused) = self.ask(End::Nuke).await {
             panic!("{refused}: {:?}", refused.losses);
         }
-        assert!(!self.is_held().await);
-        assert_eq!(self.lab.town().sagas().await, 0);
+        assert!(self.gone().await);
     }
 
     /// Everything is reached, and comes back.
@@ -295,43 +316,41 @@ impl Run<'_> {
         files.chain(staged).collect::<Vec<_>>().join(", ")
     }
 
-    /// The salvage of it, the newest; none when everything was pushed and clean.
-    async fn salvage(&self) -> Option<SalvageRecord> {
+    /// What was salvaged of it, the newest first: a repair may have saved what was broken.
+    async fn salvages(&self) -> Vec<SalvageRecord> {
         let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
-        let all = self.lab.town().store(|txn| txn.salvages()).await;
-        let own = |entry: &SalvageEntry| entry.raider == name && entry.incarnation == incarnation;
-        let entry = all.into_iter().rfind(own)?;
-        Some(SalvageRecord {
+        let mut all = self.lab.town().store(|txn| txn.salvages()).await;
+        all.retain(|entry| entry.raider == name && entry.incarnation == incarnation);
+        let record = |entry: SalvageEntry| SalvageRecord {
             id: entry.id,
             refs: entry.refs,
             bytes: entry.bytes,
             ignored: entry.ignored,
-        })
+        };
+        all.into_iter().rev().map(record).collect()
     }
 
-    /// Restores it and compares; leaves nothing to the next case.
-    async fn settle(&mut self) {
-        if let Some(record) = self.salvage().await {
+    /// Restores it and compares; leaves nothing to the next case. What was pushed and clean needs no
+    /// salvage.
+    async fn settle(&mut self, needed: bool) {
+        let mut differs = vec!["nothing was salvaged"];
+        for record in self.salvages().await {
             let to = self.lab.path("restored");
             self.lab.repo.restore(&record, &to).unwrap();
-            let back = Seen::of(&to);
-            let same = |what: &str, same: bool| assert!(same, "{what} did not come back");
-            same("files", back.files == self.seen.files);
-            same("the index", back.index == self.seen.index);
-            same("HEAD", back.head == self.seen.head);
-            same("the state", back.state == self.seen.state);
-            same(
-                "inner repositories",
-                back.own_inner().eq(self.seen.own_inner()),
-            );
+            differs = self.seen.differs(&Seen::of(&to));
             fs::remove_dir_all(Seen::admin(&to)).expect("removed");
             fs::remove_dir_all(&to).expect("removed");
+            if differs.is_empty() {
+                break;
+            }
         }
+        assert!(
+            !needed || differs.is_empty(),
+            "did not come back: {differs:?}"
+        );
         if self.seen.stashes != self.before {
-            super::git::git(
-                self.lab.repo.repo_dir(),
-                &["update-ref", "-d", "refs/stash"],
-            );
+            let bare = self.lab.repo.repo_dir();
+            super::git::git(bare, &["update-ref", "-d", "refs/stash"]);
         }
     }
 
@@ -364,6 +383,7 @@ impl Run<'_> {
             charged,
             dir,
             before,
+            poorer: false,
         };
         let relic = run.charged.relic.clone();
         run.lab.town().completed(&run.charged.raider).await.unwrap();

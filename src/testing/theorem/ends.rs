@@ -8,18 +8,14 @@ use crate::domain::saga::FaultPoint;
 /// How a sandbox ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
-    /// A nuke; with `--salvage` when that is refused.
+    /// A nuke, during which the daemon dies at each of [`NUKE`].
     Nuke,
-    /// A completion; a nuke when that is refused.
+    /// A completion, during which it dies at each of [`DONE`]; a nuke when that is refused.
     Done,
-    /// A repair, and a nuke.
+    /// Repairs of all that can break, and a nuke.
     Repair,
     /// A completion that conflicts, while the sandbox is still being worked in.
     Remuster,
-    /// A nuke during which the daemon dies at this of [`NUKE`].
-    NukeKilled(usize),
-    /// A completion during which the daemon dies at this of [`DONE`].
-    DoneKilled(usize),
 }
 
 /// The steps of a nuke.
@@ -44,18 +40,15 @@ pub const DONE: &[FaultPoint] = &[
     FaultPoint::DoneSessionAfter,
     FaultPoint::WitnessReadyBefore,
     FaultPoint::WitnessReadyAfter,
+    FaultPoint::NukeIntentBefore,
+    FaultPoint::NukeIntentAfter,
+    FaultPoint::NukeReleaseBefore,
+    FaultPoint::NukeReleaseAfter,
 ];
 
 impl End {
-    /// Those that a form can come to. Where a completion is refused there are no steps to die at.
-    pub fn of(form: Form) -> Vec<Self> {
-        let mut all = vec![Self::Nuke, Self::Done, Self::Repair, Self::Remuster];
-        all.extend((0..NUKE.len()).map(Self::NukeKilled));
-        if !is_dirty(form) {
-            all.extend((0..DONE.len()).map(Self::DoneKilled));
-        }
-        all
-    }
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Nuke, Self::Done, Self::Repair, Self::Remuster];
 }
 
 /// Whether a nuke refuses it.
@@ -85,6 +78,7 @@ pub const BREAKS: usize = 7;
 #[derive(Default)]
 pub struct Tally {
     ended: BTreeMap<(Form, End), usize>,
+    died: BTreeMap<(End, &'static str), usize>,
     total: usize,
 }
 
@@ -97,6 +91,19 @@ impl Tally {
     /// One more.
     pub fn count(&mut self) {
         self.total += 1;
+    }
+
+    /// The daemon died at this step.
+    pub fn died(&mut self, end: End, at: FaultPoint) {
+        *self.died.entry((end, at.as_str())).or_default() += 1;
+    }
+
+    /// Whether it died at all of the steps of this end. What a completion leaves may be kept, and
+    /// the nuke behind it refused.
+    pub fn has_died_at(&self, end: End, steps: &[FaultPoint]) -> bool {
+        let has = |at: &FaultPoint| self.died.contains_key(&(end, at.as_str()));
+        let own = |at: &&FaultPoint| end == End::Nuke || !NUKE.contains(at);
+        steps.iter().filter(own).all(has)
     }
 
     /// This form came to this end.
@@ -154,7 +161,7 @@ fn goes_along(form: Form) -> bool {
 /// The forms of a case, in the order in which an agent makes them.
 pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     let mut forms = BTreeSet::from([case.form]);
-    if matches!(case.end, End::Done | End::DoneKilled(_)) && case.form != Form::Orphan {
+    if case.end == End::Done && case.form != Form::Orphan {
         forms.insert(Form::Ahead);
     }
     let alone = matches!(
@@ -163,7 +170,8 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     );
     for _ in 0..dice.below(4) {
         let also = Form::ALL[dice.below(Form::ALL.len())];
-        if !alone && goes_along(also) {
+        let spoils = case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
+        if !alone && !spoils && goes_along(also) {
             forms.insert(also);
         }
     }

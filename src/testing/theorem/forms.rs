@@ -247,7 +247,7 @@ impl Agent<'_> {
                 inner.write("loose", "loose\n");
             }
             Form::OwnWorktree => {
-                self.run(&["worktree", "add", "-q", "--detach", "beside"]);
+                self.run(&["worktree", "add", "-q", "-f", "--detach", "beside"]);
                 let beside = dir.join("beside");
                 let beside = self.within(&beside);
                 beside.commit("beside", "beside\n");

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::domain::saga::FaultPoint;
 use crate::ports::repo::Repo;
 use crate::testing::world::{Scenario, Town, rig};
 
-/// Another line of work, that conflicts with every edit of `src/a.txt`.
+/// Another line of work, that conflicts with every edit of its one file.
 pub const OTHER: &str = "refs/horde/test/other";
 
 /// A file whose line endings are converted, as it is checked out.
@@ -32,38 +31,46 @@ enum Act {
 /// What happens at the next fault points.
 #[derive(Default)]
 pub struct Fate {
-    next: Mutex<Option<(FaultPoint, Act)>>,
-    dead: AtomicBool,
+    next: Mutex<Option<(Vec<FaultPoint>, Act)>>,
+    /// Where it died.
+    dead: Mutex<Option<FaultPoint>>,
 }
 
 impl Fate {
-    /// The daemon dies there: from then on, nothing comes past any fault point.
-    pub fn die(&self, at: FaultPoint) {
-        *self.next.lock().unwrap() = Some((at, Act::Die));
+    /// The daemon dies at the first of these that it reaches: from then on, nothing comes past any
+    /// fault point.
+    pub fn die(&self, at: &[FaultPoint]) {
+        *self.next.lock().unwrap() = Some((at.to_vec(), Act::Die));
     }
 
     /// Something else happens there.
     pub fn meanwhile(&self, at: FaultPoint, act: impl FnOnce() + Send + 'static) {
-        *self.next.lock().unwrap() = Some((at, Act::Do(Box::new(act))));
+        *self.next.lock().unwrap() = Some((vec![at], Act::Do(Box::new(act))));
     }
 
-    /// Whether it died. What was to happen and did not is forgotten.
-    pub fn is_dead(&self) -> bool {
+    /// Where it died, if it did.
+    pub fn dead(&self) -> Option<FaultPoint> {
+        *self.dead.lock().unwrap()
+    }
+
+    /// What was to happen is not to happen any more.
+    pub fn spare(&self) {
         *self.next.lock().unwrap() = None;
-        self.dead.load(Ordering::SeqCst)
     }
 
     fn reach(&self, point: FaultPoint) {
         let mut next = self.next.lock().unwrap();
-        let act = next.take_if(|(at, _)| *at == point).map(|(_, act)| act);
+        let act = next
+            .take_if(|(at, _)| at.contains(&point))
+            .map(|(_, act)| act);
         drop(next);
         match act {
             Some(Act::Do(act)) => act(),
-            Some(Act::Die) => self.dead.store(true, Ordering::SeqCst),
+            Some(Act::Die) => *self.dead.lock().unwrap() = Some(point),
             None => {}
         }
         // Not a panic: those are printed. Whoever waits is gone with the daemon.
-        if self.dead.load(Ordering::SeqCst) {
+        if self.dead().is_some() {
             std::panic::resume_unwind(Box::new("dead"));
         }
     }
@@ -123,12 +130,13 @@ impl Lab {
         self.town.as_ref().expect("a town")
     }
 
-    /// The daemon is killed, and started again.
-    pub async fn restart(&mut self) {
+    /// The daemon is killed, and started again; it may die once more at one of these.
+    pub async fn restart(&mut self, at: &[FaultPoint]) {
         let town = self.town.take().expect("a town");
         let clock = Arc::clone(&town.world.clock);
         let parts = town.crash().await;
-        self.fate.dead.store(false, Ordering::SeqCst);
+        *self.fate.dead.lock().unwrap() = None;
+        self.fate.die(at);
         self.town = Some(self.scenario().start_on(parts, clock).await);
     }
 

@@ -276,9 +276,22 @@ impl Seen {
             .collect()
     }
 
+    /// What is not the same in another one.
+    pub fn differs(&self, other: &Self) -> Vec<&'static str> {
+        let same = [
+            ("files", self.files == other.files),
+            ("index", self.index == other.index),
+            ("HEAD", self.head == other.head),
+            ("state", self.state == other.state),
+            ("inner repositories", self.own_inner().eq(other.own_inner())),
+        ];
+        let differs = same.iter().filter(|(_, same)| !same);
+        differs.map(|(what, _)| *what).collect()
+    }
+
     /// Inner repositories whose git directory goes with the sandbox. A worktree that the agent made
     /// comes back as files: its repository is still there.
-    pub fn own_inner(&self) -> impl Iterator<Item = (&Vec<u8>, &Inner)> {
+    fn own_inner(&self) -> impl Iterator<Item = (&Vec<u8>, &Inner)> {
         self.inner
             .iter()
             .filter(|(_, inner)| !inner.files.is_empty())

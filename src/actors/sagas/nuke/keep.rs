@@ -1,5 +1,7 @@
 //! Salvage: what a sandbox holds, written to refs and put on record (`1-product.md`, promise 1).
 
+use jiff::Timestamp;
+
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
@@ -38,18 +40,18 @@ pub(in super::super) async fn write_salvage(
     Ok((facts, id))
 }
 
-/// Saves what a sandbox that stays holds, once per incarnation: unpushed commits wait for a person,
-/// and must not depend on the sandbox meanwhile.
+/// Saves what a sandbox holds that stays although nobody is in it, once from that time on: unpushed
+/// commits wait for a person, and must not depend on the sandbox meanwhile.
 ///
 /// # Errors
 /// As [`write_salvage`]'s; or somebody is at the sandbox.
-pub async fn safekeep(world: &World, target: &Target) -> Result<(), Refusal> {
+pub async fn safekeep(world: &World, target: &Target, since: Timestamp) -> Result<(), Refusal> {
     let _alone = fence(world, target, false).await?;
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
     let kept = world.store.run(|txn| txn.salvages()).await?;
     let own = |entry: &SalvageEntry| {
         let of = (&entry.rig, &entry.raider, entry.incarnation);
-        of == (&raider.rig, &raider.name, incarnation)
+        of == (&raider.rig, &raider.name, incarnation) && entry.created >= since
     };
     if !kept.iter().any(own) {
         write_salvage(world, target).await?;

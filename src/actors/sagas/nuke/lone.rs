@@ -31,5 +31,5 @@ pub(super) fn reopen(txn: &mut dyn Txn, target: &Target) -> Result<(), StoreErro
     if other {
         return Ok(());
     }
-    super::reopen(txn, target, id)
+    super::reopen::reopen(txn, target, id)
 }

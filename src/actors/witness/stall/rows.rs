@@ -4,12 +4,22 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::super::super::shaman;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::RaiderId;
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::stall::{Steps, Wait};
 use crate::ports::relics::{StoreError, Txn};
+
+/// A person is called in these words: everything was tried ...
+pub(super) const HELPLESS: &str = "it is stalled, and nothing helps";
+/// ... its terminal takes nothing ...
+pub(super) const UNTOLD: &str = "it is stalled, and cannot be told";
+/// ... it is not replaced ...
+pub(super) const REFUSED: &str = "it is stalled, and gets no fresh session";
+/// ... or nothing is known of it.
+pub(super) const UNSEEN: &str = "whether it gets on cannot be seen";
 
 fn read<T: DeserializeOwned>(txn: &mut dyn Txn, key: &str) -> Result<Option<T>, StoreError> {
     let Some(text) = txn.get(key)? else {
@@ -56,6 +66,9 @@ pub fn wait(txn: &mut dyn Txn, raider: &RaiderId) -> Result<Option<Wait>, StoreE
 pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), StoreError> {
     write(txn, &wait_of(raider), wait)?;
     txn.set(&steps_of(raider), None)?;
+    if let Some(hook) = txn.hook(raider)? {
+        shaman::over(txn, &hook, &[HELPLESS, UNTOLD, REFUSED])?;
+    }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
     txn.record(&event.with(data)).map(drop)
@@ -93,13 +106,22 @@ pub(super) fn take(
     Ok(true)
 }
 
-/// It goes on.
-pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook) -> Result<(), StoreError> {
+/// It goes on: it is not stalled, and what people were called for is over.
+pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<(), StoreError> {
     let Some(steps) = steps(txn, hook)? else {
         return Ok(());
     };
     txn.set(&steps_of(&hook.raider), None)?;
+    shaman::over(txn, hook, &[HELPLESS, UNTOLD, REFUSED, UNSEEN])?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
-    let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, Cause::Progress);
+    let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);
     txn.record(&event.with(data)).map(drop)
+}
+
+/// Nobody of this rig is stalled: it is not looked for any more.
+pub(super) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+    for hook in txn.hooks(Some(rig))? {
+        recover(txn, &hook, Cause::Config)?;
+    }
+    Ok(())
 }

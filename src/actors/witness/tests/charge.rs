@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::ChildState;
+use crate::domain::city::PromptMode;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
@@ -178,6 +179,34 @@ async fn a_charge_that_nobody_asked_for_and_always_fails_is_given_up() {
     assert!(town.parts.repo.names().is_empty());
 }
 
+/// An agent that always dies is quarantined, its clean sandbox goes, and its work is charged again: not
+/// for ever.
+#[tokio::test(start_paused = true)]
+async fn work_at_which_every_agent_dies_is_given_up() {
+    let town = Scenario::new().with(|city| {
+        city.rigs[0].raiders.auto_charge = true;
+        for harness in city.harnesses.values_mut() {
+            harness.command = ["fake", "exits", "1"].map(String::from).to_vec();
+            harness.prompt = PromptMode::Stdin;
+        }
+    });
+    let town = town.start().await;
+    let relic = town.relic("a").await;
+    town.pass(Duration::from_secs(24 * 3600)).await;
+    let now = town.relic_now(&relic).await;
+    assert_eq!(now.status, RelicStatus::Blocked);
+    assert_eq!(town.parts.repo.count("make_sandbox"), 3);
+    assert_eq!(town.starts(&raider("Toast").session_id()), 3 * 6);
+    assert_eq!(town.escalations().await.len(), 1);
+    assert!(town.parts.repo.names().is_empty());
+    // A person who charges it all the same gives it fresh attempts.
+    let mut open = now;
+    open.status = RelicStatus::Open;
+    town.store(move |txn| txn.put_relic(&open)).await;
+    town.charge(&relic).await.unwrap();
+    assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
+}
+
 /// A target that is not there fails before there is a slot; the others do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_relic_that_cannot_be_charged_holds_up_no_other() {
@@ -212,7 +241,7 @@ async fn a_charge_that_fails_for_what_will_pass_is_not_counted() {
     assert!(town.escalations().await.is_empty());
 }
 
-/// What a person charges is not counted, and a charge that succeeds clears the count.
+/// What a person charges is not counted, and clears the count when it succeeds.
 #[tokio::test(start_paused = true)]
 async fn failures_are_counted_in_a_row_and_of_nobodys_asking() {
     let town = Scenario::new().start().await;

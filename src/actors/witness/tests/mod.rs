@@ -4,6 +4,7 @@ mod adversary;
 mod apart;
 mod charge;
 mod done;
+mod kept;
 mod merged;
 mod nuke;
 mod outcomes;

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
+use crate::actors::shaman;
 use crate::actors::witness::{WitnessMsg, stall};
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
+use crate::domain::relic::RelicStatus;
 use crate::domain::stall::Wait;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town, asking};
@@ -61,15 +63,26 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
     let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
     assert_eq!(view.unwrap().restarts, 0, "a planned cycle is no death");
-    // Work begins everything anew.
+    // Somebody knows; work begins everything anew, and ends what people were called for.
+    let called = town.escalations().await.remove(0).id;
+    let known = called.clone();
+    town.store(move |txn| shaman::acknowledge(txn, &known))
+        .await;
     town.parts.repo.commit(&charged.raider.name);
     town.pass(MINUTE).await;
     assert_eq!(
         causes(&town, EventType::RaiderWorking).await,
         ["charged", "progress"]
     );
+    let called = town.relic_now(&called).await;
+    assert_eq!(called.status, RelicStatus::Closed);
     town.pass(11 * MINUTE).await;
     assert_eq!(steps(&town, &charged).await, (3, 2, 1));
+    town.pass(35 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (4, 3, 2));
+    let raised = town.events(EventType::EscalationRaised).await;
+    let anew = raised.iter().filter(|event| event.data["again"] == 0);
+    assert_eq!(anew.count(), 2, "and people hear of it");
 }
 
 /// What a nudge or a greeting brings to the terminal is no progress.
@@ -255,30 +268,104 @@ async fn a_declared_wait_holds_for_its_session_until_it_has_passed() {
     );
 }
 
-/// What cannot be seen is no silence.
+/// What cannot be seen is no silence, and no reason to be silent: a person is called.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_concluded_from_what_cannot_be_seen() {
-    for op in ["progress", "changes", "session"] {
-        let town = scenario().start().await;
+async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once() {
+    for op in ["progress", "changes", "session", "screen", "attached"] {
+        let town = scenario().with(asking).start().await;
         let charged = town.worker("a").await;
+        let (sessions, session) = (&town.parts.sessions, &charged.session);
         match op {
-            "session" => town
-                .parts
-                .sessions
-                .hide(&charged.session, Some("no answer")),
+            "session" => sessions.hide(session, Some("no answer")),
+            "screen" => sessions.show(session, None),
+            "attached" => sessions.guess_attached(session, true),
             _ => town.parts.repo.break_op(op, RepoError::Failed("no".into())),
         }
-        town.pass(3 * HOUR).await;
+        town.pass(9 * MINUTE).await;
         assert_eq!(steps(&town, &charged).await, (0, 1, 0), "{op}");
+        town.pass(35 * MINUTE).await;
+        assert_eq!(steps(&town, &charged).await, (0, 1, 1), "{op}");
         assert!(
             town.events(EventType::RaiderStalled).await.is_empty(),
             "{op}"
         );
         town.parts.repo.mend(op);
-        town.parts.sessions.hide(&charged.session, None);
+        sessions.hide(session, None);
+        sessions.show(session, Some(""));
+        sessions.guess_attached(session, false);
         town.pass(12 * MINUTE).await;
-        assert_eq!(steps(&town, &charged).await.0, 1, "{op}");
+        assert!((1..=2).contains(&steps(&town, &charged).await.0), "{op}");
+        // It is seen again, and goes on.
+        town.parts.repo.commit(&charged.raider.name);
+        town.pass(MINUTE).await;
+        let called = town.escalations().await;
+        assert_eq!(called.len(), 1, "{op}");
+        assert_eq!(called[0].status, RelicStatus::Closed, "{op}");
     }
+}
+
+/// One look that fails is no new beginning.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_forgets_no_silence() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    town.pass(9 * MINUTE).await;
+    let broken = RepoError::Failed("no".into());
+    town.parts.repo.break_op("progress", broken);
+    town.pass(MINUTE).await;
+    town.parts.repo.mend("progress");
+    town.pass(2 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+}
+
+/// What is costly to see takes its time: what happens meanwhile counts.
+#[tokio::test(start_paused = true)]
+async fn a_step_is_taken_on_what_is_seen_last() {
+    for nudges in [2, 0] {
+        for what in ["print", "ask", "attach"] {
+            let town = scenario()
+                .with(asking)
+                .rig(|rig| rig.raiders.nudges = nudges)
+                .start()
+                .await;
+            let charged = town.worker("a").await;
+            town.pass(2 * MINUTE).await;
+            let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
+            town.parts.repo.interlude("changes", move || match what {
+                "print" => sessions.print(&id, "there"),
+                "ask" => sessions.show(&id, Some("Go on?")),
+                _ => sessions.set_attached(&id, true),
+            });
+            town.pass(18 * MINUTE).await;
+            assert!(town.parts.repo.count("changes") > 1, "{what}");
+            assert_eq!(steps(&town, &charged).await, (0, 1, 0), "{what}");
+        }
+    }
+}
+
+/// A fresh session for whoever prints nothing is one for whoever is stalled: it is told first.
+#[tokio::test(start_paused = true)]
+async fn an_idle_timeout_hides_nobody() {
+    let town = scenario().rig(|rig| rig.raiders.idle_timeout = Some(5 * MINUTE));
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    town.pass(3 * HOUR).await;
+    assert_eq!(steps(&town, &charged).await, (2, 2, 1));
+}
+
+/// A restart that the root refuses is tried again, and a person is called.
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_is_refused_calls_a_person() {
+    let town = scenario().rig(|rig| rig.raiders.nudges = 0).start().await;
+    let charged = town.worker("a").await;
+    town.parts.sessions.refuse_stop(&charged.session);
+    let id = ChildId::Raider(charged.raider.clone());
+    town.rest(&id).await.unwrap_err();
+    town.pass(3 * HOUR).await;
+    let problems = town.escalations().await;
+    let stalled = problems.iter().filter(|one| one.title.contains("stalled"));
+    assert_eq!(stalled.count(), 1, "{problems:?}");
+    assert_eq!(town.starts(&charged.session), 1);
 }
 
 /// A session that came up between the look and the act is another one.
@@ -344,4 +431,10 @@ async fn stall_after_can_be_changed_while_it_runs() {
         .await;
     town.pass(2 * MINUTE).await;
     assert_eq!(steps(&town, &charged).await, (1, 1, 0));
+    town.reload(|city| city.rigs[0].raiders.stall_after = None)
+        .await;
+    town.pass(MINUTE).await;
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let steps = town.store(move |txn| stall::steps(txn, &hook)).await;
+    assert_eq!(steps, None, "it is not shown as stalled");
 }

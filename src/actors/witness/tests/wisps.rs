@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::actors::witness::WitnessMsg;
+use crate::domain::city::WispGc;
 use crate::domain::event::EventType;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{RelicFilter, Txn};
@@ -10,6 +11,7 @@ use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
 const PATROL: Duration = Duration::from_secs(31);
+const HOUR: Duration = Duration::from_secs(3600);
 
 async fn wisps(town: &Town) -> Vec<Relic> {
     let filter = RelicFilter {
@@ -64,4 +66,61 @@ async fn work_in_the_queue_is_kept_track_of_until_it_has_landed() {
             .iter()
             .any(|wisp| wisp.parent.as_ref() == Some(&digest.id))
     );
+}
+
+/// `pending`: a finished sandbox holds what a removal would lose; until it is gone.
+#[tokio::test(start_paused = true)]
+async fn a_dirty_sandbox_is_kept_track_of_until_it_is_gone() {
+    let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    super::unhook(&town, &charged).await;
+    town.pass(super::GROWN + PATROL * 3).await;
+    let title = "cleanup of horde/raiders/Toast: pending".to_owned();
+    let open = [(title.clone(), RelicStatus::Open, String::new())];
+    assert_eq!(shown(&town).await, open, "once");
+    let wisp = wisps(&town).await.remove(0);
+    assert!(wisp.body.contains("wip.txt"), "{}", wisp.body);
+    town.pass(HOUR).await;
+    assert!(town.parts.repo.names().is_empty(), "`keep_dirty` is over");
+    let ended = shown(&town).await;
+    assert_eq!(ended[0], (title, RelicStatus::Closed, "removed".to_owned()));
+}
+
+/// `zombie-detected`: nobody is there, and nobody can look into it.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_cannot_be_looked_into_is_kept_track_of() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    super::unhook(&town, &charged).await;
+    town.parts
+        .repo
+        .break_op("facts", RepoError::Failed("torn".into()));
+    town.pass(super::GROWN + PATROL * 3).await;
+    let title = "cleanup of horde/raiders/Toast: zombie-detected".to_owned();
+    let open = [(title, RelicStatus::Open, String::new())];
+    assert_eq!(shown(&town).await, open);
+    town.pass(HOUR).await;
+    assert_eq!(shown(&town).await, open);
+    assert_eq!(town.parts.repo.names(), ["Toast"], "never on Unknown");
+}
+
+/// They are ephemeral (`wisp_ttl`).
+#[tokio::test(start_paused = true)]
+async fn wisps_are_collected_and_digests_with_them() {
+    let town = Scenario::new().with(|city| {
+        city.daemon.wisp_gc = Some(WispGc {
+            interval: PATROL,
+            ttl: PATROL * 4,
+        });
+    });
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    town.pass(PATROL * 2).await;
+    assert_eq!(wisps(&town).await.len(), 2, "a wisp and its digest");
+    town.pass(PATROL * 10).await;
+    assert_eq!(wisps(&town).await, []);
 }

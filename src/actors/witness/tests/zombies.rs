@@ -82,6 +82,9 @@ async fn a_normal_death_is_respawned_and_no_zombie() {
 async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
+    town.parts
+        .sessions
+        .print(&charged.session, "segmentation fault");
     town.parts.sessions.hollow(&charged.session);
     town.pass(PATROL * 3).await;
     assert_eq!(town.starts(&charged.session), 1, "it is young");
@@ -92,6 +95,11 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
     let died = town.events(EventType::AgentCrashed).await;
     assert_eq!(died.len(), 1);
     assert_eq!(died[0].cause, Cause::AgentDead.as_str());
+    let tail = died[0].data["tail"].as_str().unwrap();
+    assert!(
+        tail.contains("segmentation fault"),
+        "zombie capture: {tail}"
+    );
     let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
     assert_eq!(view.unwrap().restarts, 1, "it counts");
     assert_eq!(town.parts.repo.names(), ["Toast"], "the sandbox stays");

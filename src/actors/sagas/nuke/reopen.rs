@@ -1,0 +1,53 @@
+//! The relic of a raider that is gone.
+
+use super::super::failures;
+use super::Target;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RelicId;
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::{StoreError, Txn};
+
+/// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
+/// charge). Work in the queue stays where it is. What its raiders die at is given up after a few.
+///
+/// # Errors
+/// The store's.
+pub(super) fn reopen(
+    txn: &mut dyn Txn,
+    target: &Target,
+    relic: &RelicId,
+) -> Result<(), StoreError> {
+    let mut relic = txn.relic(relic)?;
+    let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
+    let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
+    if relic.status != RelicStatus::Hooked || !ours {
+        return Ok(());
+    }
+    match mr {
+        // The witness vouched for it: the forge has it, and the relic waits for MERGED.
+        Some(mr) if mr.state != MrState::Reviewing => return Ok(()),
+        Some(mut mr) => {
+            mr.state = MrState::Rejected;
+            mr.note = Some("its raider was nuked before the work was verified".into());
+            txn.put_mr(&mr)?;
+        }
+        None => {}
+    }
+    relic.status = RelicStatus::Open;
+    relic.assignee = None;
+    txn.put_relic(&relic)?;
+    let data = serde_json::json!({ "status": "open" });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, target.cause);
+    txn.record(&event.with(data))?;
+    if matches!(target.cause, Cause::TooManyDeaths | Cause::KeptLongEnough) {
+        let why = format!(
+            "{} came to nothing: {}",
+            target.raider,
+            target.cause.as_str()
+        );
+        failures::count(txn, &relic.id, &target.raider.rig, &why)?;
+    }
+    Ok(())
+}

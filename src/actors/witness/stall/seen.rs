@@ -1,0 +1,161 @@
+//! What is to be seen of those that work, as far as it is cheap to see.
+
+use super::super::super::effects;
+use super::super::super::questions::{self, Asker};
+use super::super::super::refusal::Refusal;
+use super::super::super::sagas::repair;
+use super::super::WitnessArgs;
+use super::rows::{steps, wait};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::stall::{Marks, Steps, Wait};
+use crate::ports::relics::{StoreError, Txn};
+use crate::ports::repo::RepoError;
+
+/// A raider that works, and what was seen of it.
+pub(super) struct Seen {
+    pub(super) hook: Hook,
+    pub(super) facts: SessionFacts,
+    /// A person is at its terminal, or is asked to come.
+    pub(super) attended: bool,
+    pub(super) marks: Marks,
+    /// Why something of it cannot be seen: nothing is done to it then.
+    pub(super) unseen: Option<String>,
+    pub(super) steps: Option<Steps>,
+    pub(super) wait: Option<Wait>,
+}
+
+/// A raider that works, as the store knows it.
+struct Candidate {
+    hook: Hook,
+    relic: String,
+    steps: Option<Steps>,
+    wait: Option<Wait>,
+}
+
+impl Candidate {
+    /// With its session, its repository, and whether its screen asks something or cannot be seen.
+    fn seen(
+        self,
+        facts: &SessionFacts,
+        git: Result<String, RepoError>,
+        (asks, hidden): (bool, bool),
+    ) -> Seen {
+        let runs = facts.state == RunState::Running;
+        let unseen = match (&facts.state, &git) {
+            (RunState::Unknown { why }, _) => Some(why.clone()),
+            (_, Err(error)) => Some(error.to_string()),
+            _ if facts.guessed => Some("its terminal's server does not answer".to_owned()),
+            _ => hidden.then(|| "its screen cannot be seen".to_owned()),
+        };
+        Seen {
+            marks: Marks {
+                session: facts.token.clone(),
+                output: facts.last_output,
+                git: git.ok(),
+                relic: self.relic,
+            },
+            attended: runs && (asks || facts.attached && !facts.guessed),
+            unseen,
+            facts: facts.clone(),
+            steps: self.steps,
+            wait: self.wait,
+            hook: self.hook,
+        }
+    }
+}
+
+/// Raiders that own work and do not say that it is done; nobody else is at them.
+fn candidates(
+    txn: &mut dyn Txn,
+    rig: &RigName,
+    only: Option<&RaiderId>,
+) -> Result<Vec<Candidate>, StoreError> {
+    let sagas = txn.sagas(Some(rig))?;
+    let mut found = Vec::new();
+    for hook in txn.hooks(Some(rig))? {
+        let subject = hook.raider.to_string();
+        let busy = sagas.iter().any(|saga| saga.subject == subject);
+        let wanted = only.is_none_or(|only| *only == hook.raider);
+        if busy || !wanted || hook.done.is_some() {
+            continue;
+        }
+        let relic = txn.relic(&hook.relic)?;
+        if relic.status == RelicStatus::Hooked {
+            found.push(Candidate {
+                relic: serde_json::to_string(&relic).unwrap_or_default(),
+                steps: steps(txn, &hook)?,
+                wait: wait(txn, &hook.raider)?,
+                hook,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What is cheap to see of all of them, or of one.
+///
+/// # Errors
+/// Store, provider or repository cannot be asked: nothing is known of anybody.
+pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Vec<Seen>, Refusal> {
+    let world = &args.world;
+    let (rig, wanted) = (args.rig.clone(), only.clone());
+    let read = move |txn: &mut dyn Txn| candidates(txn, &rig, wanted.as_ref());
+    let mut candidates = world.store.run(read).await?;
+    candidates.retain(|candidate| {
+        let raider = &candidate.hook.raider;
+        let child = ChildId::Raider(raider.clone());
+        !world.city.suspends(&child) && !world.claims.is_claimed(&repair::mending(raider))
+    });
+    if candidates.is_empty() || world.is_stopping() {
+        return Ok(Vec::new());
+    }
+    let sessions = match &only {
+        None => effects::list(world).await?,
+        Some(raider) => effects::facts(world, &raider.session_id())
+            .await?
+            .into_iter()
+            .collect(),
+    };
+    let sandboxes = candidates
+        .iter()
+        .map(|one| world.city.sandbox(&one.hook.raider));
+    let sandboxes: Vec<_> = sandboxes.collect();
+    let git = effects::repo(world, &args.rig, move |repo| {
+        let marks = sandboxes.iter().map(|sandbox| repo.progress(sandbox));
+        Ok(marks.collect::<Vec<_>>())
+    });
+    let asking = questions::look(world, &askers(&candidates, &sessions)).await;
+    let mut seen = Vec::new();
+    for (candidate, git) in candidates.into_iter().zip(git.await?) {
+        let hook = &candidate.hook;
+        let own = hook.raider.session_id();
+        let is = |facts: &&SessionFacts| match facts.state {
+            RunState::Running => facts.incarnation == hook.incarnation,
+            RunState::Unknown { .. } => true,
+            RunState::Exited(_) | RunState::Lost { .. } => false,
+        };
+        let mut own = sessions.iter().filter(|facts| facts.id == own);
+        if let Some(facts) = own.find(is) {
+            let asks = world.directory.questions.asks(&facts.id);
+            let hidden = asking.contains(&facts.id) && !asks;
+            seen.push(candidate.seen(facts, git, (asks, hidden)));
+        }
+    }
+    Ok(seen)
+}
+
+/// Those with a session, which may ask something.
+fn askers(candidates: &[Candidate], sessions: &[SessionFacts]) -> Vec<Asker> {
+    let asker = |Candidate { hook, .. }: &Candidate| {
+        let own = hook.raider.session_id();
+        let facts = sessions.iter().find(|facts| facts.id == own)?;
+        Some(Asker {
+            child: ChildId::Raider(hook.raider.clone()),
+            harness: hook.harness.clone(),
+            facts: facts.clone(),
+        })
+    };
+    candidates.iter().filter_map(asker).collect()
+}

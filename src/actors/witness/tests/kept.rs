@@ -1,0 +1,164 @@
+//! What is kept although nobody works in it: when it goes, and what it never costs (`1-product.md`, "none
+//! lingers").
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::zombies::{exhaust, fragile};
+use super::{GROWN, PATROL, close, unhook};
+use crate::actors::root::ChildState;
+use crate::actors::witness::WitnessMsg;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town, rig};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Quarantine lasts for a day, and what is kept is kept for `keep_dirty`.
+fn kept_for(keep_dirty: Duration) -> Scenario {
+    let scenario = fragile().with(|city| city.daemon.restart.window = 24 * HOUR);
+    scenario.rig(|rig| rig.witness.keep_dirty = keep_dirty)
+}
+
+/// Somebody let it go at the last moment: it works, and is no zombie.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
+    let town = kept_for(10 * MINUTE).start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    exhaust(&town, &charged).await;
+    town.pass(10 * MINUTE - PATROL).await;
+    let starts = town.starts(&charged.session);
+    let (root, id) = (town.root.clone(), ChildId::Raider(charged.raider.clone()));
+    let due = AtomicUsize::new(0);
+    let repo = Arc::clone(&town.parts.repo);
+    let before = repo.count("facts");
+    // While it is measured.
+    town.parts.repo.interlude("facts", move || {
+        if repo.count("facts") > before && due.fetch_add(1, Ordering::Relaxed) == 0 {
+            let wake = crate::actors::root::RootMsg::Wake {
+                id: id.clone(),
+                cause: crate::domain::cause::Cause::Operator,
+                reply: ractor::concurrency::oneshot().0.into(),
+            };
+            root.cast(wake).unwrap();
+        }
+    });
+    town.pass(PATROL * 4).await;
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.starts(&charged.session), starts + 1, "once");
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+}
+
+/// The time counts from the present trouble, not from the first one of its life.
+#[tokio::test(start_paused = true)]
+async fn a_raider_that_recovered_has_its_full_time_again() {
+    let town = kept_for(HOUR).start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    exhaust(&town, &charged).await;
+    town.pass(GROWN).await;
+    assert_eq!(town.events(EventType::RaiderZombie).await.len(), 1);
+    let id = ChildId::Raider(charged.raider.clone());
+    town.wake(&id).await.unwrap();
+    town.pass(2 * HOUR).await;
+    exhaust(&town, &charged).await;
+    town.pass(GROWN).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    town.pass(HOUR).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert!(!town.parts.repo.salvages().is_empty());
+}
+
+/// A removal that fails starts nobody: what counts against it stays.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_fails_does_not_end_a_quarantine() {
+    let town = kept_for(10 * MINUTE).start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let full = RepoError::Failed("no space left on device".into());
+    town.parts.repo.break_op("salvage", full);
+    exhaust(&town, &charged).await;
+    let starts = town.starts(&charged.session);
+    town.pass(HOUR).await;
+    assert_eq!(town.starts(&charged.session), starts);
+    let id = ChildId::Raider(charged.raider.clone());
+    assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+}
+
+/// Whoever rests has no session that could come back.
+#[tokio::test(start_paused = true)]
+async fn a_stopped_raider_whose_relic_was_closed_frees_its_slot() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let id = ChildId::Raider(charged.raider.clone());
+    town.rest(&id).await.unwrap();
+    town.pass(GROWN).await;
+    close(&town, &charged).await;
+    town.pass(PATROL * 2).await;
+    assert!(town.parts.repo.names().is_empty());
+}
+
+/// The session had ended by itself, and its tree got dirty since: it does not linger for ever.
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
+    let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    town.parts.repo.interlude("push_branch", move || {
+        repo.dirty(&name, "late.txt");
+    });
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(HOUR - 2 * PATROL).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(town.escalations().await.len(), 1);
+    town.pass(4 * PATROL).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(town.parts.repo.salvages().len(), 1);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Open, "for a fresh raider");
+}
+
+/// What only events tell of does not have it measured again; one wisp keeps track of it.
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_costs_one_measurement_per_patrol_and_one_wisp() {
+    let town = kept_for(24 * HOUR);
+    let town = town.with(|city| city.daemon.patrol_interval = 10 * MINUTE);
+    let town = town.start().await;
+    let (lone, held) = (town.worker("a").await, town.worker("b").await);
+    for charged in [&lone, &held] {
+        town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    }
+    unhook(&town, &lone).await;
+    exhaust(&town, &held).await;
+    town.pass(40 * MINUTE).await;
+    let looked = measured(&town);
+    for _ in 0..10 {
+        town.world.directory.tell_witness(&rig(), WitnessMsg::Look);
+        town.settle().await;
+    }
+    assert_eq!(measured(&town), looked, "events");
+    town.pass(100 * MINUTE).await;
+    let patrols = 10 * 2;
+    assert!(
+        measured(&town) - looked <= patrols * 2,
+        "no more than two each"
+    );
+    assert_eq!(town.events(EventType::WispCreated).await.len(), 2);
+    assert_eq!(
+        town.events(EventType::RaiderSalvaged).await.len(),
+        2,
+        "once"
+    );
+}
+
+fn measured(town: &Town) -> usize {
+    town.parts.repo.count("facts")
+}
