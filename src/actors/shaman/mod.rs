@@ -100,7 +100,9 @@ impl Actor for ShamanActor {
             ShamanMsg::Look => {
                 shaman.look(&me);
                 // What could not be told, because the store failed then, waits for no further event.
-                self::notify::tell(&shaman.world);
+                if shaman.world.city.notify.command.is_some() {
+                    self::notify::tell(&shaman.world);
+                }
             }
             ShamanMsg::Tell => self::notify::tell(&shaman.world),
             ShamanMsg::Looked(next) => shaman.looked(&me, next),

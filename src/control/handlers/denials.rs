@@ -11,9 +11,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// So many of both are remembered. Beyond that nothing is: it costs events, and no memory.
 const MAX: usize = 1024;
 
-/// When each caller was last told of for each operation, and how often it tried since.
+/// Who tried what; without operation, to connect.
+type Attempt = (String, Option<OpName>);
+
+/// When each attempt was last told of, and how often it was made since.
 #[derive(Default)]
-pub(super) struct Denials(Mutex<BTreeMap<(String, Option<OpName>), (Duration, u64)>>);
+pub(super) struct Denials(Mutex<BTreeMap<Attempt, (Duration, u64)>>);
 
 impl Denials {
     /// Counts one more. How many an event is to speak of, or nothing while the last one is recent.
