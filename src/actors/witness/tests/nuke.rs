@@ -192,30 +192,31 @@ async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// "Skip", and "none lingers".
 #[tokio::test(start_paused = true)]
 async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvaged_then() {
-    let town = Scenario::new().start().await;
+    let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
+    let town = town.start().await;
     let charged = town.worker("a").await;
     let name = charged.raider.name.clone();
     town.parts
         .repo
         .change(&name, |facts| facts.stashes.push("wip".into()));
     town.completed(&charged.raider).await.unwrap();
-    town.pass(DAY - PATROL * 2).await;
+    town.pass(HOUR - PATROL * 2).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     let mut told = town.escalations().await;
     told.retain(|escalation| escalation.status != RelicStatus::Closed);
     assert_eq!(told.len(), 1);
     assert!(town.parts.repo.salvages().is_empty());
     // What is configured now counts.
-    town.reload(|city| city.rigs[0].witness.keep_dirty = 2 * DAY)
+    town.reload(|city| city.rigs[0].witness.keep_dirty = 2 * HOUR)
         .await;
     town.pass(PATROL * 4).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.reload(|city| city.rigs[0].witness.keep_dirty = DAY)
+    town.reload(|city| city.rigs[0].witness.keep_dirty = HOUR)
         .await;
     town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
