@@ -242,7 +242,13 @@ impl Run<'_> {
         let now = Seen::of(&dir);
         match what {
             // The reflog still names what was checked out.
-            5 => (wanted.head, wanted.head_line) = (now.head, now.head_line.clone()),
+            5 => {
+                (wanted.head, wanted.head_line) = (now.head, now.head_line.clone());
+                if wanted.index.is_empty() {
+                    // Lost before, where there was no commit to make it from.
+                    wanted.index = now.index.clone();
+                }
+            }
             6 => wanted.index = now.index.clone(),
             _ => {}
         }

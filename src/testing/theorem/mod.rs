@@ -146,3 +146,23 @@ fn nothing_is_lost_in_the_third_quarter() {
 fn nothing_is_lost_in_the_fourth_quarter() {
     run(3);
 }
+
+/// verifyCommitOnMain: what somebody squashed onto the target is not at risk, and is salvaged all the
+/// same: its commit has another name there.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
+    let lab = Lab::new().await;
+    let relic = lab.town().relic("a").await;
+    let charged = lab.town().charge(&relic).await.unwrap();
+    let agent = forms::Agent {
+        dir: &charged.sandbox,
+        text: b"mine, ".to_vec(),
+        library: &charged.sandbox,
+    };
+    agent.make(Form::Ahead);
+    lab.town().nuke(&charged.raider, false).await.unwrap_err();
+    lab.move_target("work", b"mine, ahead\n");
+    let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert!(!charged.sandbox.exists());
+}
