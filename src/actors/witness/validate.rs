@@ -65,24 +65,7 @@ pub async fn polecat_done(
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
     if let Some(problem) = objection(&facts, no_change) {
-        let status = CleanupStatus::measured(&facts);
-        let mut losses = losses(&facts);
-        if no_change && facts.ahead > 0 {
-            losses.push(format!("{} commits up to {}", facts.ahead, facts.head));
-        }
-        let refused = Refusal::work_at_risk(problem, losses);
-        let kept = Kept {
-            owns: true,
-            since: said.map_or(hook.charged_at, |intent| intent.at),
-            detected: None,
-            problem,
-            refused: Refusal {
-                status: Some(status),
-                ..refused
-            },
-            hook: &hook,
-        };
-        return kept::kept(args, kept).await;
+        return changed_since(args, &hook, &facts, problem).await;
     }
     let lands = done.exit == Exit::Completed && !no_change;
     if lands && facts.ahead == 0 && facts.head != done.head {
@@ -112,6 +95,32 @@ pub async fn polecat_done(
     };
     world.at(FaultPoint::WitnessReadyAfter);
     settled
+}
+
+/// What is there is not what was declared: it is kept until somebody sees to it, or for `keep_dirty`.
+async fn changed_since(
+    args: &WitnessArgs,
+    hook: &Hook,
+    facts: &GitFacts,
+    problem: &str,
+) -> Result<Handled, Refusal> {
+    let said = hook.done.as_ref();
+    let mut losses = losses(facts);
+    if facts.ahead > 0 && said.is_some_and(|intent| intent.no_change) {
+        losses.push(format!("{} commits up to {}", facts.ahead, facts.head));
+    }
+    let kept = Kept {
+        hook,
+        owns: true,
+        since: said.map_or(hook.charged_at, |intent| intent.at),
+        detected: None,
+        problem,
+        refused: Refusal {
+            status: Some(CleanupStatus::measured(facts)),
+            ..Refusal::work_at_risk(problem, losses)
+        },
+    };
+    kept::kept(args, kept).await
 }
 
 /// What is in the sandbox now; nothing when that cannot be known, which a person is told.
