@@ -43,6 +43,10 @@ impl Root {
         let new = !self.slots.contains_key(&id);
         let suspended = self.world.city.suspends(&id) || self.suspended.contains(&id);
         if new {
+            if cause == Cause::Repair {
+                // What it died of was its sandbox, which a person has had mended.
+                self.forgive(&id);
+            }
             let mut slot = Slot::new(spec.clone(), now, cause);
             self.restore(&mut slot);
             self.slots.insert(id.clone(), slot);
@@ -75,7 +79,10 @@ impl Root {
         slot.for_up.extend(reply);
         let held = slot.deaths.quarantined_until(mono);
         match held.filter(|_| new && cause != Cause::Adopted) {
-            Some(until) => self.quarantine(me, &id, until.saturating_sub(mono)),
+            Some(until) => {
+                slot.no_session("it died too often, and is in quarantine");
+                self.quarantine(me, &id, until.saturating_sub(mono));
+            }
             None => self.spawn_child(me, &id).await,
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL, close, unhook};
 use crate::actors::root::ChildState;
+use crate::actors::sagas::repair;
 use crate::actors::witness::WitnessMsg;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
@@ -89,6 +90,19 @@ async fn a_removal_that_fails_does_not_end_a_quarantine() {
     let id = ChildId::Raider(charged.raider.clone());
     assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
     assert_eq!(town.parts.repo.names(), ["Toast"]);
+}
+
+/// What it died of was its sandbox: who has that mended lets it go, and is answered at once.
+#[tokio::test(start_paused = true)]
+async fn a_repair_lets_a_quarantined_raider_go() {
+    let town = kept_for(HOUR).start().await;
+    let charged = town.worker("a").await;
+    exhaust(&town, &charged).await;
+    let repair = repair::run(&town.world, charged.raider.clone());
+    let repaired = tokio::time::timeout(MINUTE, repair).await;
+    repaired.expect("an answer").unwrap();
+    town.settle().await;
+    assert!(town.runs(&charged.session));
 }
 
 /// Whoever rests has no session that could come back.
