@@ -6,36 +6,51 @@ use std::time::Duration;
 
 use crate::control::protocol::OpName;
 
-/// One caller's attempts at one operation are one event in this time.
+/// In this time so many of one caller's attempts at one operation are events; of more, the next that is
+/// one says how many there were.
 const PAUSE: Duration = Duration::from_secs(60);
+const BURST: u64 = 16;
 /// So many of both are remembered. Beyond that nothing is: it costs events, and no memory.
 const MAX: usize = 1024;
 
 /// Who tried what; without operation, to connect.
 type Attempt = (String, Option<OpName>);
 
-/// When each attempt was last told of, and how often it was made since.
+/// Each attempt, counted.
 #[derive(Default)]
-pub(super) struct Denials(Mutex<BTreeMap<Attempt, (Duration, u64)>>);
+pub(super) struct Denials(Mutex<BTreeMap<Attempt, Count>>);
+
+struct Count {
+    /// When its time began.
+    since: Duration,
+    /// Events since then.
+    told: u64,
+    /// Attempts that no event speaks of.
+    untold: u64,
+}
 
 impl Denials {
-    /// Counts one more. How many an event is to speak of, or nothing while the last one is recent.
+    /// Counts one more. How many an event is to speak of, or nothing while there were enough.
     pub(super) fn count(&self, who: &str, op: Option<OpName>, now: Duration) -> Option<u64> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (who.to_owned(), op);
-        if let Some((told, since)) = known.get_mut(&key) {
-            *since += 1;
-            if now.saturating_sub(*told) < PAUSE {
-                return None;
-            }
-            *told = now;
-            return Some(std::mem::take(since));
-        }
-        if known.len() >= MAX {
+        if known.len() >= MAX && !known.contains_key(&key) {
             known.clear();
         }
-        known.insert(key, (now, 0));
-        Some(1)
+        let count = known.entry(key).or_insert(Count {
+            since: now,
+            told: 0,
+            untold: 0,
+        });
+        if now.saturating_sub(count.since) >= PAUSE {
+            (count.since, count.told) = (now, 0);
+        }
+        if count.told >= BURST {
+            count.untold += 1;
+            return None;
+        }
+        count.told += 1;
+        Some(1 + std::mem::take(&mut count.untold))
     }
 }
 
@@ -44,18 +59,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_is_one_event_a_minute_that_says_how_often() {
+    fn a_loop_is_few_events_a_minute_and_the_next_says_how_often() {
         let (denials, at) = (Denials::default(), Duration::from_secs);
         let count = |who, op, now| denials.count(who, Some(op), at(now));
         let told: Vec<_> = (0..1000)
             .filter_map(|_| count("toast", OpName::Stop, 1))
             .collect();
-        assert_eq!(told, [1]);
+        assert_eq!(told, [1; 16]);
         assert_eq!(count("toast", OpName::RaiderNuke, 1), Some(1));
         assert_eq!(count("shadow", OpName::Stop, 1), Some(1));
         assert_eq!(count("toast", OpName::Stop, 60), None);
-        // It tried 999 times in the first second, once in the last, and now.
-        assert_eq!(count("toast", OpName::Stop, 61), Some(1001));
-        assert_eq!(count("toast", OpName::Stop, 62), None);
+        // 984 times in the first second, once in the last, and now.
+        assert_eq!(count("toast", OpName::Stop, 61), Some(986));
+        assert_eq!(count("toast", OpName::Stop, 62), Some(1));
     }
 }

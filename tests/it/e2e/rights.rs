@@ -194,8 +194,7 @@ fn an_agent_may_what_its_rights_say_by_now() {
         assert_eq!(told, codes, "{rights}");
     }
     let refused = city.happened("control.forbidden", "e2e-mayor");
-    // Of an operation that is tried again within a minute there is one.
-    assert_eq!(refused.len(), 2);
+    assert_eq!(refused.len(), 3);
     assert_eq!(city.happened("agent.started", "mayor").len(), 1);
 }
 
