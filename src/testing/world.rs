@@ -399,14 +399,7 @@ impl Town {
     /// Nukes the raider, as `hd raider nuke` does.
     pub async fn nuke(&self, raider: &RaiderId, salvage: bool) -> Result<Nuked, Refusal> {
         let hook = self.hook(raider).await.unwrap();
-        let target = Box::new(Target {
-            raider: raider.clone(),
-            incarnation: hook.incarnation,
-            target: hook.target,
-            cause: Cause::Operator,
-            relic: Some(hook.relic),
-            detected: None,
-        });
+        let target = Box::new(Target::of(&hook, Cause::Operator));
         let message = |reply| WitnessMsg::Nuke {
             target,
             salvage,

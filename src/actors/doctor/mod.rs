@@ -15,7 +15,7 @@ use crate::domain::cause::Cause;
 use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
 /// Examines the city; mends what can be mended, where that is wanted.
@@ -136,7 +136,7 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     for Hookless { raider, was } in lone {
         let stray = match was {
             None => Stray::Nobodys,
-            Some(hook) => match nuke::check(world, &target(&hook)).await {
+            Some(hook) => match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
                 Ok(()) => Stray::Spare,
                 Err(kept) => Stray::Kept(said(&kept)),
             },
@@ -144,18 +144,6 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
         judged.push((raider.name, stray));
     }
     judged
-}
-
-/// A nuke of the sandbox that was made for this hook.
-fn target(hook: &Hook) -> Target {
-    Target {
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        target: hook.target.clone(),
-        cause: Cause::Operator,
-        relic: Some(hook.relic.clone()),
-        detected: None,
-    }
 }
 
 fn said(refusal: &Refusal) -> String {

@@ -8,10 +8,10 @@ use super::super::dispatcher;
 use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::root::end_orphan;
-use super::super::sagas::nuke;
+use super::super::sagas::nuke::{self, Target};
 use super::super::witness::sight;
 use super::super::world::World;
-use super::{owned, said, target, wanted};
+use super::{owned, said, wanted};
 use crate::domain::cause::Cause;
 use crate::domain::doctor::Remedy;
 use crate::domain::event::{EventType, NewEvent};
@@ -80,7 +80,7 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
         let mut was = lone.filter_map(|lone| lone.was);
         let was = was.find(|hook| hook.raider == raider);
         let held = || Refusal::conflict("it is gone, or a raider has it by now");
-        let target = target(&was.ok_or_else(held)?);
+        let target = Target::of(&was.ok_or_else(held)?, Cause::Operator);
         let _alone = nuke::fence(world, &target, false).await?;
         let (saga, _claim) = nuke::begin(world, target, false).await?;
         nuke::run(world, saga).await

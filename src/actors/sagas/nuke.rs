@@ -30,6 +30,7 @@ use crate::domain::nuke::{
     CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge, only_left_behind,
     only_unpushed,
 };
+use crate::domain::relic::Hook;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError};
 
@@ -57,6 +58,19 @@ pub struct Target {
 }
 
 impl Target {
+    /// The sandbox that was made for this hook.
+    #[must_use]
+    pub fn of(hook: &Hook, cause: Cause) -> Self {
+        Self {
+            raider: hook.raider.clone(),
+            incarnation: hook.incarnation,
+            target: hook.target.clone(),
+            cause,
+            relic: Some(hook.relic.clone()),
+            detected: None,
+        }
+    }
+
     /// The sessions that it is about.
     pub(in super::super) fn meant(&self) -> Meant {
         let meant = Meant::raider(&self.raider, self.incarnation);

@@ -62,7 +62,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     };
     // Neither a nuke nor a patrol that would start the agent may come between: the fence refuses
     // the one, the mark holds off the other.
-    let _alone = nuke::fence(world, &about(&hook), false).await?;
+    let _alone = nuke::fence(world, &nuke::Target::of(&hook, Cause::Repair), false).await?;
     let marked = world.claims.claim(mending(&raider));
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook).await?;
@@ -101,7 +101,11 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (None, None),
         Ok(_) => (
             None,
-            Some(nuke::write_salvage(world, &about(hook)).await?.1),
+            Some(
+                nuke::write_salvage(world, &nuke::Target::of(hook, Cause::Repair))
+                    .await?
+                    .1,
+            ),
         ),
         // What cannot be read cannot be saved, and is not overwritten either.
         Err(error) => (Some(error.to_string()), None),
@@ -120,15 +124,4 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         was,
         salvage,
     })
-}
-
-fn about(hook: &Hook) -> nuke::Target {
-    nuke::Target {
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        target: hook.target.clone(),
-        cause: Cause::Repair,
-        relic: Some(hook.relic.clone()),
-        detected: None,
-    }
 }

@@ -1,10 +1,8 @@
 //! The witness's messages, and whom it tells of what it may not mend itself.
 
 use super::super::refusal::Refusal;
-use super::super::sagas::nuke;
 use super::super::shaman;
 use super::{WitnessArgs, merged, rework, validate};
-use crate::domain::cause::Cause;
 use crate::domain::message::{self, Body, Escalation, Message, Severity};
 use crate::domain::relic::Hook;
 
@@ -65,17 +63,4 @@ pub async fn escalate(
 /// The store's.
 pub async fn raise(args: &WitnessArgs, body: Escalation) -> Result<(), Refusal> {
     shaman::call(&args.world, &message::witness(&args.rig), body).await
-}
-
-/// What a nuke of this raider would be about.
-#[must_use]
-pub fn nuke_target(hook: &Hook, cause: Cause) -> nuke::Target {
-    nuke::Target {
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        target: hook.target.clone(),
-        cause,
-        relic: Some(hook.relic.clone()),
-        detected: None,
-    }
 }

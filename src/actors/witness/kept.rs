@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
-use super::inbox::{Handled, nuke_target, raise};
+use super::inbox::{Handled, raise};
 use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{RaiderId, RigName};
@@ -72,7 +72,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     let (world, hook) = (&args.world, kept.hook);
     let target = nuke::Target {
         detected: kept.detected,
-        ..nuke_target(hook, Cause::KeptLongEnough)
+        ..nuke::Target::of(hook, Cause::KeptLongEnough)
     };
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
     let age = world.age(&key, kept.since);
@@ -89,7 +89,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     tell(args, &kept).await?;
     world.directory.kept.held().insert(hook.raider.clone());
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
-        let target = nuke_target(hook, Cause::WorkAtRisk);
+        let target = nuke::Target::of(hook, Cause::WorkAtRisk);
         match nuke::safekeep(world, &target, kept.since).await {
             Err(error) if error.kind != RefusalKind::NoRoom => return Err(error),
             Ok(()) | Err(_) => {}

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
-use super::inbox::{self, Handled, nuke_target};
+use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, charges, nuke_now, sight, stall, wisps, zombies};
 use crate::domain::cause::Cause;
@@ -304,7 +304,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
     let Some((hook, since)) = found.await? else {
         return Ok(Handled::AtPatrol);
     };
-    let target = nuke_target(&hook, Cause::DoneCleanPushed);
+    let target = nuke::Target::of(&hook, Cause::DoneCleanPushed);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
         // Somebody is at it, and tells the witness when it is over; or has called a person.

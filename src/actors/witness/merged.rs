@@ -7,7 +7,7 @@ use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
 use super::super::shaman;
-use super::inbox::{Handled, nuke_target};
+use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -148,7 +148,7 @@ async fn release(args: &WitnessArgs, merged: &Merged) -> Result<Handled, Refusal
     let Some(hook) = hook.filter(|hook| hook.incarnation == merged.incarnation) else {
         return Ok(Handled::Yes);
     };
-    match nuke_now(args, nuke_target(&hook, Cause::Merged), false).await {
+    match nuke_now(args, nuke::Target::of(&hook, Cause::Merged), false).await {
         Ok(_) => Ok(Handled::Yes),
         Err(kept) if matches!(kept.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             Ok(Handled::AtPatrol)

@@ -15,7 +15,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::sagas::nuke;
 use super::super::{ask, effects, shaman};
-use super::inbox::{Handled, nuke_target, raise};
+use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
 use super::{WitnessArgs, nuke_now};
@@ -109,7 +109,7 @@ async fn remove(
     let detected = (class == Class::SessionDead).then_some(sight.at);
     let target = nuke::Target {
         detected,
-        ..nuke_target(hook, class.cause(bond))
+        ..nuke::Target::of(hook, class.cause(bond))
     };
     let refused = match nuke_now(args, target, false).await {
         Ok(_) => return Ok(Handled::Yes),

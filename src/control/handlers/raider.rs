@@ -12,7 +12,6 @@ use crate::control::protocol::args::{InRig, RaiderNuke};
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::cause::Cause;
 use crate::domain::ids::RaiderId;
-use crate::domain::relic::Hook;
 
 /// Salvage of a large tree takes its time.
 const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
@@ -47,23 +46,12 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
     }
 }
 
-fn target(hook: &Hook) -> Target {
-    Target {
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        target: hook.target.clone(),
-        cause: Cause::Operator,
-        relic: Some(hook.relic.clone()),
-        detected: None,
-    }
-}
-
 pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, ControlError> {
     let hook = match names::raider(world, &args.name).await {
         Ok(hook) => hook,
         Err(missing) => names::hookless(world, &args.name, missing).await?,
     };
-    let target = target(&hook);
+    let target = Target::of(&hook, Cause::Operator);
     if args.dry_run {
         return Ok(match nuke::check(world, &target).await {
             Ok(()) => json!({

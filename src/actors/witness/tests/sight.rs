@@ -23,14 +23,7 @@ async fn was(town: &Town) -> Option<Hook> {
 
 async fn nuke(town: &Town, salvage: bool) -> Result<Nuked, Refusal> {
     let hook = was(town).await.unwrap();
-    let target = Box::new(Target {
-        raider: hook.raider,
-        incarnation: hook.incarnation,
-        target: hook.target,
-        cause: Cause::Operator,
-        relic: Some(hook.relic),
-        detected: None,
-    });
+    let target = Box::new(Target::of(&hook, Cause::Operator));
     let message = |reply| WitnessMsg::Nuke {
         target,
         salvage,
