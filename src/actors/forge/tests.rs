@@ -1,7 +1,7 @@
 //! The merge queue on fakes, under the paused clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::actors::sagas::land;
@@ -320,6 +320,44 @@ async fn a_rejected_merge_request_is_not_pinned() {
     let inbox = |txn: &mut dyn Txn| txn.inbox("horde/forge");
     assert!(town.store(inbox).await.is_empty());
     assert!(town.parts.repo.pins().is_empty());
+}
+
+/// MERGE_READY is tracked until it is answered: whichever step of sending or taking it the daemon dies
+/// at, the next one delivers it, and it is queued and landed once.
+#[tokio::test(start_paused = true)]
+async fn merge_ready_that_nobody_answered_is_delivered_again_after_a_crash() {
+    for at in [
+        FaultPoint::WitnessReadyBefore,
+        FaultPoint::WitnessReadyAfter,
+        FaultPoint::LandPinBefore,
+        FaultPoint::LandPinAfter,
+    ] {
+        let dead = Arc::new(AtomicBool::new(false));
+        let reached = Arc::clone(&dead);
+        let town = Scenario::new().fault(Arc::new(move |point| {
+            // Nothing of a dead daemon comes past any further point.
+            if point == at || reached.load(Ordering::SeqCst) {
+                reached.store(true, Ordering::SeqCst);
+                std::panic::resume_unwind(Box::new("dead"));
+            }
+        }));
+        let town = town.start().await;
+        let charged = town.worker("a").await;
+        town.completed(&charged.raider).await.unwrap();
+        town.pass(SECOND).await;
+        assert!(dead.load(Ordering::SeqCst), "{at:?} is not reached");
+        let open = town.store(|txn| txn.inbox("horde/forge")).await;
+        let unanswered = [FaultPoint::WitnessReadyAfter, FaultPoint::LandPinBefore];
+        assert_eq!(open.len(), usize::from(unanswered.contains(&at)), "{at:?}");
+        let clock = town.world.clock.clone();
+        let town = Scenario::new().start_on(town.crash().await, clock).await;
+        town.pass(SECOND * 31).await;
+        lands(&town, &charged.relic).await;
+        assert_eq!(town.events(EventType::MrQueued).await.len(), 1, "{at:?}");
+        let open = town.store(|txn| txn.inbox("horde/forge")).await;
+        assert!(open.is_empty(), "{at:?}");
+        assert!(town.parts.repo.pins().is_empty(), "{at:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

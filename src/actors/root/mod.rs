@@ -48,7 +48,7 @@ pub use self::meant::Meant;
 pub use self::pools::PoolView;
 pub use self::recovery::end_orphan;
 pub use self::reload::{Reload, RigInfra};
-pub use self::shutdown::StopMode;
+pub use self::shutdown::{Pass, StopMode};
 pub use self::slot::{ChildState, ChildView, EndRefused};
 pub use self::wanted::{agent_spec, raider_spec};
 
@@ -277,8 +277,8 @@ pub enum RootMsg {
         /// Answered at the end.
         reply: Option<RpcReplyPort<()>>,
     },
-    /// A stopping child's time is up.
-    StopDeadline,
+    /// A pass of the stop is over, or its time is up.
+    StopDue(Pass),
 }
 
 /// What the root is made from.
@@ -415,7 +415,7 @@ impl Actor for RootActor {
             RootMsg::Reload(reload) => root.reload(&me, *reload).await,
             RootMsg::Planned(look) => root.apply(&me, *look).await,
             RootMsg::Stop { mode, reply } => root.stop(&me, mode, reply),
-            RootMsg::StopDeadline => root.stop_deadline(&me),
+            RootMsg::StopDue(pass) => root.stop_due(&me, pass),
         }
         Ok(())
     }

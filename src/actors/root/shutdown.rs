@@ -1,24 +1,30 @@
 //! Stopping, in two passes and in order: children first (all at once, each with its grace, then
-//! killed), then the infrastructure in reverse order of its start, the store last.
+//! killed) and with them every session that no child has, then the infrastructure in reverse order of
+//! its start, the store last.
 //!
 //! ```text
-//!  Stop ──► children told ──► none left, or deadline ──► infrastructure ──► stopped
-//!              │                     ▲
-//!              └── a second Stop: no grace ──┘
+//!  Stop ──► children told ──► none left ──► whatever runs yet ──► infrastructure ──► stopped
+//!              │                  ▲    deadline ──────────────────────▲
+//!              └── a second Stop: no grace
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ractor::{ActorRef, RpcReplyPort};
+use tokio::task::JoinSet;
 
 use super::super::child::ChildMsg;
 use super::super::dispatcher::DispatcherMsg;
+use super::super::effects;
+use super::super::world::World;
 use super::slot::{ChildState, Slot};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
+use crate::ports::sessions::Stopped;
 
 /// How the tree is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +41,18 @@ pub enum StopMode {
 pub(super) struct Stopping {
     mode: StopMode,
     replies: Vec<RpcReplyPort<()>>,
-    finished: bool,
+    pass: Pass,
+}
+
+/// How far a stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Children end.
+    Children,
+    /// Sessions end that no child had.
+    Strays,
+    /// The infrastructure ends.
+    Infrastructure,
 }
 
 impl Stopping {
@@ -59,7 +76,7 @@ impl Root {
         let stopping = self.stopping.get_or_insert_with(|| Stopping {
             mode,
             replies: Vec::new(),
-            finished: false,
+            pass: Pass::Children,
         });
         stopping.replies.extend(reply);
         self.world.stopping.store(true, Ordering::Relaxed);
@@ -79,7 +96,7 @@ impl Root {
             StopMode::Graceful => graces.max().unwrap_or_default() * self.depth(),
             StopMode::Now | StopMode::KeepSessions => Duration::ZERO,
         };
-        let _timer = me.send_after(longest + MARGIN, || RootMsg::StopDeadline);
+        due(me, Pass::Children, longest);
         self.stopped_one(me);
     }
 
@@ -111,20 +128,40 @@ impl Root {
             return;
         };
         self.end_next(mode);
-        let Some(stopping) = &self.stopping else {
-            return;
-        };
-        if !stopping.finished && self.slots.values().all(|slot| !slot.is_tended()) {
-            self.finish(me);
+        if self.slots.values().all(|slot| !slot.is_tended()) {
+            self.end_strays(me, mode);
         }
     }
 
-    /// Somebody did not make it in time: say who, and go on.
-    pub(super) fn stop_deadline(&mut self, me: &ActorRef<RootMsg>) {
-        let Some(stopping) = &self.stopping else {
+    /// Ends what runs although no child has it: one whose child could not see it, or had just died; one
+    /// that nobody has looked for yet.
+    fn end_strays(&mut self, me: &ActorRef<RootMsg>, mode: StopMode) {
+        let Some(stopping) = &mut self.stopping else {
             return;
         };
-        if stopping.finished {
+        if stopping.pass == Pass::Infrastructure {
+            return;
+        }
+        if mode == StopMode::KeepSessions {
+            return self.finish(me);
+        }
+        stopping.pass = Pass::Strays;
+        let grace = match mode {
+            StopMode::Graceful => self.world.city.daemon.shutdown_timeout,
+            StopMode::Now | StopMode::KeepSessions => Duration::ZERO,
+        };
+        due(me, Pass::Strays, grace);
+        let (world, me) = (Arc::clone(&self.world), me.clone());
+        tokio::spawn(async move {
+            strays(&world, grace).await;
+            // Its time was up.
+            let _gone = me.cast(RootMsg::StopDue(Pass::Strays));
+        });
+    }
+
+    /// A pass is over, or somebody did not make it in time: say who, and go on.
+    pub(super) fn stop_due(&mut self, me: &ActorRef<RootMsg>, pass: Pass) {
+        if self.stopping.as_ref().map(|stopping| stopping.pass) != Some(pass) {
             return;
         }
         for (id, slot) in self.slots.iter().filter(|(_, slot)| slot.is_tended()) {
@@ -138,7 +175,7 @@ impl Root {
         let Some(stopping) = &mut self.stopping else {
             return;
         };
-        stopping.finished = true;
+        stopping.pass = Pass::Infrastructure;
         let data = serde_json::json!({ "mode": format!("{:?}", stopping.mode) });
         let replies = std::mem::take(&mut stopping.replies);
         let city = self.world.city.name.clone();
@@ -162,6 +199,44 @@ impl Root {
             }
             me.stop(None);
         });
+    }
+}
+
+/// Later the pass is over, whatever came of it.
+fn due(me: &ActorRef<RootMsg>, pass: Pass, grace: Duration) {
+    let _timer = me.send_after(grace + MARGIN, move || RootMsg::StopDue(pass));
+}
+
+/// Ends every session that runs, all at once.
+async fn strays(world: &Arc<World>, grace: Duration) {
+    let sessions = match effects::list(world).await {
+        Ok(sessions) => sessions,
+        Err(error) => {
+            tracing::error!(%error, "whether sessions are left cannot be seen; the next start finds them");
+            return;
+        }
+    };
+    let mut ends = JoinSet::new();
+    for facts in sessions {
+        let world = Arc::clone(world);
+        ends.spawn(async move {
+            let id = facts.id.clone();
+            (id, effects::stop_seen(&world, facts, grace).await)
+        });
+    }
+    while let Some(ended) = ends.join_next().await {
+        match ended {
+            Ok((_, Ok(Stopped::Already))) => {}
+            Ok((id, Ok(how))) => {
+                let data = serde_json::json!({ "how": format!("{how:?}") });
+                let event = NewEvent::new(EventType::AgentOrphanStopped, id, Cause::Shutdown);
+                world.store.note(vec![event.with(data)]);
+            }
+            Ok((id, Err(error))) => {
+                tracing::error!(session = %id, %error, "it did not end; the next start finds it");
+            }
+            Err(error) => tracing::error!(%error, "ending a session failed"),
+        }
     }
 }
 

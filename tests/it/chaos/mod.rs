@@ -19,19 +19,20 @@
 //! | C11 | the store cannot grow | sessions_run_on_and_restart_while_nothing_can_be_written |
 //! | C11 | a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, what_was_committed_is_there_after_a_crash_and_what_was_not_is_not |
 //! | C12 | a program that is not there, a start that fails | a_command_that_does_not_exist_is_named, attempts_count_and_the_limit_concerns_nobody_else |
+//! | C12 | no file descriptor, no memory for the daemon | without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some, without_memory_no_session_is_lost_or_doubled |
 //! | C13 | the daemon stopped by SIGSTOP while children die | a_daemon_that_was_frozen_catches_up_without_a_storm |
 //! | C14 | output without end, newline or encoding | a_flood_is_bounded_and_stops_nobody, a_flood_is_bounded_on_disk_and_does_not_stop |
 //! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_nobody_else |
 //! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
-//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process |
+//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, who_has_the_pid_of_ours_is_neither_adopted_nor_ended |
 //! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once, a_stop_in_a_storm_leaves_nobody |
-//!
-//! Not here: C12's EMFILE and ENOMEM, and C17's wrapped pids, which start times are told apart by.
 
 mod clients;
 mod disk;
 mod frozen;
 mod kills;
+mod reused;
+mod scarce;
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -14,12 +14,13 @@ fn every_order_is_answered_in_every_state() {
     let mut city = started(&with(&[agent("mayor", "polite", ""), bystander()]));
     let first = runs_as(&city, "mayor", 1);
     let order = |verb: &str| city.hd(&["agent", verb, "mayor"]);
-    // A process that has not spoken yet would end without a word.
-    let spoken = |times| {
+    // A process that has not spoken yet, or does not listen, would end without a word.
+    let spoken = |pid, times| {
         let what = format!("{times} stamps: one for each start and end");
         until(&what, || stamps_of(&city, "mayor").len() == times);
+        until("it listens", || processes::hears_term(pid));
     };
-    spoken(1);
+    spoken(first, 1);
     order("start").json();
     later(&city);
     assert_eq!(runs_as(&city, "mayor", 1), first, "it runs already");
@@ -33,17 +34,17 @@ fn every_order_is_answered_in_every_state() {
     order("restart").json();
     let second = runs_as(&city, "mayor", 2);
     assert_ne!(first, second);
-    spoken(3);
+    spoken(second, 3);
     order("restart").json();
     let third = runs_as(&city, "mayor", 3);
     assert!(!processes::runs(second));
-    spoken(5);
+    spoken(third, 5);
     assert_eq!(order("unquarantine").error(1)["kind"], "conflict");
     order("stop").json();
     order("start").json();
-    runs_as(&city, "mayor", 4);
+    let fourth = runs_as(&city, "mayor", 4);
     assert!(!processes::runs(third));
-    spoken(7);
+    spoken(fourth, 7);
     let started = city.happened("agent.started", "mayor");
     let causes: Vec<_> = started
         .iter()

@@ -166,6 +166,39 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
     ended.await.unwrap().unwrap();
 }
 
+/// Nothing runs on unattended: neither what could not be seen for a time, nor what lost its child.
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_sessions_that_no_child_has() {
+    for mode in [StopMode::Graceful, StopMode::Now] {
+        let town = two().await;
+        let (unseen, session) = (agent("mayor"), town.session(&agent("mayor")));
+        town.parts.sessions.hide(&session, Some("fog"));
+        assert_eq!(town.kill_actors::<ChildMsg>(), 2);
+        town.settle().await;
+        assert_eq!(town.state(&unseen).await, Some(ChildState::Backoff));
+        town.parts.sessions.hide(&session, None);
+        assert!(town.runs(&session));
+        let parts = town.parts.clone();
+        town.stop(mode).await;
+        assert!(parts.sessions.running().is_empty(), "{mode:?}");
+    }
+}
+
+/// What cannot be seen does not hold up the stop; the next start finds it.
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_what_cannot_be_seen() {
+    let town = two().await;
+    let session = town.session(&agent("mayor"));
+    town.parts.sessions.hide(&session, Some("fog"));
+    town.kill_actors::<ChildMsg>();
+    town.settle().await;
+    let (clock, begun) = (town.world.clock.clone(), town.world.clock.mono());
+    let parts = town.parts.clone();
+    town.stop(StopMode::Graceful).await;
+    assert!(clock.mono() - begun < SECOND);
+    assert!(parts.sessions.running().contains(&session));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
     let town = two().await;
