@@ -295,3 +295,66 @@ fn a_directory_that_may_not_be_read_cannot_be_judged() {
         Err(error) => assert!(!open && error.to_string().contains("closed"), "{error}"),
     }
 }
+
+/// Commits that HEAD has left are at risk like those it is on: a branch that only this sandbox knew is
+/// listed nowhere once it is gone.
+#[test]
+fn what_head_has_left_is_not_clean() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let left = commit_all(&sandbox, "one");
+    git(&sandbox, &["checkout", "-q", "-b", "look", "origin/main"]);
+    let facts = city.facts(&sandbox);
+    assert_eq!(CleanupStatus::measured(&facts), CleanupStatus::HasUnpushed);
+    let says = |text: &str| facts.special.iter().any(|line| line.contains(text));
+    assert!(says("left its own branch"), "{:?}", facts.special);
+    assert!(says(&left[..7]), "{:?}", facts.special);
+    // Of another branch it is told, and salvage has it; nobody has to decide about what was tried out.
+    git(&sandbox, &["checkout", "-q", "-"]);
+    git(&sandbox, &["checkout", "-q", "-b", "try"]);
+    write(&sandbox, "README", "2\n");
+    commit_all(&sandbox, "two");
+    git(&sandbox, &["checkout", "-q", "-"]);
+    let facts = city.facts(&sandbox);
+    assert!(facts.is_committed(), "{:?}", facts.special);
+    assert_eq!(facts.special.len(), 1, "{:?}", facts.special);
+}
+
+/// Ignore rules hide worktrees and clones that agents make; what tools fetch is no work.
+#[test]
+fn repositories_in_ignored_directories_are_seen() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, ".gitignore", ".trees/\nvendor/\n");
+    commit_all(&sandbox, "ignore");
+    let origin = city.repo.push_url().unwrap();
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    git(
+        &sandbox,
+        &[
+            "worktree",
+            "add",
+            "-q",
+            "--detach",
+            ".trees/deep/one",
+            "origin/main",
+        ],
+    );
+    assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    write(&sandbox, "vendor/library/README", "1\n");
+    write(&sandbox, ".trees/deep/one/README", "1\n");
+    let special = city.facts(&sandbox).special;
+    let seen = [
+        "nested repository .trees/deep/one: changes",
+        "nested repository vendor/library: changes",
+    ];
+    assert_eq!(special, seen);
+    commit_all(&sandbox.join("vendor/library"), "only here");
+    git(&sandbox.join(".trees/deep/one"), &["checkout", "-q", "."]);
+    let special = city.facts(&sandbox).special;
+    assert_eq!(
+        special,
+        ["nested repository vendor/library: unpushed commits: 1"]
+    );
+}

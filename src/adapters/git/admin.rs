@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::bytes;
+use super::bytes::{self, RelPath};
 use super::command::Git;
 use super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
@@ -175,6 +175,22 @@ pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>,
         .into_iter()
         .filter(|admin| leads_back(admin, sandbox))
         .collect())
+}
+
+/// Worktrees of `repo.git` that lie in the sandbox, relative to it: the agent made them.
+pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<RelPath>, RepoError> {
+    let home = fs::canonicalize(sandbox).map_err(|error| failed("cannot find", sandbox, &error))?;
+    let mut found = Vec::new();
+    for admin in entries(repo)? {
+        // One that is being made or is gone names nothing that could be lost.
+        let text = fs::read(admin.join("gitdir")).unwrap_or_default();
+        let link = admin.join(bytes::path(text.trim_ascii_end()));
+        let dir = link.parent().and_then(|dir| fs::canonicalize(dir).ok());
+        let below = dir.as_deref().and_then(|dir| dir.strip_prefix(&home).ok());
+        found.extend(below.map(|below| bytes::of(below).to_vec()));
+    }
+    found.retain(|below| !below.is_empty());
+    Ok(found)
 }
 
 /// Every administrative directory of `repo.git`.

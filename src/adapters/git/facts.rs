@@ -43,7 +43,7 @@ pub(super) fn judge(
         Some(head) => (
             merge_base(repo, head, tip.as_ref())?,
             ahead(repo.git(), head, tip.as_ref())?,
-            reachable(repo, head, target)?,
+            measured.lost.own.is_none() && reachable(repo, head, target)?,
         ),
         None => (None, 0, true),
     };

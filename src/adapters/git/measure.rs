@@ -11,9 +11,8 @@ use super::bytes::{self, RelPath};
 use super::nested::{self, Nested};
 use super::rig::GitRepo;
 use super::status::{self, IndexEntry, Status};
-use super::traces::{self, Stash};
+use super::traces::{self, Lost, Stash};
 use super::{digest, links, special};
-use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// A sandbox at one moment.
@@ -33,8 +32,8 @@ pub(super) struct Measured {
     pub(super) nested: Vec<Nested>,
     /// Stash entries of this sandbox.
     pub(super) stashes: Vec<Stash>,
-    /// Commits of HEAD's reflog that no ref reaches, tips only.
-    pub(super) lost_tips: Vec<Oid>,
+    /// Commits that only its reflog and branches name.
+    pub(super) lost: Lost,
     /// What else holds work, for people.
     pub(super) special: Vec<String>,
     /// Digest of everything above and of the content behind it.
@@ -66,10 +65,10 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
     let hidden = hidden_edits(repo, &place, &index)?;
     let extra = links::strangers(sandbox, note.as_ref(), &index);
     let base = note.as_ref().map(|note| &note.base);
-    let nested = nested::find(&place, &status, &index, base)?;
+    let nested = nested::find(repo, &place, &status, &index, base)?;
     let reflog = traces::head_reflog(&place)?;
     let stashes = traces::stashes(&place, note.as_ref(), &status, &reflog)?;
-    let lost_tips = traces::lost_tips(repo, &place, status.head.as_ref(), &reflog.commits)?;
+    let lost = traces::lost(repo, &place, note.as_ref(), &status, &reflog)?;
     let mut measured = Measured {
         place,
         status,
@@ -78,7 +77,7 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
         extra,
         nested,
         stashes,
-        lost_tips,
+        lost,
         special: Vec::new(),
         fingerprint: String::new(),
     };

@@ -1,14 +1,14 @@
 //! Repositories inside a sandbox: submodules, clones, `git init` in a subdirectory. The sandbox's
 //! own git shows nothing of what they hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::admin::{Place, linked};
+use super::admin::{self, Place, linked};
 use super::bytes::{self, RelPath};
 use super::command::Git;
-use super::rig::{oid, resolve};
+use super::rig::{GitRepo, oid, resolve};
 use super::status::{IndexEntry, Status};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -30,8 +30,10 @@ pub(super) struct Nested {
     pub(super) holds: String,
 }
 
-/// Finds them. A submodule whose work is all in its remotes is not among them.
+/// Finds them. A submodule whose work is all in its remotes is not among them, nor is a repository
+/// below an ignored directory: tools fetch those.
 pub(super) fn find(
+    repo: &GitRepo,
     place: &Place,
     status: &Status,
     index: &[IndexEntry],
@@ -65,6 +67,15 @@ pub(super) fn find(
             &mut found,
         )?;
     }
+    for (dir, linked) in ignored(repo, place, status)? {
+        if found.iter().any(|known| known.path == dir) {
+            continue;
+        }
+        let path = place.sandbox.join(bytes::path(&dir));
+        if let Some(holds) = unsaved(&path, linked)? {
+            collect(place, &dir, false, holds, &mut found)?;
+        }
+    }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup_by(|a, b| a.path == b.path);
     Ok(found)
@@ -92,6 +103,65 @@ fn repositories(place: &Place, status: &Status, index: &[IndexEntry]) -> BTreeSe
         fs::symlink_metadata(git).is_ok()
     });
     dirs
+}
+
+/// Repositories that ignore rules hide, at the top of an ignored directory or one level below, and
+/// worktrees of `repo.git` anywhere in the sandbox; true for those.
+fn ignored(
+    repo: &GitRepo,
+    place: &Place,
+    status: &Status,
+) -> Result<BTreeMap<RelPath, bool>, RepoError> {
+    let mut found = BTreeMap::new();
+    let mut note = |dir: &[u8]| {
+        let full = place.sandbox.join(bytes::path(dir));
+        if let Ok(meta) = fs::symlink_metadata(full.join(".git")) {
+            found.insert(dir.to_vec(), !meta.is_dir() && is_of(repo, &full));
+        }
+    };
+    let dirs = status.ignored.iter();
+    for dir in dirs.filter_map(|path| path.strip_suffix(b"/")) {
+        note(dir);
+        let here = place.sandbox.join(bytes::path(dir));
+        // Gone by now, or nothing that can be read: a build at work.
+        for entry in fs::read_dir(&here).into_iter().flatten().flatten() {
+            note(&bytes::below(dir, bytes::of(Path::new(&entry.file_name()))));
+        }
+    }
+    for dir in admin::inside(repo, &place.sandbox)? {
+        note(&dir);
+    }
+    Ok(found)
+}
+
+/// Whether a linked worktree belongs to `repo.git`.
+fn is_of(repo: &GitRepo, dir: &Path) -> bool {
+    let home = fs::canonicalize(repo.repo_dir());
+    linked(dir).is_some_and(|admin| home.is_ok_and(|home| admin.starts_with(home)))
+}
+
+/// What a repository holds that is nowhere else: changes, or commits that its remotes do not have.
+fn unsaved(dir: &Path, linked: bool) -> Result<Option<String>, RepoError> {
+    let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
+    let status = git().args(["status", "--porcelain", "-z", "--untracked-files=all"]);
+    let status = status.arg("--ignore-submodules=none").output()?;
+    if !status.ok() {
+        return Ok(Some(format!("cannot be judged: {}", status.stderr.trim())));
+    }
+    if !status.stdout.is_empty() {
+        return Ok(Some("changes".to_owned()));
+    }
+    if !linked {
+        return unpushed(dir, None);
+    }
+    // Its branches are everybody's; what is its own is what it has checked out.
+    let count = ["rev-list", "--count", "HEAD", "--not", "--remotes"];
+    let count = git().args(count).output()?;
+    if !count.ok() {
+        return Ok(Some(format!("cannot be judged: {}", count.stderr.trim())));
+    }
+    let commits = count.text();
+    Ok((commits != "0").then(|| format!("unpushed commits: {commits}")))
 }
 
 /// Adds the repository and those inside it.

@@ -1,5 +1,5 @@
 //! What else holds work in a sandbox: operations in progress, conflicts, nested repositories,
-//! hidden edits, commits that only the reflog names.
+//! hidden edits, commits that only the reflog names, a branch that HEAD has left.
 
 use super::bytes;
 use super::measure::Measured;
@@ -56,8 +56,11 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
             "edited behind skip-worktree or assume-unchanged: {path}"
         ));
     }
-    for tip in &measured.lost_tips {
+    for tip in &measured.lost.tips {
         lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
+    }
+    if let Some(own) = &measured.lost.own {
+        lines.push(format!("HEAD has left its own branch at {}", own.short()));
     }
     let own = measured
         .place

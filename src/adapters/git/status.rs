@@ -32,7 +32,9 @@ pub(super) struct Status {
     pub(super) changes: Vec<Change>,
     /// Untracked paths; a nested repository ends with `/`.
     pub(super) untracked: Vec<RelPath>,
-    /// The records without headers, as printed.
+    /// Paths that ignore rules hide, directories as one and ending with `/`.
+    pub(super) ignored: Vec<RelPath>,
+    /// The records without headers and ignored paths, as printed.
     pub(super) raw: Vec<u8>,
 }
 
@@ -47,7 +49,8 @@ pub(super) fn read(git: Git) -> Result<Status, RepoError> {
             "core.checkStat=default",
         ])
         .args(["status", "--porcelain=v2", "-z", "--branch", "--no-renames"])
-        .args(["--untracked-files=all", "--ignore-submodules=none"])
+        .args(["--untracked-files=all", "--ignored=matching"])
+        .arg("--ignore-submodules=none")
         .run()?;
     // git goes on without what it may not read; nobody could say what is in there.
     if let Some(line) = output
@@ -67,6 +70,11 @@ fn parse(list: &[u8]) -> Result<Status, RepoError> {
         match record {
             [b'#', b' ', header @ ..] => read_header(&mut status, header)?,
             [b'?', b' ', path @ ..] => status.untracked.push(path.to_vec()),
+            [b'!', b' ', path @ ..] => {
+                // What tools build comes and goes, and is no work.
+                status.ignored.push(path.to_vec());
+                continue;
+            }
             [b'1', b' ', ..] => status.changes.push(change(record, 8).ok_or_else(odd)?),
             [b'u', b' ', ..] => status.changes.push(change(record, 10).ok_or_else(odd)?),
             _ => return Err(odd()),

@@ -1,5 +1,5 @@
-//! Traces that a sandbox leaves beside its files: HEAD's reflog, commits that only it names, and
-//! stash entries, which all worktrees of a repository share.
+//! Traces that a sandbox leaves beside its files: HEAD's reflog, commits that only it and its
+//! branches name, and stash entries, which all worktrees of a repository share.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -56,30 +56,65 @@ pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
     Ok(found)
 }
 
-/// The reflog's commits that no ref and no HEAD reaches; only those that no other of them reaches.
-pub(super) fn lost_tips(
+/// Commits that go with the sandbox.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Commits of HEAD's reflog and of its branches that neither HEAD nor a ref of somebody else
+    /// reaches; only those that no other of them reaches.
+    pub(super) tips: Vec<Oid>,
+    /// Where the raider's own branch is, when that is among them: work that HEAD has left.
+    pub(super) own: Option<Oid>,
+}
+
+/// Looks for them. Branches on which HEAD has been hold nothing fast: nobody lists them once the
+/// sandbox is gone.
+pub(super) fn lost(
     repo: &GitRepo,
     place: &Place,
-    head: Option<&Oid>,
-    commits: &BTreeSet<Oid>,
-) -> Result<Vec<Oid>, RepoError> {
+    note: Option<&Note>,
+    status: &Status,
+    reflog: &HeadReflog,
+) -> Result<Lost, RepoError> {
     // Asked of repo.git: the worktree's own refs (bisect, rewritten) go when it goes. Salvage does
     // not count, or the act of saving would change what was measured.
     let refs = repo
         .git()
         .args(["for-each-ref", "--format=%(objectname) %(refname)"])
         .run()?;
-    let mut known = Vec::new();
+    // Without pushing, what is not a raider's is where work lands.
+    let is_ours = |branch: &str| {
+        let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);
+        note.is_some_and(|note| note.branch == branch)
+            || been && (repo.pushes() || branch.starts_with("raider/"))
+    };
+    let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
     for line in refs.text().lines() {
         let (id, name) = line.split_once(' ').unwrap_or((line, ""));
-        if !name.starts_with("refs/horde/salvage/") {
+        let branch = name.strip_prefix("refs/heads/");
+        if let Some(branch) = branch.filter(|branch| is_ours(branch)) {
+            if note.is_some_and(|note| note.branch == branch) {
+                own = Some(oid(id)?);
+            }
+            commits.insert(oid(id)?);
+        } else if !name.starts_with("refs/horde/salvage/") {
             known.extend(format!("^{id}\n").bytes());
         }
     }
-    if let Some(head) = head {
+    if let Some(head) = &status.head {
         known.extend(format!("^{head}\n").bytes());
     }
-    tips(place.git(), commits, &known)
+    let unheld = |own: &Oid| {
+        let elsewhere = status.head.as_ref() != Some(own);
+        Ok(elsewhere && !tips(place.git(), &BTreeSet::from([own.clone()]), &known)?.is_empty())
+    };
+    let own = match own {
+        Some(own) if unheld(&own)? => Some(own),
+        Some(_) | None => None,
+    };
+    Ok(Lost {
+        tips: tips(place.git(), &commits, &known)?,
+        own,
+    })
 }
 
 /// The commits that are not reachable from the known ones (`^<oid>` lines), tips only. Objects

@@ -53,8 +53,10 @@ impl End {
 
 /// Whether a nuke refuses it.
 pub fn is_at_risk(form: Form) -> bool {
-    let safe = [Form::ReflogOnly, Form::Ignored, Form::Locked, Form::Clean];
-    !safe.contains(&form)
+    !matches!(
+        form,
+        Form::Elsewhere | Form::ReflogOnly | Form::Ignored | Form::Locked | Form::Clean
+    )
 }
 
 /// Whether a completion refuses it.
@@ -154,7 +156,7 @@ fn goes_along(form: Form) -> bool {
     form >= Form::Conflict
         || matches!(
             form,
-            Form::Ahead | Form::Amended | Form::ReflogOnly | Form::OwnRef
+            Form::Elsewhere | Form::Ahead | Form::Amended | Form::ReflogOnly | Form::OwnRef
         )
 }
 
@@ -166,7 +168,7 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     }
     let alone = matches!(
         case.form,
-        Form::Orphan | Form::Clean | Form::OwnWorktree | Form::Submodule
+        Form::Orphan | Form::Clean | Form::OwnWorktree | Form::HiddenWorktree | Form::Submodule
     );
     for _ in 0..dice.below(4) {
         let also = Form::ALL[dice.below(Form::ALL.len())];

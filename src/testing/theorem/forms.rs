@@ -17,6 +17,8 @@ pub enum Form {
     // Made first: these move HEAD.
     Orphan,
     Aside,
+    Left,
+    Elsewhere,
     Ahead,
     Amended,
     ReflogOnly,
@@ -34,6 +36,8 @@ pub enum Form {
     Submodule,
     Nested,
     OwnWorktree,
+    HiddenWorktree,
+    HiddenClone,
     Conflict,
     Skip,
     Assume,
@@ -60,6 +64,8 @@ impl Form {
     pub const ALL: &[Self] = &[
         Self::Orphan,
         Self::Aside,
+        Self::Left,
+        Self::Elsewhere,
         Self::Ahead,
         Self::Amended,
         Self::ReflogOnly,
@@ -76,6 +82,8 @@ impl Form {
         Self::Submodule,
         Self::Nested,
         Self::OwnWorktree,
+        Self::HiddenWorktree,
+        Self::HiddenClone,
         Self::Conflict,
         Self::Skip,
         Self::Assume,
@@ -158,13 +166,17 @@ impl Agent<'_> {
         match form {
             Form::Orphan => self.run(&["checkout", "-q", "--orphan", "fresh"]),
             Form::Aside => {
-                let slot = self
-                    .dir
-                    .file_name()
-                    .and_then(OsStr::to_str)
-                    .expect("a slot");
-                self.run(&["checkout", "-q", "-B", &format!("aside-{slot}")]);
+                self.branch_off("aside", "HEAD");
                 self.commit("aside", "aside\n");
+            }
+            Form::Left => {
+                self.commit("left", "left\n");
+                self.branch_off("look", "origin/main");
+            }
+            Form::Elsewhere => {
+                self.branch_off("try", "HEAD");
+                self.commit("tried", "tried\n");
+                self.run(&["checkout", "-q", "-"]);
             }
             Form::Ahead => self.commit("work", "ahead\n"),
             Form::Amended => {
@@ -204,6 +216,13 @@ impl Agent<'_> {
             }
             _ => self.lay(form),
         }
+    }
+
+    /// Goes on, on a branch of this kind that no other raider has.
+    fn branch_off(&self, kind: &str, from: &str) {
+        let slot = self.dir.file_name().and_then(OsStr::to_str);
+        let name = format!("{kind}-{}", slot.expect("a slot"));
+        self.run(&["checkout", "-q", "--no-track", "-B", &name, from]);
     }
 
     /// An operation that stops at a conflict.
@@ -246,14 +265,13 @@ impl Agent<'_> {
                 inner.run(&["stash", "-q"]);
                 inner.write("loose", "loose\n");
             }
-            Form::OwnWorktree => {
-                self.run(&["worktree", "add", "-q", "-f", "--detach", "beside"]);
-                let beside = dir.join("beside");
-                let beside = self.within(&beside);
-                beside.commit("beside", "beside\n");
-                beside.write("README", "staged beside\n");
-                beside.run(&["add", "README"]);
-                beside.write("README", "dirty beside\n");
+            Form::OwnWorktree => self.worktree("beside"),
+            Form::HiddenWorktree => self.worktree("target/beside"),
+            Form::HiddenClone => {
+                let url = self.library.display().to_string();
+                self.run(&["clone", "-q", &url, "target/code"]);
+                self.within(&dir.join("target/code"))
+                    .commit("code", "only here\n");
             }
             Form::Conflict => self.conflict(),
             Form::Skip | Form::Assume => {
@@ -287,6 +305,17 @@ impl Agent<'_> {
             }
             _ => self.leave(form),
         }
+    }
+
+    /// A worktree of its own, with work in it.
+    fn worktree(&self, name: &str) {
+        self.run(&["worktree", "add", "-q", "-f", "--detach", name]);
+        let beside = self.dir.join(name);
+        let beside = self.within(&beside);
+        beside.commit("beside", "beside\n");
+        beside.write("README", "staged beside\n");
+        beside.run(&["add", "README"]);
+        beside.write("README", "dirty beside\n");
     }
 
     /// What needs no git.
@@ -370,8 +399,9 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
     match form {
         Form::Orphan => seen.head.is_none(),
         Form::Aside => head("ref: refs/heads/aside-"),
+        Form::Left => head("ref: refs/heads/look-") && !seen.left_behind(dir).is_empty(),
         Form::Ahead => staged(b"work"),
-        Form::Amended | Form::ReflogOnly | Form::OwnRef => {
+        Form::Elsewhere | Form::Amended | Form::ReflogOnly | Form::OwnRef => {
             !seen.left_behind(dir).is_empty() && (form != Form::OwnRef || has("refs/worktree/own"))
         }
         Form::Stash => !seen.stashes.is_empty(),
@@ -386,6 +416,8 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         Form::Submodule => staged(b"lib") && has("modules/lib/HEAD"),
         Form::Nested => dir.join("tools/inner/.git/refs/stash").exists(),
         Form::OwnWorktree => dir.join("beside/.git").is_file(),
+        Form::HiddenWorktree => dir.join("target/beside/.git").is_file(),
+        Form::HiddenClone => dir.join("target/code/.git").is_dir(),
         Form::Conflict => seen.index.iter().any(|entry| entry.stage() > 0),
         Form::Skip => flagged(b"src/deep/c.txt"),
         Form::Assume => flagged(b"src/deep/d.txt"),

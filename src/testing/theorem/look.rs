@@ -71,7 +71,7 @@ pub struct Inner {
 /// A sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Everything but git's own and what is ignored.
+    /// Everything but git's own and what is ignored, repositories there apart.
     pub files: BTreeMap<Vec<u8>, File>,
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
@@ -154,6 +154,14 @@ fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     found
 }
 
+/// Repositories below the directory that is ignored, also one that came back as files.
+fn hidden(dir: &Path) -> Vec<PathBuf> {
+    let inner = fs::read_dir(dir.join("target")).into_iter().flatten();
+    let mut found: Vec<_> = inner.map(|entry| entry.expect("an entry").path()).collect();
+    found.retain(|path| path.join(".git").exists() || path.ends_with("beside"));
+    found
+}
+
 fn index(repo: &Repository) -> Vec<Entry> {
     let index = repo.index().expect("an index");
     let entries = index.iter().map(|entry| Entry {
@@ -204,7 +212,12 @@ impl Seen {
                 state.insert((*part).to_owned(), content);
             }
         }
-        let files = walk(dir, false);
+        let mut files = walk(dir, false);
+        for home in hidden(dir) {
+            let own = name(&home, dir);
+            let inner = walk(&home, false).into_iter();
+            files.extend(inner.map(|(path, file)| ([&own[..], b"/", &path].concat(), file)));
+        }
         let mut index = index(&repo);
         if state.contains_key("info/sparse-checkout") {
             // What is there although it need not be, git takes for wanted.

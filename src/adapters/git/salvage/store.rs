@@ -147,7 +147,7 @@ pub(super) fn write(
 ) -> Result<SalvageRecord, RepoError> {
     let number = next_number(repo, raider, incarnation)?;
     let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
-    let ignored = ignored(measured)?;
+    let ignored = ignored(measured);
     let commit = |what: &str, tree: &Oid, parents: &[Oid]| {
         let message = format!("{what} of {raider}, incarnation {incarnation}");
         commit_tree(repo, raider, tree, parents, &message)
@@ -170,7 +170,7 @@ pub(super) fn write(
     let numbered = |name: &str, n: usize, id: &Oid| (format!("{name}-{n}"), id.clone());
     let stashes = measured.stashes.iter().enumerate();
     refs.extend(stashes.map(|(n, stash)| numbered("stash", n, &stash.commit)));
-    let lost = measured.lost_tips.iter().enumerate();
+    let lost = measured.lost.tips.iter().enumerate();
     refs.extend(lost.map(|(n, id)| numbered("reflog", n, id)));
     for (n, tree) in capture.nested.iter().enumerate() {
         if let Some(tree) = tree {
@@ -287,7 +287,7 @@ fn meta_tree(
 /// Commits that the state of the sandbox names (a rebase's `orig-head`, `MERGE_HEAD`, an
 /// autostash, HEAD's reflog) and HEAD does not reach.
 fn named_commits(measured: &Measured, capture: &Capture) -> Result<Vec<Oid>, RepoError> {
-    let mut named: BTreeSet<Oid> = measured.lost_tips.iter().cloned().collect();
+    let mut named: BTreeSet<Oid> = measured.lost.tips.iter().cloned().collect();
     named.extend(
         measured
             .nested
@@ -430,25 +430,18 @@ const BUILT: &[&str] = &[
 
 /// Ignored paths that a removal loses for good (`.env`, the settings of an editor), directories as
 /// one, at most a few hundred. Our own links and what tools build are not among them.
-fn ignored(measured: &Measured) -> Result<Vec<String>, RepoError> {
-    let git: Git = measured.place.git();
-    let output = git
-        .args([
-            "ls-files",
-            "--others",
-            "--ignored",
-            "--exclude-standard",
-            "--directory",
-            "-z",
-        ])
-        .run()?;
-    let names = bytes::split(&output.stdout).map(bytes::lossy);
-    Ok(names
+fn ignored(measured: &Measured) -> Vec<String> {
+    let names = measured
+        .status
+        .ignored
+        .iter()
+        .map(|name| bytes::lossy(name));
+    names
         .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
         .filter(|name| {
             let above = |dir: &&str| name.starts_with(*dir) || name.contains(&format!("/{dir}"));
             !BUILT.iter().any(above)
         })
         .take(LIST_MAX)
-        .collect())
+        .collect()
 }
