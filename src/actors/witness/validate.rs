@@ -64,7 +64,7 @@ pub async fn polecat_done(
     };
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
-    if let Some(problem) = objection(&facts, no_change) {
+    if let Some(problem) = objection(&hook, &facts, no_change) {
         return changed_since(args, &hook, &facts, problem).await;
     }
     let lands = done.exit == Exit::Completed && !no_change;
@@ -140,9 +140,13 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Option<GitFacts>, Re
 }
 
 /// Why what is in the sandbox now is not what was declared.
-fn objection(facts: &GitFacts, no_change: bool) -> Option<&'static str> {
+fn objection(hook: &Hook, facts: &GitFacts, no_change: bool) -> Option<&'static str> {
     if !facts.is_committed() {
         return Some("the sandbox is not clean after done");
+    }
+    if facts.branch.as_ref() != Some(&hook.branch) {
+        // Whatever that is, it was not declared: it would be pushed and landed in its stead.
+        return Some("another branch is checked out after done");
     }
     let later = no_change && facts.ahead > 0;
     later.then_some("commits were made after done said that nothing had to change")

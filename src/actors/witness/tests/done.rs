@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::done;
 use crate::domain::event::EventType;
-use crate::domain::ids::{ChildId, Incarnation};
+use crate::domain::ids::{ChildId, Incarnation, Oid};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, PolecatDone};
 use crate::domain::relic::{Exit, RelicStatus};
@@ -225,6 +225,31 @@ async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
     town.settle().await;
     assert_eq!(town.parts.repo.count("push_branch"), 2);
     assert!(closed(&town, &charged.relic).await);
+}
+
+/// What was declared is one branch. An agent that goes on to another one while its own cannot be pushed
+/// has nothing of that landed, and a person is told.
+#[tokio::test(start_paused = true)]
+async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    town.parts.repo.interlude("push_branch", move || {
+        repo.change(&name, |facts| {
+            facts.branch = Some("develop".into());
+            facts.head = Oid::new("d".repeat(40)).unwrap();
+            facts.ahead = 200;
+            facts.head_reachable = true;
+        });
+    });
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.repo.landings(), 0);
+    assert_eq!(town.parts.repo.count("push_branch"), 1, "its own");
+    assert_eq!(town.escalations().await.len(), 1);
+    assert!(!closed(&town, &charged.relic).await);
+    let name = charged.raider.name.to_string();
+    assert!(town.parts.repo.names().contains(&name), "it is kept");
 }
 
 /// The branch was taken back to where it began: its relic is not finished by landing nothing.
