@@ -2,15 +2,12 @@
 //! a limit on time and output. Nothing else in the project spawns `git`.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-
+use super::collect::collect;
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -19,8 +16,6 @@ pub const LOCAL: Duration = Duration::from_secs(120);
 pub const NETWORK: Duration = Duration::from_secs(300);
 /// Limit of a command that writes a work tree.
 pub const CHECKOUT: Duration = Duration::from_secs(600);
-/// Output beyond this many bytes per stream is an error, never silently cut.
-const OUTPUT_MAX: u64 = 256 * 1024 * 1024;
 
 /// Settings that hold for every command, whatever the user's configuration says.
 const FIXED: &[&str] = &[
@@ -189,7 +184,17 @@ impl Git {
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
-        collect(child, self.stdin, self.limit, &what)
+        let collected = collect(child, self.stdin, self.limit)
+            .map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
+        let Some(status) = collected.status else {
+            let limit = self.limit;
+            return Err(RepoError::Timeout { what, limit });
+        };
+        Ok(Output {
+            code: status.code(),
+            stdout: collected.stdout,
+            stderr: String::from_utf8_lossy(&collected.stderr).into_owned(),
+        })
     }
 
     /// Runs it; any exit code but 0 is an error with what git said.
@@ -219,88 +224,10 @@ impl Git {
     }
 }
 
-/// Feeds, drains and awaits the child; ends its whole group at the limit.
-fn collect(
-    mut child: Child,
-    stdin: Option<Vec<u8>>,
-    limit: Duration,
-    what: &str,
-) -> Result<Output, RepoError> {
-    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    let failed = |error: std::io::Error| RepoError::Failed(format!("{what}: {error}"));
-    let mut input = child.stdin.take();
-    let stdout = child.stdout.take();
-    let stderr = child.stderr.take();
-    std::thread::scope(|scope| {
-        let feeder = scope.spawn(move || {
-            if let (Some(pipe), Some(bytes)) = (input.as_mut(), stdin) {
-                // A command that does not read all of its input says so by its exit code.
-                let _unread = pipe.write_all(&bytes);
-            }
-            drop(input);
-        });
-        let out = scope.spawn(move || drain(stdout));
-        let err = scope.spawn(move || drain(stderr));
-        let status = wait(&mut child, limit);
-        if !matches!(status, Ok(Some(_))) {
-            // Nothing to do if the group is gone already.
-            let _gone = killpg(group, Signal::SIGKILL);
-            let _reaped = child.wait();
-        }
-        let broken = || RepoError::Failed(format!("{what}: its output could not be read"));
-        feeder.join().map_err(|_| broken())?;
-        let stdout = out.join().map_err(|_| broken())?.map_err(failed)?;
-        let stderr = err.join().map_err(|_| broken())?.map_err(failed)?;
-        match status.map_err(failed)? {
-            Some(status) => Ok(Output {
-                code: status.code(),
-                stdout,
-                stderr: String::from_utf8_lossy(&stderr).into_owned(),
-            }),
-            None => Err(RepoError::Timeout {
-                what: what.to_owned(),
-                limit,
-            }),
-        }
-    })
-}
-
-fn drain(pipe: Option<impl Read>) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        pipe.take(OUTPUT_MAX + 1).read_to_end(&mut bytes)?;
-    }
-    if bytes.len() as u64 > OUTPUT_MAX {
-        return Err(std::io::Error::other("it printed more than can be handled"));
-    }
-    Ok(bytes)
-}
-
-/// The child's status, or none at the limit. Event-driven: a pidfd, no polling.
-fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    use rustix::event::{PollFd, PollFlags, poll};
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let pid = Pid::from_child(child);
-    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = rustix::time::Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return child.wait().map(Some),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -312,6 +239,41 @@ mod tests {
             .limit(Duration::from_millis(200));
         assert!(matches!(slow.output(), Err(RepoError::Timeout { .. })));
         assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    /// A hook's watcher holds the output open, and has a session of its own besides.
+    #[test]
+    fn nobody_waits_for_what_a_command_leaves_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join("left");
+        let alias = format!(
+            "alias.bg=!setsid sleep 300 & echo $! >{} ; echo done",
+            left.display()
+        );
+        let started = Instant::now();
+        let output = Git::in_dir(dir.path()).args(["-c", &alias, "bg"]).run();
+        let pid = std::fs::read_to_string(&left)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
+        assert_eq!(output.unwrap().text(), "done");
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    /// More than a pipe holds, both ways at once.
+    #[test]
+    fn it_is_fed_while_it_prints() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let copied = Git::in_dir(dir.path())
+            .args(["-c", "alias.copy=!cat", "copy"])
+            .stdin(bytes.clone());
+        assert!(copied.run().unwrap().stdout == bytes);
+        // One that reads nothing decides by itself whether that is wrong.
+        let deaf = Git::in_dir(dir.path()).args(["-c", "alias.deaf=!true", "deaf"]);
+        assert!(deaf.stdin(bytes).run().is_ok());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod admin;
 mod branches;
 mod bytes;
+mod collect;
 pub mod command;
 mod digest;
 mod discard;
