@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ impl Git {
     /// It could not be started, or was ended at its limit.
     pub fn output(self) -> Result<Output, RepoError> {
         let what = self.describe();
-        let mut command = Command::new("git");
+        let mut command = Command::new(program());
         command.args(&self.args).env_clear();
         for name in INHERITED {
             if let Some(value) = std::env::var_os(name) {
@@ -222,6 +222,15 @@ impl Git {
         let words: Vec<_> = shown.map(|arg| arg.to_string_lossy()).collect();
         format!("git {}", words.join(" "))
     }
+}
+
+/// The program, by its path. Asked to look for a name in an environment that is not its own, the standard
+/// library copies this whole process first, which takes longer than most commands.
+pub(crate) fn program() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|dir| dir.join("git"));
+    let found = places.find(|place| place.is_absolute() && place.is_file());
+    found.unwrap_or_else(|| "git".into())
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::adapters::git::command::program;
+
 fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new("git");
+    let mut command = Command::new(program());
     command
         .arg("-C")
         .arg(dir)
