@@ -260,7 +260,11 @@ pub(super) fn needs_person(child: &Value) -> bool {
         derived(child).as_str(),
         "stalled" | "zombie" | "quarantined" | "blocked"
     );
-    let asks = condition(child)
-        .is_some_and(|(kind, _)| matches!(kind.as_str(), "needs_input" | "auth" | "push_blocked"));
+    let asks = condition(child).is_some_and(|(kind, _)| {
+        matches!(
+            kind.as_str(),
+            "needs_input" | "auth" | "push_blocked" | "sandbox_gone"
+        )
+    });
     stuck || asks || child.get("quarantined_until").is_some_and(Value::is_string)
 }

@@ -32,6 +32,13 @@ impl Log {
         log
     }
 
+    /// Tells what comes from what an earlier session left, if one did.
+    pub fn begin(&mut self, mark: &str) {
+        if self.length > 0 || self.dir.join(OLDER_LOG).exists() {
+            self.append(mark.as_bytes());
+        }
+    }
+
     fn reopen(&mut self) {
         let opened = OpenOptions::new()
             .append(true)
@@ -150,6 +157,21 @@ mod tests {
         Log::open(dir.path(), 16 * 1024).append(b"new");
         assert_eq!(tail(dir.path(), 5).unwrap(), b"aanew");
         assert_eq!(tail(dir.path(), 1 << 40).unwrap().len(), half.len() + 3);
+    }
+
+    #[test]
+    fn only_what_comes_after_another_sessions_output_is_marked() {
+        let dir = tempfile::tempdir().unwrap();
+        for (session, all) in [
+            ("one", "one"),
+            ("two", "one|two"),
+            ("three", "one|two|three"),
+        ] {
+            let mut log = Log::open(dir.path(), 16 * 1024);
+            log.begin("|");
+            log.append(session.as_bytes());
+            assert_eq!(tail(dir.path(), 100).unwrap(), all.as_bytes());
+        }
     }
 
     #[test]
