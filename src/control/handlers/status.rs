@@ -162,7 +162,7 @@ async fn rig_status(
 }
 
 /// Sandboxes without a hook, as far as they can be seen in time.
-async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
+pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     match tokio::time::timeout(GLANCE_LIMIT, sight::hookless(world, rig)).await {
         Ok(Ok(lone)) => lone,
         Ok(Err(_)) | Err(_) => Vec::new(),
