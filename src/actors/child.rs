@@ -84,6 +84,18 @@ pub enum ChildExit {
 }
 
 impl ChildExit {
+    /// Why it has no session, if it never had one.
+    pub(super) fn unopened(&self) -> Option<&str> {
+        match self {
+            Self::Unseen(why) | Self::StartFailed(why) | Self::Homeless(why) => Some(why),
+            Self::Died { .. }
+            | Self::Finished
+            | Self::Ended(_)
+            | Self::Undead(_)
+            | Self::Broken(_) => None,
+        }
+    }
+
     /// How its session was ended, if it was told to end.
     pub(super) fn how(&self) -> Option<Stopped> {
         match self {

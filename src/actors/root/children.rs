@@ -157,15 +157,11 @@ impl Root {
                 self.undead(id, why);
             }
             // It ended without having seen its session end: that may run.
-            (
-                Desired::Ended(_) | Desired::Resting(_),
-                Some(
-                    ChildExit::Unseen(_)
-                    | ChildExit::StartFailed(_)
-                    | ChildExit::Homeless(_)
-                    | ChildExit::Broken(_),
-                ),
-            ) => self.sweep(me, id),
+            (Desired::Ended(_) | Desired::Resting(_), Some(exit))
+                if exit.unopened().is_some() || matches!(exit, ChildExit::Broken(_)) =>
+            {
+                self.sweep(me, id);
+            }
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -174,13 +170,8 @@ impl Root {
                 let cause = *cause;
                 self.at_rest(id, cause);
             }
-            (
-                Desired::Up,
-                Some(
-                    ChildExit::Unseen(why) | ChildExit::StartFailed(why) | ChildExit::Homeless(why),
-                ),
-            ) if !slot.for_up.is_empty() => {
-                slot.no_session(&why);
+            (Desired::Up, Some(exit)) if exit.unopened().is_some() && !slot.for_up.is_empty() => {
+                slot.no_session(exit.unopened().unwrap_or_default());
                 self.slots.remove(id);
             }
             (Desired::Up | Desired::Cycle(_), Some(ChildExit::Homeless(why))) => {
