@@ -165,6 +165,7 @@ fn a_nuke_without_risk_returns_the_relic() {
     let relic = city.work("wait", &steps);
     city.wait_sign("ready");
     let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]).json();
+    assert_eq!(would["incarnation"], 1);
     assert_eq!(
         (&would["safe"], &would["would"]),
         (&json!(true), &json!("nuke"))

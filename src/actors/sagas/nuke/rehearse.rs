@@ -6,7 +6,7 @@ use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::{Target, admitted, busy, check, fenced, measure, room};
 use crate::domain::facts::Probed;
-use crate::domain::ids::RaiderId;
+use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::nuke::CleanupStatus;
 
 /// What would be done.
@@ -26,6 +26,8 @@ pub enum Would {
 pub struct Rehearsed {
     /// Whose sandbox it is about.
     pub raider: RaiderId,
+    /// Which incarnation's.
+    pub incarnation: Incarnation,
     /// Whether nothing would be lost.
     pub safe: bool,
     /// What would be, or what salvage would keep.
@@ -47,6 +49,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
     admit(world, target, salvage).await?;
     let safe = Rehearsed {
         raider: target.raider.clone(),
+        incarnation: target.incarnation,
         safe: true,
         losses: Vec::new(),
         message: None,
