@@ -66,6 +66,9 @@ pub enum ChildExit {
     /// No session could be started.
     #[error("the session could not be started: {0}")]
     StartFailed(String),
+    /// Its sandbox is gone: there is nothing to start a session in.
+    #[error("{0}")]
+    Homeless(String),
     /// The session ended after its agent said what it had to say; the witness goes on from here.
     #[error("the agent finished")]
     Finished,
@@ -81,6 +84,18 @@ pub enum ChildExit {
 }
 
 impl ChildExit {
+    /// Why it has no session, if it never had one.
+    pub(super) fn unopened(&self) -> Option<&str> {
+        match self {
+            Self::Unseen(why) | Self::StartFailed(why) | Self::Homeless(why) => Some(why),
+            Self::Died { .. }
+            | Self::Finished
+            | Self::Ended(_)
+            | Self::Undead(_)
+            | Self::Broken(_) => None,
+        }
+    }
+
     /// How its session was ended, if it was told to end.
     pub(super) fn how(&self) -> Option<Stopped> {
         match self {
@@ -88,6 +103,7 @@ impl ChildExit {
             Self::Died { .. }
             | Self::Unseen(_)
             | Self::StartFailed(_)
+            | Self::Homeless(_)
             | Self::Finished
             | Self::Undead(_)
             | Self::Broken(_) => None,
@@ -101,6 +117,7 @@ impl From<OpenFailure> for ChildExit {
             OpenFailure::Finished => Self::Finished,
             OpenFailure::Unseen(why) => Self::Unseen(why),
             OpenFailure::Failed(why) => Self::StartFailed(why),
+            OpenFailure::Homeless(why) => Self::Homeless(why),
             OpenFailure::Died { exit, tail } => Self::Died {
                 cause: match exit {
                     Some(_) => Cause::SessionDied,

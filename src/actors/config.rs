@@ -23,7 +23,7 @@ use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::reload::AgentChange;
+use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
 use crate::domain::restart::Mono;
 use crate::ports::config::ConfigSource;
 
@@ -78,7 +78,23 @@ pub enum Outcome {
 pub struct Applied {
     revision: String,
     changes: Vec<AgentChange>,
+    rigs: Vec<RigChange>,
+    raiders: Vec<RaiderChange>,
     pending: Vec<String>,
+}
+
+impl Applied {
+    fn answer(self, applied_at: Option<Timestamp>) -> Reloaded {
+        Reloaded {
+            revision: self.revision,
+            applied_at,
+            actions: self.changes,
+            rigs: self.rigs,
+            raiders: self.raiders,
+            errors: Vec::new(),
+            pending: self.pending,
+        }
+    }
 }
 
 /// The answer of a reload (`4-rules.md`, reload).
@@ -90,6 +106,10 @@ pub struct Reloaded {
     pub applied_at: Option<Timestamp>,
     /// What became of each agent.
     pub actions: Vec<AgentChange>,
+    /// What became of each rig that is not as before.
+    pub rigs: Vec<RigChange>,
+    /// The raiders that take a change over with their next session.
+    pub raiders: Vec<RaiderChange>,
     /// Why what is on disk is not in force.
     pub errors: Vec<String>,
     /// What of it takes effect at the next start only.
@@ -161,6 +181,8 @@ impl Actor for ConfigActor {
             revision: args.world.newest().city.revision.clone(),
             applied_at: Some(args.world.clock.now()),
             actions: Vec::new(),
+            rigs: Vec::new(),
+            raiders: Vec::new(),
             errors: Vec::new(),
             pending: Vec::new(),
         };
@@ -318,13 +340,7 @@ impl Config {
                 }
                 Ok(self.last.clone())
             }
-            Outcome::Applied(applied) if dry_run => Ok(Reloaded {
-                revision: applied.revision,
-                applied_at: None,
-                actions: applied.changes,
-                errors: Vec::new(),
-                pending: applied.pending,
-            }),
+            Outcome::Applied(applied) if dry_run => Ok(applied.answer(None)),
             Outcome::Applied(applied) => {
                 self.applied(applied);
                 Ok(self.last.clone())
@@ -335,6 +351,8 @@ impl Config {
                 }
                 Ok(Reloaded {
                     actions: Vec::new(),
+                    rigs: Vec::new(),
+                    raiders: Vec::new(),
                     errors: vec![why],
                     ..self.last.clone()
                 })
@@ -347,16 +365,10 @@ impl Config {
 
     fn applied(&mut self, applied: Applied) {
         let world = self.args.world.newest();
-        self.last = Reloaded {
-            revision: applied.revision,
-            applied_at: Some(world.clock.now()),
-            actions: applied.changes,
-            errors: Vec::new(),
-            pending: applied.pending,
-        };
+        self.last = applied.answer(Some(world.clock.now()));
         let data = serde_json::json!({
             "revision": self.last.revision, "actions": self.last.actions,
-            "pending": self.last.pending,
+            "rigs": self.last.rigs, "raiders": self.last.raiders, "pending": self.last.pending,
         });
         let event = NewEvent::new(EventType::ConfigReloaded, &world.city.name, Cause::Config);
         world.store.note(vec![event.with(data)]);

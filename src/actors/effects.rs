@@ -14,6 +14,7 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{RigName, SessionId};
 use crate::domain::nuke::NukePermit;
 use crate::domain::session_env;
+use crate::domain::terminal_log::of_last_session;
 use crate::ports::repo::{Repo, RepoError};
 use crate::ports::runner::Command;
 use crate::ports::sessions::{
@@ -313,11 +314,12 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
     }
 }
 
-/// The last lines of a session's terminal, for forensics; empty when there is nothing to read.
+/// The last lines of a session's terminal, for forensics; empty when it wrote nothing that can be read.
 pub async fn tail(world: &World, id: &SessionId) -> String {
     /// Enough for a stack trace and a prompt.
     const TAIL: u64 = 4096;
     let wanted = id.clone();
     let bytes = sessions(world, id, move |provider| provider.logs(&wanted, TAIL)).await;
-    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    let bytes = bytes.unwrap_or_default();
+    String::from_utf8_lossy(of_last_session(&bytes)).into_owned()
 }

@@ -70,6 +70,8 @@ pub enum OpenFailure {
     Unseen(String),
     /// It could not be started; a death.
     Failed(String),
+    /// Its sandbox is gone; no death.
+    Homeless(String),
     /// It died while no supervisor ran; a death that was not counted yet.
     Died {
         /// How, where on record.
@@ -205,6 +207,12 @@ async fn start_session(
         Ok(started) => started,
         // The start of a predecessor that was killed came through.
         Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
+        // Whoever removed the sandbox knows; no agent failed.
+        Err(error @ StartError::NoCwd(_)) if matches!(spec.id, ChildId::Raider(_)) => {
+            return Err(OpenFailure::Homeless(format!(
+                "its sandbox is gone: {error}"
+            )));
+        }
         Err(error) => return Err(OpenFailure::Failed(error.to_string())),
     };
     if !start.notes.is_empty() {

@@ -91,7 +91,7 @@ pub(super) enum Verb {
     Peek(args::Named),
     /// Submit a text to the terminal of a raider or agent
     Send(args::Send),
-    /// What a raider or agent wrote to its terminal
+    /// What a raider or agent wrote to its terminal; a line tells where each of its sessions begins
     Logs(Logs),
     /// Standing agents
     #[command(subcommand)]
@@ -229,7 +229,7 @@ pub(super) enum RaiderVerb {
     Show(args::Named),
     /// End session, sandbox and slot; refused (exit 5) when work would be lost
     Nuke(args::RaiderNuke),
-    /// Make a broken sandbox anew, keeping what it holds
+    /// Make a broken or lost sandbox whole, keeping what it holds; asks, for it ends the session first
     Repair(args::RaiderRepair),
     /// No session for it until it is resumed; slot and sandbox stay
     Suspend(args::Named),

@@ -32,6 +32,8 @@ pub enum Kind {
     OrphanSession,
     /// A sandbox without a raider.
     StraySandbox,
+    /// A raider without a sandbox.
+    LostSandbox,
     /// A raider's branch without work.
     StrayBranch,
     /// What was thrown away is still there.
@@ -46,6 +48,8 @@ pub enum Kind {
     GitVersion,
     /// A rig's repository cannot be worked on.
     Repository,
+    /// A program that sessions are started with is missing.
+    Program,
     /// It cannot be seen whether something is wrong.
     Unseen,
 }
@@ -155,8 +159,21 @@ pub struct Facts {
     pub trash: Probed<Vec<PathBuf>>,
     /// The files of the outbox, and when they were written.
     pub outbox: Probed<Vec<(PathBuf, Option<Timestamp>)>>,
+    /// Programs that sessions do not find.
+    pub lacking: Vec<Lacking>,
     /// When.
     pub now: Timestamp,
+}
+
+/// A program that sessions do not find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lacking {
+    /// Whose program it is: a harness, or an agent with a command of its own.
+    pub of: String,
+    /// As configured.
+    pub program: String,
+    /// Rigs, agents and raiders that are concerned.
+    pub users: Vec<String>,
 }
 
 /// What was seen of a rig.
@@ -168,6 +185,8 @@ pub struct RigFacts {
     pub held: BTreeSet<SlotName>,
     /// Sandboxes on disk that no slot holds.
     pub strays: Probed<Vec<(SlotName, Stray)>>,
+    /// Raiders that have work and no sandbox.
+    pub homeless: Probed<Vec<RaiderId>>,
     /// Branches of raiders that no worktree has checked out.
     pub branches: Probed<Vec<BranchFacts>>,
     /// Branches of merge requests that are not over.
@@ -221,15 +240,23 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
             &format!("branches of {}", rig.rig),
             &mut unseen,
         );
+        seen(
+            &rig.homeless,
+            &format!("work without a sandbox in {}", rig.rig),
+            &mut unseen,
+        );
     }
     let orphans = sessions.iter().filter(|it| !facts.wanted.contains(&it.id));
     found.extend(orphans.filter_map(orphan));
     for rig in &facts.rigs {
         let strays = rig.strays.known().into_iter().flatten();
         found.extend(strays.map(|(name, stray)| stray_sandbox(rig, name, stray)));
+        let homeless = rig.homeless.known().into_iter().flatten();
+        found.extend(homeless.map(lost_sandbox));
         let branches = rig.branches.known().into_iter().flatten();
         found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
     }
+    found.extend(facts.lacking.iter().map(no_program));
     if !trash.is_empty() {
         found.push(trashed(trash));
     }
@@ -297,6 +324,14 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
     }
 }
 
+fn lost_sandbox(raider: &RaiderId) -> Diagnosis {
+    let says = "it has work, and its sandbox is gone";
+    let hint = format!(
+        "`hd raider repair {raider}` makes it anew from its branch; `hd raider nuke {raider}` gives it up"
+    );
+    Finding::new(Kind::LostSandbox, raider, says, hint).into()
+}
+
 /// A branch whose raider is gone and whose relic is gone or closed. Branches of slots that are held,
 /// of work in the queue and of relics that may be charged again are somebody's.
 fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
@@ -320,6 +355,21 @@ fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
     let says = format!("{says}; nothing else holds its commits");
     let hint = "it is kept: merge what you need of it, then delete it in the rig's repo.git";
     Some(Finding::new(Kind::StrayBranch, subject, says, hint).into())
+}
+
+fn no_program(lacking: &Lacking) -> Diagnosis {
+    let Lacking { of, program, users } = lacking;
+    let place = match program.starts_with('/') {
+        true => "is not there, or cannot be executed",
+        false => "is in no directory of the PATH that sessions have",
+    };
+    let says = format!(
+        "{program} {place}: no session of {} starts",
+        users.join(", ")
+    );
+    let hint =
+        "install it, or start the supervisor with a PATH that it is on; `command` names another";
+    Finding::new(Kind::Program, of, says, hint).into()
 }
 
 fn trashed(entries: &[PathBuf]) -> Diagnosis {

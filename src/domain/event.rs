@@ -61,6 +61,7 @@ event_types! {
     RaiderMergeFailed => "raider.merge_failed",
     RaiderStalled => "raider.stalled",
     RaiderWaiting => "raider.waiting",
+    RaiderHomeless => "raider.homeless",
     RaiderNeedsInput => "raider.needs_input",
     RaiderNudged => "raider.nudged",
     RaiderRepaired => "raider.repaired",

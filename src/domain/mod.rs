@@ -33,5 +33,6 @@ pub mod session_env;
 pub mod slots;
 pub mod stall;
 pub mod suggest;
+pub mod terminal_log;
 pub mod wisp;
 pub mod zombie;

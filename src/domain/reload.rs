@@ -6,15 +6,16 @@
 //!            └─► in_force: new, but for what only a    pending says what
 //!                restart can change, and with rigs
 //!                that are gone until they are empty
-//!            └─► changes: one word per agent
+//!            └─► changes, rigs, raiders: one word for each that is concerned
 //! ```
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::city::{Agent, City};
-use super::ids::AgentName;
+use super::city::{Agent, City, Rig};
+use super::ids::{AgentName, HarnessName, RaiderId, RigName};
+use super::relic::Hook;
 
 /// What becomes of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -41,6 +42,40 @@ pub struct AgentChange {
     pub agent: AgentName,
     /// What becomes of it.
     pub action: Change,
+}
+
+/// What becomes of a rig.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RigAction {
+    /// It is new, or was to go and is wanted again.
+    Added,
+    /// What it is told differs from now on.
+    Changed,
+    /// It is not configured any more, and stays until its work is done.
+    Drain,
+    /// It is not configured any more, and had no work.
+    Removed,
+}
+
+/// One rig of a reload's answer; those that stay as they are have none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RigChange {
+    /// Which.
+    pub rig: RigName,
+    /// What becomes of it.
+    pub action: RigAction,
+}
+
+/// A raider that takes a change over with its next session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RaiderChange {
+    /// Who.
+    pub raider: RaiderId,
+    /// Always that it waits.
+    pub action: Change,
+    /// The harness that is another now.
+    pub harness: HarnessName,
 }
 
 /// A session of an agent that is up, or on its way.
@@ -81,7 +116,7 @@ pub fn refused(old: &City, new: &City) -> Option<String> {
 pub fn in_force(
     old: &City,
     mut new: City,
-    holds_work: &dyn Fn(&super::ids::RigName) -> bool,
+    holds_work: &dyn Fn(&RigName) -> bool,
 ) -> (City, Vec<String>) {
     let mut pending = Vec::new();
     if new.daemon.socket != old.daemon.socket {
@@ -113,6 +148,45 @@ pub fn in_force(
         }
     }
     (new, pending)
+}
+
+/// The rigs that something becomes of, the new configuration being as it can be in force.
+#[must_use]
+pub fn rigs(old: &City, new: &City) -> Vec<RigChange> {
+    let row = |rig: &Rig, action| RigChange {
+        rig: rig.name.clone(),
+        action,
+    };
+    let kept = new.rigs.iter().filter_map(|rig| {
+        let action = match old.rig(&rig.name) {
+            None => RigAction::Added,
+            Some(before) if before == rig => return None,
+            Some(before) => match (before.draining, rig.draining) {
+                (true, false) => RigAction::Added,
+                (_, true) => RigAction::Drain,
+                (false, false) => RigAction::Changed,
+            },
+        };
+        Some(row(rig, action))
+    });
+    let gone = old.rigs.iter().filter(|rig| new.rig(&rig.name).is_none());
+    kept.chain(gone.map(|rig| row(rig, RigAction::Removed)))
+        .collect()
+}
+
+/// The raiders whose harness is driven in another way from their next session on.
+#[must_use]
+pub fn raiders(old: &City, new: &City, hooks: &[Hook]) -> Vec<RaiderChange> {
+    let changed = |hook: &&Hook| {
+        let harness = &hook.harness;
+        old.harnesses.get(harness) != new.harnesses.get(harness)
+    };
+    let row = |hook: &Hook| RaiderChange {
+        raider: hook.raider.clone(),
+        action: Change::Deferred,
+        harness: hook.harness.clone(),
+    };
+    hooks.iter().filter(changed).map(row).collect()
 }
 
 /// What becomes of every agent of either configuration, in the order of the new one. Who is held

@@ -254,6 +254,9 @@ pub trait Sessions: Send + Sync {
     /// Why not.
     fn check(&self, provider: Provider) -> Result<(), String>;
 
+    /// Whether a session with this `PATH` would find the program. Changes nothing.
+    fn finds(&self, program: &str, path: &str) -> bool;
+
     /// Processor time that a running session's processes have used, those that ended included. Looks
     /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot
     /// be told.

@@ -325,7 +325,10 @@ fn run_without_a_terminal_returns_at_once() {
     city.fake.answer("run", Ok(result));
     let ran = city.run(&["run", "a task"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(ran.stdout, "gt-1  horde/raiders/Toast  b\n");
+    assert_eq!(
+        ran.stdout,
+        "gt-1 is charged to horde/raiders/Toast, on branch b\n"
+    );
     assert!(city.fake.asked("events").is_empty());
 }
 

@@ -11,7 +11,8 @@ use crate::actors::world::World;
 use crate::actors::{ask, effects, questions};
 use crate::domain::city::City;
 use crate::domain::ids::RigName;
-use crate::domain::reload::{in_force, refused};
+use crate::domain::relic::Hook;
+use crate::domain::reload::{in_force, raiders, refused, rigs};
 use crate::ports::config::{ConfigSource, Loaded};
 use crate::ports::repo::Repo;
 
@@ -50,7 +51,7 @@ async fn attempt(
     if let Some(why) = refused(old, &loaded.city) {
         return Ok(Outcome::Rejected(why));
     }
-    let busy = holding_work(world).await?;
+    let (busy, hooks) = holding_work(world).await?;
     let Loaded { city, shown } = loaded;
     let (city, pending) = in_force(old, city, &|rig| busy.contains(rig));
     if city.revision == old.revision && city.rigs == old.rigs && !dry_run {
@@ -67,6 +68,7 @@ async fn attempt(
         return Ok(Outcome::Rejected(why));
     }
     let revision = city.revision.clone();
+    let (rigs, raiders) = (rigs(old, &city), raiders(old, &city, &hooks));
     let new = Arc::new(World {
         city: Arc::new(city),
         shown: Arc::new(shown),
@@ -86,18 +88,21 @@ async fn attempt(
     Ok(Outcome::Applied(Applied {
         revision,
         changes,
+        rigs,
+        raiders,
         pending,
     }))
 }
 
-/// Rigs with a raider, an open operation or a merge request: they cannot go yet.
-async fn holding_work(world: &World) -> Result<BTreeSet<RigName>, Refusal> {
+/// Rigs with a raider, an open operation or a merge request, which cannot go yet; and all hooks.
+async fn holding_work(world: &World) -> Result<(BTreeSet<RigName>, Vec<Hook>), Refusal> {
     let read = world.store.run(|txn| {
         let mut rigs: BTreeSet<RigName> = BTreeSet::new();
-        rigs.extend(txn.hooks(None)?.into_iter().map(|hook| hook.raider.rig));
+        let hooks = txn.hooks(None)?;
+        rigs.extend(hooks.iter().map(|hook| hook.raider.rig.clone()));
         rigs.extend(txn.sagas(None)?.into_iter().map(|saga| saga.rig));
         rigs.extend(txn.mrs(None, true)?.into_iter().map(|mr| mr.rig));
-        Ok(rigs)
+        Ok((rigs, hooks))
     });
     Ok(read.await?)
 }

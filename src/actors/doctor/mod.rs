@@ -1,6 +1,7 @@
 //! `hd doctor`: gathers the facts that `domain::doctor` judges, and tries its remedies. Each remedy
 //! makes sure once more, at the instant of acting, that what it is about is still nobody's.
 
+mod programs;
 mod remedies;
 
 use std::collections::BTreeSet;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use super::refusal::Refusal;
 use super::sagas::nuke::{self, Target};
+use super::witness::homeless::homeless;
 use super::witness::sight::{self, Hookless};
 use super::world::World;
 use super::{ask, effects};
@@ -15,7 +17,7 @@ use crate::domain::cause::Cause;
 use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
 /// Examines the city; mends what can be mended, where that is wanted.
@@ -51,6 +53,8 @@ async fn diagnoses(world: &Arc<World>) -> Result<Vec<Diagnosis>, Refusal> {
 
 /// Whose everything is, as the store says.
 struct Owned {
+    /// All hooks.
+    hooks: Vec<Hook>,
     /// Raiders that a hook or an open saga holds.
     held: BTreeSet<RaiderId>,
     /// Branches of merge requests that are not over.
@@ -60,13 +64,15 @@ struct Owned {
 }
 
 fn owned(txn: &mut dyn Txn) -> Result<Owned, StoreError> {
-    let mut held: BTreeSet<_> = txn.hooks(None)?.into_iter().map(|it| it.raider).collect();
+    let hooks = txn.hooks(None)?;
+    let mut held: BTreeSet<_> = hooks.iter().map(|it| it.raider.clone()).collect();
     let sagas = txn.sagas(None)?;
     held.extend(sagas.iter().filter_map(|saga| saga.subject.parse().ok()));
     let queued = txn.mrs(None, true)?.into_iter().map(|mr| mr.branch);
     let relics = txn.relics(&RelicFilter::default())?.into_iter();
     let open = relics.filter(|relic| relic.status != RelicStatus::Closed);
     Ok(Owned {
+        hooks,
         held,
         queued: queued.collect(),
         open: open.map(|relic| relic.id).collect(),
@@ -93,14 +99,15 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     for rig in &world.city.rigs {
         let lone = sight::hookless(world, rig).await;
         let spare = effects::repo(world, &rig.name, |repo| repo.spare_branches()).await;
-        seen.push((rig, lone, spare));
+        let homeless = homeless(world, &rig.name).await;
+        seen.push((rig, lone, spare, homeless));
     }
     let owned = world.store.run(owned).await?;
     let mut wanted = wanted(world, &owned.held).await?;
     let listed = sessions.iter().flatten().map(|facts| &facts.id);
     wanted.extend(listed.filter(|id| world.city.is_agents(id)).cloned());
     let mut rigs = Vec::new();
-    for (rig, lone, spare) in seen {
+    for (rig, lone, spare, homeless) in seen {
         let held = owned.held.iter().filter(|raider| raider.rig == rig.name);
         let held: BTreeSet<SlotName> = held.map(|raider| raider.name.clone()).collect();
         let strays = match lone {
@@ -112,6 +119,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
             held,
             strays,
             branches: Probed::from(spare),
+            homeless: Probed::from(homeless.map(|gone| gone.into_iter().collect())),
             queued: owned.queued.clone(),
             open: owned.open.clone(),
         });
@@ -126,6 +134,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
         rigs,
         trash: Probed::from(trash),
         outbox: Probed::from(left.as_ref().map(|left| left.outbox.clone())),
+        lacking: programs::lacking(world, &owned.hooks).await,
         now: world.clock.now(),
     })
 }

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
@@ -20,11 +19,8 @@ use super::super::witness::WitnessMsg;
 use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
 use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::cause::Cause;
-use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::SessionExit;
 use crate::domain::ids::{ChildId, Generation};
-use crate::domain::restart::Answer;
 use crate::ports::sessions::SessionEvent;
 
 /// What cannot be seen is looked at again after this.
@@ -106,6 +102,7 @@ impl Root {
             Work::Raider { .. } => false,
         };
         slot.tried = false;
+        slot.homeless = false;
         slot.how = None;
         answer(&mut slot.for_up, &Ok(()));
         answer(&mut slot.for_wake, &Ok(()));
@@ -160,10 +157,11 @@ impl Root {
                 self.undead(id, why);
             }
             // It ended without having seen its session end: that may run.
-            (
-                Desired::Ended(_) | Desired::Resting(_),
-                Some(ChildExit::Unseen(_) | ChildExit::StartFailed(_) | ChildExit::Broken(_)),
-            ) => self.sweep(me, id),
+            (Desired::Ended(_) | Desired::Resting(_), Some(exit))
+                if exit.unopened().is_some() || matches!(exit, ChildExit::Broken(_)) =>
+            {
+                self.sweep(me, id);
+            }
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -172,11 +170,12 @@ impl Root {
                 let cause = *cause;
                 self.at_rest(id, cause);
             }
-            (Desired::Up, Some(ChildExit::Unseen(why) | ChildExit::StartFailed(why)))
-                if !slot.for_up.is_empty() =>
-            {
-                slot.no_session(&why);
+            (Desired::Up, Some(exit)) if exit.unopened().is_some() && !slot.for_up.is_empty() => {
+                slot.no_session(exit.unopened().unwrap_or_default());
                 self.slots.remove(id);
+            }
+            (Desired::Up | Desired::Cycle(_), Some(ChildExit::Homeless(why))) => {
+                self.homeless(me, id, why);
             }
             (Desired::Up | Desired::Cycle(_), Some(ChildExit::Unseen(why))) => {
                 self.unseen(me, id, why);
@@ -271,77 +270,6 @@ impl Root {
         self.spawn_child(me, id).await;
     }
 
-    /// A death: crashed, then restarted, quarantined or left at rest. `planned` is the cause of an
-    /// end that was none of the session's own.
-    async fn died(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        id: &ChildId,
-        exit: Option<ChildExit>,
-        planned: Cause,
-    ) {
-        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
-        let policy = self.world.city.daemon.restart.clone();
-        let together = self.concerns_others(id);
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        let (cause, how, mut data) = describe(exit, slot.generation, planned);
-        if let Some(tail) = slot.tail.take() {
-            data["tail"] = tail.into();
-        }
-        if let Work::Raider { hook, .. } = &slot.spec.work {
-            data["relic"] = hook.relic.as_str().into();
-            if how.as_ref().is_some_and(|exit| exit.code == Some(0)) {
-                data["why"] = "ended without hd done or an outcome".into();
-            }
-        }
-        slot.cause = cause;
-        // A cycle that counts as a death is over: what follows is the restart of a wanted child.
-        slot.desired = Desired::Up;
-        self.world.store.note(vec![
-            NewEvent::new(EventType::AgentCrashed, id, cause).with(data),
-        ]);
-        if std::mem::take(&mut slot.tried) || rests(slot.spec.restart, how.as_ref()) {
-            slot.become_state(ChildState::Stopped, now);
-            self.note(NewEvent::new(EventType::AgentStopped, id, cause));
-            return;
-        }
-        let healthy = slot.up_at.take().map(|up_at| mono.saturating_sub(up_at));
-        if let (Some(healthy), Some(stable)) = (healthy, policy.stable_after)
-            && healthy >= stable
-        {
-            slot.deaths.clear();
-        }
-        slot.epoch += 1;
-        let delay = match slot.deaths.on_death(&policy, mono, (self.world.random)()) {
-            Answer::Restart { after } if after.is_zero() && !together => {
-                return self.spawn_child(me, id).await;
-            }
-            Answer::Restart { after } => {
-                slot.become_state(ChildState::Backoff, now);
-                after
-            }
-            Answer::Quarantine { until } => {
-                slot.become_state(ChildState::Quarantined, now);
-                let wait = until.saturating_sub(mono);
-                let data = serde_json::json!({
-                    "until": now.checked_add(wait).unwrap_or(Timestamp::MAX),
-                    "deaths": slot.deaths.count(&policy, mono),
-                });
-                let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
-                self.world.store.note(vec![event.with(data)]);
-                wait
-            }
-        };
-        let epoch = slot.epoch;
-        if self.restart_together(me, id, delay) {
-            return;
-        }
-        let id = id.clone();
-        let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
-    }
-
     /// Laid to rest, by a person or a suspension.
     pub(super) fn at_rest(&mut self, id: &ChildId, cause: Cause) {
         let now = self.world.clock.now();
@@ -431,9 +359,12 @@ impl Root {
 
 /// Tells those who asked for the session why there is none. Who rested until then rests on, unless
 /// nobody hears any more that it failed: then it was meant to go on.
-fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
+pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
-    let failed = matches!(exit, Some(ChildExit::StartFailed(_) | ChildExit::Unseen(_)));
+    let failed = matches!(
+        exit,
+        Some(ChildExit::StartFailed(_) | ChildExit::Homeless(_) | ChildExit::Unseen(_))
+    );
     slot.tried &= told && failed;
     if let Some(exit) = exit {
         answer(&mut slot.for_wake, &Err(exit.to_string()));
@@ -445,48 +376,4 @@ fn exit_of(error: Option<ActorProcessingErr>) -> Option<ChildExit> {
         Some(exit) => exit.clone(),
         None => ChildExit::Broken(error.to_string()),
     })
-}
-
-/// Cause, how the session ended, and particulars of the event.
-fn describe(
-    exit: Option<ChildExit>,
-    generation: Generation,
-    planned: Cause,
-) -> (Cause, Option<SessionExit>, serde_json::Value) {
-    let generation = generation.0.saturating_sub(1);
-    match exit {
-        Some(ChildExit::Died { cause, exit, tail }) => {
-            let data = serde_json::json!({
-                "code": exit.as_ref().and_then(|exit| exit.code),
-                "signal": exit.as_ref().and_then(|exit| exit.signal),
-                "generation": generation, "tail": tail,
-            });
-            (cause, exit, data)
-        }
-        Some(ChildExit::StartFailed(why) | ChildExit::Unseen(why)) => (
-            Cause::StartFailed,
-            None,
-            serde_json::json!({ "error": why }),
-        ),
-        Some(ChildExit::Undead(why) | ChildExit::Broken(why)) => {
-            (Cause::Internal, None, serde_json::json!({ "error": why }))
-        }
-        Some(ChildExit::Finished | ChildExit::Ended(_)) | None => (
-            planned,
-            None,
-            serde_json::json!({ "generation": generation }),
-        ),
-    }
-}
-
-/// Whether this restart type answers such an end with rest (OTP's meaning: a transient child rests
-/// after `normal` and `shutdown`; to an operating system the latter is a TERM).
-fn rests(restart: RestartType, exit: Option<&SessionExit>) -> bool {
-    const TERM: i32 = 15;
-    let good = |exit: &SessionExit| exit.code == Some(0) || exit.signal == Some(TERM);
-    match restart {
-        RestartType::Permanent => false,
-        RestartType::Transient => exit.is_some_and(good),
-        RestartType::Temporary => true,
-    }
 }

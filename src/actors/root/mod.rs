@@ -2,7 +2,7 @@
 //! ends all of them in order.
 //!
 //! ```text
-//!  infrastructure (infra.rs)         children (children.rs)
+//!  infrastructure (infra.rs)         children (children.rs, deaths.rs)
 //!  store, shaman, dispatcher,        raiders and agents: one slot each, holding
 //!  config, witness+forge per rig     spec, desired, deaths, epoch, actor
 //!        │ a panic                         │ ActorFailed(ChildExit)
@@ -20,6 +20,7 @@
 //! Only the root starts and stops children. Everybody else asks.
 
 mod children;
+mod deaths;
 mod depends;
 mod groups;
 mod history;

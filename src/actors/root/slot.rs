@@ -112,6 +112,8 @@ pub(super) struct Slot {
     /// How it was told to end, when everything ends.
     pub(super) told: Option<StopMode>,
     pub(super) for_up: Waiting<(), String>,
+    /// Its sandbox was not there when it was to be started, and that was said.
+    pub(super) homeless: bool,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,
     /// It was at rest until an operator tried to start it: should that fail, it rests again.
@@ -144,6 +146,7 @@ impl Slot {
             together: false,
             told: None,
             for_up: Vec::new(),
+            homeless: false,
             for_wake: Vec::new(),
             tried: false,
             how: None,

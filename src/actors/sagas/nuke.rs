@@ -9,6 +9,7 @@
 
 mod keep;
 mod lone;
+mod rehearse;
 mod reopen;
 mod room;
 mod strays;
@@ -37,6 +38,7 @@ use crate::ports::relics::{SalvageEntry, StoreError};
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
+pub use rehearse::{Rehearsed, Would, rehearse};
 
 /// Which sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -104,10 +106,24 @@ pub struct Nuked {
 /// # Errors
 /// [`RefusalKind::Conflict`] when a nuke is under way, or the slot has gone to another incarnation.
 pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Claim, Refusal> {
+    let claim = world
+        .claims
+        .claim(fenced(target))
+        .ok_or_else(|| busy(target))?;
+    admitted(world, target, salvage).await?;
+    Ok(claim)
+}
+
+fn fenced(target: &Target) -> String {
+    format!("nuke/{}", target.raider)
+}
+
+fn busy(target: &Target) -> Refusal {
+    Refusal::conflict(format!("{} is being nuked", target.raider))
+}
+
+async fn admitted(world: &World, target: &Target, salvage: bool) -> Result<(), Refusal> {
     let (raider, incarnation) = (target.raider.clone(), target.incarnation);
-    let busy = || Refusal::conflict(format!("{} is being nuked", target.raider));
-    let claim = world.claims.claim(format!("nuke/{raider}"));
-    let claim = claim.ok_or_else(busy)?;
     let (hook, saga) = world
         .store
         .run(move |txn| {
@@ -120,7 +136,7 @@ pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Clai
         })
         .await?;
     match saga {
-        Some(saga) if saga.kind == SagaKind::Nuke => return Err(busy()),
+        Some(saga) if saga.kind == SagaKind::Nuke => return Err(busy(target)),
         Some(saga) if done::is_pushing(&saga) && gives_up(target, salvage) => {}
         Some(saga) => {
             let (raider, kind) = (&target.raider, saga.kind.as_str());
@@ -141,7 +157,7 @@ pub async fn fence(world: &World, target: &Target, salvage: bool) -> Result<Clai
         let message = format!("incarnation {incarnation} of {} is gone", target.raider);
         return Err(Refusal::conflict(message));
     }
-    Ok(claim)
+    Ok(())
 }
 
 /// Whether the sandbox is there and of that incarnation, as far as it tells itself.

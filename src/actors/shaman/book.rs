@@ -23,7 +23,11 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn read(txn: &mut dyn Txn, relic: Relic) -> Result<Self, StoreError> {
+    /// What is remembered of an escalation.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn read(txn: &mut dyn Txn, relic: Relic) -> Result<Self, StoreError> {
         let known = txn.get(&key(&relic.id))?;
         let known = known.and_then(|text| serde_json::from_str(&text).ok());
         // One that an older version raised: nobody has said anything since.

@@ -36,7 +36,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
-pub use self::settle::{HOOKLESS, about, hookless_gone, over, settle};
+pub use self::settle::{HOMELESS, HOOKLESS, about, hookless_gone, over, sandboxes_back, settle};
 
 /// What is due later than this is looked at in between: timers have an end.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);

@@ -1,8 +1,10 @@
 //! What ends an escalation without a person: the problem has vanished.
 
+use std::collections::BTreeSet;
+
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -68,6 +70,28 @@ pub fn hookless_gone(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreEr
     settled.retain(|entry| entry.about() == (who.as_str(), None) && entry.relic.title == HOOKLESS);
     let settled = settled.into_iter().map(|entry| entry.relic);
     settle(txn, settled.collect(), Cause::Vanished)
+}
+
+/// What is said of a raider that works and whose sandbox is not there.
+pub const HOMELESS: &str = "its sandbox is gone";
+
+/// Of the raiders of this rig, all but these have a sandbox.
+///
+/// # Errors
+/// The store's.
+pub fn sandboxes_back(
+    txn: &mut dyn Txn,
+    rig: &RigName,
+    gone: &BTreeSet<RaiderId>,
+) -> Result<(), StoreError> {
+    let mut back = book::open(txn)?;
+    back.retain(|entry| {
+        let raider = entry.about().0.parse::<RaiderId>();
+        let is_back = raider.is_ok_and(|raider| raider.rig == *rig && !gone.contains(&raider));
+        is_back && entry.relic.title == HOMELESS
+    });
+    let back = back.into_iter().map(|entry| entry.relic);
+    settle(txn, back.collect(), Cause::Vanished)
 }
 
 /// Closes every escalation whose problem is no more, whoever or whatever made it so.

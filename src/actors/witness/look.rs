@@ -11,7 +11,7 @@ use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
-use super::{WitnessArgs, charges, nuke_now, sight, stall, wisps, zombies};
+use super::{WitnessArgs, charges, homeless, nuke_now, sight, stall, wisps, zombies};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
@@ -106,6 +106,9 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let (mut pieces, next) = world.store.run(read).await?;
     if patrol {
         suspects.extend(zombies::suspects(args).await?);
+        if let Err(error) = homeless::call(args).await {
+            tracing::warn!(rig = %args.rig, %error, "whose sandbox is gone cannot be seen");
+        }
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
     let mut keys = BTreeSet::new();

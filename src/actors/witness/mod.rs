@@ -17,6 +17,7 @@
 //! the outcome files, and comes to the same conclusions.
 
 mod charges;
+pub mod homeless;
 mod inbox;
 mod kept;
 mod look;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -70,6 +70,18 @@ impl Reply {
         let json = serde_json::to_string(self).expect("plain data always serialises");
         format!("{json}\n")
     }
+}
+
+/// Where a session's program may be: as given if it has a slash, else in each directory of the
+/// session's own `PATH`.
+#[must_use]
+pub fn candidates(program: &str, path: Option<&str>) -> Vec<PathBuf> {
+    if program.contains('/') {
+        return vec![program.into()];
+    }
+    let dirs = path.unwrap_or("/usr/bin:/bin").split(':');
+    let dirs = dirs.map(|dir| if dir.is_empty() { "." } else { dir });
+    dirs.map(|dir| Path::new(dir).join(program)).collect()
 }
 
 /// The words that make the program a holder, of a terminal of its own or in a pane of tmux.

@@ -1,11 +1,14 @@
 //! The port, method by method.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::files::{self, Found, Meta};
 use super::holder::log_tail;
+use super::launch::candidates;
 use super::observe::Sight;
 use super::tmux;
 use super::{Client, LocalSessions, failed, fault, logs, remains, started};
@@ -182,6 +185,13 @@ impl Sessions for LocalSessions {
             Provider::Tmux => tmux::check().map_err(|error| error.to_string()),
             Provider::Holder => Ok(()),
         }
+    }
+
+    fn finds(&self, program: &str, path: &str) -> bool {
+        candidates(program, Some(path)).iter().any(|file| {
+            let meta = fs::metadata(file);
+            meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        })
     }
 
     fn cpu(&self, id: &SessionId) -> Option<Duration> {

@@ -11,7 +11,7 @@ use crate::cli::args::Up;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style};
-use crate::cli::render::show;
+use crate::cli::render::{said, show};
 use crate::control::protocol::args::{self, Nothing};
 use crate::control::protocol::{Exit, Op};
 
@@ -60,7 +60,7 @@ pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
 /// Says what became of each agent; what is wrong with the files is exit code 2.
 pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), CliError> {
     let result = context.ask(&Op::Reload(args))?;
-    context.print(&result, show::reloaded)?;
+    context.print(&result, said::reloaded)?;
     let errors = result["errors"].as_array().map_or(0, Vec::len);
     if errors > 0 {
         let message = "the configuration is not applied; the one before stays in force";

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
-use crate::cli::render::show;
+use crate::cli::render::said;
 use crate::control::client::Client;
 use crate::control::protocol::{self, ErrorKind, Intent, Op, args};
 use crate::domain::ids::RaiderId;
@@ -27,10 +27,10 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
             output::say(&format!("hd: {error}"));
             output::say("hd: your completion is written down and will be taken up when it is back");
             let result = serde_json::json!({"outbox": file, "accepted": false});
-            context.print(&result, show::facts)
+            context.print(&result, said::done)
         }
         Err(error) => Err(error.into()),
-        Ok(result) => context.print(&result, show::facts),
+        Ok(result) => context.print(&result, said::done),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::control::protocol::args::Nothing;
 use super::args::{AgentVerb, MqVerb, SalvageVerb, Verb};
 use super::context::Context;
 use super::error::CliError;
-use super::render::{event, lists, show};
+use super::render::{event, lists, said, show};
 
 /// Runs one verb.
 pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
@@ -37,15 +37,15 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Run(args) => run::run(args, context),
         Verb::Charge(args) => context.show(&Op::Charge(args), show::charged),
         Verb::Done(args) => done::run(args, context),
-        Verb::Handoff(args) => context.show(&Op::Handoff(args), show::facts),
-        Verb::Wait(args) => context.show(&Op::Wait(args), show::facts),
+        Verb::Handoff(args) => context.show(&Op::Handoff(args), said::handed_off),
+        Verb::Wait(args) => context.show(&Op::Wait(args), said::waits),
         Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
         Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
         Verb::Relic(verb) => relic::run(verb, context),
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),
-        Verb::Send(args) => context.show(&Op::Send(args), show::facts),
+        Verb::Send(args) => context.show(&Op::Send(args), said::taken),
         Verb::Logs(args) if args.follow => attach::watch(args.logs.name, context),
         Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
         Verb::Agent(verb) => agent(verb, context),
@@ -69,12 +69,12 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
 fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         AgentVerb::List => context.show(&Op::AgentList(Nothing {}), lists::agents),
-        AgentVerb::Start(args) => context.show(&Op::AgentStart(args), show::facts),
-        AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), show::facts),
-        AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), show::facts),
-        AgentVerb::Suspend(args) => context.show(&Op::AgentSuspend(args), show::facts),
-        AgentVerb::Resume(args) => context.show(&Op::AgentResume(args), show::facts),
-        AgentVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), show::facts),
+        AgentVerb::Start(args) => context.show(&Op::AgentStart(args), said::child),
+        AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), said::child),
+        AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), said::child),
+        AgentVerb::Suspend(args) => context.show(&Op::AgentSuspend(args), said::child),
+        AgentVerb::Resume(args) => context.show(&Op::AgentResume(args), said::child),
+        AgentVerb::Unquarantine(args) => context.show(&Op::AgentUnquarantine(args), said::child),
     }
 }
 
@@ -88,12 +88,12 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
             context.show(&Op::MqList(args.rig), render)
         }
         MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts),
-        MqVerb::Retry(args) => context.show(&Op::MqRetry(args), show::facts),
-        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), show::facts),
+        MqVerb::Retry(args) => context.show(&Op::MqRetry(args), said::merge_request),
+        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), said::merge_request),
         MqVerb::Reject(mut args) => {
             context.consent(&format!("say no to {}?", args.mr))?;
             args.yes = true;
-            context.show(&Op::MqReject(args), show::facts)
+            context.show(&Op::MqReject(args), said::merge_request)
         }
     }
 }
@@ -105,7 +105,7 @@ fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
         SalvageVerb::Restore(mut args) => {
             // The supervisor has another working directory.
             args.to = args.to.as_deref().map(relic::absolute).transpose()?;
-            context.show(&Op::SalvageRestore(args), show::facts)
+            context.show(&Op::SalvageRestore(args), said::restored)
         }
         SalvageVerb::Prune(mut args) => {
             let which = match (&args.id[..], &args.older_than) {

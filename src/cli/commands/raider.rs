@@ -6,7 +6,7 @@ use crate::cli::args::RaiderVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::render::{lists, show};
+use crate::cli::render::{lists, said, show};
 use crate::control::protocol::args::RaiderNuke;
 use crate::control::protocol::{Exit, Op, no_such_transition};
 
@@ -14,27 +14,39 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
     match verb {
         RaiderVerb::List(args) => context.show(&Op::RaiderList(args), lists::raiders),
         RaiderVerb::Show(args) => context.show(&Op::RaiderShow(args), show::facts),
+        RaiderVerb::Nuke(args) if args.dry_run => rehearse(args, context),
         RaiderVerb::Nuke(mut args) => {
-            if !args.dry_run {
-                if !context.yes && Context::can_ask() {
-                    losses(&args, context)?;
-                }
-                let what = "end its session, sandbox and slot";
-                context.consent(&format!("nuke {}: {what}?", args.name))?;
-                args.yes = true;
+            if !context.yes && Context::can_ask() {
+                losses(&args, context)?;
             }
-            context.show(&Op::RaiderNuke(args), show::facts)
+            let what = "end its session, sandbox and slot";
+            context.consent(&format!("nuke {}: {what}?", args.name))?;
+            args.yes = true;
+            context.show(&Op::RaiderNuke(args), said::nuked)
         }
         RaiderVerb::Repair(mut args) => {
-            context.consent(&format!("make the sandbox of {} anew?", args.name))?;
+            let what = "end its session, save what it holds, make its sandbox whole";
+            context.consent(&format!("repair {}: {what}?", args.name))?;
             args.yes = true;
-            context.show(&Op::RaiderRepair(args), show::facts)
+            context.show(&Op::RaiderRepair(args), said::repaired)
         }
-        RaiderVerb::Suspend(args) => context.show(&Op::RaiderSuspend(args), show::facts),
-        RaiderVerb::Resume(args) => context.show(&Op::RaiderResume(args), show::facts),
+        RaiderVerb::Suspend(args) => context.show(&Op::RaiderSuspend(args), said::child),
+        RaiderVerb::Resume(args) => context.show(&Op::RaiderResume(args), said::child),
         RaiderVerb::Done { .. } => Err(no_such_transition("done").into()),
         RaiderVerb::Reset { .. } => Err(no_such_transition("reset").into()),
     }
+}
+
+/// Answers as the nuke itself would, with its exit code.
+fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
+    let told = context.ask(&Op::RaiderNuke(args))?;
+    context.print(&told, said::rehearsed)?;
+    let word = |key: &str| told.get(key).and_then(Value::as_str);
+    if word("would") != Some("refuse") {
+        return Ok(());
+    }
+    let message = word("message").unwrap_or("work would be lost");
+    Err(CliError::new(Exit::Refused, message).hint("--salvage keeps what can be read of it"))
 }
 
 /// Whoever is asked for consent knows before what it costs.
@@ -53,7 +65,8 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     let losses: String = losses.map(|loss| format!("\n  {loss}")).collect();
     let what = looked.get("message").and_then(Value::as_str);
     let what = format!("{}{losses}", what.unwrap_or("work would be lost"));
-    if args.salvage {
+    let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
+    if args.salvage && kept {
         output::say(&format!("hd: {what}\nhd: salvage refs will keep it"));
         return Ok(());
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::args::RelicVerb;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
-use crate::cli::render::{lists, show};
+use crate::cli::render::{lists, said, show};
 use crate::control::protocol::Op;
 use crate::control::protocol::args::{RelicClose, RelicRef};
 
@@ -16,12 +16,12 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
     match verb {
         RelicVerb::Create(mut args) => {
             args.body = text_or_stdin(args.body)?;
-            context.show(&Op::RelicCreate(args), show::relic)
+            context.show(&Op::RelicCreate(args), said::relic)
         }
         RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
         RelicVerb::List(args) => context.show(&Op::RelicList(args), lists::relics),
         RelicVerb::Close(args) => close(args, context),
-        RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), show::relic),
+        RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), said::relic),
     }
 }
 
@@ -39,7 +39,7 @@ fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
             args.yes = true;
         }
     }
-    context.show(&Op::RelicClose(args), show::relic)
+    context.show(&Op::RelicClose(args), said::relic)
 }
 
 /// The text; `-` stands for what is on standard input.

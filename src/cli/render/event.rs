@@ -63,6 +63,7 @@ fn tone(kind: &str) -> Tone {
         | "agent.quarantined"
         | "raider.zombie"
         | "raider.stalled"
+        | "raider.homeless"
         | "raider.merge_failed"
         | "mr.conflict"
         | "store.degraded"

@@ -199,7 +199,7 @@ pub(in crate::cli) fn agents(result: &Value, style: Style) -> String {
         ("STATE", "/state"),
         ("PID", "/pid"),
         ("GENERATION", "/generation"),
-        ("RESTARTS", "/restarts"),
+        ("DEATHS", "/restarts"),
         ("SINCE", "/since"),
         ("QUARANTINED", "/quarantined_until"),
     ];
@@ -208,7 +208,7 @@ pub(in crate::cli) fn agents(result: &Value, style: Style) -> String {
 
 pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
     let headings = [
-        "RAIDER", "STATE", "HOOK", "BRANCH", "GIT", "SESSION", "RESTARTS",
+        "RAIDER", "STATE", "HOOK", "BRANCH", "GIT", "SESSION", "DEATHS",
     ];
     let mut table = Table::new(&headings);
     for raider in items(result) {
@@ -260,7 +260,11 @@ pub(super) fn needs_person(child: &Value) -> bool {
         derived(child).as_str(),
         "stalled" | "zombie" | "quarantined" | "blocked"
     );
-    let asks = condition(child)
-        .is_some_and(|(kind, _)| matches!(kind.as_str(), "needs_input" | "auth" | "push_blocked"));
+    let asks = condition(child).is_some_and(|(kind, _)| {
+        matches!(
+            kind.as_str(),
+            "needs_input" | "auth" | "push_blocked" | "sandbox_gone"
+        )
+    });
     stuck || asks || child.get("quarantined_until").is_some_and(Value::is_string)
 }

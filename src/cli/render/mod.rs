@@ -3,6 +3,7 @@
 
 pub(super) mod event;
 pub(super) mod lists;
+pub(super) mod said;
 pub(super) mod show;
 pub(super) mod status;
 mod table;

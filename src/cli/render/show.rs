@@ -117,12 +117,12 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
         };
         match charged.get("raider").filter(|raider| !raider.is_null()) {
             Some(raider) => format!(
-                "{relic}  {}  {}",
+                "{relic} is charged to {}, on branch {}",
                 style.paint(Tone::Good, &cell(raider)),
                 at(charged, "/branch")
             ),
             None => format!(
-                "{relic}  {}  {}",
+                "{relic} {}: {}",
                 style.paint(Tone::Waits, "waits"),
                 at(charged, "/note")
             ),
@@ -181,26 +181,4 @@ pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
         }
         None => "stopped".to_owned(),
     }
-}
-
-/// What became of each agent at a reload.
-pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
-    let texts = |key: &str| {
-        let lines = result[key].as_array().into_iter().flatten();
-        lines
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let mut lines = texts("errors");
-    for action in result["actions"].as_array().into_iter().flatten() {
-        let (agent, action) = (cell(&action["agent"]), cell(&action["action"]));
-        lines.push(format!("{action:<9} {agent}"));
-    }
-    let pending = texts("pending").into_iter();
-    lines.extend(pending.map(|key| format!("at the next start: {key}")));
-    if lines.is_empty() {
-        lines.push(style.paint(Tone::Faint, "no agent is concerned"));
-    }
-    lines.join("\n")
 }

@@ -104,7 +104,7 @@ fn children(result: &Value) -> Vec<Child<'_>> {
 
 fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
     let headings = [
-        "", "NAME", "STATE", "FOR", "HOOK", "GIT", "BRANCH", "RESTARTS",
+        "", "NAME", "STATE", "FOR", "HOOK", "GIT", "BRANCH", "DEATHS",
     ];
     let mut table = Table::new(&headings);
     for child in children {
@@ -146,6 +146,17 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
                 child.name
             );
             lines.push(style.paint(Tone::Bad, &text));
+        }
+        if child.value.get("deferred") == Some(&Value::Bool(true)) {
+            let until = match condition(child.value) {
+                Some((kind, _)) if kind == "needs_input" => "its question is answered",
+                _ => "nobody is attached any more",
+            };
+            let text = format!(
+                "  {}: deferred: it gets a session of its new configuration when {until}",
+                child.name
+            );
+            lines.push(style.paint(Tone::Waits, &text));
         }
         if let Some((kind, said)) = condition(child.value).filter(|(_, said)| !said.is_empty()) {
             let mark = if child.needs_person { "!" } else { " " };

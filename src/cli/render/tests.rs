@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output::Style;
 
-use super::{event, lists, show, status};
+use super::{event, lists, said, show, status};
 
 const PLAIN: Style = Style {
     color: false,
@@ -55,7 +55,7 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     insta::assert_snapshot!(status::at_time(&city(), PLAIN, now), @r"
     bright-lights  up 3d04h (pid 41)  2 raiders  1 agent  2 escalations (hd escalations)
     ! horde gt-6: hd mq approve gt-6
-       NAME         STATE                FOR    HOOK  GIT       BRANCH               RESTARTS
+       NAME         STATE                FOR    HOOK  GIT       BRANCH               DEATHS
     !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
        horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
        mayor        running              1h00m  -     -         -                    0
@@ -167,9 +167,9 @@ fn charged_and_waiting_relics_are_told_apart() {
         {"relic": "gt-3", "raider": null, "note": "no free slot", "rig": "auto",
          "auto_charge": true}]});
     insta::assert_snapshot!(show::charged(&result, PLAIN), @r"
-    gt-1  horde/raiders/Toast  raider/Toast/gt-1-1
-    gt-2  waits  no free slot
-    gt-3  waits  no free slot
+    gt-1 is charged to horde/raiders/Toast, on branch raider/Toast/gt-1-1
+    gt-2 waits: no free slot
+    gt-3 waits: no free slot
     nobody starts gt-2 by itself, auto_charge is off: hd charge gt-2 horde
     ");
 }
@@ -256,4 +256,107 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
     assert_eq!(row(true, until.clone()), "suspended");
     assert_eq!(row(false, until), "quarantined");
     assert_eq!(row(false, Value::Null), "stalled");
+}
+
+/// One sentence for what was done, whatever fields are there.
+#[test]
+fn an_action_is_said_in_a_sentence() {
+    let toast = "horde/raiders/Toast";
+    let nuked = json!({"raider": toast, "incarnation": 1, "salvage": "horde-Toast-1"});
+    let kept =
+        json!({"raider": toast, "safe": false, "losses": ["untracked: x"], "would": "refuse"});
+    let whole = json!({"raider": toast, "sandbox": "/c/Toast", "was": null, "salvage": "s-1"});
+    let mr = json!({"id": "gt-2", "relic": "gt-1", "state": "queued", "note": null});
+    let done = json!({"relic": "gt-1", "exit": "completed", "branch": "b", "already": false});
+    let wait = json!({"name": toast, "until": "2026-01-31T12:00:00.25Z", "reason": "the CI runs"});
+    let said: &[(super::super::context::Render, Value, &str)] = &[
+        (
+            said::nuked,
+            nuked,
+            "horde/raiders/Toast is gone; what it held is kept: hd salvage restore horde-Toast-1",
+        ),
+        (
+            said::rehearsed,
+            kept,
+            "horde/raiders/Toast would be kept, for it holds:\n  untracked: x",
+        ),
+        (
+            said::repaired,
+            whole,
+            "/c/Toast of horde/raiders/Toast is whole; what it held is kept as s-1",
+        ),
+        (said::merge_request, mr, "gt-2 of gt-1 is queued"),
+        (
+            said::done,
+            done,
+            "gt-1 is declared completed; its branch b is pushed by the supervisor",
+        ),
+        (
+            said::waits,
+            wait,
+            "horde/raiders/Toast may be silent until 2026-01-31T12:00:00Z: the CI runs",
+        ),
+        (
+            said::switched,
+            json!({"name": "x", "enabled": false}),
+            "x is disabled",
+        ),
+        (
+            said::begun,
+            json!({"name": "x", "run": 3}),
+            "run 3 of x has begun: hd auto history x",
+        ),
+    ];
+    for (render, told, text) in said {
+        assert_eq!(render(told, PLAIN), *text);
+        assert_eq!(render(&json!({}), PLAIN).lines().count(), 1, "{text}");
+    }
+}
+
+/// Also where a time stands in the middle of a text.
+#[test]
+fn times_end_with_the_second_everywhere() {
+    let mut city = city();
+    let raider = &mut city["rigs"][0]["raiders"][0];
+    raider["condition"] = json!("waiting");
+    raider["detail"] = json!("the CI runs, until 2026-01-31T12:30:00.123456789Z");
+    let text = status::at_time(&city, PLAIN, "2026-01-31T12:00:00Z".parse().unwrap());
+    assert!(
+        text.contains("waiting: the CI runs, until 2026-01-31T12:30:00Z\n"),
+        "{text}"
+    );
+}
+
+/// Why an agent does not have its new configuration yet.
+#[test]
+fn a_restart_that_waits_is_said_with_what_it_waits_for() {
+    let mut city = city();
+    city["agents"][0]["deferred"] = json!(true);
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    let text = status::at_time(&city, PLAIN, now);
+    let waits = "mayor: deferred: it gets a session of its new configuration when";
+    assert!(
+        text.contains(&format!("{waits} nobody is attached any more")),
+        "{text}"
+    );
+    city["agents"][0]["condition"] = json!("needs_input");
+    let text = status::at_time(&city, PLAIN, now);
+    assert!(
+        text.contains(&format!("{waits} its question is answered")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_reload_names_everybody_who_is_concerned() {
+    let told = json!({"errors": [], "pending": [],
+        "actions": [{"agent": "mayor", "action": "none"}],
+        "rigs": [{"rig": "spare", "action": "added"}],
+        "raiders": [{"raider": "horde/raiders/Toast", "action": "deferred", "harness": "pi"}]});
+    insta::assert_snapshot!(said::reloaded(&told, PLAIN), @r"
+    none      mayor
+    added     rig spare
+    deferred  horde/raiders/Toast: its next session is driven by the new pi
+    ");
+    assert!(said::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
 }

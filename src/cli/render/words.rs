@@ -1,6 +1,9 @@
 //! Small texts out of JSON values: cells, ages, conditions.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
+use regex::Regex;
 use serde_json::Value;
 
 /// A value as one short text; `-` for nothing.
@@ -8,18 +11,20 @@ pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => to_second(text).unwrap_or_else(|| clean(text)),
+        Value::String(text) => to_seconds(&clean(text)),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         other => clean(&other.to_string()),
     }
 }
 
-/// A time with a fraction of a second is shown without.
-fn to_second(text: &str) -> Option<String> {
-    let (seconds, _) = text.split_once('.')?;
-    let _time: Timestamp = text.parse().ok()?;
-    Some(format!("{seconds}Z"))
+/// Times are shown without the fraction of a second, also in the middle of a text.
+fn to_seconds(text: &str) -> String {
+    static TIME: LazyLock<Regex> = LazyLock::new(|| {
+        let time = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z";
+        Regex::new(time).expect("a pattern that is right")
+    });
+    TIME.replace_all(text, "${1}Z").into_owned()
 }
 
 /// At most so many characters of a text.

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use super::{names, status};
 use crate::actors::ask;
-use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::refusal::RefusalKind;
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, RootMsg};
+use crate::actors::witness::homeless::homeless;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::cause::Cause;
-use crate::domain::ids::ChildId;
+use crate::domain::ids::{ChildId, RaiderId};
 
 /// An agent that ignores everything but KILL needs its grace and a moment.
 const STOP_LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
@@ -112,13 +113,26 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
                 })
                 .await?;
             }
-            return Err(Refusal::conflict(why).into());
+            return Err(why_not(world, &name, why).await);
         }
         // It takes its time, and has it.
         Err(late) if late.kind == RefusalKind::Timeout => {}
         Err(refusal) => return Err(refusal.into()),
     }
     Ok(json!({ "name": name, "state": "starting" }))
+}
+
+async fn why_not(world: &World, name: &str, why: String) -> ControlError {
+    let refused = ControlError::conflict(why);
+    let Ok(raider) = name.parse::<RaiderId>() else {
+        return refused;
+    };
+    match homeless(world, &raider.rig).await {
+        Ok(gone) if gone.contains(&raider) => {
+            refused.hint(format!("`hd raider repair {raider}` makes it anew"))
+        }
+        Ok(_) | Err(_) => refused,
+    }
 }
 
 pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlError> {

@@ -113,7 +113,7 @@ pub(super) async fn ack(world: &World, id: &str) -> Result<Value, ControlError> 
 }
 
 /// An escalation is a relic, and says how it stands.
-fn shown(entry: &Entry) -> Result<Value, ControlError> {
+pub(super) fn shown(entry: &Entry) -> Result<Value, ControlError> {
     let mut shown = to_json(&entry.relic)?;
     let standing = &entry.standing;
     shown["severity"] = to_json(&severity(entry.relic.priority))?;

@@ -12,8 +12,10 @@ use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::server::Items;
 use crate::domain::cause::Cause;
-use crate::domain::event::Event;
-use crate::ports::relics::{EventFilter, StoreError};
+use crate::domain::event::{Event, EventType};
+use crate::domain::ids::RelicId;
+use crate::domain::relic::RelicKind;
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// Events read from the store at once.
 const PAGE: usize = 500;
@@ -196,11 +198,27 @@ async fn former(world: &World, name: &str) -> Result<(String, Vec<Event>), Contr
     Ok((name.to_owned(), Vec::new()))
 }
 
+/// The events about a subject; of an escalation also those that called people for it, which are about
+/// whom it concerns.
 async fn story(world: &World, subject: &str) -> Result<Vec<Event>, ControlError> {
-    let subject = Some(subject.to_owned());
-    let filter = EventFilter {
-        subject,
+    let own = EventFilter {
+        subject: Some(subject.to_owned()),
         ..EventFilter::default()
     };
-    Ok(world.store.run(move |txn| txn.events(&filter)).await?)
+    let calls = EventFilter {
+        kind: Some(EventType::EscalationRaised.as_str().to_owned()),
+        ..EventFilter::default()
+    };
+    let id = RelicId::new(subject).ok();
+    let read = move |txn: &mut dyn Txn| {
+        let mut events = txn.events(&own)?;
+        let relic = id.as_ref().and_then(|id| txn.relic(id).ok());
+        if let Some(call) = relic.filter(|relic| relic.kind == RelicKind::Escalation) {
+            let raised = txn.events(&calls)?.into_iter();
+            events.extend(raised.filter(|event| event.data["id"] == call.id.as_str()));
+            events.sort_by_key(|event| event.seq);
+        }
+        Ok(events)
+    };
+    Ok(world.store.run(read).await?)
 }

@@ -15,7 +15,7 @@ use crate::actors::root::{ChildState, ChildView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::facts::Usage;
-use crate::domain::ids::ChildId;
+use crate::domain::ids::{ChildId, RaiderId};
 
 /// How often each row of labels is there.
 type Counts = BTreeMap<Vec<String>, f64>;
@@ -23,8 +23,13 @@ type Counts = BTreeMap<Vec<String>, f64>;
 pub(super) async fn metrics(world: &World, started: Duration) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
     let stored = status::stored(world).await?;
+    let mut hookless = Vec::new();
+    for rig in &world.city.rigs {
+        let lone = status::hookless(world, rig).await;
+        hookless.extend(lone.into_iter().map(|lone| lone.raider));
+    }
     let uptime = world.clock.mono().saturating_sub(started);
-    let text = text(world, &views, &stored, uptime).map_err(|error| {
+    let text = text(world, &views, &stored, &hookless, uptime).map_err(|error| {
         let message = format!("the numbers cannot be written down: {error}");
         ControlError::internal(message)
     })?;
@@ -35,11 +40,12 @@ fn text(
     world: &World,
     views: &[ChildView],
     stored: &Stored,
+    hookless: &[RaiderId],
     uptime: Duration,
 ) -> prometheus::Result<String> {
     let now = Registry::new();
     city(&now, world, stored, uptime)?;
-    children(&now, world, views, stored)?;
+    children(&now, world, views, stored, hookless)?;
     queues(&now, world, stored)?;
     let mut families = now.gather();
     families.extend(world.store.metrics().families());
@@ -108,6 +114,7 @@ fn children(
     world: &World,
     views: &[ChildView],
     stored: &Stored,
+    hookless: &[RaiderId],
 ) -> prometheus::Result<()> {
     let agents = status::agents(world, views, &stored.said);
     let states = agents.iter().filter_map(|agent| agent["state"].as_str());
@@ -115,12 +122,16 @@ fn children(
     let about = ("horde_agents", "Standing agents, by state.");
     gauge(now, about, &["state"], agents)?;
     let by_id: BTreeMap<_, _> = views.iter().map(|view| (&view.spec.id, view)).collect();
-    let raiders = count(stored.hooks.iter().map(|hook| {
+    let hooked = stored.hooks.iter().map(|hook| {
         let view = by_id.get(&ChildId::Raider(hook.raider.clone())).copied();
         let state = status::raider_state(hook, view, stored);
         vec![hook.raider.rig.to_string(), word(&state)]
-    }));
-    let about = ("horde_raiders", "Raiders, by rig and state.");
+    });
+    let hookless = hookless.iter();
+    let hookless = hookless.map(|raider| vec![raider.rig.to_string(), "hookless".to_owned()]);
+    let raiders = count(hooked.chain(hookless));
+    let help = "Raiders, by rig and state; hookless is a sandbox that no hook is tied to.";
+    let about = ("horde_raiders", help);
     gauge(now, about, &["rig", "state"], raiders)?;
     let running = views.iter().filter(|view| view.session.is_some()).count();
     let help = "Sessions that are up.";

@@ -1,6 +1,6 @@
 //! `raider.*`: who there is, and the two verbs that touch a sandbox.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{names, status, to_json};
 use crate::actors::ask;
@@ -53,15 +53,7 @@ pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, Contr
     };
     let target = Target::of(&hook, Cause::Operator);
     if args.dry_run {
-        return Ok(match nuke::check(world, &target).await {
-            Ok(()) => json!({
-                "raider": hook.raider, "safe": true, "losses": [], "status": null,
-            }),
-            Err(refused) => json!({
-                "raider": hook.raider, "safe": false, "losses": refused.losses,
-                "message": refused.message, "status": refused.status,
-            }),
-        });
+        return to_json(&nuke::rehearse(world, &target, args.salvage).await?);
     }
     let witness = world.directory.witness(&hook.raider.rig);
     let message = |reply| WitnessMsg::Nuke {

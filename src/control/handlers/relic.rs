@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::work::created;
-use super::{names, to_json};
+use super::{escalation, names, to_json};
 use crate::actors::sagas::land;
+use crate::actors::shaman::Entry;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList};
@@ -12,7 +13,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::message;
 use crate::domain::relic::{RelicKind, RelicStatus};
-use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
+use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
 pub(super) async fn create(world: &World, args: RelicCreate) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
@@ -39,7 +40,17 @@ pub(super) async fn create(world: &World, args: RelicCreate) -> Result<Value, Co
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
-    to_json(&world.store.run(move |txn| txn.relic(&id)).await?)
+    let read = move |txn: &mut dyn Txn| {
+        let relic = txn.relic(&id)?;
+        let calls = relic.kind == RelicKind::Escalation && relic.status != RelicStatus::Closed;
+        let entry = calls.then(|| Entry::read(txn, relic.clone())).transpose()?;
+        Ok((relic, entry))
+    };
+    let (relic, entry) = world.store.run(read).await?;
+    match entry {
+        Some(entry) => escalation::shown(&entry),
+        None => to_json(&relic),
+    }
 }
 
 /// Without filters: tasks that are not closed.

@@ -1,7 +1,7 @@
 //! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at
 //! the moment of asking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
-use crate::actors::witness::stall;
+use crate::actors::witness::{homeless, stall};
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
@@ -121,9 +121,14 @@ async fn rig_status(
         .copied()
         .chain(lone.iter().filter_map(|lone| lone.was.as_ref()));
     let git = glances(world, rig, &all.collect::<Vec<_>>()).await;
+    let gone = homeless(world, rig).await;
     let rows = hooks.iter().map(|hook| {
         let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
-        raider_json(world, hook, view, stored, git.get(&hook.raider))
+        let seen = Glanced {
+            git: git.get(&hook.raider),
+            gone: gone.contains(&hook.raider),
+        };
+        raider_json(world, hook, view, stored, &seen)
     });
     let lone = lone
         .iter()
@@ -157,11 +162,28 @@ async fn rig_status(
 }
 
 /// Sandboxes without a hook, as far as they can be seen in time.
-async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
+pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     match tokio::time::timeout(GLANCE_LIMIT, sight::hookless(world, rig)).await {
         Ok(Ok(lone)) => lone,
         Ok(Err(_)) | Err(_) => Vec::new(),
     }
+}
+
+/// Raiders whose sandbox is gone, as far as that can be seen in time.
+async fn homeless(world: &World, rig: &Rig) -> BTreeSet<RaiderId> {
+    let looked = homeless::homeless(world, &rig.name);
+    match tokio::time::timeout(GLANCE_LIMIT, looked).await {
+        Ok(Ok(gone)) => gone,
+        Ok(Err(_)) | Err(_) => BTreeSet::new(),
+    }
+}
+
+/// What a glance at a sandbox showed.
+struct Glanced<'a> {
+    /// Its counts.
+    git: Option<&'a (u64, u64, u64)>,
+    /// It is not there.
+    gone: bool,
 }
 
 /// A raider of which only the sandbox is left: it is finished and still there, whatever it was at.
@@ -262,7 +284,7 @@ fn raider_json(
     hook: &Hook,
     view: Option<&ChildView>,
     stored: &Stored,
-    git: Option<&(u64, u64, u64)>,
+    seen: &Glanced<'_>,
 ) -> Value {
     let state = raider_state(hook, view, stored);
     let id = ChildId::Raider(hook.raider.clone());
@@ -274,7 +296,16 @@ fn raider_json(
         same && hook.done.is_none() && wait.until > world.clock.now()
     });
     let asks = session.and_then(|session| world.directory.questions.of(&session.handle));
+    let sandbox = world.city.sandbox(&hook.raider);
     let (condition, detail) = match (blocked, asks, waits) {
+        _ if seen.gone => (
+            Some("sandbox_gone"),
+            Some(format!(
+                "{} is not there; `hd raider repair {}` makes it anew from its branch",
+                sandbox.display(),
+                hook.raider
+            )),
+        ),
         (Some(why), ..) => (Some("push_blocked"), Some(why)),
         (None, Some(question), _) => (Some("needs_input"), Some(question)),
         (None, None, Some(wait)) => (
@@ -295,8 +326,8 @@ fn raider_json(
             "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
             "generation": session.generation, "since": session.since,
         })),
-        "sandbox": world.city.sandbox(&hook.raider),
-        "git": git.map(git_json),
+        "sandbox": sandbox,
+        "git": seen.git.map(git_json),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),

@@ -289,7 +289,7 @@ pub struct RaiderNuke {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub salvage: bool,
-    /// Say what would happen, and do nothing
+    /// Say what would happen, and do nothing; exit code 5 when it would be refused
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub dry_run: bool,

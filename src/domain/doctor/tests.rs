@@ -14,6 +14,7 @@ fn rig() -> RigFacts {
         rig: RigName::new("horde").unwrap(),
         held: BTreeSet::new(),
         strays: Probed::Known(Vec::new()),
+        homeless: Probed::Known(Vec::new()),
         branches: Probed::Known(Vec::new()),
         queued: BTreeSet::new(),
         open: BTreeSet::new(),
@@ -27,6 +28,7 @@ fn healthy() -> Facts {
         rigs: vec![rig()],
         trash: Probed::Known(Vec::new()),
         outbox: Probed::Known(Vec::new()),
+        lacking: Vec::new(),
         now: now(),
     }
 }
@@ -219,4 +221,29 @@ fn a_repository_that_lacks_something_needs_an_origin_that_has_it() {
     }
     let none = Err("not a git repository".to_owned());
     assert!(repository("horde", Path::new("/src"), &none).is_some());
+}
+
+/// Both are a person's to mend: nothing is tried.
+#[test]
+fn a_lost_sandbox_and_a_missing_program_are_named_with_whom_they_concern() {
+    let toast: RaiderId = "horde/raiders/Toast".parse().unwrap();
+    let mut facts = healthy();
+    facts.rigs[0].homeless = Probed::Known(vec![toast]);
+    facts.lacking = vec![Lacking {
+        of: "harness claude".to_owned(),
+        program: "claude".to_owned(),
+        users: vec!["agent mayor".to_owned(), "rig horde".to_owned()],
+    }];
+    assert_eq!(
+        found(&facts),
+        [(Kind::LostSandbox, false), (Kind::Program, false)]
+    );
+    let told = examine(&facts);
+    let (lost, program) = (&told[0].finding, &told[1].finding);
+    assert_eq!(lost.subject, "horde/raiders/Toast");
+    assert!(lost.hint.contains("hd raider repair horde/raiders/Toast"));
+    assert_eq!(program.subject, "harness claude");
+    for part in ["claude is in no directory", "agent mayor, rig horde"] {
+        assert!(program.says.contains(part), "{}", program.says);
+    }
 }

@@ -206,12 +206,14 @@ pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
     for program in ["is-not-there", "/is-not-there/program", ""] {
         let mut bad = good.clone();
         bad.argv = vec![program.to_owned()];
+        assert!(program.is_empty() || !sessions.finds(program, "/bin"));
         let error = sessions.start(&bad).expect_err("there is no program");
         assert!(
             matches!(&error, StartError::NoProgram { program: named, .. } if named == program),
             "{error}"
         );
     }
+    assert!(sessions.finds(&good.argv[0], &good.env["PATH"]));
     assert_eq!(sessions.facts(&id("s")), Ok(None));
     assert_eq!(sessions.list(), Ok(vec![]));
     finish(&*sessions, &start(&*sessions, &good).handle);

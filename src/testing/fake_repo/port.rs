@@ -299,7 +299,18 @@ impl Repo for FakeRepo {
     }
 
     fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
-        self.enter("repair_sandbox", &spec.branch).map(drop)
+        let inner = self.enter("repair_sandbox", &spec.branch)?;
+        let (lost, head) = (
+            !inner.sandboxes.contains_key(&spec.raider.name),
+            inner.orphans.get(&spec.branch).cloned(),
+        );
+        drop(inner);
+        if lost {
+            self.make_sandbox(spec)?;
+            let head = head.unwrap_or_else(|| spec.base.clone());
+            self.change(&spec.raider.name, |facts| facts.head = head);
+        }
+        Ok(())
     }
 
     fn pin(&self, mr: &RelicId, head: &Oid) -> Result<(), RepoError> {

@@ -194,6 +194,10 @@ impl Sessions for FakeSessions {
         }
     }
 
+    fn finds(&self, program: &str, _path: &str) -> bool {
+        is_there(Path::new(program))
+    }
+
     fn cpu(&self, id: &SessionId) -> Option<Duration> {
         let inner = self.inner();
         let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;

@@ -107,6 +107,21 @@ fn restart_types_mean_what_otp_means() {
         city.wait_event(1, "agent.stopped", name);
         assert_eq!(city.happened("agent.started", name).len(), 1, "{name}");
     }
+    let good = city.wait_event(1, "agent.stopped", "good");
+    assert_eq!(
+        (&good["cause"], &good["data"]["code"]),
+        (&json!("completed"), &json!(0))
+    );
+    assert_eq!(
+        city.happened("agent.crashed", "good").len(),
+        0,
+        "that is no crash"
+    );
+    assert_eq!(
+        city.happened("agent.crashed", "once").len(),
+        1,
+        "that is one"
+    );
 }
 
 /// The terminal of an agent: what it shows, what it is told, what it wrote.
@@ -171,4 +186,38 @@ fn a_member_that_drains_ends_when_it_says_that_it_has_finished() {
     city.wait_event(1, "agent.drained", leaves["name"].as_str().unwrap());
     assert_eq!(members("running", 1)[0]["pid"], stays["pid"]);
     assert!(city.happened("agent.crashed", "worker-1").is_empty());
+}
+
+/// People read sentences; whoever wants the record asks for it.
+#[test]
+fn an_action_is_answered_with_a_sentence() {
+    let city = Plan::new().add(MAYOR).start();
+    wait_state(&city, "running");
+    for (verb, said) in [
+        ("restart", "mayor is starting\n"),
+        ("stop", "mayor is stopped, until `hd agent start mayor`\n"),
+        ("start", "mayor is starting\n"),
+        (
+            "suspend",
+            "mayor is suspended, until `hd agent resume mayor`\n",
+        ),
+        ("resume", "mayor is resumed\n"),
+    ] {
+        let ran = city.say(&["agent", verb, "mayor"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, said), "{ran:?}");
+    }
+    wait_state(&city, "running");
+    assert_eq!(
+        city.say(&["send", "mayor", "news"]).out,
+        "mayor has taken it\n"
+    );
+    let relic = city.say(&["relic", "create", "a thing"]).out;
+    assert_eq!(relic, "gt-1 is open: a thing\n");
+    let raised = city.say(&["escalate", "look"]).out;
+    assert_eq!(raised, "esc-1 is open, a person is called: look\n");
+    let known = city.say(&["escalations", "ack", "esc-1"]).out;
+    assert!(
+        known.starts_with("esc-1 is known, and not raised again"),
+        "{known}"
+    );
 }

@@ -96,14 +96,35 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
     city.wait_sign("up1");
     city.sign("go");
     city.wait_sign("said1");
-    until("they are on the screen", || {
-        let peeked = city.ask("peek", json!({ "name": "Toast" })).unwrap();
-        peeked["text"].as_str().unwrap().contains("last words 1")
-    });
+    let shown = |words: &str| {
+        until("they are on the screen", || {
+            let peeked = city.ask("peek", json!({ "name": "Toast" }));
+            peeked.is_ok_and(|peeked| peeked["text"].as_str().unwrap().contains(words))
+        });
+    };
+    shown("last words 1");
     processes::signal(pid(&city.wait_session(&relic, 1)), Signal::SIGKILL);
     let crashed = city.wait_event(1, "agent.crashed", TOAST);
     let tail = crashed["data"]["tail"].as_str().unwrap();
     assert!(tail.contains("last words 1"), "{crashed}");
+    // The next one's are its own; the log has both, and where the second begins.
+    shown("last words 2");
+    processes::signal(pid(&city.wait_session(&relic, 2)), Signal::SIGKILL);
+    let crashed = city.wait_event(2, "agent.crashed", TOAST);
+    let tail = crashed["data"]["tail"].as_str().unwrap();
+    assert!(
+        tail.contains("last words 2") && !tail.contains("last words 1"),
+        "{crashed}"
+    );
+    shown("last words 3");
+    let log = city.say(&["logs", "Toast"]).out;
+    let places = [
+        "last words 1",
+        "--- session 2 of incarnation 1, since",
+        "last words 2",
+    ];
+    let places: Vec<_> = places.map(|words| log.find(words)).to_vec();
+    assert!(places.is_sorted() && places[0].is_some(), "{log}");
 }
 
 /// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`,

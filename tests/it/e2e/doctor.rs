@@ -260,6 +260,34 @@ fn without_a_supervisor_it_says_what_can_be_seen() {
     assert_eq!((code, kinds(&found)), (3, vec!["supervisor", "config"]));
 }
 
+/// Whose it is, and who cannot start without it.
+#[test]
+fn a_program_that_sessions_do_not_find_is_named() {
+    let harness = "[harness.ghost]\ncommand = [\"no-such-agent\"]\n\
+                   [[agents]]\nname = \"mayor\"\nharness = \"ghost\"\nprompt = \"go\"\nsuspended = true\n\
+                   [[agents]]\nname = \"clerk\"\ncommand = [\"/no/such/clerk\"]\nsuspended = true\n";
+    let city = Plan::new().add(harness).start();
+    let output = doctor(&city, "hd", true).output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = said["findings"].as_array().unwrap().iter();
+    let told = told.map(|it| [&it["kind"], &it["subject"], &it["says"]].map(|it| it.as_str()));
+    let told: Vec<_> = told.map(|it| it.map(Option::unwrap_or_default)).collect();
+    let [clerk, ghost] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(clerk[..2], ["program", "agent clerk"]);
+    assert!(
+        clerk[2].starts_with("/no/such/clerk is not there"),
+        "{clerk:?}"
+    );
+    assert_eq!(ghost[..2], ["program", "harness ghost"]);
+    assert!(
+        ghost[2].contains("no-such-agent is in no directory of the PATH"),
+        "{ghost:?}"
+    );
+    assert!(ghost[2].contains("of agent mayor starts"), "{ghost:?}");
+}
+
 /// The supervisor cannot start on it; the doctor says why.
 #[test]
 fn a_repository_that_cannot_be_copied_is_told() {

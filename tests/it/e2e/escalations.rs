@@ -89,7 +89,25 @@ fn a_raider_calls_for_help_people_are_told_and_answer() {
         evidence.contains("401") && evidence.contains("still so"),
         "{evidence}"
     );
+    it_says_as_much_by_its_id(&city, &all[0]);
     people_are_told_and_answer(&city);
+}
+
+/// Whoever asks for it by its id hears at least as much as whoever lists them all.
+fn it_says_as_much_by_its_id(city: &City, listed: &Value) {
+    let shown = city.hd(&["relic", "show", "esc-1"]).json();
+    assert_eq!(shown, *listed);
+    let why = city.hd(&["why", "esc-1"]).json();
+    let why: Vec<_> = why["events"].as_array().unwrap().iter().collect();
+    let kinds: Vec<_> = why
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["escalation.raised", "relic.updated", "escalation.raised"]
+    );
+    assert_eq!(why[0]["subject"], "horde/raiders/Toast");
 }
 
 fn people_are_told_and_answer(city: &City) {

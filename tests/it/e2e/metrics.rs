@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
+use crate::support::git::git;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
@@ -170,5 +171,30 @@ fn a_text_that_breaks_the_format_is_caught() {
         "# HELP horde_a x\n# TYPE horde_a gauge\nhorde_a{x=\"1\",x=\"2\"} 1\n",
     ] {
         assert!(std::panic::catch_unwind(|| read(bad)).is_err(), "{bad}");
+    }
+}
+
+/// A sandbox that no hook is tied to holds a slot, and is counted apart.
+#[test]
+fn a_sandbox_without_a_hook_is_counted() {
+    let city = City::new();
+    city.work("work", &["sign up", "forever"]);
+    city.wait_sign("up");
+    let path = city.sandbox("Rust");
+    let repo = city.root().join("horde/repo.git");
+    let branch = [
+        "-b",
+        "raider/Rust/gt-90-1",
+        path.to_str().unwrap(),
+        "origin/main",
+    ];
+    git(
+        &repo,
+        &[&["worktree", "add", "--quiet"], &branch[..]].concat(),
+    );
+    let counted = metrics(&city);
+    for state in ["working", "hookless"] {
+        let name = format!(r#"horde_raiders{{rig="horde",state="{state}"}}"#);
+        assert_eq!(counted[&name], 1.0, "{state}");
     }
 }

@@ -57,8 +57,17 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     for name in ["staged.txt", "README", "untracked.bin", "unpushed"] {
         assert!(message.contains(name), "{name} is not in {message}");
     }
-    let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]).json();
-    assert_eq!(would["safe"], false);
+    let rehearse = |more: &[&str]| {
+        let words = [&["raider", "nuke", "Toast", "--dry-run"], more].concat();
+        let ran = city.hd(&words);
+        let told: Value = serde_json::from_str(&ran.out).unwrap();
+        (ran.code, told["safe"].clone(), told["would"].clone())
+    };
+    assert_eq!(rehearse(&[]), (5, json!(false), json!("refuse")));
+    let salvaged = (0, json!(false), json!("salvage"));
+    assert_eq!(rehearse(&["--salvage"]), salvaged);
+    let said = city.say(&["raider", "nuke", "Toast", "--salvage", "--dry-run"]);
+    assert!(said.out.contains("untracked: untracked.bin"), "{said:?}");
     assert_eq!((before, files), (state(&sandbox), snapshot(&sandbox)));
     assert_eq!(city.wait_session(&relic, 1)["session"], session);
     assert_eq!(city.status_of(&relic), "hooked");
@@ -133,8 +142,10 @@ fn commits_of_a_sandbox_that_somebody_removed_are_refused_and_salvaged() {
     city.wait_sign("ready");
     let head = rev(&city.sandbox("Toast"), "HEAD");
     std::fs::remove_dir_all(city.sandbox("Toast")).unwrap();
-    let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]).json();
-    assert_eq!(would["safe"], false, "{would}");
+    let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]);
+    assert_eq!(would.code, 5, "{would:?}");
+    let salvage_would = ["raider", "nuke", "Toast", "--dry-run", "--salvage"];
+    assert_eq!(city.hd(&salvage_would).json()["would"], "salvage");
     let error = city.hd(&["raider", "nuke", "Toast", "--yes"]).error(5);
     let message = error["message"].as_str().unwrap();
     assert!(message.contains(&head[..7]), "{error}");
@@ -153,6 +164,12 @@ fn a_nuke_without_risk_returns_the_relic() {
     ];
     let relic = city.work("wait", &steps);
     city.wait_sign("ready");
+    let would = city.hd(&["raider", "nuke", "Toast", "--dry-run"]).json();
+    assert_eq!(would["incarnation"], 1);
+    assert_eq!(
+        (&would["safe"], &would["would"]),
+        (&json!(true), &json!("nuke"))
+    );
     let nuked = city.hd(&["raider", "nuke", "horde/Toast", "--yes"]).json();
     assert_eq!(nuked["salvage"], Value::Null);
     assert_eq!(city.status_of(&relic), "open");

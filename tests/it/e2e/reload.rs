@@ -82,6 +82,46 @@ fn a_dry_run_only_says_what_would_be_done() {
     assert_eq!(again["actions"][0], none("mayor"));
 }
 
+/// Rigs and raiders are told of as well, and only those that are concerned.
+#[test]
+fn a_reload_says_what_becomes_of_rigs_and_raiders() {
+    let plan = Plan::new().rig("other", "ot").rig("spare", "sp");
+    let mut city = City::made(&plan);
+    let whole = toml(&city);
+    let at = whole.find("[[rigs]]\nname = \"spare\"").unwrap();
+    save(&city, &whole[..at]);
+    city.start();
+    city.work("stay", &["sign up", "forever"]);
+    city.wait_sign("up");
+    let edited = whole.replace("env = { GIT", "env = { A = \"b\", GIT");
+    let other = edited.find("[[rigs]]\nname = \"other\"").unwrap();
+    let spare = edited.find("[[rigs]]\nname = \"spare\"").unwrap();
+    let edited = format!("{}{}", &edited[..other], &edited[spare..]);
+    save(&city, &edited.replacen("max = 4", "max = 5", 1));
+    let told = wait("it is in force", || {
+        let told = city.hd(&["reload"]).json();
+        (told["rigs"].as_array()?.len() == 3).then_some(told)
+    });
+    let rigs = [
+        ("horde", "changed"),
+        ("spare", "added"),
+        ("other", "removed"),
+    ];
+    let rigs = rigs.map(|(rig, action)| json!({ "rig": rig, "action": action }));
+    assert_eq!(told["rigs"], json!(rigs));
+    let toast = "horde/raiders/Toast";
+    let raider = json!({ "raider": toast, "action": "deferred", "harness": "script" });
+    assert_eq!(told["raiders"], json!([raider]));
+    let said = city.say(&["reload"]).out;
+    for line in [
+        "added     rig spare",
+        "removed   rig other",
+        "deferred  horde/raiders/Toast",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
 /// `TestControllerReloadInvalidConfig`: applied as a whole or not at all: a broken edit changes nothing, and `status` says why.
 #[test]
 fn a_broken_edit_keeps_the_old_configuration() {

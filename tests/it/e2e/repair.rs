@@ -3,10 +3,13 @@
 
 use std::fs;
 
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 use crate::support::git::{git, rev};
 use crate::support::live::City;
+use crate::support::plan::Plan;
+use crate::support::processes;
 
 const TOAST: &str = "horde/raiders/Toast";
 
@@ -84,4 +87,52 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
         assert_eq!(status, "?? untracked.txt", "{what}");
         city.wait_event(1, "raider.repaired", TOAST);
     }
+}
+
+/// Somebody removes the directory under a living session: everybody says so, a death of that session costs
+/// one restart and no more, and what was committed is there after the repair that is named.
+#[test]
+fn a_sandbox_that_vanished_is_named_and_made_anew() {
+    let city = Plan::new().set("daemon", "max_restarts", "1").start();
+    let relic = city.work("work", WORK);
+    city.wait_sign("ready");
+    let sandbox = city.sandbox("Toast");
+    let head = rev(&sandbox, "HEAD");
+    fs::remove_dir_all(&sandbox).unwrap();
+    let fix = format!("hd raider repair {TOAST}");
+    let raider = &city.raiders()[0];
+    assert_eq!(raider["condition"], "sandbox_gone", "{raider}");
+    assert!(
+        raider["detail"].as_str().unwrap().contains(&fix),
+        "{raider}"
+    );
+    assert!(raider["session"].is_object(), "it is left alone: {raider}");
+    let status = city.say(&["status"]).out;
+    assert!(status.contains("! horde/Toast: sandbox_gone: "), "{status}");
+    let doctor = city.hd(&["doctor"]);
+    let found: Value = serde_json::from_str(&doctor.out).unwrap();
+    let mut found = found["findings"].as_array().unwrap().iter();
+    let lost = found
+        .find(|it| it["kind"] == "lost_sandbox")
+        .expect("a finding");
+    assert_eq!((&lost["subject"], doctor.code), (&json!(TOAST), 1));
+    assert!(lost["hint"].as_str().unwrap().contains(&fix), "{lost}");
+    let pid = raider["session"]["pid"].as_u64().unwrap();
+    processes::signal(pid.try_into().unwrap(), Signal::SIGKILL);
+    let told = city.wait_event(1, "raider.homeless", TOAST);
+    assert!(
+        told["data"]["hint"].as_str().unwrap().contains(&fix),
+        "{told}"
+    );
+    let refused = city.hd(&["agent", "restart", "Toast"]).error(1);
+    assert!(
+        refused["hint"].as_str().unwrap().contains(&fix),
+        "{refused}"
+    );
+    assert_eq!(city.happened("agent.crashed", TOAST).len(), 1);
+    city.hd(&["raider", "repair", "Toast", "--yes"]).json();
+    city.wait_sign("again");
+    assert_eq!(rev(&sandbox, "HEAD"), head);
+    let raider = city.wait_session(&relic, 2);
+    assert_eq!(raider["condition"], json!(null), "{raider}");
 }

@@ -58,10 +58,22 @@ fn who_is_started_again_after_which_end() {
     }
     city.sign("go");
     for (restart, name, end) in cells() {
-        let crashed = city.wait_event(1, "agent.crashed", &name);
-        let (_, _, code, signal) = ENDS[end];
-        assert_eq!(crashed["data"]["code"], json!(code), "{name}");
-        assert_eq!(crashed["data"]["signal"], json!(signal), "{name}");
+        let (kind, _, code, signal) = ENDS[end];
+        // What its type takes for a good end is no crash.
+        let good = restart != "permanent" && ["normal", "shutdown"].contains(&kind);
+        let word = if good {
+            "agent.stopped"
+        } else {
+            "agent.crashed"
+        };
+        let ended = city.wait_event(1, word, &name);
+        assert_eq!(ended["data"]["code"], json!(code), "{name}");
+        assert_eq!(ended["data"]["signal"], json!(signal), "{name}");
+        assert_eq!(
+            city.happened("agent.crashed", &name).is_empty(),
+            good,
+            "{name}"
+        );
         if comes_back(restart, ENDS[end].0) {
             runs_as(&city, &name, 2);
             assert_eq!(starts(&city, &name)[1]["cause"], "session_died", "{name}");

@@ -54,7 +54,7 @@ fn a_reload_changes_flags_and_children_and_nobody_elses_pid() {
     city.wait_event(1, "agent.quarantined", "new");
     // The new restart type: it rests after a good end.
     processes::signal(pid, Signal::SIGTERM);
-    city.wait_event(1, "agent.crashed", "kept");
+    city.wait_event(1, "agent.stopped", "kept");
     in_state(&city, "kept", "stopped");
 }
 

@@ -221,8 +221,13 @@ impl City {
 
     /// `hd --json` with these words.
     pub fn hd(&self, words: &[&str]) -> Ran {
+        self.say(&[&["--json"], words].concat())
+    }
+
+    /// `hd` with these words, as people read it.
+    pub fn say(&self, words: &[&str]) -> Ran {
         let mut hd = self.program("hd");
-        hd.arg("--json").arg("--city").arg(&self.root).args(words);
+        hd.arg("--city").arg(&self.root).args(words);
         let output = hd.output().unwrap();
         Ran {
             code: output.status.code().expect("an exit code"),

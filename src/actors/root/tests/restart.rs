@@ -180,6 +180,20 @@ async fn restart_types_mean_what_they_mean_in_otp() {
             ChildState::Stopped
         };
         assert_eq!(town.state(&id).await, Some(state), "{restart:?}");
+        let crashed = town.events(EventType::AgentCrashed).await;
+        let stopped = town.events(EventType::AgentStopped).await;
+        assert_eq!(
+            (crashed.len(), stopped.len()),
+            if again { (1, 0) } else { (0, 1) }
+        );
+        let told = crashed.first().or(stopped.first()).unwrap();
+        let cause = match (again, &told.data["code"]) {
+            (true, _) => told.cause.as_str(),
+            (false, code) if *code == 0 => "completed",
+            (false, _) => "signal",
+        };
+        assert_eq!(told.cause, cause);
+        assert!(told.data["generation"] == 1, "{told:?}");
     }
 }
 

@@ -8,7 +8,6 @@ use std::ffi::{CString, NulError, c_char};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use nix::libc;
 
@@ -16,7 +15,7 @@ use super::cgroup::Cgroup;
 use super::terminal::Terminal;
 use crate::adapters::proc;
 use crate::adapters::sessions::files::TOKEN_VARIABLE;
-use crate::adapters::sessions::launch::{Launch, Reply};
+use crate::adapters::sessions::launch::{Launch, Reply, candidates};
 use crate::domain::facts::ProcessId;
 
 /// Not in the `libc` crate with a type that holds it.
@@ -122,7 +121,7 @@ impl Prepared {
         };
         let (argv, envp) = words.split_at(launch.argv.len());
         Ok(Self {
-            candidates: candidates(program, launch).map_err(nul)?,
+            candidates: found_at(program, launch).map_err(nul)?,
             argv: pointers(argv),
             envp: pointers(envp),
             cwd: CString::new(launch.cwd.as_os_str().as_bytes()).map_err(nul)?,
@@ -141,19 +140,11 @@ fn soft_limit(soft: u64) -> Option<libc::rlimit> {
     })
 }
 
-/// Where the program may be: as given if it has a slash, else in each directory of the *session's*
-/// `PATH`.
-fn candidates(program: &str, launch: &Launch) -> Result<Vec<CString>, NulError> {
-    if program.contains('/') {
-        return Ok(vec![CString::new(program)?]);
-    }
-    let path = launch
-        .env
-        .get("PATH")
-        .map_or("/usr/bin:/bin", String::as_str);
-    path.split(':')
-        .map(|dir| if dir.is_empty() { "." } else { dir })
-        .map(|dir| CString::new(Path::new(dir).join(program).as_os_str().as_bytes()))
+fn found_at(program: &str, launch: &Launch) -> Result<Vec<CString>, NulError> {
+    let path = launch.env.get("PATH").map(String::as_str);
+    let candidates = candidates(program, path).into_iter();
+    candidates
+        .map(|file| CString::new(file.into_os_string().into_encoded_bytes()))
         .collect()
 }
 

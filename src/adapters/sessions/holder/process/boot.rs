@@ -22,6 +22,7 @@ use super::{Holder, log::Log};
 use crate::adapters::proc;
 use crate::adapters::sessions::files::{self, Meta, Spec, State};
 use crate::adapters::sessions::launch::{Launch, Reply};
+use crate::domain::terminal_log::mark;
 
 /// Reads what to start.
 pub fn read_launch() -> io::Result<Launch> {
@@ -143,7 +144,8 @@ fn build(
         },
         started_at,
     };
-    let log = Log::open(here, launch.output_limit);
+    let mut log = Log::open(here, launch.output_limit);
+    log.begin(&mark(launch.incarnation, launch.generation, started_at));
     let mut holder = Holder::new(state.clone(), terminal, listener, signals, lock, log);
     let facts = launch.meta;
     let token = launch.token;

@@ -32,6 +32,19 @@ impl Log {
         log
     }
 
+    /// Tells what comes from what an earlier session left, if one did.
+    pub fn begin(&mut self, mark: &str) {
+        if self.length > 0 || self.dir.join(OLDER_LOG).exists() {
+            let written = |file: &File| file.metadata().and_then(|meta| meta.modified()).ok();
+            let before = self.file.as_ref().and_then(written);
+            self.append(mark.as_bytes());
+            if let (Some(file), Some(before)) = (&self.file, before) {
+                // It is nothing that the session wrote. As in `touch`.
+                let _best_effort = file.set_modified(before);
+            }
+        }
+    }
+
     fn reopen(&mut self) {
         let opened = OpenOptions::new()
             .append(true)
@@ -150,6 +163,24 @@ mod tests {
         Log::open(dir.path(), 16 * 1024).append(b"new");
         assert_eq!(tail(dir.path(), 5).unwrap(), b"aanew");
         assert_eq!(tail(dir.path(), 1 << 40).unwrap().len(), half.len() + 3);
+    }
+
+    #[test]
+    fn only_what_comes_after_another_sessions_output_is_marked() {
+        let dir = tempfile::tempdir().unwrap();
+        for (session, all) in [
+            ("one", "one"),
+            ("two", "one|two"),
+            ("three", "one|two|three"),
+        ] {
+            let mut log = Log::open(dir.path(), 16 * 1024);
+            let written = || fs::metadata(dir.path().join(LOG)).unwrap().modified();
+            let before = written().unwrap();
+            log.begin("|");
+            assert_eq!(written().unwrap(), before, "a mark is no output");
+            log.append(session.as_bytes());
+            assert_eq!(tail(dir.path(), 100).unwrap(), all.as_bytes());
+        }
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! Which programs the city's sessions could not be started with: those of the harnesses that somebody
+//! uses, and those of standing agents.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::effects;
+use super::super::world::World;
+use crate::domain::doctor::Lacking;
+use crate::domain::ids::HarnessName;
+use crate::domain::relic::Hook;
+use crate::domain::session_env;
+
+/// A program as it is looked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Wanted {
+    of: String,
+    program: String,
+    path: String,
+}
+
+/// Programs that sessions do not find. One that is named from the working directory on is there or not
+/// when that is known, and not looked for here.
+pub(super) async fn lacking(world: &World, hooks: &[Hook]) -> Vec<Lacking> {
+    let wanted = wanted(world, hooks);
+    let sessions = world.sessions.clone();
+    let looked = effects::blocking(move || {
+        let lacks = |(one, users): (Wanted, BTreeSet<String>)| {
+            let found = sessions.finds(&one.program, &one.path);
+            (!found).then(|| Lacking {
+                of: one.of,
+                program: one.program,
+                users: users.into_iter().collect(),
+            })
+        };
+        wanted.into_iter().filter_map(lacks).collect()
+    });
+    looked.await.unwrap_or_default()
+}
+
+fn wanted(world: &World, hooks: &[Hook]) -> BTreeMap<Wanted, BTreeSet<String>> {
+    let city = &world.city;
+    let mut wanted: BTreeMap<Wanted, BTreeSet<String>> = BTreeMap::new();
+    let mut want = |of: String, command: &[String], env: &BTreeMap<String, String>, user| {
+        let Some(program) = command.first() else {
+            return;
+        };
+        if program.contains('/') && !program.starts_with('/') {
+            return;
+        }
+        let path = env.get("PATH").or(world.env.get("PATH"));
+        let one = Wanted {
+            of,
+            program: program.clone(),
+            path: session_env::path(&world.bin_dir, path),
+        };
+        wanted.entry(one).or_default().insert(user);
+    };
+    let mut harness = |name: &HarnessName, user: String| {
+        if let Some(harness) = city.harnesses.get(name) {
+            let of = format!("harness {name}");
+            want(of, &harness.command, &harness.env, user);
+        }
+    };
+    for rig in &city.rigs {
+        harness(&rig.raiders.harness, format!("rig {}", rig.name));
+    }
+    for hook in hooks {
+        harness(&hook.harness, hook.raider.to_string());
+    }
+    for agent in &city.agents {
+        let user = format!("agent {}", agent.name);
+        let of = match &agent.harness {
+            Some(name) => format!("harness {name}"),
+            None => user.clone(),
+        };
+        want(of, &agent.command, &agent.env, user);
+    }
+    wanted
+}

@@ -1,0 +1,95 @@
+//! What a nuke would come to, without touching anything.
+
+use serde::Serialize;
+
+use super::super::super::refusal::{Refusal, RefusalKind};
+use super::super::super::world::World;
+use super::{Target, admitted, busy, check, fenced, measure, room};
+use crate::domain::facts::Probed;
+use crate::domain::ids::{Incarnation, RaiderId};
+use crate::domain::nuke::CleanupStatus;
+
+/// What would be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Would {
+    /// Nothing would be lost.
+    Nuke,
+    /// What would be lost is written to salvage refs first.
+    Salvage,
+    /// The sandbox is kept.
+    Refuse,
+}
+
+/// The answer to a rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rehearsed {
+    /// Whose sandbox it is about.
+    pub raider: RaiderId,
+    /// Which incarnation's.
+    pub incarnation: Incarnation,
+    /// Whether nothing would be lost.
+    pub safe: bool,
+    /// What would be, or what salvage would keep.
+    pub losses: Vec<String>,
+    /// Why it is not safe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What was measured.
+    pub status: Option<CleanupStatus>,
+    /// What the nuke would do.
+    pub would: Would,
+}
+
+/// Rehearses a nuke.
+///
+/// # Errors
+/// Somebody is at the raider, or it is gone, as for the nuke itself.
+pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<Rehearsed, Refusal> {
+    admit(world, target, salvage).await?;
+    let safe = Rehearsed {
+        raider: target.raider.clone(),
+        incarnation: target.incarnation,
+        safe: true,
+        losses: Vec::new(),
+        message: None,
+        status: None,
+        would: Would::Nuke,
+    };
+    let Err(refused) = check(world, target).await else {
+        return Ok(safe);
+    };
+    let mut would = Would::Refuse;
+    let mut message = refused.message;
+    if salvage && refused.kind == RefusalKind::WorkAtRisk {
+        would = match measure(world, target).await {
+            // What cannot be read cannot be kept.
+            Probed::Unknown(_) => Would::Refuse,
+            // Commits alone take no room.
+            Probed::Known(None) => Would::Salvage,
+            Probed::Known(Some(_)) => match room::lacking(world, target).await? {
+                None => Would::Salvage,
+                Some(numbers) => {
+                    message = format!("{message}, and {}: {numbers}", room::PROBLEM);
+                    Would::Refuse
+                }
+            },
+        };
+    }
+    Ok(Rehearsed {
+        safe: false,
+        losses: refused.losses,
+        message: Some(message),
+        status: refused.status,
+        would,
+        ..safe
+    })
+}
+
+/// Whether a nuke would be let in now; keeps nobody away.
+async fn admit(world: &World, target: &Target, salvage: bool) -> Result<(), Refusal> {
+    match world.claims.is_claimed(&fenced(target)) {
+        true => Err(busy(target)),
+        false => admitted(world, target, salvage).await,
+    }
+}

@@ -1,0 +1,96 @@
+//! A sandbox that somebody removed: it is seen and told, nothing more is lost, and a repair ends it.
+
+use super::{GROWN, PATROL, zombies};
+use crate::actors::root::ChildState;
+use crate::actors::sagas::repair;
+use crate::actors::witness::homeless;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::relic::RelicStatus;
+use crate::ports::sessions::StartError;
+use crate::testing::world::{Scenario, Town, rig};
+
+async fn homeless(town: &Town) -> usize {
+    let gone = homeless::homeless(&town.world, &rig()).await;
+    gone.unwrap().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_vanished_under_a_session_is_told_once_until_it_is_repaired() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    assert_eq!(homeless(&town).await, 0);
+    town.parts.repo.lose(&charged.raider.name);
+    town.pass(PATROL * 3).await;
+    assert_eq!(homeless(&town).await, 1);
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    let hint = format!("`hd raider repair {}`", charged.raider);
+    assert!(called[0].body.contains(&hint), "{}", called[0].body);
+    assert!(
+        town.runs(&charged.session),
+        "nothing is done to its session"
+    );
+    assert!(town.parts.repo.discarded().is_empty());
+    assert!(zombies(&town).await.is_empty());
+    let repaired = repair::run(&town.world, charged.raider.clone()).await;
+    repaired.unwrap();
+    town.pass(PATROL).await;
+    assert_eq!(homeless(&town).await, 0);
+    let open = town.escalations().await.into_iter();
+    let open: Vec<_> = open.filter(|it| it.status == RelicStatus::Open).collect();
+    assert!(open.is_empty(), "{open:?}");
+    assert_eq!(town.starts(&charged.session), 2, "it goes on there");
+}
+
+/// Who is finished, charged or removed at that moment has none, or none yet, and nothing is amiss.
+#[tokio::test(start_paused = true)]
+async fn one_that_goes_in_the_ordinary_way_is_not_missed() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let repo = town.parts.repo.clone();
+    let name = charged.raider.name.clone();
+    // Between the look at the store and the one at the directory it is nuked by somebody else.
+    let (world, raider) = (town.world.clone(), charged.raider.clone());
+    town.parts.repo.interlude("sandboxes", move || {
+        if repo.names().contains(&name.to_string()) {
+            repo.lose(&name);
+            let (store, raider) = (world.store.clone(), raider.clone());
+            let dropped = move |txn: &mut dyn crate::ports::relics::Txn| {
+                let hook = txn.hook(&raider)?.expect("a hook");
+                txn.drop_hook(&raider, hook.incarnation)
+            };
+            drop(store.begin(dropped));
+        }
+    });
+    assert_eq!(homeless(&town).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the_sandbox() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    town.parts.repo.lose(&charged.raider.name);
+    let gone = StartError::NoCwd(town.world.city.sandbox(&charged.raider));
+    for _ in 0..40 {
+        let sessions = &town.parts.sessions;
+        sessions.refuse_start(&charged.session, gone.clone());
+    }
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(GROWN).await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Backoff, 1));
+    let told = town.events(EventType::RaiderHomeless).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    let hint = told[0].data["hint"].as_str().unwrap();
+    assert!(hint.contains(&format!("hd raider repair {}", charged.raider)));
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    let refused = town.wake(&id).await.unwrap_err();
+    assert!(refused.contains("its sandbox is gone"), "{refused}");
+    // Somebody moved it back.
+    town.parts.sessions.accept_starts();
+    town.pass(PATROL).await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+}

@@ -1,0 +1,196 @@
+//! What an action came to, as one sentence each; whoever wants the whole record asks for `--json`.
+
+use serde_json::Value;
+
+use crate::cli::output::{Style, Tone};
+
+use super::words::{at, cell};
+
+/// A standing agent or raider that was told to start, stop or rest.
+pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
+    let name = at(told, "/name");
+    match at(told, "/state").as_str() {
+        "stopped" => format!("{name} is stopped, until `hd agent start {name}`"),
+        "suspended" => format!("{name} is suspended, until `hd agent resume {name}`"),
+        "draining" => format!("{name} has finished and is let go"),
+        state => format!("{name} is {state}"),
+    }
+}
+
+/// A raider that was removed.
+pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
+    let raider = at(told, "/raider");
+    match at(told, "/salvage").as_str() {
+        "-" => format!("{raider} is gone; nothing of it had to be kept"),
+        id => format!("{raider} is gone; what it held is kept: hd salvage restore {id}"),
+    }
+}
+
+/// What removing a raider would come to.
+pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
+    let raider = at(told, "/raider");
+    if told.get("safe") != Some(&Value::Bool(false)) {
+        return format!("{raider} would go; nothing of it would be lost");
+    }
+    let head = match at(told, "/would").as_str() {
+        "salvage" => style.paint(
+            Tone::Waits,
+            &format!("{raider} would go, and salvage refs would keep of it:"),
+        ),
+        _ => style.paint(Tone::Bad, &format!("{raider} would be kept, for it holds:")),
+    };
+    let losses = told.get("losses").and_then(Value::as_array);
+    let losses = losses.into_iter().flatten();
+    losses.fold(head, |text, loss| text + "\n  " + &cell(loss))
+}
+
+/// A sandbox that was made whole.
+pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
+    let sandbox = format!(
+        "{} of {} is whole",
+        at(told, "/sandbox"),
+        at(told, "/raider")
+    );
+    let was = match at(told, "/was").as_str() {
+        "-" => String::new(),
+        was => format!("; it was not: {was}"),
+    };
+    match at(told, "/salvage").as_str() {
+        "-" => sandbox + &was,
+        id => format!("{sandbox}{was}; what it held is kept as {id}"),
+    }
+}
+
+/// A relic that was made, closed or opened again.
+pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
+    let (id, status) = (at(told, "/id"), at(told, "/status"));
+    format!("{id} is {status}: {}", at(told, "/title"))
+}
+
+/// A merge request that somebody decided on.
+pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
+    let said = format!(
+        "{} of {} is {}",
+        at(told, "/id"),
+        at(told, "/relic"),
+        at(told, "/state")
+    );
+    match at(told, "/note").as_str() {
+        "-" => said,
+        note => format!("{said}: {note}"),
+    }
+}
+
+/// An automation that was switched on or off.
+pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
+    let word = match told.get("enabled") == Some(&Value::Bool(true)) {
+        true => "enabled",
+        false => "disabled",
+    };
+    format!("{} is {word}", at(told, "/name"))
+}
+
+/// A run that was started by hand.
+pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
+    let name = at(told, "/name");
+    format!(
+        "run {} of {name} has begun: hd auto history {name}",
+        at(told, "/run")
+    )
+}
+
+/// A person was called.
+pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
+    format!(
+        "{} is open, a person is called: {}",
+        at(told, "/id"),
+        at(told, "/title")
+    )
+}
+
+/// Somebody knows of a call.
+pub(in crate::cli) fn acked(told: &Value, _: Style) -> String {
+    let id = at(told, "/id");
+    format!("{id} is known, and not raised again; `hd relic close {id}` ends it")
+}
+
+/// A text that was typed into a terminal.
+pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
+    format!("{} has taken it", at(told, "/name"))
+}
+
+/// A completion that was declared.
+pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
+    if told.get("outbox").is_some() {
+        return format!("it waits in {}", at(told, "/outbox"));
+    }
+    if told.get("state").is_some() {
+        return child(told, style);
+    }
+    let declared = match told.get("already") == Some(&Value::Bool(true)) {
+        true => "was declared before",
+        false => "is declared",
+    };
+    format!(
+        "{} {declared} {}; its branch {} is pushed by the supervisor",
+        at(told, "/relic"),
+        at(told, "/exit"),
+        at(told, "/branch")
+    )
+}
+
+/// A session that makes room for a fresh one.
+pub(in crate::cli) fn handed_off(told: &Value, _: Style) -> String {
+    format!("{} goes on in a fresh session", at(told, "/name"))
+}
+
+/// A wait that was declared.
+pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
+    let (name, until) = (at(told, "/name"), at(told, "/until"));
+    format!(
+        "{name} may be silent until {until}: {}",
+        at(told, "/reason")
+    )
+}
+
+/// A worktree of what was salvaged.
+pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
+    let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));
+    match at(told, "/stashes").as_str() {
+        "-" => said,
+        stashes => format!("{said}; its stash entries are {stashes}"),
+    }
+}
+
+/// What became of each agent and rig at a reload, and which raiders take it over later.
+pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
+    let texts = |key: &str| {
+        let lines = result[key].as_array().into_iter().flatten();
+        lines
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut lines = texts("errors");
+    for action in result["actions"].as_array().into_iter().flatten() {
+        let (agent, action) = (cell(&action["agent"]), cell(&action["action"]));
+        lines.push(format!("{action:<9} {agent}"));
+    }
+    for change in result["rigs"].as_array().into_iter().flatten() {
+        let (rig, action) = (cell(&change["rig"]), cell(&change["action"]));
+        lines.push(format!("{action:<9} rig {rig}"));
+    }
+    for change in result["raiders"].as_array().into_iter().flatten() {
+        let (raider, harness) = (cell(&change["raider"]), cell(&change["harness"]));
+        let action = cell(&change["action"]);
+        lines.push(format!(
+            "{action:<9} {raider}: its next session is driven by the new {harness}"
+        ));
+    }
+    let pending = texts("pending").into_iter();
+    lines.extend(pending.map(|key| format!("at the next start: {key}")));
+    if lines.is_empty() {
+        lines.push(style.paint(Tone::Faint, "nobody is concerned"));
+    }
+    lines.join("\n")
+}
