@@ -15,13 +15,19 @@ use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 use crate::ports::sessions::SessionEvent;
+use crate::ports::tasks::TaskError;
 
 /// Judges the end of a child's session.
 pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> ChildExit {
-    if let Work::Raider { hook, .. } = &spec.work
-        && is_finished(world, hook).await
-    {
-        return ChildExit::Finished;
+    if let Work::Raider { hook, .. } = &spec.work {
+        match is_finished(world, hook).await {
+            Ok(true) => return ChildExit::Finished,
+            Ok(false) => {}
+            // What was said is seen when it is started again.
+            Err(error) => {
+                tracing::warn!(raider = %hook.raider, %error, "why its session ended cannot be seen");
+            }
+        }
     }
     let (cause, exit) = match event {
         SessionEvent::Exited(_, exit) => (Cause::SessionDied, Some(exit)),
@@ -34,10 +40,14 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
 /// Whether no session is wanted for the hook any more: it is over, or the raider said something in
 /// its outcome file. What it said may be unacceptable or unreadable: the witness tells it so, and has
 /// it started again for that.
-pub async fn is_finished(world: &World, hook: &Hook) -> bool {
+///
+/// # Errors
+/// The outcome file cannot be looked at: it may say anything.
+pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> {
     match is_over(world, hook).await {
-        Some(over) => over || outcome(world, hook).await.0 != OutcomeFile::Empty,
-        None => false,
+        Some(true) => Ok(true),
+        Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty),
+        None => Ok(false),
     }
 }
 
@@ -57,9 +67,9 @@ pub async fn is_over(world: &World, hook: &Hook) -> Option<bool> {
     Some(nuked || !open)
 }
 
-/// What keeps the outcome on file from being taken; none when nothing does.
+/// What keeps the outcome on file from being taken; none when nothing does, or that cannot be seen.
 pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
-    match outcome(world, hook).await.0 {
+    match outcome(world, hook).await.ok()?.0 {
         OutcomeFile::Empty => None,
         OutcomeFile::Unclear(why) => Some(Problem::Unclear(why)),
         OutcomeFile::Said(outcome) => {
@@ -87,13 +97,17 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
 }
 
 /// What the incarnation's outcome file says, and when it was written.
-pub async fn outcome(world: &World, hook: &Hook) -> (OutcomeFile, Option<Timestamp>) {
+///
+/// # Errors
+/// It cannot be looked at, which says nothing of what it says.
+pub async fn outcome(
+    world: &World,
+    hook: &Hook,
+) -> Result<(OutcomeFile, Option<Timestamp>), TaskError> {
     let dir = world
         .city
         .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
     let sandbox = world.city.sandbox(&hook.raider);
-    match effects::tasks(world, move |tasks| tasks.outcome(&dir, &sandbox)).await {
-        Ok(file) => (outcome::parse(&file.text, &hook.relic), file.written),
-        Err(error) => (OutcomeFile::Unclear(error.to_string()), None),
-    }
+    let file = effects::tasks(world, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
+    Ok((outcome::parse(&file.text, &hook.relic), file.written))
 }

@@ -268,7 +268,9 @@ async fn raider(
     let problem = problem.or(asked.as_ref());
     let finished = match problem {
         Some(_) => endings::is_over(world, hook).await == Some(true),
-        None => endings::is_finished(world, hook).await,
+        None => endings::is_finished(world, hook)
+            .await
+            .map_err(|error| OpenFailure::Unseen(error.to_string()))?,
     };
     if finished {
         return Err(OpenFailure::Finished);

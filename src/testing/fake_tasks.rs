@@ -31,6 +31,7 @@ struct Inner {
     set_ups: Vec<PathBuf>,
     broken: Option<String>,
     set_up_fails: Option<String>,
+    hidden: Option<String>,
     serial: u64,
     emptied: usize,
     on_empty: Option<Interlude>,
@@ -92,6 +93,11 @@ impl FakeTasks {
         self.inner()
             .outcomes
             .insert(dir.to_owned(), text.to_owned());
+    }
+
+    /// Outcome files cannot be seen for this reason, or can be again.
+    pub fn hide(&self, why: Option<&str>) {
+        self.inner().hidden = why.map(str::to_owned);
     }
 
     /// When the outcome file was written, as its time stamp says.
@@ -226,6 +232,12 @@ impl TaskFiles for FakeTasks {
 
     fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<OutcomeText, TaskError> {
         let inner = self.inner();
+        if let Some(why) = &inner.hidden {
+            return Err(TaskError {
+                path: dir.to_owned(),
+                why: why.clone(),
+            });
+        }
         Ok(OutcomeText {
             text: inner.outcomes.get(dir).cloned().unwrap_or_default(),
             written: inner.written.get(dir).copied(),

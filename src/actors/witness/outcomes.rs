@@ -19,7 +19,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::outcome::OutcomeFile;
 use crate::domain::prompt::Problem;
-use crate::domain::relic::Hook;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::sessions::Input;
 
@@ -102,9 +102,15 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal>
     let Some(_turn) = turn(args, &hook, ended).await else {
         return Ok(());
     };
-    let (said, written) = endings::outcome(&args.world, &hook).await;
+    let (said, written) = match endings::outcome(&args.world, &hook).await {
+        Ok(seen) => seen,
+        Err(error) => {
+            tracing::warn!(raider = %hook.raider, %error, "an outcome file cannot be seen");
+            return Ok(());
+        }
+    };
     let (problem, refused) = match said {
-        OutcomeFile::Empty => return Ok(()),
+        OutcomeFile::Empty => return resume(args, hook).await,
         OutcomeFile::Unclear(_) if !ended && !is_stable(&args.world, written) => return Ok(()),
         OutcomeFile::Unclear(why) => {
             let message = format!("the outcome file cannot be read: {why}");
@@ -128,6 +134,29 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal>
         }
     };
     remind(args, hook, (ended, written), (problem, &refused)).await
+}
+
+/// A raider with work that says nothing of its end, and rests as if it had: what it said was taken back,
+/// or its relic was closed and opened again. Nobody else would start it.
+async fn resume(args: &WitnessArgs, hook: Hook) -> Result<(), Refusal> {
+    let world = &args.world;
+    let id = ChildId::Raider(hook.raider.clone());
+    let views = ask::views(world).await?;
+    let view = views.into_iter().find(|view| view.spec.id == id);
+    if view.is_none_or(|view| view.state != ChildState::Finished) {
+        return Ok(());
+    }
+    let relic = hook.relic.clone();
+    let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
+    if relic.status != RelicStatus::Hooked || endings::is_over(world, &hook).await != Some(false) {
+        return Ok(());
+    }
+    ask::want(
+        world,
+        raider_spec(&world.city, hook, None),
+        Cause::Recovered,
+    )
+    .await
 }
 
 /// Whether nobody is writing the file at this moment: what cannot be read yet may be half of what

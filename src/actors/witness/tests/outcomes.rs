@@ -55,6 +55,56 @@ async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
+/// What cannot be read says nothing: the death is one, and nobody is taken for finished.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_cannot_be_seen_makes_nobody_finished() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.tasks.hide(Some("too many open files"));
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL * 2).await;
+    assert!(
+        !town.runs(&charged.session),
+        "it may have said that it is done"
+    );
+    town.parts.tasks.hide(None);
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.starts(&charged.session), 2);
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    // The next daemon concludes nothing from it either.
+    let clock = town.world.clock.clone();
+    let parts = town.crash().await;
+    parts.sessions.exit_unheard(&charged.session, 1);
+    parts.tasks.hide(Some("too many open files"));
+    let town = Scenario::new().start_on(parts, clock).await;
+    town.pass(PATROL).await;
+    assert!(!town.runs(&charged.session));
+    town.parts.tasks.hide(None);
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+}
+
+/// Whoever rests because of what it said works on when that is not said any more.
+#[tokio::test(start_paused = true)]
+async fn a_raider_whose_outcome_was_taken_back_works_on() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let dir = dir(&town, &charged);
+    town.parts.tasks.say_unheard(&dir, "half a li");
+    town.parts.sessions.exit(&charged.session, 0);
+    town.pass(PATROL * 20).await;
+    for _ in 0..3 {
+        town.parts.sessions.exit(&charged.session, 0);
+        town.pass(PATROL * 20).await;
+    }
+    let id = ChildId::Raider(charged.raider.clone());
+    assert_eq!(town.state(&id).await, Some(ChildState::Finished));
+    town.parts.tasks.say_unheard(&dir, "");
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outcome_on_a_dirty_tree_is_told_then_escalated_once() {
     let town = Scenario::new().start().await;
