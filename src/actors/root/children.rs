@@ -17,6 +17,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
 use super::super::witness::WitnessMsg;
+use super::meant::Meant;
 use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
 use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::cause::Cause;
@@ -81,7 +82,7 @@ impl Root {
         how: How,
     ) {
         if self.is_news(id, actor, session, how) {
-            self.tell_of_drain(id);
+            self.tell_of_drain(me, id);
             self.up_together(me, id).await;
             self.unblock(me).await;
         }
@@ -157,13 +158,20 @@ impl Root {
         }
         match (&slot.desired, exit) {
             (Desired::Ended(_) | Desired::Resting(_), Some(ChildExit::Undead(why))) => {
-                self.undead(id, why);
+                let refused = EndRefused::Undead {
+                    id: id.clone(),
+                    why,
+                };
+                self.undead(id, refused);
             }
             // It ended without having seen its session end: that may run.
             (
                 Desired::Ended(_) | Desired::Resting(_),
                 Some(ChildExit::Unseen(_) | ChildExit::StartFailed(_) | ChildExit::Broken(_)),
-            ) => self.sweep(me, id),
+            ) => {
+                let meant = Meant::of(&slot.spec);
+                self.sweep(me, meant);
+            }
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
                 self.gone(id, cause);
