@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::refusal::Refusal;
+use super::sagas;
 use super::sagas::nuke::{self, Target};
 use super::witness::sight::{self, Hookless};
 use super::world::World;
@@ -60,9 +61,7 @@ struct Owned {
 }
 
 fn owned(txn: &mut dyn Txn) -> Result<Owned, StoreError> {
-    let mut held: BTreeSet<_> = txn.hooks(None)?.into_iter().map(|it| it.raider).collect();
-    let sagas = txn.sagas(None)?;
-    held.extend(sagas.iter().filter_map(|saga| saga.subject.parse().ok()));
+    let held = sagas::held(txn, None)?;
     let queued = txn.mrs(None, true)?.into_iter().map(|mr| mr.branch);
     let relics = txn.relics(&RelicFilter::default())?.into_iter();
     let open = relics.filter(|relic| relic.status != RelicStatus::Closed);
@@ -135,11 +134,14 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     let mut judged = Vec::new();
     for Hookless { raider, was } in lone {
         let stray = match was {
-            None => Stray::Nobodys,
-            Some(hook) => match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
-                Ok(()) => Stray::Spare,
-                Err(kept) => Stray::Kept(said(&kept)),
-            },
+            Probed::Unknown(why) => Stray::Unreadable(why),
+            Probed::Known(None) => Stray::Nobodys,
+            Probed::Known(Some(hook)) => {
+                match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
+                    Ok(()) => Stray::Spare,
+                    Err(kept) => Stray::Kept(said(&kept)),
+                }
+            }
         };
         judged.push((raider.name, stray));
     }

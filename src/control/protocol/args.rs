@@ -293,6 +293,10 @@ pub struct RaiderNuke {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub dry_run: bool,
+    /// Only this incarnation, as `--dry-run` says it; the name may have been given out again since
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub incarnation: Option<u64>,
     /// Consent.
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "is_default")]

@@ -4,6 +4,7 @@ mod adversary;
 mod apart;
 mod charge;
 mod done;
+mod intruder;
 mod kept;
 mod merged;
 mod nuke;
