@@ -17,7 +17,6 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
 use super::super::witness::WitnessMsg;
-use super::meant::Meant;
 use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
 use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::cause::Cause;
@@ -158,20 +157,13 @@ impl Root {
         }
         match (&slot.desired, exit) {
             (Desired::Ended(_) | Desired::Resting(_), Some(ChildExit::Undead(why))) => {
-                let refused = EndRefused::Undead {
-                    id: id.clone(),
-                    why,
-                };
-                self.undead(id, refused);
+                self.undead(id, why);
             }
             // It ended without having seen its session end: that may run.
             (
                 Desired::Ended(_) | Desired::Resting(_),
                 Some(ChildExit::Unseen(_) | ChildExit::StartFailed(_) | ChildExit::Broken(_)),
-            ) => {
-                let meant = Meant::of(&slot.spec);
-                self.sweep(me, meant);
-            }
+            ) => self.sweep_any(me, id),
             (Desired::Ended(cause), _) => {
                 let cause = *cause;
                 self.gone(id, cause);

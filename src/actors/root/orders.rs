@@ -139,8 +139,16 @@ impl Root {
         });
     }
 
+    /// Ends whatever session of a child without an actor may still run, unless a later incarnation has it.
+    pub(super) fn sweep_any(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        if let Some(slot) = self.slots.get(id) {
+            let meant = Meant::of(&slot.spec);
+            self.sweep(me, meant);
+        }
+    }
+
     /// Ends what session of a child without an actor may still run, if it is the one that is meant.
-    pub(super) fn sweep(&mut self, me: &ActorRef<RootMsg>, meant: Meant) {
+    fn sweep(&mut self, me: &ActorRef<RootMsg>, meant: Meant) {
         let Some(slot) = self.slots.get_mut(&meant.id) else {
             return;
         };
@@ -168,7 +176,7 @@ impl Root {
         };
         slot.how = result.as_ref().ok().copied();
         match (result, &slot.desired) {
-            (Err(refused), _) => self.undead(id, refused),
+            (Err(refused), _) => self.not_ended(id, refused),
             (Ok(_), Desired::Ended(cause)) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -185,10 +193,15 @@ impl Root {
         self.stopped_one(me);
     }
 
+    pub(super) fn undead(&mut self, id: &ChildId, why: String) {
+        let who = id.clone();
+        self.not_ended(id, EndRefused::Undead { id: who, why });
+    }
+
     /// A session would not end, or is not the one that was meant; whoever asked is told. A child that
     /// should be gone is forgotten all the same: the next look finds what still runs and whether it is
     /// wanted.
-    pub(super) fn undead(&mut self, id: &ChildId, refused: EndRefused) {
+    fn not_ended(&mut self, id: &ChildId, refused: EndRefused) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -254,8 +267,7 @@ impl Root {
         slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            let meant = Meant::of(&slot.spec);
-            self.sweep(me, meant);
+            self.sweep_any(me, &id);
         }
     }
 

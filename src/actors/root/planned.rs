@@ -7,7 +7,6 @@ use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
 use super::super::{effects, questions};
-use super::meant::Meant;
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg, Work};
 use crate::domain::cause::Cause;
@@ -47,8 +46,7 @@ impl Root {
         slot.desired = Desired::Resting(Cause::Suspended);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            let meant = Meant::of(&slot.spec);
-            self.sweep(me, meant);
+            self.sweep_any(me, id);
         }
     }
 
@@ -193,8 +191,7 @@ impl Root {
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            let meant = Meant::of(&slot.spec);
-            self.sweep(me, meant);
+            self.sweep_any(me, id);
         }
     }
 }

@@ -121,12 +121,7 @@ pub(super) async fn gather(
 ) -> Result<Vec<Sight>, Refusal> {
     let at = world.clock.now();
     // Before the store is read: who came since has another token, and is not what is judged.
-    let sessions = match only {
-        Some(raider) => effects::facts(world, &raider.session_id())
-            .await
-            .map(|facts| facts.into_iter().collect()),
-        None => effects::list(world).await,
-    };
+    let sessions = seen(world, only).await;
     let lone = match hookless(world, rig).await {
         Ok(lone) => lone,
         Err(error) => {
@@ -156,10 +151,6 @@ pub(super) async fn gather(
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let sessions = sessions.map(|seen| {
-        let by_id = seen.into_iter().map(|facts| (facts.id.clone(), facts));
-        by_id.collect::<BTreeMap<_, _>>()
-    });
     let agents = agents(world, rig, &found, &sessions).await;
     let quarantined = quarantined(world).await;
     let mut seen = Vec::new();
@@ -189,6 +180,19 @@ pub(super) async fn gather(
         });
     }
     Ok(seen)
+}
+
+/// All sessions, or one raider's.
+async fn seen(world: &World, only: Option<&RaiderId>) -> Seen {
+    let seen = match only {
+        Some(raider) => {
+            let own = effects::facts(world, &raider.session_id()).await?;
+            own.into_iter().collect()
+        }
+        None => effects::list(world).await?,
+    };
+    let by_id = seen.into_iter().map(|facts| (facts.id.clone(), facts));
+    Ok(by_id.collect())
 }
 
 /// How a raider stands to its work, as the store has it.
