@@ -193,21 +193,6 @@ pub async fn stop(
     stopped
 }
 
-/// Ends whatever session of this id runs.
-///
-/// # Errors
-/// [`SessionError`]; also when it cannot be seen whether one runs.
-pub async fn stop_any(
-    world: &World,
-    id: &SessionId,
-    grace: Duration,
-) -> Result<Stopped, SessionError> {
-    match facts(world, id).await? {
-        None => Ok(Stopped::Already),
-        Some(facts) => stop_seen(world, facts, grace).await,
-    }
-}
-
 /// Ends the session that was seen, and no later one of its id.
 ///
 /// # Errors

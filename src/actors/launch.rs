@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  running, same incarnation ──► adopted
-//!  running, another one      ──► ended first ─┐
+//!  running, an earlier one   ──► ended first ─┐
+//!  running, a later one      ──► not at all   │
 //!  not seen for sure         ──► not now      ├─► handoff note? ──► handed over
 //!  ended before              ──► ─────────────┤   same incarnation before? ──► respawned
 //!  nothing                   ──► ─────────────┘   else ──► fresh
@@ -115,8 +116,11 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
             RunState::Running if facts.incarnation == incarnation => {
                 return adopt(world, facts).await;
             }
+            RunState::Running if facts.incarnation > incarnation => {
+                return Err(failed("a later incarnation has its name".into()));
+            }
             RunState::Running => {
-                let stopped = effects::stop_any(world, &spec.session, spec.grace).await;
+                let stopped = effects::stop_seen(world, facts.clone(), spec.grace).await;
                 stopped.map_err(|e| failed(e.to_string()))?;
             }
             RunState::Unknown { why } => return Err(OpenFailure::Unseen(why.clone())),

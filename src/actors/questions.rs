@@ -143,6 +143,29 @@ pub async fn undisturbed(world: &World) -> Result<BTreeSet<SessionId>, SessionEr
     Ok(attached.map(|facts| facts.id).chain(asking).collect())
 }
 
+/// Whether words may be typed into that session now: it can be seen that nobody is attached, and that
+/// nothing is asked there. What a return would choose in a menu nobody knows.
+pub async fn may_type(
+    world: &World,
+    child: ChildId,
+    harness: HarnessName,
+    handle: &SessionHandle,
+) -> bool {
+    let Ok(Some(facts)) = effects::facts(world, &handle.id).await else {
+        return false;
+    };
+    let same = facts.token == handle.token && facts.state == RunState::Running;
+    if !same || facts.attached || facts.guessed {
+        return false;
+    }
+    let asker = Asker {
+        child,
+        harness,
+        facts,
+    };
+    !look(world, &[asker]).await.contains(&handle.id)
+}
+
 async fn glance(world: &World, asker: &Asker, patterns: &[Pattern]) {
     let handle = SessionHandle {
         id: asker.facts.id.clone(),

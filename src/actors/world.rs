@@ -98,6 +98,13 @@ impl World {
         ages.of(key, stamp, self.clock.now(), self.clock.mono())
     }
 
+    /// Forgets the ages of what is no more.
+    pub fn prune_ages(&self) {
+        let ages = self.directory.ages.lock();
+        let mut ages = ages.unwrap_or_else(PoisonError::into_inner);
+        ages.prune(self.clock.mono());
+    }
+
     /// Whether the supervisor is stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {

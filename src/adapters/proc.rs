@@ -316,11 +316,17 @@ pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
 }
 
 /// Whether one of these programs runs: as the agent that was started, or anywhere below the holder. Without
-/// names, whether the agent that was started lives.
+/// names, whether the agent that was started lives. Everything below the holder is seen in `listed`, which
+/// is made where it is needed.
 ///
 /// # Errors
 /// `/proc` cannot be read: then nothing is known.
-pub fn agent_lives(agent: &ProcessId, holder: &ProcessId, names: &[String]) -> io::Result<bool> {
+pub fn agent_lives(
+    agent: &ProcessId,
+    holder: &ProcessId,
+    names: &[String],
+    listed: &mut Option<HashMap<u32, Stat>>,
+) -> io::Result<bool> {
     let started = lives(agent)?;
     if names.is_empty() {
         return Ok(started);
@@ -328,7 +334,11 @@ pub fn agent_lives(agent: &ProcessId, holder: &ProcessId, names: &[String]) -> i
     if started && goes_by(agent.pid, names) {
         return Ok(true);
     }
-    let below = descendants(holder.pid)?;
+    let all = match listed {
+        Some(all) => all,
+        None => listed.insert(all()?),
+    };
+    let below = below(all, vec![holder.pid], |_| false);
     Ok(below.iter().any(|process| goes_by(process.pid, names)))
 }
 

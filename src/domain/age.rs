@@ -45,8 +45,6 @@ impl Ages {
             Some(known) => mono.saturating_sub(known.seen),
             None => Duration::MAX,
         };
-        let recent = |_: &String, known: &mut Known| mono.saturating_sub(known.seen) < FORGET;
-        self.0.retain(recent);
         let known = Known {
             stamp,
             was: by_wall.min(most),
@@ -56,6 +54,12 @@ impl Ages {
         let age = known.was;
         self.0.insert(key.to_owned(), known);
         age
+    }
+
+    /// Forgets what nobody has asked about for long.
+    pub fn prune(&mut self, mono: Mono) {
+        let recent = |_: &String, known: &mut Known| mono.saturating_sub(known.seen) < FORGET;
+        self.0.retain(recent);
     }
 }
 
@@ -106,6 +110,7 @@ mod tests {
         let stamp = Timestamp::UNIX_EPOCH;
         ages.of("old", stamp, stamp, Duration::ZERO);
         ages.of("new", stamp, stamp, HOUR * 25);
+        ages.prune(HOUR * 25);
         assert_eq!(ages.0.len(), 1);
     }
 }

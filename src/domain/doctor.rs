@@ -204,6 +204,8 @@ pub enum Stray {
     Kept(String),
     /// Nothing tells whose it is: no nuke takes it.
     Nobodys,
+    /// Whose it is cannot be read, and why.
+    Unreadable(String),
 }
 
 /// A raider's branch in `repo.git` that no worktree has checked out.
@@ -315,6 +317,11 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
         Stray::Nobodys => {
             let hint = "it is kept; look at what is in it and move it elsewhere";
             finding(format!("{says}: nothing tells whose it is"), hint.into()).into()
+        }
+        Stray::Unreadable(why) => {
+            let says = format!("no relic is on its hook, and its sandbox cannot be read: {why}");
+            let hint = "it is kept until it can be read; look for what is in the way";
+            Finding::new(Kind::Unseen, &raider, says, hint).into()
         }
         Stray::Kept(why) => {
             let hint =

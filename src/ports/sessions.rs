@@ -262,9 +262,10 @@ pub trait Sessions: Send + Sync {
     /// be told.
     fn cpu(&self, id: &SessionId) -> Option<Duration>;
 
-    /// Whether one of these programs is among a running session's processes; with no names, whether the
-    /// process that was started lives. None when it cannot be told.
-    fn agent_lives(&self, id: &SessionId, names: &[String]) -> Option<bool>;
+    /// Whether one of these programs is among each running session's processes; with no names, whether the
+    /// process that was started lives. In the order of the question; none where it cannot be told. Looks at
+    /// the processes of the machine once at most.
+    fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>>;
 
     /// Makes ready for sessions of that kind, without a change for the next starts.
     ///

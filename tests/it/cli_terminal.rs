@@ -273,6 +273,8 @@ fn consent_is_asked_for_on_a_terminal() {
     // The dry run tells what it costs before the question.
     for (answer, code, asked) in [("y\n", 0, 2), ("\n", 1, 1)] {
         let city = FakeCity::start();
+        let looked = json!({"safe": true, "incarnation": 7});
+        city.fake.answer("raider.nuke", Ok(looked));
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["raider", "nuke", "Toast"]);
         let hd = hd.stdout(Stdio::null()).stderr(Stdio::from(end));
@@ -280,7 +282,11 @@ fn consent_is_asked_for_on_a_terminal() {
         shown(&mut seat, "[y/N]");
         seat.write_all(answer.as_bytes()).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code));
-        assert_eq!(city.fake.asked("raider.nuke").len(), asked);
+        let requests = city.fake.asked("raider.nuke");
+        assert_eq!(requests.len(), asked);
+        // The consent is for the one that was looked at.
+        let mut consented = requests.iter().skip(1);
+        assert!(consented.all(|it| it["incarnation"] == 7), "{requests:?}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::refusal::Refusal;
+use super::sagas;
 use super::sagas::nuke::{self, Target};
 use super::witness::homeless::homeless;
 use super::witness::sight::{self, Hookless};
@@ -65,9 +66,7 @@ struct Owned {
 
 fn owned(txn: &mut dyn Txn) -> Result<Owned, StoreError> {
     let hooks = txn.hooks(None)?;
-    let mut held: BTreeSet<_> = hooks.iter().map(|it| it.raider.clone()).collect();
-    let sagas = txn.sagas(None)?;
-    held.extend(sagas.iter().filter_map(|saga| saga.subject.parse().ok()));
+    let held = sagas::held(txn, None)?;
     let queued = txn.mrs(None, true)?.into_iter().map(|mr| mr.branch);
     let relics = txn.relics(&RelicFilter::default())?.into_iter();
     let open = relics.filter(|relic| relic.status != RelicStatus::Closed);
@@ -144,11 +143,14 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
     let mut judged = Vec::new();
     for Hookless { raider, was } in lone {
         let stray = match was {
-            None => Stray::Nobodys,
-            Some(hook) => match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
-                Ok(()) => Stray::Spare,
-                Err(kept) => Stray::Kept(said(&kept)),
-            },
+            Probed::Unknown(why) => Stray::Unreadable(why),
+            Probed::Known(None) => Stray::Nobodys,
+            Probed::Known(Some(hook)) => {
+                match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
+                    Ok(()) => Stray::Spare,
+                    Err(kept) => Stray::Kept(said(&kept)),
+                }
+            }
         };
         judged.push((raider.name, stray));
     }

@@ -9,7 +9,7 @@ use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::root::end_orphan;
 use super::super::sagas::nuke::{self, Target};
-use super::super::witness::sight;
+use super::super::witness::sight::{self, Hookless};
 use super::super::world::World;
 use super::{owned, said, wanted};
 use crate::domain::cause::Cause;
@@ -76,11 +76,11 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
     let gone = || format!("rig {} is not configured any more", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
     let removed = async {
-        let lone = sight::hookless(world, rig).await?.into_iter();
-        let mut was = lone.filter_map(|lone| lone.was);
+        let lone = sight::hookless(world, rig).await?;
+        let mut was = lone.iter().filter_map(Hookless::hook);
         let was = was.find(|hook| hook.raider == raider);
         let held = || Refusal::conflict("it is gone, or a raider has it by now");
-        let target = Target::of(&was.ok_or_else(held)?, Cause::Operator);
+        let target = Target::of(was.ok_or_else(held)?, Cause::Operator);
         let _alone = nuke::fence(world, &target, false).await?;
         let (saga, _claim) = nuke::begin(world, target, false).await?;
         nuke::run(world, saga).await

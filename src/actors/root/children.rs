@@ -77,7 +77,7 @@ impl Root {
         how: How,
     ) {
         if self.is_news(id, actor, session, how) {
-            self.tell_of_drain(id);
+            self.tell_of_drain(me, id);
             self.up_together(me, id).await;
             self.unblock(me).await;
         }
@@ -160,7 +160,7 @@ impl Root {
             (Desired::Ended(_) | Desired::Resting(_), Some(exit))
                 if exit.unopened().is_some() || matches!(exit, ChildExit::Broken(_)) =>
             {
-                self.sweep(me, id);
+                self.sweep_any(me, id);
             }
             (Desired::Ended(cause), _) => {
                 let cause = *cause;

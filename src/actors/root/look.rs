@@ -13,6 +13,7 @@ use super::super::world::World;
 use super::recovery::ending_orphan;
 use super::wanted::{Standing, raiders};
 use super::{ChildSpec, Work, standing};
+use crate::domain::city::Harness;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Seen, Tended, Wanted, idle_at, plan};
@@ -46,6 +47,8 @@ pub struct Look {
     pub(super) ended: Vec<SessionEvent>,
     /// Raiders that hold a slot; none when that is not known.
     pub(super) hooked: Option<BTreeSet<RaiderId>>,
+    /// Of these it cannot be seen whether they run, and why.
+    pub(super) unseen: BTreeMap<ChildId, String>,
     /// What persons said; none when that is not known.
     pub(super) standing: Option<standing::Said>,
     /// What an earlier supervisor counted, as long as that was not read.
@@ -125,7 +128,9 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let ending = |facts: &&SessionFacts| world.claims.is_claimed(&ending_orphan(&facts.token));
     busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
-    let asking = asking(world, &wants, &sessions).await;
+    let by_id: BTreeMap<_, _> = sessions.iter().map(|facts| (&facts.id, facts)).collect();
+    let asking = asking(world, &wants, &by_id).await;
+    let unseen = unseen(&wants, &by_id);
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()
@@ -150,6 +155,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         up: known.up,
         ended,
         hooked: Some(hooked),
+        unseen,
         standing: Some(said),
         deaths,
         idle_at,
@@ -160,21 +166,37 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
 async fn asking(
     world: &World,
     wants: &[(Wanted, ChildSpec)],
-    sessions: &[SessionFacts],
+    by_id: &BTreeMap<&SessionId, &SessionFacts>,
 ) -> BTreeSet<SessionId> {
     let askers = wants.iter().filter_map(|(_, spec)| {
         let harness = match &spec.work {
-            Work::Raider { hook, .. } => hook.harness.clone(),
-            Work::Agent(agent) => agent.harness.clone()?,
+            Work::Raider { hook, .. } => &hook.harness,
+            Work::Agent(agent) => agent.harness.as_ref()?,
         };
-        let facts = sessions.iter().find(|facts| facts.id == spec.session)?;
+        // Of most programs nothing is looked for.
+        let asks = |known: &Harness| !known.needs_input.is_empty();
+        let asks = world.city.harnesses.get(harness).is_some_and(asks);
         Some(Asker {
             child: spec.id.clone(),
-            harness,
-            facts: facts.clone(),
+            harness: harness.clone(),
+            facts: (*by_id.get(&spec.session).filter(|_| asks)?).clone(),
         })
     });
     questions::look_at_all(world, askers.collect()).await
+}
+
+/// Who is wanted, and cannot be seen.
+fn unseen(
+    wants: &[(Wanted, ChildSpec)],
+    by_id: &BTreeMap<&SessionId, &SessionFacts>,
+) -> BTreeMap<ChildId, String> {
+    let unseen = wants.iter().filter_map(|(wanted, _)| {
+        let RunState::Unknown { why } = &by_id.get(&wanted.session)?.state else {
+            return None;
+        };
+        Some((wanted.id.clone(), why.clone()))
+    });
+    unseen.collect()
 }
 
 /// A session whose silence is as old as a clock says that does not jump.

@@ -2,8 +2,8 @@
 //! its next generation. What was decided about one is never done to the other (`witness-patrol.md`,
 //! TOCTOU guard).
 
-use super::Work;
 use super::slot::{ChildState, Slot};
+use super::{ChildSpec, Work};
 use crate::domain::facts::SessionFacts;
 use crate::domain::ids::{ChildId, Incarnation, RaiderId, SessionId};
 
@@ -33,7 +33,7 @@ impl Meant {
         }
     }
 
-    /// Only the session that was seen.
+    /// Only the session that was seen: no other runs, or is being started.
     #[must_use]
     pub fn only(self, token: String) -> Self {
         Self {
@@ -51,6 +51,14 @@ impl Meant {
         }
     }
 
+    /// The child of this spec, whatever session it has.
+    pub(super) fn of(spec: &ChildSpec) -> Self {
+        Self {
+            incarnation: incarnation(spec),
+            ..Self::any(spec.id.clone(), spec.session.clone())
+        }
+    }
+
     /// Whoever has the name.
     #[must_use]
     pub fn any(id: ChildId, session: SessionId) -> Self {
@@ -65,14 +73,15 @@ impl Meant {
 
     /// Whether it is the child of this slot.
     pub(super) fn is_of(&self, slot: &Slot) -> bool {
-        let of = match &slot.spec.work {
-            Work::Raider { hook, .. } => Some(hook.incarnation),
-            Work::Agent(_) => None,
+        let of = incarnation(&slot.spec);
+        let has = |token: &String| match &slot.session {
+            Some(session) => session.handle.token == *token,
+            // What may still run of it is looked at when it is ended.
+            None => !slot.has_actor(),
         };
-        let has = slot.session.as_ref().map(|session| &session.handle.token);
         self.incarnation.is_none_or(|meant| of == Some(meant))
             && (!self.at_rest || rests(slot))
-            && self.token.as_ref().is_none_or(|token| has == Some(token))
+            && self.token.as_ref().is_none_or(has)
     }
 
     /// Whether it is this session, which runs.
@@ -85,6 +94,13 @@ impl Meant {
                 .token
                 .as_ref()
                 .is_none_or(|token| facts.token == *token)
+    }
+}
+
+fn incarnation(spec: &ChildSpec) -> Option<Incarnation> {
+    match &spec.work {
+        Work::Raider { hook, .. } => Some(hook.incarnation),
+        Work::Agent(_) => None,
     }
 }
 

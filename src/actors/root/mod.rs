@@ -35,6 +35,7 @@ mod reload;
 mod shutdown;
 mod slot;
 pub mod standing;
+mod unseen;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +70,7 @@ use crate::domain::facts::ProcessId;
 use crate::domain::ids::{AgentName, ChildId, Generation, SessionId};
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
+use crate::domain::restart::Mono;
 use crate::ports::sessions::{SessionEvent, SessionHandle, Stopped};
 
 /// What a child is.
@@ -179,7 +181,7 @@ pub enum RootMsg {
         /// Which attempt.
         epoch: u64,
         /// How it went.
-        result: Result<Stopped, String>,
+        result: Result<Stopped, EndRefused>,
     },
     /// End the session and start a fresh one; planned, not a death.
     Cycle {
@@ -244,6 +246,13 @@ pub enum RootMsg {
         /// A timer of an earlier epoch is void; none when the child itself says so.
         epoch: Option<u64>,
     },
+    /// Words may not be typed into a child's session now.
+    Unsaid {
+        /// Whose.
+        id: ChildId,
+        /// Which.
+        words: &'static str,
+    },
     /// The restart of a group may go on.
     GroupDue {
         /// Which.
@@ -303,6 +312,8 @@ pub struct Root {
     /// Children that a person suspended, as of the last look.
     suspended: BTreeSet<ChildId>,
     patrol_epoch: u64,
+    /// Since when it cannot be seen of these whether they run.
+    unseen: BTreeMap<ChildId, Mono>,
     /// The timer of the look that the first idle session is due for.
     idle: Option<tokio::task::AbortHandle>,
     /// One look at a time, at the world that was in force when it began; a wish to look meanwhile is
@@ -345,6 +356,7 @@ impl Actor for RootActor {
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,
+            unseen: BTreeMap::new(),
             idle: None,
             looking: None,
             look_again: false,
@@ -408,6 +420,7 @@ impl Actor for RootActor {
             }
             RootMsg::Look => root.set_out(&me),
             RootMsg::DrainDue { id, epoch } => root.drain_due(&me, &id, epoch),
+            RootMsg::Unsaid { id, words } => root.unsaid(&id, words),
             RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
             RootMsg::PoolDue { agent, epoch } => root.pool_due(&me, agent, epoch),
             RootMsg::PoolSized { agent, epoch, size } => {

@@ -8,13 +8,14 @@ use ractor::{ActorRef, RpcReplyPort};
 use super::super::child::ChildMsg;
 use super::super::effects;
 use super::super::sagas::repair;
+use super::super::world::World;
 use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, agent_spec};
 use crate::domain::cause::Cause;
 use crate::domain::facts::RunState;
 use crate::domain::ids::ChildId;
-use crate::ports::sessions::Stopped;
+use crate::ports::sessions::{SessionError, Stopped};
 
 impl Root {
     pub(super) async fn want(
@@ -124,7 +125,7 @@ impl Root {
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            self.sweep(me, &id);
+            self.sweep(me, meant);
         }
     }
 
@@ -133,37 +134,30 @@ impl Root {
         let world = Arc::clone(&self.world);
         let grace = world.city.daemon.shutdown_timeout;
         tokio::spawn(async move {
-            let ended = match effects::facts(&world, &meant.session).await {
-                Ok(Some(facts))
-                    if facts.state == RunState::Running && !meant.is_seen_in(&facts) =>
-                {
-                    let _gave_up = reply.send(Err(EndRefused::Another(meant.id)));
-                    return;
-                }
-                Ok(Some(facts)) => effects::stop_seen(&world, facts, grace).await.map(|_| ()),
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            };
-            let _gave_up = reply.send(ended.map_err(|error| EndRefused::Undead {
-                id: meant.id,
-                why: error.to_string(),
-            }));
+            let ended = end_meant(&world, meant, grace).await;
+            let _gave_up = reply.send(ended.map(drop));
         });
     }
 
-    /// Ends whatever session a child without an actor may still have.
-    pub(super) fn sweep(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let Some(slot) = self.slots.get_mut(id) else {
+    /// Ends whatever session of a child without an actor may still run, unless a later incarnation has it.
+    pub(super) fn sweep_any(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        if let Some(slot) = self.slots.get(id) {
+            let meant = Meant::of(&slot.spec);
+            self.sweep(me, meant);
+        }
+    }
+
+    /// Ends what session of a child without an actor may still run, if it is the one that is meant.
+    fn sweep(&mut self, me: &ActorRef<RootMsg>, meant: Meant) {
+        let Some(slot) = self.slots.get_mut(&meant.id) else {
             return;
         };
         slot.epoch += 1;
         slot.become_state(ChildState::Ending, self.world.clock.now());
         let (world, me) = (Arc::clone(&self.world), me.clone());
-        let (id, epoch, grace) = (id.clone(), slot.epoch, slot.spec.grace);
-        let session = slot.spec.session.clone();
+        let (id, epoch, grace) = (meant.id.clone(), slot.epoch, slot.spec.grace);
         tokio::spawn(async move {
-            let stopped = effects::stop_any(&world, &session, grace).await;
-            let result = stopped.map_err(|error| error.to_string());
+            let result = end_meant(&world, meant, grace).await;
             // The root only goes with the process.
             let _gone = me.cast(RootMsg::Swept { id, epoch, result });
         });
@@ -174,7 +168,7 @@ impl Root {
         me: &ActorRef<RootMsg>,
         id: &ChildId,
         epoch: u64,
-        result: Result<Stopped, String>,
+        result: Result<Stopped, EndRefused>,
     ) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.epoch == epoch) else {
@@ -182,7 +176,7 @@ impl Root {
         };
         slot.how = result.as_ref().ok().copied();
         match (result, &slot.desired) {
-            (Err(why), _) => self.undead(id, why),
+            (Err(refused), _) => self.not_ended(id, refused),
             (Ok(_), Desired::Ended(cause)) => {
                 let cause = *cause;
                 self.gone(id, cause);
@@ -199,16 +193,18 @@ impl Root {
         self.stopped_one(me);
     }
 
-    /// A session would not end; whoever asked is told. A child that should be gone is forgotten all
-    /// the same: the next look finds what still runs and whether it is wanted.
     pub(super) fn undead(&mut self, id: &ChildId, why: String) {
+        let who = id.clone();
+        self.not_ended(id, EndRefused::Undead { id: who, why });
+    }
+
+    /// A session would not end, or is not the one that was meant; whoever asked is told. A child that
+    /// should be gone is forgotten all the same: the next look finds what still runs and whether it is
+    /// wanted.
+    fn not_ended(&mut self, id: &ChildId, refused: EndRefused) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
-        };
-        let refused = EndRefused::Undead {
-            id: id.clone(),
-            why,
         };
         slot.no_session(&refused.to_string());
         answer(&mut slot.for_end, &Err(refused));
@@ -271,7 +267,7 @@ impl Root {
         slot.desired = Desired::Resting(Cause::Operator);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            self.sweep(me, &id);
+            self.sweep_any(me, &id);
         }
     }
 
@@ -339,5 +335,24 @@ impl Root {
         let policy = &self.world.city.daemon.restart;
         let slots = self.slots.values_mut();
         slots.map(|slot| slot.view(policy, now, mono)).collect()
+    }
+}
+
+/// Ends the session that runs of what is meant; a newcomer of its name is left alone.
+async fn end_meant(world: &World, meant: Meant, grace: Duration) -> Result<Stopped, EndRefused> {
+    let undead = |error: SessionError| EndRefused::Undead {
+        id: meant.id.clone(),
+        why: error.to_string(),
+    };
+    match effects::facts(world, &meant.session).await {
+        Ok(None) => Ok(Stopped::Already),
+        Ok(Some(facts)) if facts.state == RunState::Running && !meant.is_seen_in(&facts) => {
+            Err(EndRefused::Another(meant.id))
+        }
+        Ok(Some(facts)) => {
+            let stopped = effects::stop_seen(world, facts, grace).await;
+            stopped.map_err(undead)
+        }
+        Err(error) => Err(undead(error)),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
-use super::super::effects;
+use super::super::{effects, questions};
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg, Work};
 use crate::domain::cause::Cause;
@@ -46,7 +46,7 @@ impl Root {
         slot.desired = Desired::Resting(Cause::Suspended);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            self.sweep(me, id);
+            self.sweep_any(me, id);
         }
     }
 
@@ -91,27 +91,42 @@ impl Root {
             id: name,
             epoch: Some(epoch),
         });
-        self.tell_of_drain(id);
+        self.tell_of_drain(me, id);
     }
 
     /// Types into the session of a draining member that it is to come to an end, if its program reads
     /// words. What a plain command would make of them nobody knows: it is not typed into.
-    pub(super) fn tell_of_drain(&self, id: &ChildId) {
+    pub(super) fn tell_of_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if self.slots.get(id).is_some_and(|slot| slot.draining) {
-            self.say(id, prompt::DRAIN);
+            self.say(me, id, prompt::DRAIN);
         }
     }
 
-    fn say(&self, id: &ChildId, words: &'static str) {
+    /// Says what could not be said before.
+    pub(super) fn say_all(&mut self, me: &ActorRef<RootMsg>) {
+        let waiting = self.slots.iter_mut();
+        let waiting = waiting.filter_map(|(id, slot)| Some((id.clone(), slot.words.take()?)));
+        for (id, words) in waiting.collect::<Vec<_>>() {
+            self.say(me, &id, words);
+        }
+    }
+
+    fn say(&self, me: &ActorRef<RootMsg>, id: &ChildId, words: &'static str) {
         let Some(slot) = self.slots.get(id) else {
             return;
         };
         let Work::Agent(agent) = &slot.spec.work else {
             return;
         };
-        if let (Some(session), Some(_)) = (&slot.session, &agent.harness) {
+        if let (Some(session), Some(harness)) = (&slot.session, agent.harness.clone()) {
             let (world, handle) = (Arc::clone(&self.world), session.handle.clone());
+            let (me, id) = (me.clone(), id.clone());
             tokio::spawn(async move {
+                if !questions::may_type(&world, id.clone(), harness, &handle).await {
+                    // The root only goes with the process.
+                    let _gone = me.cast(RootMsg::Unsaid { id, words });
+                    return;
+                }
                 let input = Input::Submit(words.to_owned());
                 let id = handle.id.clone();
                 let sent = effects::sessions(&world, &id, move |p| p.send(&handle, &input)).await;
@@ -122,13 +137,25 @@ impl Root {
         }
     }
 
+    /// Words that may not be typed now wait for the next look, as long as they are true.
+    pub(super) fn unsaid(&mut self, id: &ChildId, words: &'static str) {
+        if let Some(slot) = self.slots.get_mut(id)
+            && slot.draining == (words == prompt::DRAIN)
+        {
+            slot.words = Some(words);
+        }
+    }
+
     /// A member that drains is needed after all, and is told.
-    pub(super) fn keep_on(&mut self, id: &ChildId) {
+    pub(super) fn keep_on(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.draining) {
             slot.draining = false;
             // The timer of the drain is void.
             slot.drain_epoch += 1;
-            self.say(id, prompt::KEEP_ON);
+            // Who has not heard of it yet need not hear that it is over.
+            if slot.words.take().is_none() {
+                self.say(me, id, prompt::KEEP_ON);
+            }
         }
     }
 
@@ -164,7 +191,7 @@ impl Root {
         slot.desired = Desired::Ended(cause);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
-            self.sweep(me, id);
+            self.sweep_any(me, id);
         }
     }
 }

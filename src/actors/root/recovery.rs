@@ -51,6 +51,7 @@ impl Root {
             return;
         }
         self.arm_patrol(me);
+        self.world.prune_ages();
         self.world.directory.tell_config(ConfigMsg::Check);
         if self.reconciling {
             // A look that hangs holds up nobody's work but its own.
@@ -146,8 +147,10 @@ impl Root {
             if !stale {
                 self.converge(me, &look).await;
             }
+            self.say_all(me);
             if let Some(hooked) = &look.hooked {
                 self.forget_finished(hooked);
+                self.note_unseen(&look.unseen);
             }
             self.keep_all();
             if again {
@@ -242,7 +245,7 @@ impl Root {
                 }
             }
             Decision::Drain(id) => self.drain(me, id),
-            Decision::KeepOn(id) => self.keep_on(id),
+            Decision::KeepOn(id) => self.keep_on(me, id),
             // It came up since it was looked at: it has something to finish.
             Decision::Remove(id) if look.specs.contains_key(id) && self.is_running(id) => {
                 self.drain(me, id);

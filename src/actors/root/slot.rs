@@ -105,6 +105,8 @@ pub(super) struct Slot {
     pub(super) cause: Cause,
     /// It is to come to an end in its own time; nobody starts it again.
     pub(super) draining: bool,
+    /// What it is to be told when nobody is at its terminal and nothing is asked there.
+    pub(super) words: Option<&'static str>,
     /// Tells the drain that goes on from those before it.
     pub(super) drain_epoch: u64,
     /// It waits for its turn in the restart of its group.
@@ -142,6 +144,7 @@ impl Slot {
             since: now,
             cause,
             draining: false,
+            words: None,
             drain_epoch: 0,
             together: false,
             told: None,

@@ -229,24 +229,15 @@ pub async fn free_slots(world: &World, rig: &Rig) -> Result<usize, Refusal> {
     Ok(free.await?)
 }
 
-/// Names that are not free: sandboxes found on disk, hooks, and slots that a saga holds.
+/// Names that are not free: of sandboxes found on disk, and of slots that are held.
 fn taken(
     txn: &mut dyn Txn,
     rig: &Rig,
     on_disk: &BTreeSet<SlotName>,
 ) -> Result<BTreeSet<SlotName>, StoreError> {
-    let mut taken = on_disk.clone();
-    taken.extend(
-        txn.hooks(Some(&rig.name))?
-            .into_iter()
-            .map(|hook| hook.raider.name),
-    );
-    let sagas = txn.sagas(Some(&rig.name))?;
-    let raiders = sagas
-        .iter()
-        .filter_map(|saga| saga.subject.parse::<RaiderId>().ok());
-    taken.extend(raiders.map(|raider| raider.name));
-    Ok(taken)
+    let held = super::held(txn, Some(&rig.name))?;
+    let held = held.into_iter().map(|raider| raider.name);
+    Ok(held.chain(on_disk.iter().cloned()).collect())
 }
 
 /// A relic that may be charged, or why not.

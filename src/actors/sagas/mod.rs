@@ -10,14 +10,17 @@ pub mod nuke;
 pub mod prune;
 pub mod repair;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::refusal::{Refusal, RefusalKind};
 use super::world::{Claim, Claims, World};
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::saga::{Saga, SagaKind};
-use crate::ports::relics::StoreError;
+use crate::ports::relics::{StoreError, Txn};
 
 /// The saga's plan as JSON.
 fn pack(plan: &impl Serialize) -> Value {
@@ -55,18 +58,29 @@ pub fn check(saga: &Saga) -> Result<(), Refusal> {
 async fn step(
     world: &World,
     saga: &mut Saga,
-    name: &'static str,
+    name: impl Into<String>,
     plan: &impl Serialize,
 ) -> Result<(), Refusal> {
-    let (id, data) = (saga.id, pack(plan));
-    let stored = data.clone();
+    let (id, data, name) = (saga.id, pack(plan), name.into());
+    let (stored, next) = (data.clone(), name.clone());
     world
         .store
-        .run(move |txn| txn.step_saga(id, name, &stored))
+        .run(move |txn| txn.step_saga(id, &next, &stored))
         .await?;
-    saga.step = name.to_owned();
+    saga.step = name;
     saga.data = data;
     Ok(())
+}
+
+/// Raiders that hold a slot, of a rig or of all: by a hook, or by a saga that is under way.
+///
+/// # Errors
+/// The store's.
+pub fn held(txn: &mut dyn Txn, rig: Option<&RigName>) -> Result<BTreeSet<RaiderId>, StoreError> {
+    let hooks = txn.hooks(rig)?.into_iter().map(|hook| hook.raider);
+    let sagas = txn.sagas(rig)?.into_iter();
+    let busy = sagas.filter_map(|saga| saga.subject.parse().ok());
+    Ok(hooks.chain(busy).collect())
 }
 
 /// What a task of a saga says of it: the key of its claim.

@@ -13,6 +13,7 @@ mod rehearse;
 mod reopen;
 mod room;
 mod strays;
+mod stuck;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,9 @@ impl Target {
 pub(super) struct Plan {
     target: Target,
     salvage: bool,
+    /// How often it failed in a way that may pass.
+    #[serde(default)]
+    tries: u32,
 }
 
 /// What a nuke did.
@@ -227,6 +231,7 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
     let data = pack(&Plan {
         target: target.clone(),
         salvage,
+        tries: 0,
     });
     let claims = world.claims.clone();
     let begun = world
@@ -257,7 +262,13 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
     let plan: Plan = unpack(&saga)?;
     match forward(world, &mut saga, &plan).await {
         Ok(nuked) => Ok(nuked),
-        Err(failure) if failure.is_passing() || world.is_stopping() => Err(failure),
+        Err(failure) if world.is_stopping() => Err(failure),
+        Err(failure) if failure.is_passing() => {
+            if let Err(error) = stuck::count(world, &mut saga, plan, &failure).await {
+                tracing::warn!(saga = saga.id, %error, "a nuke that failed was not counted");
+            }
+            Err(failure)
+        }
         Err(failure) => {
             let id = saga.id;
             world.store.run(move |txn| txn.close_saga(id)).await?;

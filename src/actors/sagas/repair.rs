@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::super::refusal::Refusal;
+use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{Meant, raider_spec};
 use super::super::witness::sight;
 use super::super::world::World;
@@ -13,6 +13,7 @@ use super::charge::{self, sandbox_spec};
 use super::{claim_key, nuke};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::Probed;
 use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
@@ -78,8 +79,14 @@ async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
     let nobody = || Refusal::not_found(format!("{raider} holds no slot"));
     let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
     let lone = sight::hookless(world, rig).await?.into_iter();
-    let mut own = lone.filter_map(|lone| lone.was);
-    own.find(|hook| hook.raider == *raider).ok_or_else(nobody)
+    let mut own = lone.filter(|lone| lone.raider == *raider);
+    match own.next().ok_or_else(nobody)?.was {
+        Probed::Known(was) => was.ok_or_else(nobody),
+        Probed::Unknown(why) => {
+            let message = format!("whose sandbox {raider} is cannot be read: {why}");
+            Err(Refusal::new(RefusalKind::Failed, message))
+        }
+    }
 }
 
 async fn end(world: &World, hook: &Hook) -> Result<(), Refusal> {

@@ -36,7 +36,10 @@ use crate::ports::relics::{StoreError, Txn};
 
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
-pub use self::settle::{HOMELESS, HOOKLESS, about, hookless_gone, over, sandboxes_back, settle};
+pub use self::settle::{
+    HOMELESS, HOOKLESS, NUKE_STUCK, UNSEEN, about, hookless_gone, over, sandboxes_back, seen,
+    settle,
+};
 
 /// What is due later than this is looked at in between: timers have an end.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -231,19 +234,7 @@ pub async fn unkillable(world: World, session: SessionId, why: String) {
     if matches!(facts.state, RunState::Unknown { .. }) {
         return;
     }
-    let raider = |rig: &Rig| {
-        let name = session
-            .as_str()
-            .strip_prefix(&format!("gt-{}-", rig.name))?;
-        let name = SlotName::new(name).ok()?;
-        Some(RaiderId::new(rig.name.clone(), name).to_string())
-    };
-    let agent = world
-        .city
-        .agent_of(&session)
-        .map(|agent| agent.name.to_string());
-    let subject = agent.or_else(|| world.city.rigs.iter().find_map(raider));
-    let subject = subject.unwrap_or_else(|| session.to_string());
+    let subject = subject(&world, &session).await;
     let hint =
         "look for its processes (state D) and for what they wait for: a disk, a network mount";
     let body = Escalation {
@@ -270,6 +261,35 @@ pub async fn unkillable(world: World, session: SessionId, why: String) {
             tracing::error!(%error, "nobody could be told of a session that does not end")
         }
     }
+}
+
+/// Whose session it is. Where the name of one rig begins that of another, several raiders may have
+/// sessions of that id: it is the one's that has work.
+async fn subject(world: &World, session: &SessionId) -> String {
+    if let Some(agent) = world.city.agent_of(session) {
+        return agent.name.to_string();
+    }
+    let raider = |rig: &Rig| {
+        let name = session
+            .as_str()
+            .strip_prefix(&format!("gt-{}-", rig.name))?;
+        Some(RaiderId::new(rig.name.clone(), SlotName::new(name).ok()?))
+    };
+    let mut raiders: Vec<_> = world.city.rigs.iter().filter_map(raider).collect();
+    // The longest name of a rig, where nobody has work.
+    raiders.sort_by_key(|raider| std::cmp::Reverse(raider.rig.as_str().len()));
+    let asked = raiders.clone();
+    let working = world.store.run(move |txn| {
+        for raider in &asked {
+            if txn.hook(raider)?.is_some() {
+                return Ok(Some(raider.clone()));
+            }
+        }
+        Ok(None)
+    });
+    let known = working.await.ok().flatten();
+    let raider = known.or_else(|| raiders.into_iter().next());
+    raider.map_or(session.to_string(), |raider| raider.to_string())
 }
 
 async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {

@@ -6,7 +6,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::relic::{Hook, Relic, RelicStatus};
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 use super::book::{self, Entry};
 
@@ -60,6 +60,24 @@ pub fn settle(txn: &mut dyn Txn, settled: Vec<Relic>, cause: Cause) -> Result<()
 /// What is said of a sandbox that no hook is tied to and that holds work.
 pub const HOOKLESS: &str = "its hook is gone, and its sandbox holds work";
 
+/// What is said of a session that cannot be seen.
+pub const UNSEEN: &str = "whether it gets on cannot be seen";
+
+/// It can be seen again.
+///
+/// # Errors
+/// The store's.
+pub fn seen(txn: &mut dyn Txn, who: &str) -> Result<(), StoreError> {
+    book::read_inbox(txn)?;
+    let mut over = book::open(txn)?;
+    over.retain(|entry| entry.about().0 == who && entry.relic.title == UNSEEN);
+    let over = over.into_iter().map(|entry| entry.relic);
+    settle(txn, over.collect(), Cause::Vanished)
+}
+
+/// What is said of a nuke that fails again and again.
+pub const NUKE_STUCK: &str = "its nuke does not get on";
+
 /// The sandbox without hook is gone, and what it held is kept.
 ///
 /// # Errors
@@ -67,7 +85,10 @@ pub const HOOKLESS: &str = "its hook is gone, and its sandbox holds work";
 pub fn hookless_gone(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
     let who = raider.to_string();
     let mut settled = book::open(txn)?;
-    settled.retain(|entry| entry.about() == (who.as_str(), None) && entry.relic.title == HOOKLESS);
+    settled.retain(|entry| {
+        let told = [HOOKLESS, NUKE_STUCK].contains(&entry.relic.title.as_str());
+        told && entry.about() == (who.as_str(), None)
+    });
     let settled = settled.into_iter().map(|entry| entry.relic);
     settle(txn, settled.collect(), Cause::Vanished)
 }
@@ -108,6 +129,9 @@ pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
 /// Derived from hooks and relics at each look, so that no one who ends a problem has to know of the
 /// escalations about it. What is about nobody's work waits for a person.
 fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
+    if entry.relic.title == UNSEEN && was_seen(txn, entry)? {
+        return Ok(true);
+    }
     let (who, Some(relic)) = entry.about() else {
         return Ok(false);
     };
@@ -132,6 +156,22 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
         }
         Some(RelicStatus::Hooked | RelicStatus::Blocked | RelicStatus::Deferred) | None => false,
     })
+}
+
+/// Whether a session of it has come up since, or was found to be up.
+fn was_seen(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
+    let (who, _) = entry.about();
+    for kind in [EventType::AgentAdopted, EventType::AgentStarted] {
+        let up = txn.events(&EventFilter {
+            kind: Some(kind.as_str().to_owned()),
+            subject: Some(who.to_owned()),
+            ..EventFilter::default()
+        })?;
+        if up.last().is_some_and(|up| up.ts > entry.relic.created) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Where a relic stands; none when there is none.

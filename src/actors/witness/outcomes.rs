@@ -11,7 +11,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, ChildView, SessionView, raider_spec};
 use super::super::sagas::done::{self, DoneRequest};
 use super::super::world::{Claim, World};
-use super::super::{ask, effects, endings, launch};
+use super::super::{ask, effects, endings, launch, questions};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
@@ -133,7 +133,9 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal>
             (problem, refused)
         }
     };
-    remind(args, hook, (ended, written), (problem, &refused)).await
+    // What may not be said now is said when a patrol reads the file again.
+    let _said = remind(args, &hook, (ended, written), (&problem, &refused)).await?;
+    Ok(())
 }
 
 /// A raider with work that says nothing of its end, and rests as if it had: what it said was taken back,
@@ -184,22 +186,35 @@ pub async fn refused(
     raider: RaiderId,
     refused: &Refusal,
 ) -> Result<(), Refusal> {
-    let hook = args.world.store.run(move |txn| txn.hook(&raider)).await?;
-    let (Some(problem), Some(hook)) = (endings::problem_of(refused), hook) else {
+    let world = &args.world;
+    let Some(problem) = endings::problem_of(refused) else {
         return Ok(());
     };
-    let now = (false, Some(args.world.clock.now()));
-    remind(args, hook, now, (problem, refused)).await
+    let (now, mut about) = ((false, Some(world.clock.now())), None);
+    // Nobody else says it again.
+    while !world.is_stopping() {
+        let raider = raider.clone();
+        let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
+        let Some(hook) = hook.filter(|hook| hook.done.is_none()) else {
+            return Ok(());
+        };
+        let same = *about.get_or_insert(hook.incarnation) == hook.incarnation;
+        if !same || remind(args, &hook, now, (&problem, refused)).await? {
+            return Ok(());
+        }
+        tokio::time::sleep(world.city.daemon.patrol_interval).await;
+    }
+    Ok(())
 }
 
 /// Tells the session what is in the way; starts it again for that when it is gone; calls a person
-/// when that did not help.
+/// when that did not help. False when it may not be told now.
 async fn remind(
     args: &WitnessArgs,
-    hook: Hook,
+    hook: &Hook,
     (ended, written): (bool, Option<Timestamp>),
-    (problem, refused): (Problem, &Refusal),
-) -> Result<(), Refusal> {
+    (problem, refused): (&Problem, &Refusal),
+) -> Result<bool, Refusal> {
     let world = &args.world;
     let most = world
         .city
@@ -208,11 +223,12 @@ async fn remind(
     let known = hook.clone();
     let told = world.store.run(move |txn| told(txn, &known)).await?;
     if !ended && told.is_recent(world, written) {
-        return Ok(());
+        return Ok(true);
     }
     if told.count >= most {
         let evidence = format!("{refused}\n{}", refused.losses.join("\n"));
-        return escalate(args, &hook, UNACCEPTABLE, evidence).await;
+        escalate(args, hook, UNACCEPTABLE, evidence).await?;
+        return Ok(true);
     }
     let data = serde_json::json!({
         "relic": hook.relic, "incarnation": hook.incarnation, "nudge": told.count + 1,
@@ -221,25 +237,26 @@ async fn remind(
     let nudged =
         NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile).with(data);
     let count = move |txn: &mut dyn Txn| txn.record(&nudged).map(drop);
-    let view = settled(world, &hook).await?;
+    let view = settled(world, hook).await?;
     let session = view.as_ref().and_then(|view| view.session.clone());
     match session {
         Some(session) if !ended => {
             // One that ended meanwhile was not told; its end is looked at for itself.
-            if tell(args, &hook, &problem, session).await? {
-                world.store.run(count).await?;
+            if !tell(args, hook, problem, session).await? {
+                return Ok(false);
             }
+            world.store.run(count).await?;
         }
         _ => {
             let resting = view.is_none_or(|view| view.state == ChildState::Finished);
             if resting {
                 world.store.run(count).await?;
-                let spec = raider_spec(&world.city, hook, Some(problem));
+                let spec = raider_spec(&world.city, hook.clone(), Some(problem.clone()));
                 ask::want(world, spec, Cause::OutcomeFile).await?;
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The raider's child, once it is not just being started: what is started already can be told, and
@@ -287,7 +304,7 @@ fn told(txn: &mut dyn Txn, hook: &Hook) -> Result<Told, StoreError> {
     Ok(told)
 }
 
-/// Types it into the session; false when that could not be done.
+/// Types it into the session; false when that could not be done, or must not be done now.
 async fn tell(
     args: &WitnessArgs,
     hook: &Hook,
@@ -300,6 +317,10 @@ async fn tell(
     };
     let text = launch::nudge_text(world, rig, hook, problem).await?;
     let (handle, input) = (session.handle, Input::Submit(text));
+    let child = ChildId::Raider(hook.raider.clone());
+    if !questions::may_type(world, child, hook.harness.clone(), &handle).await {
+        return Ok(false);
+    }
     let session = handle.id.clone();
     let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
     if let Err(error) = &sent {

@@ -2,33 +2,46 @@
 //! of the provider and open sagas, looked at anew each time (`witness-patrol.md`, discovery over
 //! tracking). A probe that fails is `Unknown`, and proves nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::super::refusal::Refusal;
 use super::super::root::ChildState;
-use super::super::sagas::{done, repair};
+use super::super::sagas::{self, done, repair};
 use super::super::world::World;
 use super::super::{ask, effects, launch};
 use super::validate::awaits_person;
 use crate::domain::city::Rig;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
-use crate::domain::ids::{ChildId, RaiderId, RigName, SlotName};
+use crate::domain::ids::{ChildId, RaiderId, RigName, SessionId};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::zombie::{Bond, Facts, Session};
 use crate::ports::relics::{StoreError, Txn};
+use crate::ports::repo::Provenance;
 use crate::ports::sessions::SessionError;
+
+/// Sessions by their ids, or why they cannot be seen.
+type Seen = Result<BTreeMap<SessionId, SessionFacts>, SessionError>;
 
 /// A sandbox that no hook is tied to and no saga is at. It holds its slot.
 #[derive(Debug, Clone)]
 pub struct Hookless {
     /// Whose name it has.
     pub raider: RaiderId,
-    /// The hook that it was made for; none when nothing tells.
-    pub was: Option<Hook>,
+    /// The hook that it was made for; none when nothing tells, unknown when it cannot be read.
+    pub was: Probed<Option<Hook>>,
+}
+
+impl Hookless {
+    /// The hook that it was made for, as far as that can be told.
+    #[must_use]
+    pub fn hook(&self) -> Option<&Hook> {
+        self.was.known().and_then(Option::as_ref)
+    }
 }
 
 /// One raider, as it was seen.
@@ -51,8 +64,7 @@ pub struct Sight {
 /// The sandboxes of a rig that no hook is tied to.
 ///
 /// # Errors
-/// Directory, repository or store cannot be read. A sandbox whose origin cannot be read is left out:
-/// nothing is known of it.
+/// Directory, repository or store cannot be read.
 pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal> {
     let lone = lone(world, &rig.name).await?;
     if lone.is_empty() {
@@ -68,14 +80,7 @@ pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal
     });
     let mut found = Vec::new();
     for (raider, origin) in lone.into_iter().zip(origins.await?) {
-        let origin = match origin {
-            Ok(origin) => origin,
-            Err(error) => {
-                tracing::warn!(%raider, %error, "whose sandbox it is cannot be seen");
-                continue;
-            }
-        };
-        let was = origin.map(|origin| Hook {
+        let made_for = |origin: Provenance| Hook {
             raider: raider.clone(),
             incarnation: origin.incarnation,
             relic: origin.relic,
@@ -85,7 +90,8 @@ pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal
             harness: rig.raiders.harness.clone(),
             charged_at: origin.made,
             done: None,
-        });
+        };
+        let was = Probed::from(origin.map(|origin| origin.map(made_for)));
         found.push(Hookless { raider, was });
     }
     Ok(found)
@@ -96,19 +102,12 @@ pub async fn hookless(world: &World, rig: &Rig) -> Result<Vec<Hookless>, Refusal
 pub(super) async fn lone(world: &World, rig: &RigName) -> Result<Vec<RaiderId>, Refusal> {
     let on_disk = effects::repo(world, rig, |repo| repo.sandboxes()).await?;
     let wanted = rig.clone();
-    let read = move |txn: &mut dyn Txn| held(txn, &wanted);
+    let read = move |txn: &mut dyn Txn| sagas::held(txn, Some(&wanted));
     let held = world.store.run(read).await?;
-    let names = on_disk.into_iter().map(|(name, _)| name);
-    let lone = names.filter(|name| !held.contains(name));
-    Ok(lone.map(|name| RaiderId::new(rig.clone(), name)).collect())
-}
-
-fn held(txn: &mut dyn Txn, rig: &RigName) -> Result<BTreeSet<SlotName>, StoreError> {
-    let hooks = txn.hooks(Some(rig))?.into_iter();
-    let sagas = txn.sagas(Some(rig))?.into_iter();
-    let busy = sagas.filter_map(|saga| saga.subject.parse::<RaiderId>().ok());
-    let raiders = hooks.map(|hook| hook.raider).chain(busy);
-    Ok(raiders.map(|raider| raider.name).collect())
+    let raiders = on_disk
+        .into_iter()
+        .map(|(name, _)| RaiderId::new(rig.clone(), name));
+    Ok(raiders.filter(|raider| !held.contains(raider)).collect())
 }
 
 /// Everything that is to be seen of all raiders of a rig, or of one. Whom somebody is at is left out.
@@ -121,6 +120,8 @@ pub(super) async fn gather(
     only: Option<&RaiderId>,
 ) -> Result<Vec<Sight>, Refusal> {
     let at = world.clock.now();
+    // Before the store is read: who came since has another token, and is not what is judged.
+    let sessions = seen(world, only).await;
     let lone = match hookless(world, rig).await {
         Ok(lone) => lone,
         Err(error) => {
@@ -131,9 +132,13 @@ pub(super) async fn gather(
     let name = rig.name.clone();
     let read = move |txn: &mut dyn Txn| hooked(txn, &name);
     let mut found: Vec<(RaiderId, Option<Hook>, Stands)> = world.store.run(read).await?;
-    let gone = lone
-        .into_iter()
-        .map(|lone| (lone.raider, lone.was, Stands::Gone));
+    let gone = lone.into_iter().filter_map(|lone| match lone.was {
+        Probed::Known(was) => Some((lone.raider, was, Stands::Gone)),
+        Probed::Unknown(why) => {
+            tracing::warn!(raider = %lone.raider, why, "whose sandbox it is cannot be seen");
+            None
+        }
+    });
     found.extend(gone);
     found.retain(|(raider, _, stands)| {
         let child = ChildId::Raider(raider.clone());
@@ -146,16 +151,11 @@ pub(super) async fn gather(
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let sessions = match only {
-        Some(raider) => effects::facts(world, &raider.session_id())
-            .await
-            .map(|facts| facts.into_iter().collect()),
-        None => effects::list(world).await,
-    };
+    let agents = agents(world, rig, &found, &sessions).await;
     let quarantined = quarantined(world).await;
     let mut seen = Vec::new();
     for (raider, hook, stands) in found {
-        let (facts, session) = session(world, rig, &raider, hook.as_ref(), &sessions).await;
+        let (facts, session) = session(world, &raider, &sessions, &agents);
         let made = hook.as_ref().map(|hook| {
             let key = format!("made/{raider}/{}", hook.incarnation.0);
             world.age(&key, hook.charged_at)
@@ -180,6 +180,19 @@ pub(super) async fn gather(
         });
     }
     Ok(seen)
+}
+
+/// All sessions, or one raider's.
+async fn seen(world: &World, only: Option<&RaiderId>) -> Seen {
+    let seen = match only {
+        Some(raider) => {
+            let own = effects::facts(world, &raider.session_id()).await?;
+            own.into_iter().collect()
+        }
+        None => effects::list(world).await?,
+    };
+    let by_id = seen.into_iter().map(|facts| (facts.id.clone(), facts));
+    Ok(by_id.collect())
 }
 
 /// How a raider stands to its work, as the store has it.
@@ -248,16 +261,15 @@ fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stand
 }
 
 /// The session of a raider, and what it is judged by.
-async fn session<'a>(
+fn session<'a>(
     world: &World,
-    rig: &Rig,
     raider: &RaiderId,
-    hook: Option<&Hook>,
-    sessions: &'a Result<Vec<SessionFacts>, SessionError>,
+    sessions: &'a Seen,
+    agents: &BTreeMap<SessionId, bool>,
 ) -> (Option<&'a SessionFacts>, Probed<Session>) {
     let id = raider.session_id();
     let facts = match sessions {
-        Ok(sessions) => sessions.iter().find(|facts| facts.id == id),
+        Ok(sessions) => sessions.get(&id),
         Err(error) => return (None, Probed::Unknown(error.to_string())),
     };
     let Some(seen) = facts else {
@@ -268,26 +280,36 @@ async fn session<'a>(
         RunState::Unknown { why } => Probed::Unknown(why.clone()),
         RunState::Running => Probed::Known(Session::Up {
             age: world.age(&format!("up/{}", seen.token), seen.started_at),
-            agent: agent_lives(world, rig, hook, seen).await,
+            agent: agents.get(&id).copied(),
         }),
     };
     (facts, session)
 }
 
-/// Whether the agent is among the processes of its session.
-async fn agent_lives(
+/// Of those whose sessions run, whether the agent is among their processes, where that can be told.
+async fn agents(
     world: &World,
     rig: &Rig,
-    hook: Option<&Hook>,
-    facts: &SessionFacts,
-) -> Option<bool> {
-    let harness = hook.map_or(&rig.raiders.harness, |hook| &hook.harness);
-    let names = world.city.harnesses.get(harness)?.process_names.clone();
-    let id = facts.id.clone();
-    let lives = effects::sessions(world, &facts.id, move |provider| {
-        Ok(provider.agent_lives(&id, &names))
+    found: &[(RaiderId, Option<Hook>, Stands)],
+    sessions: &Seen,
+) -> BTreeMap<SessionId, bool> {
+    let asked = found.iter().filter_map(|(raider, hook, _)| {
+        let own = &rig.raiders.harness;
+        let harness = hook.as_ref().map_or(own, |hook| &hook.harness);
+        let names = world.city.harnesses.get(harness)?.process_names.clone();
+        let seen = sessions.as_ref().ok()?.get(&raider.session_id())?;
+        (seen.state == RunState::Running).then(|| (seen.id.clone(), names))
     });
-    lives.await.ok().flatten()
+    let asked: Vec<_> = asked.collect();
+    let provider = Arc::clone(&world.sessions);
+    let lives = effects::blocking(move || {
+        let lives = provider.agents_live(&asked);
+        let known = asked.into_iter().zip(lives);
+        known
+            .filter_map(|((id, _), lives)| Some((id, lives?)))
+            .collect()
+    });
+    lives.await.unwrap_or_default()
 }
 
 /// Raiders with a session; none when the root cannot say.

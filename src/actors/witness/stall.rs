@@ -211,7 +211,7 @@ async fn note(
         let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
     } else if found {
-        let found = move |txn: &mut dyn Txn| shaman::over(txn, &hook, &[rows::UNSEEN]);
+        let found = move |txn: &mut dyn Txn| shaman::over(txn, &hook, &[shaman::UNSEEN]);
         world.store.run(found).await?;
     }
     Ok(verdict)
@@ -302,7 +302,7 @@ async fn lost(
         return Ok(());
     }
     let hint = format!("`hd attach {raider}` may show what it does");
-    escalate(args, hook, rows::UNSEEN, format!("{why}\n{hint}")).await
+    escalate(args, hook, shaman::UNSEEN, format!("{why}\n{hint}")).await
 }
 
 /// What is costly to see.

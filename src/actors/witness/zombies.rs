@@ -19,6 +19,7 @@ use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
 use super::{WitnessArgs, nuke_now};
+use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
@@ -74,9 +75,9 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let meant = Meant::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
     let done = match act {
-        Act::Remove => remove(args, &sight, hook, class, noted).await,
-        Act::EndAndRemove => match ask::end(world, meant, cause).await {
-            Ok(()) => remove(args, &sight, hook, class, noted).await,
+        Act::Remove => remove(args, &sight, hook, cause, noted).await,
+        Act::EndAndRemove => match ask::end(world, meant.only(seen), cause).await {
+            Ok(()) => remove(args, &sight, hook, cause, noted).await,
             Err(refused) => Err(refused),
         },
         Act::End => ask::end(world, meant.only(seen), cause)
@@ -102,14 +103,14 @@ async fn remove(
     args: &WitnessArgs,
     sight: &Sight,
     hook: &Hook,
-    class: Class,
+    cause: Cause,
     noted: Timestamp,
 ) -> Result<Handled, Refusal> {
     let bond = sight.facts.bond;
-    let detected = (class == Class::SessionDead).then_some(sight.at);
+    let detected = Some(sight.at);
     let target = nuke::Target {
         detected,
-        ..nuke::Target::of(hook, class.cause(bond))
+        ..nuke::Target::of(hook, cause)
     };
     let refused = match nuke_now(args, target, false).await {
         Ok(_) => return Ok(Handled::Yes),

@@ -206,16 +206,20 @@ impl Sessions for LocalSessions {
             .ok()?
     }
 
-    fn agent_lives(&self, id: &SessionId, names: &[String]) -> Option<bool> {
-        let sight = self.look(id)?;
-        let state = sight
-            .state
-            .filter(|_| sight.facts.state == RunState::Running)?;
-        proc::agent_lives(&state.agent, &state.holder, names)
-            .inspect_err(|error| {
-                tracing::warn!(session = %id, %error, "its processes cannot be seen");
-            })
-            .ok()
+    fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
+        let mut listed = None;
+        let lives = of.iter().map(|(id, names)| {
+            let sight = self.look(id)?;
+            let state = sight
+                .state
+                .filter(|_| sight.facts.state == RunState::Running)?;
+            proc::agent_lives(&state.agent, &state.holder, names, &mut listed)
+                .inspect_err(|error| {
+                    tracing::warn!(session = %id, %error, "its processes cannot be seen");
+                })
+                .ok()
+        });
+        lives.collect()
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {

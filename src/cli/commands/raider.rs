@@ -17,7 +17,7 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
         RaiderVerb::Nuke(args) if args.dry_run => rehearse(args, context),
         RaiderVerb::Nuke(mut args) => {
             if !context.yes && Context::can_ask() {
-                losses(&args, context)?;
+                args.incarnation = losses(&args, context)?;
             }
             let what = "end its session, sandbox and slot";
             context.consent(&format!("nuke {}: {what}?", args.name))?;
@@ -49,16 +49,17 @@ fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     Err(CliError::new(Exit::Refused, message).hint("--salvage keeps what can be read of it"))
 }
 
-/// Whoever is asked for consent knows before what it costs.
-fn losses(args: &RaiderNuke, context: &mut Context) -> Result<(), CliError> {
+/// Whoever is asked for consent knows before what it costs. Answers whom the consent is for.
+fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliError> {
     let look = RaiderNuke {
         dry_run: true,
         ..args.clone()
     };
     let looked = context.ask(&Op::RaiderNuke(look))?;
+    let seen = looked.get("incarnation").and_then(Value::as_u64);
     if looked.get("safe") != Some(&Value::Bool(false)) {
         output::say(&format!("hd: nothing of {} would be lost", args.name));
-        return Ok(());
+        return Ok(seen);
     }
     let losses = looked.get("losses").and_then(Value::as_array);
     let losses = losses.into_iter().flatten().filter_map(Value::as_str);
@@ -68,7 +69,7 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<(), CliError> {
     let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
     if args.salvage && kept {
         output::say(&format!("hd: {what}\nhd: salvage refs will keep it"));
-        return Ok(());
+        return Ok(seen);
     }
     Err(CliError::new(Exit::Refused, what).hint("--salvage keeps it in salvage refs first"))
 }

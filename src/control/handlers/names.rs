@@ -2,11 +2,13 @@
 //! `horde/Toast` or `horde/raiders/Toast`; an ambiguous short name is a conflict.
 
 use crate::actors::ask;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::root::{ChildView, standing};
-use crate::actors::witness::sight;
+use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::{Agent, Rig};
+use crate::domain::facts::Probed;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RelicId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
@@ -108,7 +110,7 @@ pub(super) async fn raider(world: &World, name: &str) -> Result<Hook, ControlErr
 /// A sandbox of this name that no hook is tied to, and the hook that it was made for.
 ///
 /// # Errors
-/// `missing` when there is none; why it cannot be said whose it is.
+/// `missing` when there is none; why it cannot be said whose it is, or what a rig holds.
 pub(super) async fn hookless(
     world: &World,
     name: &str,
@@ -117,23 +119,40 @@ pub(super) async fn hookless(
     if missing.kind != ErrorKind::NotFound {
         return Err(missing);
     }
-    let mut found = Vec::new();
-    for rig in &world.city.rigs {
-        let lone = sight::hookless(world, rig).await?;
-        found.extend(lone.into_iter().filter(|lone| means(&lone.raider, name)));
+    let (mut found, mut missing) = (Vec::new(), missing);
+    let slots = slots(world, name);
+    let named = |rig: &&Rig| slots.iter().any(|slot| slot.rig == rig.name);
+    for rig in world.city.rigs.iter().filter(named) {
+        match sight::hookless(world, rig).await {
+            Ok(lone) => found.extend(lone.into_iter().filter(|lone| means(&lone.raider, name))),
+            // What the others hold can be named all the same.
+            Err(unreadable) => missing = unreadable.into(),
+        }
     }
     match (found.pop(), found.as_slice()) {
-        (Some(lone), []) => lone.was.ok_or_else(|| {
-            let path = world.city.sandbox(&lone.raider);
-            ControlError::conflict(format!("{} is no sandbox", path.display()))
-                .hint("look at what is in it and move it elsewhere: that frees the slot")
-        }),
+        (Some(lone), []) => made_for(world, lone),
         (None, _) => Err(missing),
         (Some(last), others) => {
             let all = others.iter().chain([&last]);
             let names: Vec<_> = all.map(|lone| lone.raider.to_string()).collect();
             let names = names.join(" or ");
             Err(ControlError::conflict(format!("{name} may be {names}")))
+        }
+    }
+}
+
+fn made_for(world: &World, lone: Hookless) -> Result<Hook, ControlError> {
+    let path = world.city.sandbox(&lone.raider);
+    match lone.was {
+        Probed::Known(Some(hook)) => Ok(hook),
+        Probed::Known(None) => {
+            let message = format!("{} is no sandbox", path.display());
+            let hint = "look at what is in it and move it elsewhere: that frees the slot";
+            Err(ControlError::conflict(message).hint(hint))
+        }
+        Probed::Unknown(why) => {
+            let message = format!("whose sandbox {} is cannot be read: {why}", path.display());
+            Err(Refusal::new(RefusalKind::Failed, message).into())
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::actors::world::World;
 use crate::control::protocol::args::{InRig, RaiderNuke};
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::cause::Cause;
-use crate::domain::ids::RaiderId;
+use crate::domain::ids::{Incarnation, RaiderId};
 
 /// Salvage of a large tree takes its time.
 const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
@@ -46,11 +46,19 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
     }
 }
 
+/// Of the incarnation that is meant, whatever session it has by then: sessions come and go by themselves,
+/// and what they wrote is judged at the last moment.
 pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, ControlError> {
     let hook = match names::raider(world, &args.name).await {
         Ok(hook) => hook,
         Err(missing) => names::hookless(world, &args.name, missing).await?,
     };
+    let meant = args.incarnation.map(Incarnation);
+    if meant.is_some_and(|meant| meant != hook.incarnation) {
+        let message = format!("{} is incarnation {} by now", hook.raider, hook.incarnation);
+        let hint = "`--dry-run` says what would be lost of that one";
+        return Err(ControlError::conflict(message).hint(hint));
+    }
     let target = Target::of(&hook, Cause::Operator);
     if args.dry_run {
         return to_json(&nuke::rehearse(world, &target, args.salvage).await?);

@@ -15,6 +15,7 @@ use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
 use crate::domain::city::Rig;
+use crate::domain::facts::Probed;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RigName};
 use crate::domain::merge::{self, MergeRequest};
 use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
@@ -119,7 +120,7 @@ async fn rig_status(
     let all = hooks
         .iter()
         .copied()
-        .chain(lone.iter().filter_map(|lone| lone.was.as_ref()));
+        .chain(lone.iter().filter_map(Hookless::hook));
     let git = glances(world, rig, &all.collect::<Vec<_>>()).await;
     let gone = homeless(world, rig).await;
     let rows = hooks.iter().map(|hook| {
@@ -188,10 +189,11 @@ struct Glanced<'a> {
 
 /// A raider of which only the sandbox is left: it is finished and still there, whatever it was at.
 fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) -> Value {
-    let was = lone.was.as_ref();
-    let detail = match was {
-        Some(hook) => format!("its hook is gone; it was made for {}", hook.relic),
-        None => "its hook is gone, and nothing tells whose it was".to_owned(),
+    let was = lone.hook();
+    let detail = match &lone.was {
+        Probed::Known(Some(hook)) => format!("its hook is gone; it was made for {}", hook.relic),
+        Probed::Known(None) => "its hook is gone, and nothing tells whose it was".to_owned(),
+        Probed::Unknown(why) => format!("its hook is gone, and whose it was cannot be read: {why}"),
     };
     json!({
         "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,

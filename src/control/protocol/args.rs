@@ -4,11 +4,12 @@
 //! Names of things are plain text here: whether `gt-9` or `horde/Toast` is there is for the handler
 //! to say (`not_found`), and what cannot be a name is not there either.
 
-use clap::Args;
-use serde::de::{DeserializeOwned, Deserializer};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+mod read;
 
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use self::read::{ids, not_blank, tasks, text_or_number, word};
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{Exit, RelicKind, RelicStatus};
@@ -293,6 +294,10 @@ pub struct RaiderNuke {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub dry_run: bool,
+    /// Only this incarnation, as `--dry-run` says it; the name may have been given out again since
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub incarnation: Option<u64>,
     /// Consent.
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "is_default")]
@@ -448,53 +453,4 @@ fn medium() -> Severity {
 
 fn completed() -> Exit {
     Exit::Completed
-}
-
-/// Reads a word of an enumeration, as it is spelled on the wire.
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
-}
-
-/// A text that says something.
-fn not_blank(text: &str) -> Result<String, String> {
-    match text.trim().is_empty() {
-        true => Err("it is empty: say what is to be done".to_owned()),
-        false => Ok(text.to_owned()),
-    }
-}
-
-/// One text or many; never none, which would mean something else than what was said.
-fn one_or_many<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
-    use serde::de::Error;
-    match Value::deserialize(from)? {
-        Value::String(one) => Ok(vec![one]),
-        many @ Value::Array(_) => {
-            let many: Vec<String> = serde_json::from_value(many).map_err(Error::custom)?;
-            if many.is_empty() {
-                return Err(Error::custom(format!("{what} is empty")));
-            }
-            Ok(many)
-        }
-        _ => Err(Error::custom(format!(
-            "{what} must be a text or a list of texts"
-        ))),
-    }
-}
-
-fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    one_or_many(from, "task")
-}
-
-fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    one_or_many(from, "id")
-}
-
-fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    use serde::de::Error;
-    match Value::deserialize(from)? {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text)),
-        Value::Number(number) => Ok(Some(number.to_string())),
-        _ => Err(Error::custom("until must be a text or a number")),
-    }
 }

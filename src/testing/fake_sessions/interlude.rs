@@ -5,14 +5,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{FakeSessions, Inner};
-use crate::domain::ids::SessionId;
+use crate::domain::ids::{Incarnation, SessionId};
 use crate::ports::clock::Clock;
+use crate::ports::sessions::SessionHandle;
 
 pub(super) type Act = Arc<dyn Fn() + Send + Sync>;
 
 impl FakeSessions {
     /// Does this at the beginning of every call of the operation, named as the method of the port:
-    /// `agent_lives`, `list`, `facts`, `stop` or `forget`.
+    /// `agents_live`, `list`, `facts`, `logs`, `cpu`, `interrupt`, `stop` or `forget`.
     pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
         self.inner().interludes.insert(op, Arc::new(act));
     }
@@ -23,6 +24,25 @@ impl FakeSessions {
         if let Some(act) = act {
             act();
         }
+    }
+
+    /// The session ends, and at once another of its name is there, of this incarnation. Nobody is told.
+    ///
+    /// # Panics
+    /// There is none of that name.
+    pub fn recreate(&self, id: &SessionId, incarnation: Incarnation) -> SessionHandle {
+        let mut inner = self.inner();
+        let old = inner.sessions.remove(id).expect("a session");
+        if old.runs() {
+            inner.history.push((old.handle(), false));
+        }
+        let mut spec = old.spec;
+        (spec.incarnation, spec.generation.0) = (incarnation, spec.generation.0 + 1);
+        let fresh = self.make(&mut inner, &spec);
+        let handle = fresh.handle();
+        inner.history.push((handle.clone(), true));
+        inner.sessions.insert(id.clone(), fresh);
+        handle
     }
 
     /// Sessions start by this clock from now on.

@@ -85,6 +85,7 @@ impl Sessions for FakeSessions {
     }
 
     fn interrupt(&self, handle: &SessionHandle) -> Result<(), SessionError> {
+        self.enter("interrupt");
         let mut inner = self.inner();
         let notes = inner.living(handle)?.task() == Some(("notes-interrupts", ""));
         inner.interrupts.push(handle.clone());
@@ -150,6 +151,7 @@ impl Sessions for FakeSessions {
     }
 
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
+        self.enter("logs");
         let inner = self.inner();
         let log = inner.logs.get(id).map_or(&[][..], Vec::as_slice);
         let from = log
@@ -199,16 +201,18 @@ impl Sessions for FakeSessions {
     }
 
     fn cpu(&self, id: &SessionId) -> Option<Duration> {
+        self.enter("cpu");
         let inner = self.inner();
         let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
         Some(fake.cpu)
     }
 
-    fn agent_lives(&self, id: &SessionId, _names: &[String]) -> Option<bool> {
-        self.enter("agent_lives");
+    fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
+        self.enter("agents_live");
         let inner = self.inner();
-        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
-        Some(!fake.hollow)
+        let running = |id| inner.sessions.get(id).filter(|fake| fake.runs());
+        let lives = of.iter().map(|(id, _)| Some(!running(id)?.hollow));
+        lives.collect()
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
@@ -253,7 +257,7 @@ impl Sessions for FakeSessions {
 }
 
 impl FakeSessions {
-    fn make(&self, inner: &mut Inner, spec: &SessionSpec) -> Fake {
+    pub(super) fn make(&self, inner: &mut Inner, spec: &SessionSpec) -> Fake {
         let (agent, holder) = (inner.process(), inner.process());
         Fake {
             facts: SessionFacts {

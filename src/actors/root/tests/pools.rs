@@ -11,7 +11,7 @@ use crate::domain::ids::{HarnessName, SessionId};
 use crate::domain::prompt;
 use crate::domain::restart::History;
 use crate::ports::sessions::Input;
-use crate::testing::world::{Scenario, Town, agent};
+use crate::testing::world::{Scenario, Town, agent, asking};
 
 const SECOND: Duration = Duration::from_secs(1);
 const CHECK: &str = "wc -l < queue";
@@ -301,4 +301,44 @@ async fn a_pool_says_why_it_has_its_size() {
     assert_eq!(failed.wanted, Some(1));
     assert!(failed.failed.unwrap().starts_with("it failed"));
     assert!(failed.checked.unwrap() > first);
+}
+
+/// A return would answer what is asked: who drains is told when the question is closed, and who is needed
+/// again before that hears of nothing.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
+    for attached in [true, false] {
+        let town = pool(Some(CHECK)).with(|city| {
+            asking(city);
+            city.agents[0].harness = city.harnesses.keys().next().cloned();
+            city.agents[0].pool.as_mut().unwrap().drain_timeout = SECOND * 600;
+        });
+        let town = town.start().await;
+        town.parts.runner.say(CHECK, "2");
+        town.pass(SECOND * 6).await;
+        let second = member(&town, 2);
+        let busy = |busy: bool| match attached {
+            true => town.parts.sessions.set_attached(&second, busy),
+            false => {
+                let screen = if busy { "Delete it?\n> yes" } else { "" };
+                town.parts.sessions.show(&second, Some(screen));
+                town.parts.sessions.print(&second, "");
+                // The least busy drain.
+                town.parts.sessions.print(&member(&town, 1), "");
+            }
+        };
+        let told = || town.parts.sessions.sent(&second);
+        busy(true);
+        town.parts.runner.say(CHECK, "1");
+        town.pass(SECOND * 61).await;
+        assert!(town.view(&agent("worker-2")).await.unwrap().draining);
+        assert_eq!(told(), [], "attached: {attached}");
+        town.parts.runner.say(CHECK, "2");
+        town.pass(SECOND * 6).await;
+        town.parts.runner.say(CHECK, "1");
+        town.pass(SECOND * 6).await;
+        busy(false);
+        town.pass(SECOND * 61).await;
+        assert_eq!(told(), [Input::Submit(prompt::DRAIN.to_owned())]);
+    }
 }

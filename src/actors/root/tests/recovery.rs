@@ -162,7 +162,7 @@ async fn a_session_of_an_earlier_incarnation_is_replaced() {
     let parts = town.crash().await;
     parts.sessions.exit_unheard(&charged.session, 0);
     let mut old = stray(charged.session.as_str());
-    old.incarnation = Incarnation(77);
+    old.incarnation = Incarnation(0);
     parts.sessions.start(&old).unwrap();
     let town = Scenario::new().start_on(parts, clock).await;
     assert!(town.runs(&charged.session));
@@ -311,4 +311,37 @@ async fn a_resting_agent_is_not_taken_for_one_that_is_wanted() {
     town.pass(PATROL * 2).await;
     assert!(ask::views(&town.world).await.unwrap().is_empty());
     assert!(town.view(&ChildId::Raider(raider("Toast"))).await.is_none());
+}
+
+/// Nothing may be done to it, for ever: a person is called once that has lasted, and the call is over when it
+/// can be seen.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_be_seen_for_long_is_told_of_once() {
+    for restarts in 0..=2 {
+        let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
+        let mut town = scenario().start().await;
+        let (session, clock) = (town.session(&agent("mayor")), town.world.clock.clone());
+        town.parts.sessions.hide(&session, Some("fog"));
+        if restarts > 0 {
+            let parts = town.crash().await;
+            town = scenario().start_on(parts, clock.clone()).await;
+        }
+        town.pass(PATROL * 18).await;
+        assert!(town.escalations().await.is_empty(), "it may pass");
+        town.pass(PATROL * 100).await;
+        let told = town.escalations().await;
+        assert_eq!(told.len(), 1, "{restarts}: {told:?}");
+        assert!(told[0].body.contains("fog"), "{told:?}");
+        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
+        town.parts.sessions.hide(&session, None);
+        if restarts > 1 {
+            // It forgets that it called.
+            let parts = town.crash().await;
+            town = scenario().start_on(parts, clock).await;
+        }
+        town.pass(PATROL * 2).await;
+        assert_eq!(town.starts(&session), 1, "no second one is started");
+        let told = town.relic_now(&told[0].id).await;
+        assert_eq!(told.status, RelicStatus::Closed, "{restarts}");
+    }
 }

@@ -380,3 +380,25 @@ async fn a_session_that_survives_a_kill_raises_one_alarm() {
     town.pass(SECOND * 10).await;
     assert!(town.runs(&other));
 }
+
+/// The name of one rig begins that of another: the alarm is about the raider that has work.
+#[tokio::test(start_paused = true)]
+async fn an_alarm_names_the_raider_whose_session_it_is() {
+    let town = Scenario::new()
+        .rig(|rig| rig.raiders.names = vec!["blue-Toast".parse().unwrap()])
+        .with(|city| {
+            let mut other = city.rigs[0].clone();
+            other.name = "horde-blue".parse().unwrap();
+            city.rigs.insert(0, other);
+        });
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    assert_eq!(charged.session.as_str(), "gt-horde-blue-Toast");
+    town.parts.sessions.refuse_stop(&charged.session);
+    let id = ChildId::Raider(charged.raider.clone());
+    town.rest(&id).await.unwrap_err();
+    town.pass(SECOND).await;
+    let alarms = town.events(EventType::AgentUnkillable).await;
+    assert_eq!(alarms.len(), 1, "{alarms:?}");
+    assert_eq!(alarms[0].subject, charged.raider.to_string());
+}

@@ -16,10 +16,8 @@ use crate::ports::relics::{StoreError, Txn};
 pub(super) const HELPLESS: &str = "it is stalled, and nothing helps";
 /// ... its terminal takes nothing ...
 pub(super) const UNTOLD: &str = "it is stalled, and cannot be told";
-/// ... it is not replaced ...
+/// ... or it is not replaced.
 pub(super) const REFUSED: &str = "it is stalled, and gets no fresh session";
-/// ... or nothing is known of it.
-pub(super) const UNSEEN: &str = "whether it gets on cannot be seen";
 
 fn read<T: DeserializeOwned>(txn: &mut dyn Txn, key: &str) -> Result<Option<T>, StoreError> {
     let Some(text) = txn.get(key)? else {
@@ -112,7 +110,7 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
         return Ok(());
     };
     txn.set(&steps_of(&hook.raider), None)?;
-    shaman::over(txn, hook, &[HELPLESS, UNTOLD, REFUSED, UNSEEN])?;
+    shaman::over(txn, hook, &[HELPLESS, UNTOLD, REFUSED, shaman::UNSEEN])?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
     let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);
     txn.record(&event.with(data)).map(drop)

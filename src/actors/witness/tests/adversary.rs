@@ -30,7 +30,7 @@ const OPS: &[&str] = &[
 const CALLS: usize = 6;
 
 /// Has this happen in the middle of that call, once, as long as the sandbox is there. True once it has.
-fn at(
+pub(super) fn at(
     town: &Town,
     op: &'static str,
     call: usize,
@@ -130,7 +130,8 @@ async fn a_later_incarnation_of_the_name_is_never_touched() {
     assert!(came_at.contains(&"discard_sandbox"), "{came_at:?}");
 }
 
-struct Newcomer {
+/// The next incarnation of a raider.
+pub(super) struct Newcomer {
     world: Arc<crate::actors::world::World>,
     repo: Arc<crate::testing::fake_repo::FakeRepo>,
     charged: Charged,
@@ -138,7 +139,7 @@ struct Newcomer {
 }
 
 impl Newcomer {
-    fn of(town: &Town, charged: &Charged, relic: RelicId) -> Self {
+    pub(super) fn of(town: &Town, charged: &Charged, relic: RelicId) -> Self {
         Self {
             world: Arc::clone(&town.world),
             repo: Arc::clone(&town.parts.repo),
@@ -147,7 +148,7 @@ impl Newcomer {
         }
     }
 
-    fn come(&self) -> bool {
+    pub(super) fn come(&self) -> bool {
         let spec = self.repo.supersede(&self.charged.raider.name);
         let hook = Hook {
             raider: self.charged.raider.clone(),

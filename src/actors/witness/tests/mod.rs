@@ -5,6 +5,7 @@ mod apart;
 mod charge;
 mod done;
 mod homeless;
+mod intruder;
 mod kept;
 mod merged;
 mod nuke;

@@ -274,3 +274,36 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
     town.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
+
+/// A salvage that times out every time is tried for ever, destroys nothing, and is told once.
+#[tokio::test(start_paused = true)]
+async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
+    for hooked in [true, false] {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let limit = Duration::from_secs(120);
+        let late = RepoError::Timeout {
+            what: "salvage".into(),
+            limit,
+        };
+        town.parts.repo.break_op("salvage", late);
+        town.nuke(&charged.raider, true).await.unwrap_err();
+        if !hooked {
+            super::unhook(&town, &charged).await;
+        }
+        assert!(town.escalations().await.is_empty(), "it may pass");
+        town.pass(HOUR).await;
+        let told = town.escalations().await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].body.contains("salvage"), "{told:?}");
+        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
+        assert_eq!(town.parts.repo.names(), ["Toast"]);
+        assert_eq!(town.sagas().await, 1);
+        town.parts.repo.mend("salvage");
+        town.pass(PATROL * 2).await;
+        assert!(town.parts.repo.names().is_empty());
+        assert_eq!(town.parts.repo.salvages().len(), 1);
+        let settled = town.relic_now(&told[0].id).await;
+        assert_eq!(settled.status, RelicStatus::Closed, "hooked: {hooked}");
+    }
+}

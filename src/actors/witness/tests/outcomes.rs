@@ -16,7 +16,7 @@ use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::Intent;
 use crate::testing::fake_tasks::done_intent;
-use crate::testing::world::{Scenario, Town, rig};
+use crate::testing::world::{Scenario, Town, asking, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
 const PASSED: &str = r#"{"outcome":"passed"}"#;
@@ -394,4 +394,34 @@ async fn a_killed_witness_does_not_begin_to_count_anew() {
     }
     assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
     assert_eq!(town.escalations().await.len(), 1);
+}
+
+/// A return would answer what is asked: what is wrong with an outcome, or with an intent that was refused, is
+/// told when the question is closed.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
+    for (attached, intent) in [(true, false), (false, false), (true, true), (false, true)] {
+        let town = Scenario::new().with(asking).start().await;
+        let charged = town.worker("a").await;
+        let sessions = &town.parts.sessions;
+        match attached {
+            true => sessions.set_attached(&charged.session, true),
+            false => sessions.print(&charged.session, "Delete it?"),
+        }
+        town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+        match intent {
+            true => town.parts.tasks.leave(done_intent(&charged)),
+            false => town.parts.tasks.say(&dir(&town, &charged), PASSED),
+        }
+        town.pass(PATROL * 10).await;
+        let what = format!("attached: {attached}, intent: {intent}");
+        assert_eq!(sessions.sent(&charged.session), [], "{what}");
+        assert!(town.events(EventType::RaiderNudged).await.is_empty());
+        assert!(town.escalations().await.is_empty(), "{what}");
+        sessions.set_attached(&charged.session, false);
+        sessions.show(&charged.session, Some(""));
+        sessions.print(&charged.session, "working");
+        town.pass(PATROL * 2).await;
+        assert!(!sessions.sent(&charged.session).is_empty(), "{what}");
+    }
 }

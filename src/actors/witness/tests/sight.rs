@@ -18,7 +18,7 @@ async fn was(town: &Town) -> Option<Hook> {
     let rig = world.city.rig(&rig()).unwrap();
     let mut lone = sight::hookless(&world, rig).await.unwrap();
     assert_eq!(lone.len(), 1, "{lone:?}");
-    lone.pop().unwrap().was
+    lone.pop().unwrap().hook().cloned()
 }
 
 async fn nuke(town: &Town, salvage: bool) -> Result<Nuked, Refusal> {

@@ -1,5 +1,7 @@
 //! The four classes at work (`witness-patrol.md`, zombie detection algorithm).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{GROWN, PATROL, close, session_dead, unhook, zombies};
@@ -184,4 +186,20 @@ async fn each_is_noted_once_per_incarnation() {
     }
     let said = zombies(&town).await;
     assert_eq!(said, [session_dead(1), session_dead(2)].concat());
+}
+
+/// However many raiders there are, a patrol asks for their processes once.
+#[tokio::test(start_paused = true)]
+async fn a_patrol_looks_at_the_processes_of_all_in_one() {
+    let town = Scenario::new().start().await;
+    for title in ["a", "b", "c"] {
+        town.worker(title).await;
+    }
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    town.parts.sessions.interlude("agents_live", move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    town.pass(PATROL).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
 }

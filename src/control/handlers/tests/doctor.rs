@@ -11,7 +11,7 @@ use crate::control::server::Caller;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::{Generation, Incarnation, RelicId, SessionId, SlotName};
-use crate::ports::repo::{Repo, SandboxSpec};
+use crate::ports::repo::{Repo, RepoError, SandboxSpec};
 use crate::ports::sessions::{SessionSpec, Sessions};
 use crate::ports::tasks::Leftovers;
 use crate::testing::world::{Scenario, Town, raider};
@@ -196,4 +196,65 @@ async fn who_may_only_look_may_not_mend() {
     }
     town.pass(Duration::from_secs(1)).await;
     assert_eq!(town.parts.repo.discarded(), []);
+}
+
+/// It holds a slot, and nobody can say more of it than that.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_cannot_be_read_is_named_and_kept() {
+    let town = Scenario::new().start().await;
+    stray(&town, "Rust");
+    let damaged = RepoError::Failed("its gitdir is damaged".into());
+    town.parts.repo.break_op("provenance", damaged);
+    let answer = doctor(&town, true).await;
+    assert_eq!(told(&answer), [("unseen", "horde/raiders/Rust", false)]);
+    let says = answer["findings"][0]["says"].as_str().unwrap();
+    assert!(says.contains("its gitdir is damaged"), "{says}");
+    let nuke = json!({ "name": "Rust", "salvage": true, "yes": true });
+    let refused = ask(&town, "raider.nuke", nuke).await.unwrap_err();
+    assert!(
+        refused.message.contains("its gitdir is damaged"),
+        "{refused:?}"
+    );
+    assert_eq!(town.parts.repo.names(), ["Rust"]);
+}
+
+/// What one rig holds can be named while another cannot be read.
+#[tokio::test(start_paused = true)]
+async fn a_rig_that_cannot_be_read_hides_only_its_own_sandboxes() {
+    let town = Scenario::new().with(|city| {
+        let mut other = city.rigs[0].clone();
+        other.name = "broken".parse().unwrap();
+        city.rigs.insert(0, other);
+    });
+    let town = town.start().await;
+    stray(&town, "Rust");
+    let nuke = |name: &str| json!({ "name": name, "dry_run": true });
+    for name in ["Rust", "horde/Rust"] {
+        let looked = ask(&town, "raider.nuke", nuke(name)).await.unwrap();
+        assert_eq!(looked["raider"], "horde/raiders/Rust");
+        assert_eq!(looked["safe"], true);
+    }
+    let unknown = ask(&town, "raider.nuke", nuke("broken/Rust")).await;
+    let unknown = unknown.unwrap_err();
+    assert!(unknown.message.contains("broken"), "{unknown:?}");
+}
+
+/// Whoever consented to the end of one incarnation did not consent to that of the next.
+#[tokio::test(start_paused = true)]
+async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let look = json!({ "name": "Toast", "dry_run": true });
+    let seen = ask(&town, "raider.nuke", look).await.unwrap();
+    assert_eq!(seen["incarnation"], 1);
+    town.nuke(&charged.raider, false).await.unwrap();
+    let again = town.charge(&relic).await.unwrap();
+    assert_eq!((&again.raider, again.incarnation.0), (&charged.raider, 2));
+    let nuke = |n: u64| json!({ "name": "Toast", "incarnation": n, "yes": true });
+    let refused = ask(&town, "raider.nuke", nuke(1)).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    assert!(town.runs(&again.session));
+    ask(&town, "raider.nuke", nuke(2)).await.unwrap();
+    assert!(town.parts.repo.names().is_empty());
 }

@@ -1,0 +1,59 @@
+//! Sessions of which it cannot be seen whether they run. Nothing is done to them for as long as that lasts;
+//! when it lasts for long, a person is called.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::shaman;
+use super::super::world::World;
+use super::Root;
+use crate::domain::ids::ChildId;
+use crate::domain::message::{self, Escalation, Severity};
+use crate::ports::relics::Txn;
+
+/// As long as a session may be silent, where nothing else is configured.
+const LONG: Duration = Duration::from_secs(600);
+
+impl Root {
+    /// Takes in whom a look could not see, and why. The shaman says it once.
+    pub(super) fn note_unseen(&mut self, unseen: &BTreeMap<ChildId, String>) {
+        let mono = self.world.clock.mono();
+        let before = std::mem::take(&mut self.unseen);
+        for (id, why) in unseen {
+            let since = before.get(id).copied().unwrap_or(mono);
+            self.unseen.insert(id.clone(), since);
+            if mono.saturating_sub(since) >= LONG {
+                tokio::spawn(call(Arc::clone(&self.world), id.clone(), why.clone()));
+            }
+        }
+        for (id, since) in before {
+            if !unseen.contains_key(&id) && mono.saturating_sub(since) >= LONG {
+                tokio::spawn(seen(Arc::clone(&self.world), id));
+            }
+        }
+    }
+}
+
+async fn call(world: Arc<World>, id: ChildId, why: String) {
+    let hint = "nothing is done to it, and none is started in its place, until it can be seen";
+    let body = Escalation {
+        agent: id.to_string(),
+        relic: None,
+        problem: shaman::UNSEEN.to_owned(),
+        severity: Severity::High,
+        evidence: format!("{why}\n{hint}"),
+    };
+    if let Err(error) = shaman::call(&world, "root", body).await {
+        tracing::warn!(child = %id, %error, "nobody could be told of a session that cannot be seen");
+    }
+}
+
+async fn seen(world: Arc<World>, id: ChildId) {
+    let who = id.to_string();
+    let seen = move |txn: &mut dyn Txn| shaman::seen(txn, &who);
+    match world.store.run(seen).await {
+        Ok(()) => world.nudge(message::SHAMAN),
+        Err(error) => tracing::warn!(child = %id, %error, "a call that is over stays open"),
+    }
+}

@@ -1,0 +1,224 @@
+//! The adversary again: at every call of a port between detection and action, and until the action is over,
+//! another session is there under the name of the one that was judged; of the same raider, which has every
+//! reason to go on, or of the next incarnation. It is never ended, and its sandbox is never taken from it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::adversary::{Newcomer, at};
+use super::{GROWN, PATROL, close};
+use crate::actors::sagas::charge::Charged;
+use crate::domain::ids::Incarnation;
+use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
+use crate::domain::saga::SagaKind;
+use crate::ports::sessions::SessionHandle;
+use crate::testing::world::{Scenario, Town, rig};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Calls of git and of the session provider, and how many of each are tried, one after the other.
+const OPS: &[(&str, usize)] = &[
+    ("sandboxes", 5),
+    ("provenance", 3),
+    ("facts", 3),
+    ("progress", 3),
+    ("changes", 2),
+    ("sessions.list", 3),
+    ("sessions.facts", 8),
+    ("sessions.agents_live", 3),
+    ("sessions.logs", 1),
+    ("sessions.cpu", 2),
+    ("sessions.interrupt", 1),
+    ("sessions.stop", 2),
+];
+
+/// What is detected, and what then acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    AgentDead,
+    StuckInDone,
+    BeadClosed,
+    Stalled,
+    /// A person nukes an incarnation.
+    Nuked,
+}
+
+impl Case {
+    /// A moment before it is detected.
+    async fn town(self) -> (Town, Charged) {
+        let scenario = Scenario::new().rig(|rig| {
+            if self == Self::Stalled {
+                (rig.raiders.stall_after, rig.raiders.nudges) = (Some(10 * MINUTE), 0);
+            }
+        });
+        let town = scenario.start().await;
+        let relic = town.relic("a").await;
+        let charged = town.charge(&relic).await.unwrap();
+        match self {
+            Self::AgentDead => {
+                town.parts.sessions.hollow(&charged.session);
+                town.pass(GROWN - PATROL * 2).await;
+            }
+            Self::StuckInDone => {
+                say_done(&town, &charged).await;
+                town.pass(50 * Duration::from_secs(1)).await;
+            }
+            Self::BeadClosed => close(&town, &charged).await,
+            Self::Stalled => town.pass(9 * MINUTE).await,
+            Self::Nuked => {}
+        }
+        (town, charged)
+    }
+
+    /// It is detected and acted upon. What comes meanwhile gives no reason by itself in that time.
+    async fn pass(self, town: &Town, charged: &Charged) {
+        match self {
+            Self::AgentDead | Self::BeadClosed => town.pass(GROWN).await,
+            Self::StuckInDone | Self::Stalled => town.pass(4 * MINUTE).await,
+            Self::Nuked => {
+                // Refused when it comes to another incarnation.
+                let _refused = town.nuke(&charged.raider, false).await;
+                town.pass(PATROL).await;
+            }
+        }
+    }
+}
+
+/// It has said that it is done, and nothing follows from that: another version took it up.
+async fn say_done(town: &Town, charged: &Charged) {
+    let (raider, at) = (charged.raider.clone(), town.world.clock.now());
+    let head = town.parts.repo.tip();
+    town.store(move |txn| {
+        let mut hook = txn.hook(&raider)?.unwrap();
+        hook.done = Some(DoneIntent {
+            exit: Exit::Completed,
+            head: head.clone(),
+            cleanup_status: None,
+            no_change: false,
+            wants_review: false,
+            until: None,
+            reason: None,
+            at,
+        });
+        txn.put_hook(&hook)?;
+        let subject = raider.to_string();
+        txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into())
+    })
+    .await;
+    town.world
+        .directory
+        .tell_witness(&rig(), crate::actors::witness::WitnessMsg::Look);
+}
+
+/// What gave reason to act is no more: nobody is done, and nothing is closed.
+fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
+    let (world, raider) = (Arc::clone(&town.world), charged.raider.clone());
+    let id = charged.relic.clone();
+    move || {
+        let (raider, id) = (raider.clone(), id.clone());
+        let absolved = world.store.run(move |txn| {
+            for saga in txn.sagas(None)? {
+                if saga.kind == SagaKind::Done {
+                    txn.close_saga(saga.id)?;
+                }
+            }
+            if let Some(mut hook) = txn.hook(&raider)? {
+                hook.done = None;
+                txn.put_hook(&hook)?;
+            }
+            let mut relic = txn.relic(&id)?;
+            relic.status = RelicStatus::Hooked;
+            relic.closed = None;
+            txn.put_relic(&relic)
+        });
+        // Calls of a port are on blocking threads.
+        Handle::current().block_on(absolved).unwrap();
+    }
+}
+
+/// Runs the case once per call with an intruder of that incarnation. Answers the calls at which it came.
+async fn sweep(case: Case, incarnation: Incarnation) -> Vec<&'static str> {
+    let mut came_at = Vec::new();
+    let calls = OPS
+        .iter()
+        .flat_map(|(op, n)| (0..*n).map(move |call| (*op, call)));
+    for (op, call) in calls {
+        let (town, charged) = case.town().await;
+        let next = town.relic("b").await;
+        let newcomer = Newcomer::of(&town, &charged, next);
+        let absolve = absolve(&town, &charged);
+        let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
+        let intruder: Arc<Mutex<Option<SessionHandle>>> = Arc::default();
+        let seen = Arc::clone(&intruder);
+        let came = at(&town, op, call, move || {
+            absolve();
+            if incarnation > Incarnation(1) {
+                newcomer.come();
+            }
+            *seen.lock().unwrap() = Some(sessions.recreate(&id, incarnation));
+            true
+        });
+        case.pass(&town, &charged).await;
+        if came.load(std::sync::atomic::Ordering::SeqCst) {
+            came_at.push(op);
+            let what = format!("{case:?} {incarnation}, {op} {call}");
+            let handle = intruder.lock().unwrap().clone().unwrap();
+            let sessions = &town.parts.sessions;
+            let stops = sessions.stops();
+            let stopped = stops.iter().any(|(stopped, _)| *stopped == handle);
+            assert!(!stopped, "{what}: it was to be ended");
+            let ended = sessions.history().contains(&(handle, false));
+            assert!(!ended, "{what}: it ended");
+            assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
+            let hook = town.hook(&charged.raider).await;
+            let hook = hook.unwrap_or_else(|| panic!("{what}: no hook"));
+            assert_eq!(hook.incarnation, incarnation, "{what}");
+        }
+        town.root.kill();
+    }
+    came_at
+}
+
+async fn recreated(case: Case, needed: &[&str]) {
+    for incarnation in [1, 2] {
+        // A person who nukes a raider means it with whatever session it has.
+        if case == Case::Nuked && incarnation == 1 {
+            continue;
+        }
+        let came_at = sweep(case, Incarnation(incarnation)).await;
+        for op in needed {
+            assert!(came_at.contains(op), "{case:?} {op}: {came_at:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_2_replaces_no_newcomer() {
+    let needed = ["sessions.agents_live", "sessions.logs", "sessions.stop"];
+    recreated(Case::AgentDead, &needed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_3_ends_no_newcomer() {
+    recreated(Case::StuckInDone, &["sessions.facts", "sessions.stop"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_4_ends_no_newcomer_and_takes_no_sandbox_from_it() {
+    let needed = ["facts", "sandboxes", "sessions.facts", "sessions.stop"];
+    recreated(Case::BeadClosed, &needed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_restart_of_a_stalled_session_replaces_no_newcomer() {
+    let needed = ["changes", "sessions.cpu", "sessions.stop"];
+    recreated(Case::Stalled, &needed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nuke_is_for_one_incarnation() {
+    let needed = ["facts", "sandboxes", "sessions.facts", "sessions.stop"];
+    recreated(Case::Nuked, &needed).await;
+}

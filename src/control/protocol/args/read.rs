@@ -1,0 +1,56 @@
+//! How single values of arguments are read.
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde_json::Value;
+
+/// Reads a word of an enumeration, as it is spelled on the wire.
+pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
+}
+
+/// A text that says something.
+pub(super) fn not_blank(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it is empty: say what is to be done".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// One text or many; never none, which would mean something else than what was said.
+fn one_or_many<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
+    use serde::de::Error;
+    match Value::deserialize(from)? {
+        Value::String(one) => Ok(vec![one]),
+        many @ Value::Array(_) => {
+            let many: Vec<String> = serde_json::from_value(many).map_err(Error::custom)?;
+            if many.is_empty() {
+                return Err(Error::custom(format!("{what} is empty")));
+            }
+            Ok(many)
+        }
+        _ => Err(Error::custom(format!(
+            "{what} must be a text or a list of texts"
+        ))),
+    }
+}
+
+pub(super) fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    one_or_many(from, "task")
+}
+
+pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    one_or_many(from, "id")
+}
+
+pub(super) fn text_or_number<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<String>, D::Error> {
+    use serde::de::Error;
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        Value::Number(number) => Ok(Some(number.to_string())),
+        _ => Err(Error::custom("until must be a text or a number")),
+    }
+}
