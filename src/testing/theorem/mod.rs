@@ -5,7 +5,7 @@
 //! The sagas, the witness and the forge are the real ones on real repositories; sessions are fakes,
 //! and time stands still. A case is one operation on one generated sandbox, with all of its bytes
 //! compared. Every form meets every end, and other forms come along by chance: `HORDE_SEED` repeats
-//! them, `HORDE_SWEEP=long` goes on with other seeds, `HORDE_CASES` says how long (2000: two rounds), and
+//! them, `HORDE_SWEEP=long` goes on with other seeds, `HORDE_CASES` says how long, and
 //! `HORDE_CASE=Sparse,Repair` takes these only.
 
 mod cases;
@@ -27,13 +27,13 @@ use self::lab::Lab;
 const SHARDS: usize = 4;
 
 /// So often every form comes to every end, where nobody asks for more.
-const ROUNDS: u64 = 1;
+const ROUNDS: u64 = 2;
 
 /// A repository becomes slower with what it holds.
 const PER_LAB: usize = 45;
 
 /// The least of all shards together.
-const CASES: usize = 900;
+const CASES: usize = 2_000;
 
 /// With so many cases in a shard a daemon has died at every step.
 const LONG: usize = 500;
