@@ -271,12 +271,10 @@ async fn raider(
     // Whoever is started for its problem is started in spite of its outcome file.
     let problem = problem.or(asked.as_ref());
     let finished = match problem {
-        Some(_) => endings::is_over(world, hook).await == Some(true),
-        None => endings::is_finished(world, hook)
-            .await
-            .map_err(|error| OpenFailure::Unseen(error.to_string()))?,
+        Some(_) => Ok(endings::is_over(world, hook).await == Some(true)),
+        None => endings::is_finished(world, hook).await,
     };
-    if finished {
+    if finished.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
         return Err(OpenFailure::Finished);
     }
     let city = &world.city;

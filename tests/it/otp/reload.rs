@@ -6,9 +6,11 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{agent, bystander, group, in_state, later, made, pid, runs_as, shown, started, with};
+use super::{
+    agent, bystander, group, in_state, later, made, pid, runs_as, shown, stamps_of, started, with,
+};
 use crate::support::git::write;
-use crate::support::live::City;
+use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
@@ -160,7 +162,10 @@ fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {
     let plan = |parts: &[String]| with(parts).set("daemon", "max_restarts", "2");
     let city = started(&plan(&bad));
     runs_as(&city, "zeta", 1);
-    processes::signal(pid(&in_state(&city, "alpha", "running")), Signal::SIGKILL);
+    let alpha = pid(&in_state(&city, "alpha", "running"));
+    // It knows by then that this was its first time.
+    until("it has counted", || stamps_of(&city, "alpha").len() == 1);
+    processes::signal(alpha, Signal::SIGKILL);
     city.wait_event(1, "agent.quarantined", "alpha");
     in_state(&city, "zeta", "backoff");
     save(&city, &plan(&good));
