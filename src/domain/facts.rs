@@ -119,8 +119,11 @@ pub struct SessionFacts {
 }
 
 /// How a line of [`GitFacts::special`] begins that tells of commits which HEAD left behind: amended
-/// or rebased ones, that only its reflog names.
-pub const LEFT_BEHIND: &str = "only the reflog names ";
+/// or rebased ones, or such as lie on branches that nobody else knows.
+pub const LEFT_BEHIND: &str = "only this sandbox names ";
+
+/// How a line begins that tells of a repository which ignore rules hide.
+pub const HIDDEN: &str = "ignored repository ";
 
 /// What git says of one sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,11 +161,13 @@ impl GitFacts {
     }
 
     /// Whether all present work is committed. `done` asks this: an agent that amended or rebased
-    /// has left commits behind, which a removal must save, and is finished all the same.
+    /// has left commits behind, or a clone where nobody looks, which a removal must save, and is finished
+    /// all the same.
     #[must_use]
     pub fn is_committed(&self) -> bool {
         let mut special = self.special.iter();
-        let finished = special.all(|line| line.starts_with(LEFT_BEHIND));
+        let besides = |line: &&String| line.starts_with(LEFT_BEHIND) || line.starts_with(HIDDEN);
+        let finished = special.all(|line| besides(&line));
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
 }

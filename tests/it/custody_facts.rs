@@ -321,40 +321,87 @@ fn what_head_has_left_is_not_clean() {
     assert_eq!(facts.special.len(), 1, "{:?}", facts.special);
 }
 
-/// Ignore rules hide worktrees and clones that agents make; what tools fetch is no work.
+/// Ignore rules hide worktrees and clones that agents make: what they hold is saved, and holds up
+/// nothing. What tools fetch is no work.
 #[test]
 fn repositories_in_ignored_directories_are_seen() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, ".gitignore", ".trees/\nvendor/\n");
     commit_all(&sandbox, "ignore");
-    let origin = city.repo.push_url().unwrap();
+    let origin = format!("file://{}", city.repo.push_url().unwrap());
+    let tagged = city.root().join("tagged");
+    git(&city.root(), &["clone", "-q", &origin, "tagged"]);
+    git(&tagged, &["tag", "v1"]);
+    git(&tagged, &["push", "-q", "origin", "v1"]);
     git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    let shallow = [
+        "clone",
+        "-q",
+        "--depth",
+        "1",
+        "-b",
+        "v1",
+        &origin,
+        "vendor/tag",
+    ];
+    git(&sandbox, &shallow);
+    let tree = sandbox.join(".trees/deep/one");
     git(
         &sandbox,
+        &["worktree", "add", "-q", "-b", "feat", ".trees/deep/one"],
+    );
+    assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    // What is merged is the sandbox's own.
+    write(&tree, "README", "1\n");
+    let feat = commit_all(&tree, "one");
+    let special = city.facts(&sandbox).special;
+    assert!(
+        special.contains(&"ignored repository .trees/deep/one: unpushed commits: 1".to_owned()),
+        "{special:?}"
+    );
+    git(&sandbox, &["merge", "-q", "--ff-only", &feat]);
+    assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    write(&tree, "README", "2\n");
+    write(&sandbox, "vendor/library/README", "1\n");
+    let facts = city.facts(&sandbox);
+    let seen = [
+        "ignored repository .trees/deep/one: changes",
+        "ignored repository vendor/library: changes",
+    ];
+    assert_eq!(facts.special, seen);
+    assert!(facts.is_committed() && !facts.is_clean());
+    commit_all(&sandbox.join("vendor/library"), "only here");
+    let special = city.facts(&sandbox).special;
+    assert_eq!(
+        special[1],
+        "ignored repository vendor/library: unpushed commits: 1"
+    );
+}
+
+/// A branch on which HEAD never was holds nothing fast either.
+#[test]
+fn what_only_a_branch_beside_has_is_told() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "1\n");
+    let backed_up = commit_all(&sandbox, "one");
+    git(&sandbox, &["branch", "backup"]);
+    git(&sandbox, &["reset", "-q", "--hard", "origin/main"]);
+    let special = city.facts(&sandbox).special;
+    assert_eq!(special.len(), 1, "{special:?}");
+    assert!(special[0].contains(&backed_up[..7]), "{special:?}");
+    // Another's branch is another's matter.
+    let other = city.repo.repo_dir().join("elsewhere");
+    git(
+        city.repo.repo_dir(),
         &[
             "worktree",
             "add",
             "-q",
-            "--detach",
-            ".trees/deep/one",
-            "origin/main",
+            &other.display().to_string(),
+            "backup",
         ],
     );
     assert_eq!(city.facts(&sandbox).special, [""; 0]);
-    write(&sandbox, "vendor/library/README", "1\n");
-    write(&sandbox, ".trees/deep/one/README", "1\n");
-    let special = city.facts(&sandbox).special;
-    let seen = [
-        "nested repository .trees/deep/one: changes",
-        "nested repository vendor/library: changes",
-    ];
-    assert_eq!(special, seen);
-    commit_all(&sandbox.join("vendor/library"), "only here");
-    git(&sandbox.join(".trees/deep/one"), &["checkout", "-q", "."]);
-    let special = city.facts(&sandbox).special;
-    assert_eq!(
-        special,
-        ["nested repository vendor/library: unpushed commits: 1"]
-    );
 }

@@ -3,9 +3,9 @@
 //! its start, the store last.
 //!
 //! ```text
-//!  Stop ──► children told ──► none left ──► whatever runs yet ──► infrastructure ──► stopped
-//!              │                  ▲    deadline ──────────────────────▲
-//!              └── a second Stop: no grace
+//!  Stop ──► children told ──► none left, or deadline ──► whatever runs yet ──► infrastructure ──► stopped
+//!              │                     ▲                     (or deadline)
+//!              └── a second Stop: no grace ──┘
 //! ```
 
 use std::sync::Arc;
@@ -80,6 +80,10 @@ impl Root {
         });
         stopping.replies.extend(reply);
         self.world.stopping.store(true, Ordering::Relaxed);
+        if !first && mode == StopMode::Now && stopping.keeps_sessions() {
+            // Some were let go already: only the wait for the others is over.
+            return self.stop_due(me, Pass::Children);
+        }
         let worse = mode == StopMode::Now && stopping.mode != StopMode::Now;
         if !first && !worse {
             return;
@@ -161,12 +165,16 @@ impl Root {
 
     /// A pass is over, or somebody did not make it in time: say who, and go on.
     pub(super) fn stop_due(&mut self, me: &ActorRef<RootMsg>, pass: Pass) {
-        if self.stopping.as_ref().map(|stopping| stopping.pass) != Some(pass) {
+        let Some(stopping) = self.stopping.as_ref().filter(|now| now.pass == pass) else {
             return;
-        }
+        };
+        let keeps = stopping.keeps_sessions();
         for (id, slot) in self.slots.iter().filter(|(_, slot)| slot.is_tended()) {
             tracing::error!(child = %id, "it did not stop in time; the next start finds it");
             slot.kill();
+        }
+        if pass == Pass::Children && !keeps {
+            return self.end_strays(me, StopMode::Now);
         }
         self.finish(me);
     }

@@ -177,20 +177,35 @@ pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>,
         .collect())
 }
 
-/// Worktrees of `repo.git` that lie in the sandbox, relative to it: the agent made them.
-pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<RelPath>, RepoError> {
+/// Worktrees of `repo.git` that lie in the sandbox, relative to it, with their administrative
+/// directories: the agent made them.
+pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, RelPath)>, RepoError> {
     let home = fs::canonicalize(sandbox).map_err(|error| failed("cannot find", sandbox, &error))?;
     let mut found = Vec::new();
     for admin in entries(repo)? {
-        // One that is being made or is gone names nothing that could be lost.
-        let text = fs::read(admin.join("gitdir")).unwrap_or_default();
-        let link = admin.join(bytes::path(text.trim_ascii_end()));
-        let dir = link.parent().and_then(|dir| fs::canonicalize(dir).ok());
-        let below = dir.as_deref().and_then(|dir| dir.strip_prefix(&home).ok());
-        found.extend(below.map(|below| bytes::of(below).to_vec()));
+        let dir = fs::read(admin.join("gitdir")).and_then(|text| {
+            let link = admin.join(bytes::path(text.trim_ascii_end()));
+            fs::canonicalize(link.parent().unwrap_or(&link))
+        });
+        let dir = match dir {
+            Ok(dir) => dir,
+            // One that is being made or is gone names nothing that could be lost.
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(failed("cannot follow", &admin, &error)),
+        };
+        if let Ok(below) = dir.strip_prefix(&home)
+            && below != Path::new("")
+        {
+            found.push((admin, bytes::of(below).to_vec()));
+        }
     }
-    found.retain(|below| !below.is_empty());
     Ok(found)
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    let gone = [ErrorKind::NotFound, ErrorKind::NotADirectory];
+    // Another user's directory is in no sandbox.
+    gone.contains(&error.kind()) || error.kind() == ErrorKind::PermissionDenied
 }
 
 /// Every administrative directory of `repo.git`.

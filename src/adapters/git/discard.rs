@@ -44,8 +44,10 @@ pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Resu
         )));
     }
     let there = fs::symlink_metadata(path).is_ok();
+    let mut inner = Vec::new();
     if there {
         verify(repo, permit)?;
+        inner = admin::inside(repo, path)?;
     }
     fs::DirBuilder::new()
         .recursive(true)
@@ -57,7 +59,9 @@ pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Resu
     if there {
         throw(path, &free_name(trash, &name))?;
     }
-    for admin in &admins {
+    // Worktrees that the agent made in it would keep their branches locked for ever.
+    let inner = inner.iter().map(|(admin, _)| admin);
+    for admin in admins.iter().chain(inner) {
         throw(admin, &free_name(trash, &format!("{name}.git")))?;
     }
     let mut branches: Vec<&str> = notes.iter().map(|note| note.branch.as_str()).collect();

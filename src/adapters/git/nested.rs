@@ -2,8 +2,8 @@
 //! own git shows nothing of what they hold.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::admin::{self, Place, linked};
 use super::bytes::{self, RelPath};
@@ -18,8 +18,8 @@ use crate::ports::repo::RepoError;
 pub(super) struct Nested {
     /// Its directory.
     pub(super) path: RelPath,
-    /// Whether the index has it as a submodule.
-    pub(super) submodule: bool,
+    /// How it comes to be there.
+    pub(super) kind: Kind,
     /// Its git directory, when that would go with the sandbox.
     pub(super) git_dir: Option<PathBuf>,
     /// Its HEAD.
@@ -28,6 +28,17 @@ pub(super) struct Nested {
     pub(super) files: Vec<RelPath>,
     /// What it holds, for people.
     pub(super) holds: String,
+}
+
+/// How a repository comes to be in a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The index has it.
+    Submodule,
+    /// It lies among the files.
+    Untracked,
+    /// Ignore rules hide it.
+    Ignored,
 }
 
 /// Finds them. A submodule whose work is all in its remotes is not among them, nor is a repository
@@ -52,17 +63,20 @@ pub(super) fn find(
         let dirty = change.and_then(|change| change.submodule.clone());
         let holds = match dirty {
             Some(dirty) => Some(dirty),
-            None => unpushed(&dir, recorded(place, base, &link.path)?.as_ref())?,
+            None => {
+                let recorded = recorded(place, base, &link.path)?;
+                unpushed(&dir, recorded.as_ref().map(Oid::as_str))?
+            }
         };
         if let Some(holds) = holds {
-            collect(place, &link.path, true, holds, &mut found)?;
+            collect(place, &link.path, Kind::Submodule, holds, &mut found)?;
         }
     }
     for dir in repositories(place, status, index) {
         collect(
             place,
             &dir,
-            false,
+            Kind::Untracked,
             "its own repository".to_owned(),
             &mut found,
         )?;
@@ -72,8 +86,9 @@ pub(super) fn find(
             continue;
         }
         let path = place.sandbox.join(bytes::path(&dir));
-        if let Some(holds) = unsaved(&path, linked)? {
-            collect(place, &dir, false, holds, &mut found)?;
+        let head = status.head.as_ref().filter(|_| linked);
+        if let Some(holds) = unsaved(&path, linked, head)? {
+            collect(place, &dir, Kind::Ignored, holds, &mut found)?;
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -115,23 +130,38 @@ fn ignored(
     let mut found = BTreeMap::new();
     let mut note = |dir: &[u8]| {
         let full = place.sandbox.join(bytes::path(dir));
-        if let Ok(meta) = fs::symlink_metadata(full.join(".git")) {
+        if let Some(meta) = there(&full, fs::symlink_metadata(full.join(".git")))? {
             found.insert(dir.to_vec(), !meta.is_dir() && is_of(repo, &full));
         }
+        Ok::<_, RepoError>(())
     };
     let dirs = status.ignored.iter();
     for dir in dirs.filter_map(|path| path.strip_suffix(b"/")) {
-        note(dir);
+        note(dir)?;
         let here = place.sandbox.join(bytes::path(dir));
-        // Gone by now, or nothing that can be read: a build at work.
-        for entry in fs::read_dir(&here).into_iter().flatten().flatten() {
-            note(&bytes::below(dir, bytes::of(Path::new(&entry.file_name()))));
+        for entry in there(&here, fs::read_dir(&here))?.into_iter().flatten() {
+            if let Some(entry) = there(&here, entry)? {
+                note(&bytes::below(dir, bytes::of(Path::new(&entry.file_name()))))?;
+            }
         }
     }
-    for dir in admin::inside(repo, &place.sandbox)? {
-        note(&dir);
+    for (_, dir) in admin::inside(repo, &place.sandbox)? {
+        note(&dir)?;
     }
     Ok(found)
+}
+
+/// Nothing where there is nothing, or nothing for this user, whose agent made no such thing (what a
+/// container writes is root's). Whatever else goes wrong says nothing of what is there.
+fn there<T>(dir: &Path, read: io::Result<T>) -> Result<Option<T>, RepoError> {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | PermissionDenied) => {
+            Ok(None)
+        }
+        Err(error) => Err(admin::failed("cannot read", dir, &error)),
+    }
 }
 
 /// Whether a linked worktree belongs to `repo.git`.
@@ -140,8 +170,9 @@ fn is_of(repo: &GitRepo, dir: &Path) -> bool {
     linked(dir).is_some_and(|admin| home.is_ok_and(|home| admin.starts_with(home)))
 }
 
-/// What a repository holds that is nowhere else: changes, or commits that its remotes do not have.
-fn unsaved(dir: &Path, linked: bool) -> Result<Option<String>, RepoError> {
+/// What a repository holds that is nowhere else: changes, or commits that its remotes do not have. What
+/// a worktree of `repo.git` shares with the sandbox's HEAD is judged with the sandbox.
+fn unsaved(dir: &Path, linked: bool, head: Option<&Oid>) -> Result<Option<String>, RepoError> {
     let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
     let status = git().args(["status", "--porcelain", "-z", "--untracked-files=all"]);
     let status = status.arg("--ignore-submodules=none").output()?;
@@ -152,11 +183,15 @@ fn unsaved(dir: &Path, linked: bool) -> Result<Option<String>, RepoError> {
         return Ok(Some("changes".to_owned()));
     }
     if !linked {
-        return unpushed(dir, None);
+        // A shallow clone of a tag has no branch of its remote.
+        return unpushed(dir, Some("--tags"));
     }
     // Its branches are everybody's; what is its own is what it has checked out.
-    let count = ["rev-list", "--count", "HEAD", "--not", "--remotes"];
-    let count = git().args(count).output()?;
+    let mut count = git().args(["rev-list", "--count", "HEAD", "--not", "--remotes"]);
+    if let Some(head) = head {
+        count = count.arg(head.as_str());
+    }
+    let count = count.output()?;
     if !count.ok() {
         return Ok(Some(format!("cannot be judged: {}", count.stderr.trim())));
     }
@@ -168,7 +203,7 @@ fn unsaved(dir: &Path, linked: bool) -> Result<Option<String>, RepoError> {
 fn collect(
     place: &Place,
     path: &[u8],
-    submodule: bool,
+    kind: Kind,
     holds: String,
     found: &mut Vec<Nested>,
 ) -> Result<(), RepoError> {
@@ -205,14 +240,18 @@ fn collect(
     files.dedup();
     found.push(Nested {
         path: path.to_vec(),
-        submodule,
+        kind,
         git_dir: git_dir(place, &dir),
         head: resolve(Git::in_dir(&dir), "HEAD").unwrap_or_default(),
         files,
         holds,
     });
     for path in inner {
-        collect(place, &path, false, "its own repository".to_owned(), found)?;
+        let kind = match kind {
+            Kind::Ignored => Kind::Ignored,
+            Kind::Submodule | Kind::Untracked => Kind::Untracked,
+        };
+        collect(place, &path, kind, "its own repository".to_owned(), found)?;
     }
     Ok(())
 }
@@ -248,8 +287,8 @@ fn recorded(place: &Place, base: Option<&Oid>, path: &[u8]) -> Result<Option<Oid
     }
 }
 
-/// What a clean submodule holds that its remotes do not.
-fn unpushed(dir: &Path, recorded: Option<&Oid>) -> Result<Option<String>, RepoError> {
+/// What a clean repository holds that neither its remotes do nor what else is known.
+fn unpushed(dir: &Path, known: Option<&str>) -> Result<Option<String>, RepoError> {
     let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
     let mut count = git().args([
         "rev-list",
@@ -259,8 +298,8 @@ fn unpushed(dir: &Path, recorded: Option<&Oid>) -> Result<Option<String>, RepoEr
         "--branches",
     ]);
     count = count.args(["--not", "--remotes"]);
-    if let Some(recorded) = recorded {
-        count = count.arg(recorded.as_str());
+    if let Some(known) = known {
+        count = count.arg(known);
     }
     let output = count.output()?;
     if !output.ok() {
@@ -277,7 +316,7 @@ fn unpushed(dir: &Path, recorded: Option<&Oid>) -> Result<Option<String>, RepoEr
     for link in inner.iter().filter(|entry| entry.is_gitlink()) {
         let inside = dir.join(bytes::path(&link.path));
         if fs::symlink_metadata(inside.join(".git")).is_ok()
-            && let Some(holds) = unpushed(&inside, Some(&link.oid))?
+            && let Some(holds) = unpushed(&inside, Some(link.oid.as_str()))?
         {
             return Ok(Some(format!("{}: {holds}", bytes::lossy(&link.path))));
         }

@@ -3,7 +3,8 @@
 
 use super::bytes;
 use super::measure::Measured;
-use crate::domain::facts::LEFT_BEHIND;
+use super::nested::Kind;
+use crate::domain::facts::{HIDDEN, LEFT_BEHIND};
 use crate::ports::repo::RepoError;
 
 /// Files and directories in a worktree's administrative directory that belong to an operation in
@@ -42,13 +43,13 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         lines.push(format!("unresolved conflicts: {conflicts}"));
     }
     for nested in &measured.nested {
-        let kind = if nested.submodule {
-            "submodule"
-        } else {
-            "nested repository"
+        let kind = match nested.kind {
+            Kind::Submodule => "submodule ",
+            Kind::Untracked => "nested repository ",
+            Kind::Ignored => HIDDEN,
         };
         let path = bytes::lossy(&nested.path);
-        lines.push(format!("{kind} {path}: {}", nested.holds));
+        lines.push(format!("{kind}{path}: {}", nested.holds));
     }
     for path in &measured.hidden {
         let path = bytes::lossy(path);

@@ -2,6 +2,7 @@
 //! branches name, and stash entries, which all worktrees of a repository share.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 
 use super::admin::{Note, Place};
 use super::command::Git;
@@ -66,8 +67,7 @@ pub(super) struct Lost {
     pub(super) own: Option<Oid>,
 }
 
-/// Looks for them. Branches on which HEAD has been hold nothing fast: nobody lists them once the
-/// sandbox is gone.
+/// Looks for them. Branches of the sandbox's own hold nothing fast: nobody lists them once it is gone.
 pub(super) fn lost(
     repo: &GitRepo,
     place: &Place,
@@ -77,27 +77,16 @@ pub(super) fn lost(
 ) -> Result<Lost, RepoError> {
     // Asked of repo.git: the worktree's own refs (bisect, rewritten) go when it goes. Salvage does
     // not count, or the act of saving would change what was measured.
-    let refs = repo
-        .git()
-        .args(["for-each-ref", "--format=%(objectname) %(refname)"])
-        .run()?;
-    // Without pushing, what is not a raider's is where work lands.
-    let is_ours = |branch: &str| {
-        let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);
-        note.is_some_and(|note| note.branch == branch)
-            || been && (repo.pushes() || branch.starts_with("raider/"))
-    };
+    let refs = refs(repo)?;
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
-    for line in refs.text().lines() {
-        let (id, name) = line.split_once(' ').unwrap_or((line, ""));
-        let branch = name.strip_prefix("refs/heads/");
-        if let Some(branch) = branch.filter(|branch| is_ours(branch)) {
-            if note.is_some_and(|note| note.branch == branch) {
-                own = Some(oid(id)?);
+    for found in &refs {
+        if is_own(repo, place, note, status, reflog, (found, &refs)) {
+            if note.is_some_and(|note| found.branch() == Some(&note.branch)) {
+                own = Some(found.commit.clone());
             }
-            commits.insert(oid(id)?);
-        } else if !name.starts_with("refs/horde/salvage/") {
-            known.extend(format!("^{id}\n").bytes());
+            commits.insert(found.commit.clone());
+        } else if !found.name.starts_with("refs/horde/salvage/") {
+            known.extend(format!("^{}\n", found.commit).bytes());
         }
     }
     if let Some(head) = &status.head {
@@ -115,6 +104,82 @@ pub(super) fn lost(
         tips: tips(place.git(), &commits, &known)?,
         own,
     })
+}
+
+/// A ref of `repo.git`.
+struct Ref {
+    name: String,
+    /// What it names: mostly a commit.
+    commit: Oid,
+    /// Who made that, and when, in seconds since 1970.
+    committer: String,
+    made: i64,
+    /// The work tree that has it checked out; empty for none.
+    at: String,
+}
+
+impl Ref {
+    fn branch(&self) -> Option<&str> {
+        self.name.strip_prefix("refs/heads/")
+    }
+}
+
+fn refs(repo: &GitRepo) -> Result<Vec<Ref>, RepoError> {
+    let format = "--format=%(objectname)%00%(refname)%00%(committername)\
+                  %00%(committerdate:unix)%00%(worktreepath)";
+    let listed = repo.git().args(["for-each-ref", format]).run()?;
+    let text = listed.text();
+    let read = |line: &str| {
+        let fields: Vec<&str> = line.split('\0').collect();
+        let &[commit, name, committer, made, at] = fields.as_slice() else {
+            let what = format!("git for-each-ref printed {line:?}");
+            return Err(RepoError::Failed(what));
+        };
+        Ok(Ref {
+            name: name.to_owned(),
+            commit: oid(commit)?,
+            committer: committer.to_owned(),
+            made: made.parse().unwrap_or(i64::MIN),
+            at: at.to_owned(),
+        })
+    };
+    text.lines().map(read).collect()
+}
+
+/// Whether a branch is this sandbox's: the raider's, one on which HEAD has been, or one that has what
+/// HEAD left or what this raider committed since. Not one that another sandbox has checked out, nor,
+/// without pushing, one where work lands.
+fn is_own(
+    repo: &GitRepo,
+    place: &Place,
+    note: Option<&Note>,
+    status: &Status,
+    reflog: &HeadReflog,
+    (found, all): (&Ref, &[Ref]),
+) -> bool {
+    let Some(branch) = found.branch() else {
+        return false;
+    };
+    if note.is_some_and(|note| note.branch == branch) {
+        return true;
+    }
+    let inside = |path: &str| Path::new(path).starts_with(&place.sandbox);
+    let elsewhere = !found.at.is_empty() && !inside(&found.at);
+    let upstream = |one: &Ref| {
+        let remote = one.name.strip_prefix("refs/remotes/");
+        remote
+            .and_then(|name| name.split_once('/'))
+            .map(|(_, name)| name)
+            == Some(branch)
+    };
+    if elsewhere || (!repo.pushes() && all.iter().any(upstream)) {
+        return false;
+    }
+    let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);
+    let made = note.is_some_and(|note| {
+        found.committer == note.raider.to_string() && found.made >= note.created
+    });
+    been || made || reflog.commits.contains(&found.commit)
 }
 
 /// The commits that are not reachable from the known ones (`^<oid>` lines), tips only. Objects

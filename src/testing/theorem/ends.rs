@@ -55,7 +55,14 @@ impl End {
 pub fn is_at_risk(form: Form) -> bool {
     !matches!(
         form,
-        Form::Elsewhere | Form::ReflogOnly | Form::Ignored | Form::Locked | Form::Clean
+        Form::Elsewhere
+            | Form::Backup
+            | Form::HiddenWorktree
+            | Form::HiddenClone
+            | Form::ReflogOnly
+            | Form::Ignored
+            | Form::Locked
+            | Form::Clean
     )
 }
 
@@ -156,7 +163,12 @@ fn goes_along(form: Form) -> bool {
     form >= Form::Conflict
         || matches!(
             form,
-            Form::Elsewhere | Form::Ahead | Form::Amended | Form::ReflogOnly | Form::OwnRef
+            Form::Elsewhere
+                | Form::Backup
+                | Form::Ahead
+                | Form::Amended
+                | Form::ReflogOnly
+                | Form::OwnRef
         )
 }
 

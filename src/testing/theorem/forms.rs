@@ -19,6 +19,7 @@ pub enum Form {
     Aside,
     Left,
     Elsewhere,
+    Backup,
     Ahead,
     Amended,
     ReflogOnly,
@@ -66,6 +67,7 @@ impl Form {
         Self::Aside,
         Self::Left,
         Self::Elsewhere,
+        Self::Backup,
         Self::Ahead,
         Self::Amended,
         Self::ReflogOnly,
@@ -178,6 +180,11 @@ impl Agent<'_> {
                 self.commit("tried", "tried\n");
                 self.run(&["checkout", "-q", "-"]);
             }
+            Form::Backup => {
+                self.commit("backed-up", "backed up\n");
+                self.run(&["branch", "-f", &self.named("backup")]);
+                self.run(&["reset", "-q", "--hard", "HEAD~1"]);
+            }
             Form::Ahead => self.commit("work", "ahead\n"),
             Form::Amended => {
                 self.commit("amended", "first\n");
@@ -218,10 +225,15 @@ impl Agent<'_> {
         }
     }
 
-    /// Goes on, on a branch of this kind that no other raider has.
-    fn branch_off(&self, kind: &str, from: &str) {
+    /// A branch of this kind that no other raider has.
+    fn named(&self, kind: &str) -> String {
         let slot = self.dir.file_name().and_then(OsStr::to_str);
-        let name = format!("{kind}-{}", slot.expect("a slot"));
+        format!("{kind}-{}", slot.expect("a slot"))
+    }
+
+    /// Goes on, on such a branch.
+    fn branch_off(&self, kind: &str, from: &str) {
+        let name = self.named(kind);
         self.run(&["checkout", "-q", "--no-track", "-B", &name, from]);
     }
 
@@ -401,7 +413,7 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         Form::Aside => head("ref: refs/heads/aside-"),
         Form::Left => head("ref: refs/heads/look-") && !seen.left_behind(dir).is_empty(),
         Form::Ahead => staged(b"work"),
-        Form::Elsewhere | Form::Amended | Form::ReflogOnly | Form::OwnRef => {
+        Form::Elsewhere | Form::Backup | Form::Amended | Form::ReflogOnly | Form::OwnRef => {
             !seen.left_behind(dir).is_empty() && (form != Form::OwnRef || has("refs/worktree/own"))
         }
         Form::Stash => !seen.stashes.is_empty(),

@@ -208,9 +208,63 @@ async fn a_stop_that_takes_too_long_goes_on_without_those_who_hang() {
     town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
     town.until("the stop", || !town.parts.sessions.stops().is_empty())
         .await;
-    tokio::time::advance(SECOND * 16).await;
+    // Once for its child, once for what runs yet.
+    for _ in 0..2 {
+        tokio::time::advance(SECOND * 16).await;
+        ask::views(&town.world).await.unwrap();
+    }
     town.task.await.unwrap();
     town.parts.sessions.release_stop(&session);
+}
+
+/// Who does not end is no reason to leave others behind.
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
+    let town = two().await;
+    let (deaf, lone) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
+    town.parts.sessions.hide(&lone, Some("fog"));
+    town.kill_actors::<ChildMsg>();
+    town.pass(SECOND).await;
+    town.parts.sessions.hide(&lone, None);
+    town.parts.sessions.hold_stop(&deaf);
+    let mode = StopMode::Graceful;
+    town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+        .await;
+    tokio::time::advance(SECOND * 16).await;
+    let sessions = town.parts.sessions.clone();
+    town.until("the other ends", || !sessions.running().contains(&lone))
+        .await;
+    tokio::time::advance(SECOND * 16).await;
+    town.task.await.unwrap();
+    sessions.release_stop(&deaf);
+}
+
+/// A second signal does not take back that sessions are kept.
+#[tokio::test(start_paused = true)]
+async fn less_patience_ends_no_session_that_is_kept() {
+    let town = two().await;
+    let id = agent("mayor");
+    let (starting, kept) = (town.session(&id), town.session(&agent("clerk")));
+    town.rest(&id).await.unwrap();
+    town.parts.sessions.hold_start(&starting);
+    town.begin_wake(&id);
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    for mode in [StopMode::KeepSessions, StopMode::Now] {
+        town.root.cast(RootMsg::Stop { mode, reply: None }).unwrap();
+    }
+    let parts = town.parts.clone();
+    town.task.await.unwrap();
+    parts.sessions.release_start(&starting);
+    assert!(parts.sessions.running().contains(&kept));
+    assert!(
+        parts
+            .sessions
+            .stops()
+            .iter()
+            .all(|(handle, _)| handle.id != kept)
+    );
 }
 
 /// Nobody would know of it: the next start does not come by itself.
