@@ -65,9 +65,18 @@ pub const HOOKLESS: &str = "its hook is gone, and its sandbox holds work";
 /// # Errors
 /// The store's.
 pub fn hookless_gone(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
-    let who = raider.to_string();
+    no_more(txn, &raider.to_string(), HOOKLESS)
+}
+
+/// What people were called for in these words, about nobody's work, is over. What still waits to be read was
+/// said before.
+///
+/// # Errors
+/// The store's.
+pub fn no_more(txn: &mut dyn Txn, who: &str, problem: &str) -> Result<(), StoreError> {
+    book::read_inbox(txn)?;
     let mut settled = book::open(txn)?;
-    settled.retain(|entry| entry.about() == (who.as_str(), None) && entry.relic.title == HOOKLESS);
+    settled.retain(|entry| entry.about() == (who, None) && entry.relic.title == problem);
     let settled = settled.into_iter().map(|entry| entry.relic);
     settle(txn, settled.collect(), Cause::Vanished)
 }

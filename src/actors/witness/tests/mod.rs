@@ -6,6 +6,7 @@ mod charge;
 mod done;
 mod homeless;
 mod kept;
+mod looks;
 mod merged;
 mod nuke;
 mod outcomes;
