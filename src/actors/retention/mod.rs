@@ -91,11 +91,23 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
     if let Some(age) = keep.session_logs {
         let before = before(world, age);
         effects::prune_logs(world, before).await?;
+        prune_tasks(world, before).await?;
     }
     if let Some(age) = keep.gate_logs {
         let (dir, before) = (world.city.gate_logs_dir(), before(world, age));
-        effects::tasks(world, move |tasks| tasks.prune(&dir, before)).await?;
+        effects::tasks(world, move |tasks| tasks.prune(&dir, before, &[])).await?;
     }
+    Ok(())
+}
+
+/// Removes what was told to incarnations that are over, as old as their logs. Whoever is charged meanwhile
+/// has files that are new.
+async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
+    let hooks = world.store.run(|txn| txn.hooks(None)).await?.into_iter();
+    let city = &world.city;
+    let used = hooks.map(|hook| city.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation));
+    let (dir, used) = (city.tasks_dir(), used.collect::<Vec<_>>());
+    effects::tasks(world, move |tasks| tasks.prune(&dir, before, &used)).await?;
     Ok(())
 }
 

@@ -348,6 +348,20 @@ async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
     assert_eq!(salvages(&town).await, []);
 }
 
+/// What was told to raiders goes with their logs, and nothing of those that work.
+#[tokio::test(start_paused = true)]
+async fn task_files_go_with_the_logs_but_for_those_of_raiders_at_work() {
+    let town = town_with(|keep| keep.session_logs = Some(DAY))
+        .start()
+        .await;
+    let at_work = town.worker("work").await;
+    town.pass(2 * HOUR).await;
+    let city = &town.world.city;
+    let own = city.task_dir(&rig(), &at_work.relic, at_work.incarnation);
+    let (dir, _, but) = town.parts.tasks.pruned().pop().unwrap();
+    assert_eq!((dir, but), (city.tasks_dir(), vec![own]));
+}
+
 /// What moved is not what was saved: all of it stays, and is looked at again.
 #[tokio::test(start_paused = true)]
 async fn salvage_whose_refs_moved_stays_whole() {

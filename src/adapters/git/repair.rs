@@ -34,7 +34,7 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
         Git::in_dir(&spec.path)
             .args(["checkout-index", "--all", "--quiet"])
             .limit(CHECKOUT)
-            .output()?;
+            .run()?;
     }
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
