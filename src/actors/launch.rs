@@ -308,7 +308,7 @@ async fn raider(
     let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
     let (told, watched) = (text.clone(), dir.clone());
     let prompt_file = effects::tasks(world, move |tasks| {
-        tasks.watch(&watched)?;
+        tasks.watch(&watched);
         tasks.write_prompt(&watched, &told)
     });
     let prompt_file = prompt_file

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ use crate::domain::facts::{ProcessId, Usage};
 
 /// A clock tick of `/proc`: `USER_HZ` is 100 wherever Linux runs, whatever the kernel's own clock does.
 const TICK_MS: u64 = 10;
+
+/// Where the kernel lists processes.
+const PROC: &str = "/proc";
 
 /// What `/proc/<pid>/stat` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +76,16 @@ impl Stat {
 /// # Errors
 /// `/proc` cannot be read: then nothing is known.
 pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(text) => Stat::parse(&text)
+    stat_in(Path::new(PROC), pid)
+}
+
+fn stat_in(proc: &Path, pid: u32) -> io::Result<Option<Stat>> {
+    let path = proc.join(pid.to_string()).join("stat");
+    match fs::read(&path) {
+        // A program's name need be no text.
+        Ok(bytes) => Stat::parse(&String::from_utf8_lossy(&bytes))
             .map(Some)
-            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood"))),
+            .ok_or_else(|| io::Error::other(format!("{} is not understood", path.display()))),
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -84,6 +94,16 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+}
+
+/// What a process keeps to itself because it is gone, or not ours, is nothing. Any other error says nothing
+/// about it.
+fn told<T: Default>(read: io::Result<T>) -> io::Result<T> {
+    match read {
+        Err(error) if is_gone(&error) => Ok(T::default()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(T::default()),
+        read => read,
+    }
 }
 
 /// The identity of a process that is known to exist (oneself, an unreaped child).
@@ -237,15 +257,19 @@ impl AsFd for Pidfd {
 /// All processes, with what `stat` says; those that vanish meanwhile are passed over.
 ///
 /// # Errors
-/// `/proc` cannot be listed.
+/// `/proc` cannot be listed, or one of them cannot be looked at: then it is not known what is missing.
 pub fn all() -> io::Result<HashMap<u32, Stat>> {
+    all_in(Path::new(PROC))
+}
+
+fn all_in(proc: &Path) -> io::Result<HashMap<u32, Stat>> {
     let mut found = HashMap::new();
-    for entry in fs::read_dir("/proc")? {
+    for entry in fs::read_dir(proc)? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        if let Ok(Some(now)) = stat(pid) {
+        if let Some(now) = told(stat_in(proc, pid))? {
             found.insert(pid, now);
         }
     }
@@ -331,34 +355,41 @@ pub fn agent_lives(
     if names.is_empty() {
         return Ok(started);
     }
-    if started && goes_by(agent.pid, names) {
+    let proc = Path::new(PROC);
+    if started && goes_by(proc, agent.pid, names)? {
         return Ok(true);
     }
     let all = match listed {
         Some(all) => all,
         None => listed.insert(all()?),
     };
-    let below = below(all, vec![holder.pid], |_| false);
-    Ok(below.iter().any(|process| goes_by(process.pid, names)))
+    for process in below(all, vec![holder.pid], |_| false) {
+        if goes_by(proc, process.pid, names)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether the process is one of these programs, by the name that it gives itself, its executable's, or
 /// that of the script that it interprets.
-fn goes_by(pid: u32, names: &[String]) -> bool {
+fn goes_by(proc: &Path, pid: u32, names: &[String]) -> io::Result<bool> {
     /// The kernel cuts names.
     const COMM: usize = 15;
-    let dir = PathBuf::from(format!("/proc/{pid}"));
-    let comm = fs::read_to_string(dir.join("comm")).unwrap_or_default();
-    let line = fs::read(dir.join("cmdline")).unwrap_or_default();
+    let dir = proc.join(pid.to_string());
+    let comm = told(fs::read(dir.join("comm")))?;
+    let line = told(fs::read(dir.join("cmdline")))?;
+    let exe = told(fs::read_link(dir.join("exe")))?;
     let words = line.split(|byte| *byte == 0).take(2);
-    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-    let exe = fs::read_link(dir.join("exe")).map(|exe| exe.to_string_lossy().into_owned());
-    let paths: Vec<String> = words.chain(exe).collect();
-    names.iter().any(|name| {
-        let cut = &name[..name.floor_char_boundary(COMM)];
-        let mut bases = paths.iter().filter_map(|path| path.rsplit('/').next());
-        comm.trim_end() == cut || bases.any(|base| base == name)
-    })
+    let paths: Vec<&[u8]> = words.chain([exe.as_os_str().as_bytes()]).collect();
+    let named = |name: &String| {
+        let name = name.as_bytes();
+        let mut bases = paths
+            .iter()
+            .filter_map(|path| path.rsplit(|byte| *byte == b'/').next());
+        comm.trim_ascii_end() == &name[..name.len().min(COMM)] || bases.any(|base| base == name)
+    };
+    Ok(names.iter().any(named))
 }
 
 /// The value of a variable in the environment a process was started with.
@@ -411,69 +442,4 @@ pub fn raise_open_files() -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_name_may_contain_anything() {
-        let text = "7 (a) b (c) S 3 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 99 0";
-        let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.state, stat.parent, stat.started), (b'S', 3, 99));
-        assert_eq!((stat.used, stat.reaped), (14 + 15, 16 + 17));
-    }
-
-    #[test]
-    fn a_zombie_does_not_live_and_a_reused_pid_is_another_process() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let process = identify(child.id()).unwrap();
-        if let Some(pidfd) = Pidfd::open(&process).unwrap() {
-            assert!(pidfd.wait(Duration::from_secs(30)).unwrap());
-        }
-        assert!(stat(process.pid).unwrap().is_some(), "not reaped yet");
-        assert!(!lives(&process).unwrap());
-        assert!(Pidfd::open(&process).unwrap().is_none());
-        child.wait().unwrap();
-
-        let mut me = identify(std::process::id()).unwrap();
-        assert!(lives(&me).unwrap());
-        me.started += 1;
-        assert!(!lives(&me).unwrap());
-        assert!(Pidfd::open(&me).unwrap().is_none());
-    }
-
-    #[test]
-    fn descendants_and_environments_are_found() {
-        let mut child = std::process::Command::new("sh")
-            .args(["-c", "sleep 1000 & echo; wait"])
-            .env("HD_TEST_MARK", "here")
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut byte = [0];
-        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
-        let below = descendants(child.id()).unwrap();
-        assert_eq!(below.len(), 1, "the sleep");
-        assert_eq!(
-            environment_value(below[0].pid, "HD_TEST_MARK").as_deref(),
-            Some("here")
-        );
-        for process in &below {
-            let pidfd = Pidfd::open(process).unwrap().unwrap();
-            pidfd.signal(Signal::KILL).unwrap();
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn a_line_of_ancestors_leads_to_the_first_process_and_a_ghost_has_none() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = child.id();
-        let line = ancestry(pid).unwrap();
-        let own = identify(std::process::id()).unwrap();
-        assert_eq!((line[0].pid, &line[1]), (pid, &own));
-        assert!(line.len() > 2);
-        child.wait().unwrap();
-        assert!(ancestry(pid).is_err());
-    }
-}
+mod tests;

@@ -9,9 +9,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{EventKind, RecursiveMode, Watcher};
 
 use self::text::{at, read_some, write_whole};
 use super::git::command::Git;
@@ -26,8 +27,13 @@ pub struct DiskTaskFiles {
     trash: PathBuf,
     set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
-    watcher: Mutex<RecommendedWatcher>,
+    watcher: Mutex<Box<dyn Watcher + Send>>,
+    /// When it was said that something cannot be watched.
+    said: Mutex<Option<Instant>>,
 }
+
+/// No more than one word in this time about what cannot be watched: it is many at once.
+const SAY: Duration = Duration::from_secs(60);
 
 impl DiskTaskFiles {
     /// Opens the outbox and trash of a city, making them where needed, and the records of its
@@ -58,7 +64,8 @@ impl DiskTaskFiles {
             trash,
             set_ups,
             listener,
-            watcher: Mutex::new(watcher),
+            watcher: Mutex::new(Box::new(watcher)),
+            said: Mutex::default(),
         })
     }
 }
@@ -103,7 +110,8 @@ impl TaskFiles for DiskTaskFiles {
         // Another slot's raider may have worked on this relic in an incarnation of the same number,
         // and have left anything in the file's place.
         write_whole(&dir.join("outcome"), "")?;
-        self.watch(dir)
+        self.watch(dir);
+        Ok(())
     }
 
     fn task_file(&self, sandbox: &Path) -> &'static str {
@@ -115,14 +123,17 @@ impl TaskFiles for DiskTaskFiles {
         }
     }
 
-    fn watch(&self, dir: &Path) -> Result<(), TaskError> {
+    fn watch(&self, dir: &Path) {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        watcher
-            .watch(dir, RecursiveMode::NonRecursive)
-            .map_err(|error| TaskError {
-                path: dir.to_owned(),
-                why: format!("it cannot be watched: {error}"),
-            })
+        let Err(error) = watcher.watch(dir, RecursiveMode::NonRecursive) else {
+            return;
+        };
+        drop(watcher);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|last| last.elapsed() >= SAY) {
+            *said = Some(Instant::now());
+            tracing::warn!(dir = %dir.display(), %error, "outcomes are found by patrols only");
+        }
     }
 
     fn unwatch(&self, dir: &Path) {
@@ -218,7 +229,7 @@ impl TaskFiles for DiskTaskFiles {
         matches!(real, (Ok(dir), Ok(of)) if dir.starts_with(&of))
     }
 
-    fn prune(&self, dir: &Path, before: Timestamp) -> Result<usize, TaskError> {
+    fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError> {
         let entries = match fs::read_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             entries => entries.map_err(at(dir))?,
@@ -229,9 +240,17 @@ impl TaskFiles for DiskTaskFiles {
             let meta = path.symlink_metadata().map_err(at(&path))?;
             let written = meta.modified().ok();
             let written = written.and_then(|at| Timestamp::try_from(at).ok());
+            let old = written.is_some_and(|written| written < before);
             if meta.is_dir() {
-                pruned += self.prune(&path, before)?;
-            } else if written.is_some_and(|written| written < before) {
+                if but.contains(&path) {
+                    continue;
+                }
+                pruned += self.prune(&path, before, but)?;
+                // One that is new may have been made for a file that is yet to come.
+                if old {
+                    remove_empty(&path)?;
+                }
+            } else if old {
                 fs::remove_file(&path).map_err(at(&path))?;
                 pruned += 1;
             }
@@ -272,6 +291,15 @@ fn is_checked_out(sandbox: &Path, name: &str) -> bool {
     let git = Git::in_dir(sandbox).env("GIT_OPTIONAL_LOCKS", "0");
     let told = git.args(status).output();
     told.is_ok_and(|told| told.ok() && told.stdout.is_empty())
+}
+
+/// Removes a directory, unless something is in it.
+fn remove_empty(dir: &Path) -> Result<(), TaskError> {
+    use io::ErrorKind::{DirectoryNotEmpty, NotFound};
+    match fs::remove_dir(dir) {
+        Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => Err(at(dir)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// What a directory holds, in order.

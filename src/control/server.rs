@@ -32,7 +32,8 @@ mod listener;
 
 pub use listener::bind;
 
-/// Connections at once.
+/// Connections at once of the operator, and of all others together, so that these can never shut a person
+/// out.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Connections at once from inside one session, and from all errands, and from all who cannot be seen,
 /// so that none of them can shut the others out.
@@ -201,11 +202,15 @@ struct Place {
 impl Places {
     fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
         let mut held = places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.values().sum::<usize>() >= CONNECTIONS_MAX {
+        let a_person = *who == Who::Operator;
+        let alike = held
+            .iter()
+            .filter(|(of, _)| (**of == Who::Operator) == a_person);
+        if alike.map(|(_, count)| count).sum::<usize>() >= CONNECTIONS_MAX {
             return Err(full(CONNECTIONS_MAX, "at once"));
         }
         let count = held.entry(who.clone()).or_default();
-        if *who != Who::Operator && *count >= CONNECTIONS_MAX_PER_SESSION {
+        if !a_person && *count >= CONNECTIONS_MAX_PER_SESSION {
             return Err(full(CONNECTIONS_MAX_PER_SESSION, "from one session"));
         }
         *count += 1;
@@ -280,6 +285,18 @@ mod tests {
                 assert_eq!((caller.pid, caller.who), (None, Who::Invisible));
             }
         }
+    }
+
+    #[test]
+    fn nobody_can_shut_a_person_out() {
+        let places = Arc::default();
+        let session = |n: usize| Who::Raider(format!("gt-horde-{n}").parse().unwrap());
+        let taken: Vec<_> = (0..CONNECTIONS_MAX)
+            .map_while(|n| Places::take(&places, &session(n)).ok())
+            .collect();
+        assert_eq!(taken.len(), CONNECTIONS_MAX);
+        assert!(Places::take(&places, &Who::Operator).is_ok());
+        assert!(Places::take(&places, &session(0)).is_err(), "none is left");
     }
 
     #[test]

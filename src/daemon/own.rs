@@ -50,7 +50,10 @@ fn signal(begun: Instant) -> bool {
         true => Signal::TERM,
         false => Signal::KILL,
     };
-    let own = proc::descendants_but(std::process::id(), is_holder).unwrap_or_default();
+    let Ok(own) = proc::descendants_but(std::process::id(), is_holder) else {
+        // Who is there cannot be seen: somebody may be.
+        return true;
+    };
     for process in &own {
         // One that is gone, or cannot be reached, needs no more of this.
         if let Ok(Some(process)) = Pidfd::open(process) {

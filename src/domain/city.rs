@@ -117,11 +117,16 @@ impl City {
     /// `.horde/tasks/<rig>/<relic>/<incarnation>`: outlives the sandbox.
     #[must_use]
     pub fn task_dir(&self, rig: &RigName, relic: &RelicId, incarnation: Incarnation) -> PathBuf {
-        let tasks = self.state_dir().join("tasks");
-        tasks
+        self.tasks_dir()
             .join(rig.as_str())
             .join(relic.as_str())
             .join(incarnation.to_string())
+    }
+
+    /// `.horde/tasks`.
+    #[must_use]
+    pub fn tasks_dir(&self) -> PathBuf {
+        self.state_dir().join("tasks")
     }
 
     /// `.horde/trash`.

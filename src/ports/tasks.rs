@@ -87,11 +87,9 @@ pub trait TaskFiles: Send + Sync {
     /// repository has a `TASK.md` of its own.
     fn task_file(&self, sandbox: &Path) -> &'static str;
 
-    /// Watches an existing task directory (again).
-    ///
-    /// # Errors
-    /// [`TaskError`].
-    fn watch(&self, dir: &Path) -> Result<(), TaskError>;
+    /// Watches an existing task directory (again). What is not heard of is found by the patrol and by the
+    /// session's end: one that cannot be watched is no error.
+    fn watch(&self, dir: &Path);
 
     /// Stops watching a task directory; one that is not watched is fine.
     fn unwatch(&self, dir: &Path);
@@ -143,12 +141,13 @@ pub trait TaskFiles: Send + Sync {
     /// not.
     fn is_within(&self, dir: &Path, of: &Path) -> bool;
 
-    /// Deletes files below a directory that were written last before that time, and says how many.
-    /// No directory is no file.
+    /// Deletes files below a directory that were written last before that time, with the directories
+    /// that nothing is left in, and says how many files. What is in the directories of `but` stays. No
+    /// directory is no file.
     ///
     /// # Errors
     /// [`TaskError`] of the first that would not go.
-    fn prune(&self, dir: &Path, before: Timestamp) -> Result<usize, TaskError>;
+    fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError>;
 
     /// What lies in trash and outbox. Changes nothing.
     ///

@@ -35,7 +35,11 @@ struct Inner {
     serial: u64,
     emptied: usize,
     on_empty: Option<Interlude>,
+    pruned: Vec<Pruned>,
 }
+
+/// What was to be pruned: below where, from before when, and what not.
+type Pruned = (PathBuf, Timestamp, Vec<PathBuf>);
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
 
@@ -150,6 +154,12 @@ impl FakeTasks {
         self.inner().on_empty = Some(Arc::new(act));
     }
 
+    /// What was to be pruned, in order.
+    #[must_use]
+    pub fn pruned(&self) -> Vec<Pruned> {
+        self.inner().pruned.clone()
+    }
+
     /// How often the trash was emptied.
     #[must_use]
     pub fn emptied(&self) -> usize {
@@ -212,11 +222,8 @@ impl TaskFiles for FakeTasks {
         "TASK.md"
     }
 
-    fn watch(&self, dir: &Path) -> Result<(), TaskError> {
-        let mut inner = self.inner();
-        inner.check(dir)?;
-        inner.watched.insert(dir.to_owned());
-        Ok(())
+    fn watch(&self, dir: &Path) {
+        self.inner().watched.insert(dir.to_owned());
     }
 
     fn unwatch(&self, dir: &Path) {
@@ -285,8 +292,11 @@ impl TaskFiles for FakeTasks {
         dir.starts_with(of)
     }
 
-    fn prune(&self, dir: &Path, _before: Timestamp) -> Result<usize, TaskError> {
-        self.inner().check(dir).map(|()| 0)
+    fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError> {
+        let mut inner = self.inner();
+        inner.check(dir)?;
+        inner.pruned.push((dir.to_owned(), before, but.to_vec()));
+        Ok(0)
     }
 
     fn leftovers(&self) -> Result<Leftovers, TaskError> {

@@ -10,6 +10,8 @@ pub mod jumpy_clock;
 #[cfg(test)]
 mod theorem;
 #[cfg(test)]
+pub mod tripwire;
+#[cfg(test)]
 pub mod world;
 
 use std::time::{Duration, Instant};

@@ -1,9 +1,13 @@
 //! `repo.git` from a checkout or a URL.
 
 use std::fs;
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::ports::repo::{Repo, RepoError};
+use horde_supervisor::testing::eventually;
 
 use crate::support::city::{City, repo, snapshot};
 use crate::support::git::{commit_all, git, rev, try_git, write};
@@ -239,4 +243,27 @@ fn repositories_that_libgit2_refuses_work() {
         write(&sandbox, "new", "new\n");
         crate::custody_salvage::roundtrip(&city, &sandbox, "a");
     }
+}
+
+/// A first fetch may take an hour.
+#[test]
+fn nobody_waits_for_a_fetch_that_hangs() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let url = format!("git://{}/silent", silent.local_addr().unwrap());
+    git(&city.checkout(), &["remote", "set-url", "origin", &url]);
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| city.repo.prepare());
+        // Dropped at the end, also of a test that fails: then the fetch ends.
+        let (listener, held) = (silent, tell);
+        let _fetching = eventually("a fetch", || listener.accept().ok());
+        let (repo, spec) = (&city.repo, city.spec(1));
+        scope.spawn(move || held.send(repo.repair_sandbox(&spec)));
+        let repaired = told.recv_timeout(Duration::from_secs(60));
+        repaired.expect("no wait for the fetch").unwrap();
+    });
+    assert!(city.facts(&sandbox).is_clean());
 }

@@ -88,3 +88,21 @@ fn what_is_ignored_and_precious_is_listed_and_what_is_built_is_not() {
         .unwrap();
     assert_eq!(record.ignored, [".env", ".idea/", "src/.env"]);
 }
+
+/// Line endings that git may convert are no reason to count what it has stored already.
+#[test]
+fn only_what_is_not_stored_yet_counts_for_the_size() {
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", "* text=auto\n");
+        write(checkout, "large.txt", "a line\n".repeat(100_000));
+    });
+    city.repo.prepare().expect("prepared");
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "hello, dirty\n");
+    assert_eq!(city.repo.salvage_size(&sandbox), Ok(13));
+    // Unchanged for git, and not the bytes that it has.
+    write(&sandbox, "dos.txt", "x\r\n");
+    git(&sandbox, &["add", "dos.txt"]);
+    git(&sandbox, &["commit", "--quiet", "-m", "dos"]);
+    assert_eq!(city.repo.salvage_size(&sandbox), Ok(13 + 3));
+}

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 
-use crate::support::city::{City, snapshot};
+use crate::support::city::{City, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, write};
 
 /// A sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
@@ -180,4 +181,50 @@ fn another_incarnations_sandbox_is_not_repaired() {
         city.facts(&sandbox).branch.as_deref(),
         Some("raider/Toast/gt-1-1")
     );
+}
+
+/// What was staged and nowhere else may be in it.
+#[test]
+fn an_index_that_was_set_aside_is_salvaged() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    fs::write(admin.join("index"), "DIRC and what was staged").unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let refs = record.unwrap().refs;
+    let meta = refs.iter().find(|name| name.ends_with("/meta")).unwrap();
+    let kept = format!("{meta}:state/index.aside");
+    let kept = git(city.repo.repo_dir(), &["cat-file", "blob", &kept]);
+    assert_eq!(kept, "DIRC and what was staged");
+}
+
+/// In half a work tree the next `git add -A` would commit deletions.
+#[test]
+fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", "*.bin filter=needed\n");
+        write(checkout, "big.bin", "content\n");
+        for (key, value) in [
+            ("filter.needed.clean", "cat"),
+            ("filter.needed.smudge", "cat"),
+            ("filter.needed.required", "true"),
+        ] {
+            git(checkout, &["config", key, value]);
+        }
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    fs::remove_dir_all(&sandbox).unwrap();
+    let smudge = |with| {
+        git(&city.checkout(), &["config", "filter.needed.smudge", with]);
+        city.repo.prepare().unwrap();
+    };
+    smudge("false");
+    city.repo.repair_sandbox(&city.spec(1)).unwrap_err();
+    smudge("cat");
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert!(sandbox.join("big.bin").exists());
+    let facts = city.facts(&sandbox);
+    assert!(facts.is_clean(), "{facts:?}");
 }

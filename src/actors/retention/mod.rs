@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 use super::effects;
 use super::refusal::Refusal;
-use super::sagas;
+use super::sagas::prune;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::RetentionPolicy;
@@ -36,6 +36,8 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 pub(super) struct Looked {
     wisps: Option<Duration>,
     rest: Option<(Duration, RetentionPolicy)>,
+    /// When the rest was looked at first.
+    began: Option<Duration>,
 }
 
 impl Looked {
@@ -49,21 +51,21 @@ impl Looked {
         due
     }
 
-    /// Whether the rest is to be looked at now.
-    pub(super) fn rest_due(&mut self, world: &World) -> bool {
+    /// Whether the rest is to be looked at now: then for how long it has been looked at.
+    pub(super) fn rest_due(&mut self, world: &World) -> Option<Duration> {
         let (now, policy) = (world.clock.mono(), &world.city.retention);
         let early =
             |(last, of): &(Duration, RetentionPolicy)| now - *last < INTERVAL && of == policy;
         if self.rest.as_ref().is_some_and(early) {
-            return false;
+            return None;
         }
         self.rest = Some((now, policy.clone()));
-        true
+        Some(now - *self.began.get_or_insert(now))
     }
 }
 
 /// Removes what `[retention]` does not keep any longer. Whatever fails is tried again by the next look.
-pub(super) async fn prune(world: &Arc<World>) {
+pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     let Some(_one_at_a_time) = world.claims.claim("retention") else {
         return;
     };
@@ -77,7 +79,7 @@ pub(super) async fn prune(world: &Arc<World>) {
         tracing::warn!(%error, "old logs could not be removed");
     }
     if let Some(age) = keep.salvage
-        && let Err(error) = prune_salvage(world, before(world, age)).await
+        && let Err(error) = prune_salvage(world, age, looking).await
     {
         tracing::warn!(%error, "salvage could not be looked at");
     }
@@ -89,22 +91,39 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
     if let Some(age) = keep.session_logs {
         let before = before(world, age);
         effects::prune_logs(world, before).await?;
+        prune_tasks(world, before).await?;
     }
     if let Some(age) = keep.gate_logs {
         let (dir, before) = (world.city.gate_logs_dir(), before(world, age));
-        effects::tasks(world, move |tasks| tasks.prune(&dir, before)).await?;
+        effects::tasks(world, move |tasks| tasks.prune(&dir, before, &[])).await?;
     }
     Ok(())
 }
 
-/// Destroys salvage from before that time, one after the other.
-async fn prune_salvage(world: &World, before: Timestamp) -> Result<(), StoreError> {
+/// Removes what was told to incarnations that are over, as old as their logs. Whoever is charged meanwhile
+/// has files that are new.
+async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
+    let hooks = world.store.run(|txn| txn.hooks(None)).await?.into_iter();
+    let city = &world.city;
+    let used = hooks.map(|hook| city.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation));
+    let (dir, used) = (city.tasks_dir(), used.collect::<Vec<_>>());
+    effects::tasks(world, move |tasks| tasks.prune(&dir, before, &used)).await?;
+    Ok(())
+}
+
+/// Destroys salvage of that age, one after the other. It is the last that holds its work, and the wall clock
+/// may be wrong: it is that old by this clock as it is set now and by what has passed since it was seen
+/// first; and for an hour after the start, in which a clock is set right, what is kept for longer stays.
+async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Result<(), StoreError> {
+    let before = before(world, age);
+    let settled = looking >= INTERVAL || age < INTERVAL;
     for entry in world.store.run(|txn| txn.salvages()).await? {
-        if entry.created >= before || world.is_stopping() {
+        let old = prune::age(world, &entry.id, entry.created) >= age && entry.created <= before;
+        if !old || !settled || world.is_stopping() {
             continue;
         }
         let id = entry.id.clone();
-        if let Err(error) = sagas::prune::prune(world, entry, Cause::Expired).await {
+        if let Err(error) = prune::prune(world, entry, Cause::Expired).await {
             tracing::warn!(id, %error, "an old salvage stays for now");
         }
     }

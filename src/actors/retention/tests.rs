@@ -17,6 +17,7 @@ use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{NewRelic, SalvageEntry, StoreError, Txn};
 use crate::ports::repo::RepoError;
+use crate::testing::jumpy_clock::JumpyClock;
 use crate::testing::world::{Scenario, Town, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -299,6 +300,66 @@ async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
     assert_eq!(said.data["id"], entry.id);
     assert!(said.data["refs"][&entry.refs[0]].is_string(), "{said:?}");
     assert_eq!(town.sagas().await, 0);
+}
+
+/// The same town with a wall clock that can be set.
+async fn jumpy(town: Town, scenario: Scenario) -> (Town, Arc<JumpyClock>) {
+    let clock = JumpyClock::on(Arc::clone(&town.world.clock));
+    let town = scenario.start_on(town.crash().await, clock.clone()).await;
+    (town, clock)
+}
+
+/// The last holder of work does not go because somebody set a clock.
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_destroys_no_salvage() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let kept = || town_with(|keep| keep.salvage = Some(9 * DAY));
+    let town = kept().start().await;
+    let raider = precious(&town).await;
+    town.nuke(&raider, true).await.unwrap();
+    let (town, clock) = jumpy(town, kept()).await;
+    town.pass(2 * HOUR).await;
+    // One that no look has seen yet.
+    let late = precious(&town).await;
+    town.nuke(&late, true).await.unwrap();
+    clock.jump(YEAR);
+    town.pass(9 * DAY - 4 * HOUR).await;
+    assert_eq!(salvages(&town).await.len(), 2);
+    town.pass(6 * HOUR).await;
+    assert_eq!(salvages(&town).await, []);
+}
+
+/// A clock that is wrong when the machine starts is soon set right.
+#[tokio::test(start_paused = true)]
+async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let kept = || town_with(|keep| keep.salvage = Some(9 * DAY));
+    let town = kept().start().await;
+    let raider = precious(&town).await;
+    town.nuke(&raider, true).await.unwrap();
+    let clock = JumpyClock::on(Arc::clone(&town.world.clock));
+    clock.jump(YEAR);
+    let town = kept().start_on(town.crash().await, clock.clone()).await;
+    town.pass(HOUR / 2).await;
+    clock.jump(-YEAR);
+    town.pass(DAY).await;
+    assert_eq!(salvages(&town).await.len(), 1);
+    town.pass(8 * DAY).await;
+    assert_eq!(salvages(&town).await, []);
+}
+
+/// What was told to raiders goes with their logs, and nothing of those that work.
+#[tokio::test(start_paused = true)]
+async fn task_files_go_with_the_logs_but_for_those_of_raiders_at_work() {
+    let town = town_with(|keep| keep.session_logs = Some(DAY))
+        .start()
+        .await;
+    let at_work = town.worker("work").await;
+    town.pass(2 * HOUR).await;
+    let city = &town.world.city;
+    let own = city.task_dir(&rig(), &at_work.relic, at_work.incarnation);
+    let (dir, _, but) = town.parts.tasks.pruned().pop().unwrap();
+    assert_eq!((dir, but), (city.tasks_dir(), vec![own]));
 }
 
 /// What moved is not what was saved: all of it stays, and is looked at again.

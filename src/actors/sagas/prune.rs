@@ -6,6 +6,9 @@
 //!                                                    └── one was moved meanwhile: nothing is gone
 //! ```
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::effects;
@@ -30,6 +33,12 @@ pub(super) struct Plan {
 #[must_use]
 pub fn in_use(salvage: &str) -> String {
     format!("salvage/{salvage}")
+}
+
+/// How old a salvage is that was recorded then.
+#[must_use]
+pub fn age(world: &World, salvage: &str, created: Timestamp) -> Duration {
+    world.age(&format!("salvage/{salvage}"), created)
 }
 
 /// Destroys a salvage.

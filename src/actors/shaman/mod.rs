@@ -37,8 +37,8 @@ use crate::ports::relics::{StoreError, Txn};
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{
-    HOMELESS, HOOKLESS, NUKE_STUCK, UNSEEN, about, hookless_gone, over, sandboxes_back, seen,
-    settle,
+    HOMELESS, HOOKLESS, NUKE_STUCK, UNSEEN, about, hookless_gone, no_more, over, sandboxes_back,
+    seen, settle,
 };
 
 /// What is due later than this is looked at in between: timers have an end.
@@ -133,12 +133,11 @@ impl Shaman {
         self.looking = true;
         let (me, world) = (me.clone(), Arc::clone(&self.world));
         tokio::spawn(async move {
-            let reraise = world.city.notify.reraise;
-            let looked = world.store.run(move |txn| reraise::look(txn, reraise));
-            let next = looked.await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the shaman could not look");
-                world.clock.now().checked_add(RETRY).ok()
-            });
+            let own = Arc::clone(&world);
+            // A panic is logged by the hook, and must not be the last look.
+            let looked = tokio::spawn(async move { look(&own).await }).await;
+            let later = |_| world.clock.now().checked_add(RETRY).ok();
+            let next = looked.unwrap_or_else(later);
             // A successor looks for itself.
             let _restarted = me.cast(ShamanMsg::Looked(next));
         });
@@ -162,6 +161,16 @@ impl Shaman {
             let _restarted = me.cast(ShamanMsg::Look);
         }));
     }
+}
+
+/// Looks at the book, and says when the next look is due.
+async fn look(world: &World) -> Option<Timestamp> {
+    let reraise = world.city.notify.reraise;
+    let looked = world.store.run(move |txn| reraise::look(txn, reraise));
+    looked.await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the shaman could not look");
+        world.clock.now().checked_add(RETRY).ok()
+    })
 }
 
 /// Has the shaman act when something happens that may end a problem, changes when it is due, or is told

@@ -84,11 +84,19 @@ pub const NUKE_STUCK: &str = "its nuke does not get on";
 /// The store's.
 pub fn hookless_gone(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
     let who = raider.to_string();
+    no_more(txn, &who, HOOKLESS)?;
+    no_more(txn, &who, NUKE_STUCK)
+}
+
+/// What people were called for in these words, about nobody's work, is over. What still waits to be read was
+/// said before.
+///
+/// # Errors
+/// The store's.
+pub fn no_more(txn: &mut dyn Txn, who: &str, problem: &str) -> Result<(), StoreError> {
+    book::read_inbox(txn)?;
     let mut settled = book::open(txn)?;
-    settled.retain(|entry| {
-        let told = [HOOKLESS, NUKE_STUCK].contains(&entry.relic.title.as_str());
-        told && entry.about() == (who.as_str(), None)
-    });
+    settled.retain(|entry| entry.about() == (who, None) && entry.relic.title == problem);
     let settled = settled.into_iter().map(|entry| entry.relic);
     settle(txn, settled.collect(), Cause::Vanished)
 }

@@ -23,6 +23,7 @@ mod kept;
 mod look;
 mod merged;
 mod outcomes;
+mod overdue;
 pub mod rework;
 pub mod sight;
 pub mod stall;
@@ -51,7 +52,11 @@ use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::relic::RelicStatus;
+use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
+
+/// A look that takes longer than so many patrols hangs.
+const LOOK_MAX: u32 = 10;
 
 /// Messages to a witness.
 pub enum WitnessMsg {
@@ -119,7 +124,10 @@ impl WitnessArgs {
 /// A witness's state.
 pub struct Witness {
     args: WitnessArgs,
-    looking: bool,
+    /// Since when it looks.
+    looking: Option<Mono>,
+    /// It was said that the look does not come to an end.
+    overdue: bool,
     again: bool,
     /// The next look is a patrol's.
     patrol: bool,
@@ -152,7 +160,8 @@ impl Actor for WitnessActor {
         me.cast(WitnessMsg::Patrol)?;
         Ok(Witness {
             args,
-            looking: false,
+            looking: None,
+            overdue: false,
             again: false,
             patrol: false,
             due: None,
@@ -172,7 +181,7 @@ impl Actor for WitnessActor {
         match msg {
             // What would be begun now is left to the next start.
             WitnessMsg::Look if witness.args.world.is_stopping() => {}
-            WitnessMsg::Look if witness.looking => witness.again = true,
+            WitnessMsg::Look if witness.looking.is_some() => witness.again = true,
             WitnessMsg::Look => witness.look(&me),
             WitnessMsg::Again => {
                 witness.waiting = false;
@@ -183,6 +192,7 @@ impl Actor for WitnessActor {
                     witness.retries = 0;
                 }
                 witness.squash_wisps();
+                witness.watch_look();
                 witness.patrol = true;
                 witness.read_outcomes(outcomes::Which::All);
                 me.cast(WitnessMsg::Look)?;
@@ -202,7 +212,7 @@ impl Actor for WitnessActor {
                 witness.nuke(*target, salvage, reply);
             }
             WitnessMsg::Looked { retry, next } => {
-                witness.looking = false;
+                witness.looked();
                 witness.arm(&me, next);
                 if std::mem::take(&mut witness.again) {
                     witness.look(&me);
@@ -246,14 +256,21 @@ impl Witness {
     }
 
     fn look(&mut self, me: &ActorRef<WitnessMsg>) {
-        self.looking = true;
+        self.looking = Some(self.args.world.clock.mono());
         let patrol = std::mem::take(&mut self.patrol);
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            let (retry, next) = match look::look(&args, patrol).await {
-                Ok(next) => (false, next),
-                Err(error) => {
+            let own = args.clone();
+            // In a task of its own: a look that panics must not be the last one.
+            let looked = tokio::spawn(async move { look::look(&own, patrol).await });
+            let (retry, next) = match looked.await {
+                Ok(Ok(next)) => (false, next),
+                Ok(Err(error)) => {
                     tracing::warn!(rig = %args.rig, %error, "a witness could not look");
+                    (true, None)
+                }
+                Err(panic) => {
+                    tracing::error!(rig = %args.rig, %panic, "a witness's look panicked");
                     (true, None)
                 }
             };
@@ -263,6 +280,26 @@ impl Witness {
             // A successor looks for itself.
             let _restarted = me.cast(WitnessMsg::Looked { retry, next });
         });
+    }
+
+    /// Calls a person when the look under way does not come to an end: until it does, there is no other.
+    fn watch_look(&mut self) {
+        let limit = self.args.world.city.daemon.patrol_interval * LOOK_MAX;
+        let now = self.args.world.clock.mono();
+        if self.looking.is_none_or(|since| now - since <= limit) {
+            return;
+        }
+        self.overdue = true;
+        let args = self.args.clone();
+        tokio::spawn(async move { overdue::call(&args).await });
+    }
+
+    fn looked(&mut self) {
+        self.looking = None;
+        if std::mem::take(&mut self.overdue) {
+            let args = self.args.clone();
+            tokio::spawn(async move { overdue::over(&args).await });
+        }
     }
 
     fn squash_wisps(&self) {

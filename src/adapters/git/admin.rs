@@ -32,6 +32,9 @@ pub(super) struct Note {
     pub(super) created: i64,
     /// Whether the files are all there. Until then no agent was in it.
     pub(super) complete: bool,
+    /// Its files were gone, and are not all written anew yet.
+    #[serde(default)]
+    pub(super) unfilled: bool,
     /// Files copied from the rig's checkout, with the digest of what was copied.
     pub(super) copied: BTreeMap<String, String>,
 }
@@ -46,6 +49,7 @@ impl Note {
             base: spec.base.clone(),
             created: jiff::Timestamp::now().as_second(),
             complete: false,
+            unfilled: false,
             copied: BTreeMap::new(),
         }
     }

@@ -19,13 +19,14 @@ const READY_KEY: &str = "horde.ready";
 
 /// Makes or refreshes `repo.git`.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
-    let _serial = repo.worktrees();
+    let _alone = repo.preparing();
     let version = Git::in_dir(Path::new("/")).arg("version").run()?.text();
     local::git_version(&version).map_err(RepoError::Failed)?;
     let checkout = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
         RigSource::Remote(_) => None,
     };
+    let serial = repo.worktrees();
     init(repo, checkout.as_ref())?;
     let moved = settings::take_over(repo, checkout.as_ref())?;
     take_attributes(repo, checkout.as_ref())?;
@@ -36,6 +37,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
             tracing::warn!(%error, "the next gate tries again");
         }
     }
+    // A fetch may take long, and nobody else has to wait for it.
+    drop(serial);
     let ready = repo
         .git()
         .args(["config", "--get", READY_KEY])

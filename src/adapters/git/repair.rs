@@ -30,11 +30,12 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
         return sandbox::fill(repo, spec, &admin, note);
     }
     mend_index(&spec.path, &admin)?;
-    if bare {
-        Git::in_dir(&spec.path)
-            .args(["checkout-index", "--all", "--quiet"])
-            .limit(CHECKOUT)
-            .output()?;
+    note.unfilled |= bare;
+    if note.unfilled {
+        // Noted first: one that is half filled must not pass for one whose files were deleted.
+        note.write(&admin)?;
+        fill_missing(&spec.path)?;
+        note.unfilled = false;
     }
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
@@ -43,6 +44,19 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
         .limit(CHECKOUT)
         .run()?;
     note.write(&admin)
+}
+
+/// Writes the files of the index that are not there.
+fn fill_missing(sandbox: &Path) -> Result<(), RepoError> {
+    let missing = Git::in_dir(sandbox)
+        .args(["ls-files", "--deleted", "-z"])
+        .run()?;
+    Git::in_dir(sandbox)
+        .args(["checkout-index", "--quiet", "-z", "--stdin"])
+        .stdin(missing.stdout)
+        .limit(CHECKOUT)
+        .run()?;
+    Ok(())
 }
 
 /// Whether the work tree is missing, or holds nothing but its link.

@@ -35,6 +35,7 @@ pub struct GitRepo {
     rig: GitRig,
     /// git's own locks race when worktrees are added, pruned or repaired at the same time.
     worktrees: Mutex<()>,
+    preparing: Mutex<()>,
     /// `user.email` of the repository, once it was asked for.
     email: OnceLock<Option<String>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
@@ -48,6 +49,7 @@ impl GitRepo {
         Self {
             rig,
             worktrees: Mutex::new(()),
+            preparing: Mutex::new(()),
             email: OnceLock::new(),
             cleared: AtomicBool::new(false),
         }
@@ -111,6 +113,13 @@ impl GitRepo {
     pub(super) fn worktrees(&self) -> MutexGuard<'_, ()> {
         // The guarded state lives in git's files, so a panic elsewhere breaks nothing here.
         self.worktrees
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while it is being prepared, fetch and all.
+    pub(super) fn preparing(&self) -> MutexGuard<'_, ()> {
+        self.preparing
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,7 +14,7 @@ fn only_old_files_below_the_directory_are_pruned() {
     let city = tempfile::tempdir().unwrap();
     let tasks = files(city.path());
     let logs = city.path().join("logs");
-    assert_eq!(tasks.prune(&logs, Timestamp::MAX), Ok(0));
+    assert_eq!(tasks.prune(&logs, Timestamp::MAX, &[]), Ok(0));
     let (old, young) = (logs.join("horde/old"), logs.join("horde/young"));
     fs::create_dir_all(logs.join("horde")).unwrap();
     for file in [&old, &young] {
@@ -23,8 +23,75 @@ fn only_old_files_below_the_directory_are_pruned() {
     let past = std::time::SystemTime::now() - Duration::from_secs(7200);
     fs::File::open(&old).unwrap().set_modified(past).unwrap();
     let before = Timestamp::now() - Duration::from_secs(3600);
-    assert_eq!(tasks.prune(&logs, before), Ok(1));
+    assert_eq!(tasks.prune(&logs, before, &[]), Ok(1));
     assert!(!old.exists() && young.exists());
+}
+
+#[test]
+fn a_directory_goes_with_the_last_file_in_it_and_what_is_in_use_stays() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let root = city.path().join("tasks");
+    let dirs = ["gt-1/1", "gt-1/2", "gt-2/1"].map(|dir| root.join("horde").join(dir));
+    let past = std::time::SystemTime::now() - Duration::from_secs(7200);
+    let age = |path: &Path| fs::File::open(path).unwrap().set_modified(past).unwrap();
+    for dir in &dirs {
+        tasks.write_task(dir, "do it").unwrap();
+        tasks.unwatch(dir);
+        for name in ["TASK.md", "outcome", ""] {
+            age(&dir.join(name));
+        }
+    }
+    let new = root.join("horde/gt-3/1");
+    fs::create_dir_all(&new).unwrap();
+    for relic in ["gt-1", "gt-2"] {
+        age(&root.join("horde").join(relic));
+    }
+    let before = Timestamp::now() - Duration::from_secs(3600);
+    assert_eq!(tasks.prune(&root, before, &dirs[1..2]), Ok(4));
+    let there = dirs.each_ref().map(|dir| dir.exists());
+    assert_eq!(there, [false, true, false]);
+    assert!(!root.join("horde/gt-2").exists());
+    assert!(dirs[1].join("TASK.md").exists() && new.exists());
+}
+
+/// As when the agents of this user have taken every watch that there is.
+struct NoneLeft;
+
+impl Watcher for NoneLeft {
+    fn new<F: notify::EventHandler>(_: F, _: notify::Config) -> notify::Result<Self> {
+        Ok(Self)
+    }
+
+    fn watch(&mut self, _: &Path, _: RecursiveMode) -> notify::Result<()> {
+        Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
+    }
+
+    fn unwatch(&mut self, _: &Path) -> notify::Result<()> {
+        Ok(())
+    }
+
+    fn kind() -> notify::WatcherKind {
+        notify::WatcherKind::NullWatcher
+    }
+}
+
+#[test]
+fn a_task_that_cannot_be_watched_is_a_task() {
+    let city = tempfile::tempdir().unwrap();
+    let mut tasks = files(city.path());
+    tasks.watcher = Mutex::new(Box::new(NoneLeft));
+    let dir = city.path().join("task");
+    tasks.write_task(&dir, "do it").unwrap();
+    assert_eq!(fs::read_to_string(dir.join("TASK.md")).unwrap(), "do it");
+    let first = *tasks.said.lock().unwrap();
+    tasks.watch(&dir);
+    assert!(
+        first.is_some() && *tasks.said.lock().unwrap() == first,
+        "said once"
+    );
+    fs::write(dir.join("outcome"), "passed").unwrap();
+    assert_eq!(tasks.outcome(&dir, city.path()).unwrap().text, "passed");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod done;
 mod homeless;
 mod intruder;
 mod kept;
+mod looks;
 mod merged;
 mod nuke;
 mod outcomes;

@@ -17,6 +17,9 @@ use crate::ports::repo::RepoError;
 /// Names in the administrative directory that are not state of the agent's work.
 const NOT_STATE: &[&str] = &["index", "gitdir", "commondir", "locked", "horde.json"];
 
+/// What a repair set aside and still holds something: what was staged, where HEAD was.
+const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
+
 /// What was stored. Two captures of the same content are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Capture {
@@ -39,7 +42,13 @@ pub(super) struct Capture {
 /// Stores it all. Changes nothing in the sandbox.
 pub(super) fn capture(raw: &Raw, measured: &Measured, round: usize) -> Result<Capture, RepoError> {
     let root = &measured.place.sandbox;
-    let (files, absent) = sort_out(measured)?;
+    let (mut files, absent) = sort_out(measured)?;
+    let unsure = converted(measured, &files, &absent)?;
+    files.extend(
+        unsure
+            .into_iter()
+            .filter(|path| kind(root, path) == Kind::File),
+    );
     let index = raw.index(&format!("index-{round}"));
     let staged = staged(measured);
     index.load(staged.iter().map(Vec::as_slice))?;
@@ -93,7 +102,11 @@ pub(super) fn size(measured: &Measured) -> Result<u64, RepoError> {
         let lengths = files.map(|file| fs::symlink_metadata(dir.join(bytes::path(file))));
         lengths.flatten().map(|meta| meta.len()).sum()
     };
-    let (files, _) = sort_out(measured)?;
+    let (mut files, absent) = sort_out(measured)?;
+    files.extend(changed_bytes(
+        measured,
+        converted(measured, &files, &absent)?,
+    )?);
     let mut total = length(&measured.place.sandbox, &mut files.iter());
     for dir in measured
         .nested
@@ -153,7 +166,7 @@ fn staged(measured: &Measured) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Files to store byte for byte, and tracked paths that are not there.
+/// Files that are to be stored byte for byte whatever git converts, and tracked paths that are not there.
 fn sort_out(measured: &Measured) -> Result<(BTreeSet<RelPath>, BTreeSet<RelPath>), RepoError> {
     let root = &measured.place.sandbox;
     let mut files = BTreeSet::new();
@@ -207,11 +220,6 @@ fn sort_out(measured: &Measured) -> Result<(BTreeSet<RelPath>, BTreeSet<RelPath>
     }
     for nested in &measured.nested {
         files.extend(nested.files.iter().cloned());
-    }
-    for path in converted(measured, &files, &absent)? {
-        if kind(root, &path) == Kind::File {
-            files.insert(path);
-        }
     }
     Ok((files, absent))
 }
@@ -281,6 +289,33 @@ fn converted(
     Ok(found)
 }
 
+/// Of files that are unchanged but for what git converts, those of another length than their blobs: the
+/// others are stored already, as good as all of them.
+fn changed_bytes(measured: &Measured, unsure: Vec<RelPath>) -> Result<Vec<RelPath>, RepoError> {
+    let unsure: BTreeSet<RelPath> = unsure.into_iter().collect();
+    let entries = measured.index.iter();
+    let entries: Vec<_> = entries
+        .filter(|entry| unsure.contains(&entry.path))
+        .collect();
+    let lines: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("{}\n", entry.oid))
+        .collect();
+    let git = measured.place.git();
+    let sizes = git
+        .args(["cat-file", "--batch-check=%(objectsize)"])
+        .stdin(lines.concat())
+        .run()?
+        .text();
+    let other = |(entry, size): &(&IndexEntry, &str)| {
+        let file = measured.place.sandbox.join(bytes::path(&entry.path));
+        let length = fs::symlink_metadata(file).map(|meta| meta.len().to_string());
+        length.is_ok_and(|length| length != *size)
+    };
+    let pairs = entries.into_iter().zip(sizes.lines()).filter(other);
+    Ok(pairs.map(|(entry, _)| entry.path.clone()).collect())
+}
+
 /// Files of the administrative directory that describe the agent's work.
 fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
     let mut files = walk(admin, true)?;
@@ -290,7 +325,7 @@ fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
         first != "modules"
             && !NOT_STATE.contains(&text.as_str())
             && !text.ends_with(".lock")
-            && !first.contains(".aside")
+            && (!first.contains(".aside") || ASIDE.iter().any(|kept| first.starts_with(kept)))
             && !first.starts_with("sharedindex.")
     });
     Ok(files)

@@ -133,7 +133,8 @@ impl Holder {
                 Ok(None) => {
                     let left = proc::descendants(std::process::id()).unwrap_or_default();
                     if Instant::now() >= deadline {
-                        let undead = u32::try_from(left.len()).unwrap_or(u32::MAX);
+                        // One at least: there are children, whether they can be seen or not.
+                        let undead = u32::try_from(left.len().max(1)).unwrap_or(u32::MAX);
                         return (agent, others, undead);
                     }
                     for process in left {

@@ -1,0 +1,79 @@
+//! A look that fails, panics or hangs is not the last one, or is told of.
+
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use super::PATROL;
+use crate::actors::witness::WitnessMsg;
+use crate::domain::message;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::tripwire::Tripwire;
+use crate::testing::world::{Scenario, Town, rig};
+
+fn patrol(town: &Town) {
+    let witness = town.world.directory.witness(&rig()).unwrap();
+    witness.cast(WitnessMsg::Patrol).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_panics_itself_is_not_the_last_one() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let wire = Tripwire::at("the sandboxes cannot be seen");
+    let away = RepoError::Failed("input/output error".into());
+    town.parts.repo.fail("sandboxes", away);
+    patrol(&town);
+    town.pass(PATROL).await;
+    assert!(wire.is_torn());
+    let seen = town.parts.repo.count("sandboxes");
+    town.pass(PATROL).await;
+    assert!(town.parts.repo.count("sandboxes") > seen);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// Nothing else is noticed meanwhile: a person must know.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_hangs_is_told_of_until_it_ends() {
+    let town = Scenario::new().start().await;
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(Some(wait));
+    town.parts.repo.interlude("sandboxes", move || {
+        if let Some(wait) = wait.lock().unwrap().take() {
+            wait.recv().unwrap();
+        }
+    });
+    let before = town.parts.repo.count("sandboxes");
+    patrol(&town);
+    let begun = || town.parts.repo.count("sandboxes") > before;
+    town.until("a look", begun).await;
+    // Time stands still for who waits, and is moved by hand.
+    for _ in 0..12 {
+        assert_eq!(town.escalations().await, []);
+        tokio::time::advance(PATROL - Duration::from_secs(4)).await;
+        patrol(&town);
+        town.world.nudge(message::SHAMAN);
+    }
+    let mut said = town.escalations().await;
+    for _ in 0..1000 {
+        if !said.is_empty() {
+            break;
+        }
+        tokio::task::spawn_blocking(|| std::thread::park_timeout(Duration::from_millis(5)))
+            .await
+            .unwrap();
+        said = town.escalations().await;
+    }
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].title.contains("does not come to an end"),
+        "{said:?}"
+    );
+    go.send(()).unwrap();
+    town.pass(PATROL).await;
+    let after = town.escalations().await;
+    assert!(after.iter().all(|one| one.status == RelicStatus::Closed));
+}
