@@ -109,5 +109,9 @@ pub async fn outcome(
         .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
     let sandbox = world.city.sandbox(&hook.raider);
     let file = effects::tasks(world, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
-    Ok((outcome::parse(&file.text, &hook.relic), file.written))
+    let said = match file.odd {
+        Some(why) => OutcomeFile::Unclear(why),
+        None => outcome::parse(&file.text, &hook.relic),
+    };
+    Ok((said, file.written))
 }

@@ -160,6 +160,11 @@ impl TaskFiles for DiskTaskFiles {
         match read_some(&path) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OutcomeText::default()),
+            // Something was put there, and says nothing.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(OutcomeText {
+                odd: Some(error.to_string()),
+                ..OutcomeText::default()
+            }),
             Err(error) => Err(at(&path)(error)),
         }
     }

@@ -57,6 +57,8 @@ pub struct OutcomeText {
     pub text: String,
     /// When it was written last; tells one writing from the next even when both say the same.
     pub written: Option<Timestamp>,
+    /// Why nothing can be read of it, where it is no file.
+    pub odd: Option<String>,
 }
 
 /// What lies about in a city's own directories.

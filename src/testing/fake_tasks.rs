@@ -248,6 +248,7 @@ impl TaskFiles for FakeTasks {
         Ok(OutcomeText {
             text: inner.outcomes.get(dir).cloned().unwrap_or_default(),
             written: inner.written.get(dir).copied(),
+            odd: None,
         })
     }
 

@@ -103,6 +103,7 @@ impl Root {
         };
         slot.tried = false;
         slot.homeless = false;
+        slot.unseen = None;
         slot.how = None;
         answer(&mut slot.for_up, &Ok(()));
         answer(&mut slot.for_wake, &Ok(()));
@@ -143,6 +144,7 @@ impl Root {
         let session = slot.session.take();
         let exit = exit_of(error);
         slot.how = exit.as_ref().and_then(ChildExit::how);
+        slot.unseen = None;
         if let Some(stopping) = &self.stopping {
             let kept = stopping.keeps_sessions();
             self.ended_at_stop(id, session.is_some(), kept);
@@ -219,6 +221,7 @@ impl Root {
             return;
         };
         tracing::warn!(child = %id, why, "whether its session runs cannot be seen");
+        slot.unseen = Some(why.clone());
         tell_operators(slot, Some(&ChildExit::Unseen(why)));
         slot.desired = Desired::Up;
         if std::mem::take(&mut slot.tried) {

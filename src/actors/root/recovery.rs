@@ -150,7 +150,7 @@ impl Root {
             self.say_all(me);
             if let Some(hooked) = &look.hooked {
                 self.forget_finished(hooked);
-                self.note_unseen(&look.unseen);
+                self.note_unseen(look.unseen);
             }
             self.keep_all();
             if again {

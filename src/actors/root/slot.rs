@@ -116,6 +116,8 @@ pub(super) struct Slot {
     pub(super) for_up: Waiting<(), String>,
     /// Its sandbox was not there when it was to be started, and that was said.
     pub(super) homeless: bool,
+    /// Why whether its session runs could not be seen when it was to be started.
+    pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,
     /// It was at rest until an operator tried to start it: should that fail, it rests again.
@@ -150,6 +152,7 @@ impl Slot {
             told: None,
             for_up: Vec::new(),
             homeless: false,
+            unseen: None,
             for_wake: Vec::new(),
             tried: false,
             how: None,

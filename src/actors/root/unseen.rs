@@ -16,11 +16,17 @@ use crate::ports::relics::Txn;
 const LONG: Duration = Duration::from_secs(600);
 
 impl Root {
-    /// Takes in whom a look could not see, and why. The shaman says it once.
-    pub(super) fn note_unseen(&mut self, unseen: &BTreeMap<ChildId, String>) {
+    /// Takes in whom a look could not see, and why, beside those whose start could not. The shaman says it
+    /// once.
+    pub(super) fn note_unseen(&mut self, mut unseen: BTreeMap<ChildId, String>) {
+        let starts = self.slots.iter();
+        let starts = starts.filter_map(|(id, slot)| Some((id, slot.unseen.as_ref()?)));
+        for (id, why) in starts {
+            unseen.entry(id.clone()).or_insert_with(|| why.clone());
+        }
         let mono = self.world.clock.mono();
         let before = std::mem::take(&mut self.unseen);
-        for (id, why) in unseen {
+        for (id, why) in &unseen {
             let since = before.get(id).copied().unwrap_or(mono);
             self.unseen.insert(id.clone(), since);
             if mono.saturating_sub(since) >= LONG {

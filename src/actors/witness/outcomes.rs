@@ -2,7 +2,9 @@
 //! section 5). An outcome on a tree that is not clean is told to the session, a few times, then to
 //! a person; the supervisor never commits.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -59,6 +61,7 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
         .run(move |txn| txn.hooks(Some(&rig)))
         .await?;
     let city = &args.world.city;
+    let mut resting = None;
     for hook in hooks.into_iter().filter(|hook| hook.done.is_none()) {
         let (concerned, ended) = match &which {
             Which::All => (true, false),
@@ -68,8 +71,10 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
                 (&own == dir, false)
             }
         };
-        if concerned {
-            act(args, hook, ended).await?;
+        let raider = hook.raider.clone();
+        if concerned && let Err(error) = act(args, hook, ended, &mut resting).await {
+            // The others' outcomes are none the worse for it.
+            tracing::warn!(%raider, %error, "an outcome could not be acted on");
         }
     }
     if matches!(which, Which::Ended(_)) {
@@ -98,7 +103,12 @@ async fn turn(args: &WitnessArgs, hook: &Hook, ended: bool) -> Option<Claim> {
     }
 }
 
-async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal> {
+async fn act(
+    args: &WitnessArgs,
+    hook: Hook,
+    ended: bool,
+    resting: &mut Option<BTreeSet<ChildId>>,
+) -> Result<(), Refusal> {
     let Some(_turn) = turn(args, &hook, ended).await else {
         return Ok(());
     };
@@ -110,7 +120,7 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal>
         }
     };
     let (problem, refused) = match said {
-        OutcomeFile::Empty => return resume(args, hook).await,
+        OutcomeFile::Empty => return resume(args, hook, resting).await,
         OutcomeFile::Unclear(_) if !ended && !is_stable(&args.world, written) => return Ok(()),
         OutcomeFile::Unclear(why) => {
             let message = format!("the outcome file cannot be read: {why}");
@@ -140,12 +150,21 @@ async fn act(args: &WitnessArgs, hook: Hook, ended: bool) -> Result<(), Refusal>
 
 /// A raider with work that says nothing of its end, and rests as if it had: what it said was taken back,
 /// or its relic was closed and opened again. Nobody else would start it.
-async fn resume(args: &WitnessArgs, hook: Hook) -> Result<(), Refusal> {
+async fn resume(
+    args: &WitnessArgs,
+    hook: Hook,
+    resting: &mut Option<BTreeSet<ChildId>>,
+) -> Result<(), Refusal> {
     let world = &args.world;
-    let id = ChildId::Raider(hook.raider.clone());
-    let views = ask::views(world).await?;
-    let view = views.into_iter().find(|view| view.spec.id == id);
-    if view.is_none_or(|view| view.state != ChildState::Finished) {
+    let resting = match resting {
+        Some(resting) => resting,
+        None => {
+            let views = ask::views(world).await?.into_iter();
+            let finished = views.filter(|view| view.state == ChildState::Finished);
+            resting.insert(finished.map(|view| view.spec.id).collect())
+        }
+    };
+    if !resting.contains(&ChildId::Raider(hook.raider.clone())) {
         return Ok(());
     }
     let relic = hook.relic.clone();
@@ -153,12 +172,13 @@ async fn resume(args: &WitnessArgs, hook: Hook) -> Result<(), Refusal> {
     if relic.status != RelicStatus::Hooked || endings::is_over(world, &hook).await != Some(false) {
         return Ok(());
     }
-    ask::want(
-        world,
-        raider_spec(&world.city, hook, None),
-        Cause::Recovered,
-    )
-    .await
+    let (world, spec) = (Arc::clone(world), raider_spec(&world.city, hook, None));
+    tokio::spawn(async move {
+        if let Err(error) = ask::want(&world, spec, Cause::Recovered).await {
+            tracing::warn!(%error, "a raider that rests with work is not started yet");
+        }
+    });
+    Ok(())
 }
 
 /// Whether nobody is writing the file at this moment: what cannot be read yet may be half of what

@@ -48,7 +48,11 @@ pub(super) fn read_some(path: &Path) -> io::Result<OutcomeText> {
     let mut bytes = Vec::new();
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(OutcomeText { text, written })
+    Ok(OutcomeText {
+        text,
+        written,
+        odd: None,
+    })
 }
 
 fn regular(meta: Metadata) -> io::Result<Metadata> {

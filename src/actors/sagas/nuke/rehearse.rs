@@ -44,7 +44,7 @@ pub struct Rehearsed {
 /// Rehearses a nuke.
 ///
 /// # Errors
-/// Somebody is at the raider, or it is gone, as for the nuke itself.
+/// Somebody is at the raider, it is gone, or it cannot be judged, as for the nuke itself.
 pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<Rehearsed, Refusal> {
     admit(world, target, salvage).await?;
     let safe = Rehearsed {
@@ -59,9 +59,13 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
     let Err(refused) = check(world, target).await else {
         return Ok(safe);
     };
+    if refused.kind != RefusalKind::WorkAtRisk {
+        // Nothing is known of what would be lost; the nuke would say the same.
+        return Err(refused);
+    }
     let mut would = Would::Refuse;
     let mut message = refused.message;
-    if salvage && refused.kind == RefusalKind::WorkAtRisk {
+    if salvage {
         would = match measure(world, target).await {
             // What cannot be read cannot be kept.
             Probed::Unknown(_) => Would::Refuse,

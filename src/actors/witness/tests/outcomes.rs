@@ -85,6 +85,23 @@ async fn an_outcome_that_cannot_be_seen_makes_nobody_finished() {
     assert!(town.runs(&charged.session));
 }
 
+/// When it lasts, a person is called, until it is over.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_cannot_be_seen_for_long_is_told_of() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.tasks.hide(Some("permission denied"));
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL * 60).await;
+    let told = town.escalations().await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].body.contains("permission denied"), "{told:?}");
+    town.parts.tasks.hide(None);
+    town.pass(PATROL * 2).await;
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
+}
+
 /// Whoever rests because of what it said works on when that is not said any more.
 #[tokio::test(start_paused = true)]
 async fn a_raider_whose_outcome_was_taken_back_works_on() {

@@ -43,8 +43,10 @@ pub fn start(
     lock: BorrowedFd<'_>,
     cgroup: Option<&Cgroup>,
 ) -> Result<ProcessId, Reply> {
-    if !launch.cwd.is_dir() {
-        return Err(Reply::NoCwd);
+    if let Err(error) = std::fs::read_dir(&launch.cwd)
+        && let Some(gone) = no_cwd(&error)
+    {
+        return Err(gone);
     }
     let prepared = Prepared::new(launch)?;
     let failed = |error: io::Error| Reply::Failed(format!("the agent's process: {error}"));
@@ -78,10 +80,17 @@ fn verdict(pid: u32, mut reader: io::PipeReader, launch: &Launch) -> Result<Proc
     // It is our child and has ended, so there is nothing that could fail.
     let _ended = rustix::process::waitpid(reaped, rustix::process::WaitOptions::empty());
     Err(match stage {
-        NO_CWD => Reply::NoCwd,
+        NO_CWD => no_cwd(&why)
+            .unwrap_or_else(|| Reply::Failed(format!("{}: {why}", launch.cwd.display()))),
         NO_PROGRAM => Reply::NoProgram(describe(&why, launch)),
         _ => Reply::Failed(format!("the agent's terminal: {why}")),
     })
+}
+
+/// Whether there is no such directory; one that cannot be entered is another matter.
+fn no_cwd(why: &io::Error) -> Option<Reply> {
+    let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    gone.contains(&why.kind()).then_some(Reply::NoCwd)
 }
 
 fn describe(why: &io::Error, launch: &Launch) -> String {
