@@ -245,7 +245,8 @@ fn what_is_no_file_keeps_nobody_waiting() {
     fifo(&dir.join("outcome"));
     fifo(&sandbox.join(".horde-outcome"));
     let (own, of) = (Arc::clone(&tasks), (dir.clone(), sandbox.clone()));
-    soon(move || own.outcome(&of.0, &of.1)).unwrap_err();
+    let odd = soon(move || own.outcome(&of.0, &of.1)).unwrap().odd;
+    assert!(odd.is_some_and(|why| why.contains("regular file")));
     // The next incarnation has a file again.
     let (own, of) = (Arc::clone(&tasks), dir.clone());
     soon(move || own.write_task(&of, "do it")).unwrap();
