@@ -35,6 +35,7 @@ use crate::domain::nuke::{
 use crate::domain::relic::Hook;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError};
+use crate::ports::repo::RepoError;
 
 pub use keep::record_salvage;
 pub use keep::safekeep;
@@ -394,20 +395,22 @@ async fn forget(world: &World, target: &Target) {
 
 /// git's facts now; `Known(None)` when there is no sandbox.
 async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
+    Probed::from(facts(world, target).await)
+}
+
+/// git's facts now; none when there is no sandbox.
+///
+/// # Errors
+/// git cannot say.
+pub async fn facts(world: &World, target: &Target) -> Result<Option<GitFacts>, RepoError> {
     let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
     let name = target.raider.name.clone();
-    let facts = effects::repo(world, &target.raider.rig, move |repo| {
-        let exists = repo
-            .sandboxes()?
-            .into_iter()
-            .any(|(found, _)| found == name);
-        if exists {
-            repo.facts(&sandbox, &branch).map(Some)
-        } else {
-            Ok(None)
-        }
-    });
-    Probed::from(facts.await)
+    effects::repo(world, &target.raider.rig, move |repo| {
+        let mut names = repo.sandboxes()?.into_iter();
+        let exists = names.any(|(found, _)| found == name);
+        exists.then(|| repo.facts(&sandbox, &branch)).transpose()
+    })
+    .await
 }
 
 /// Measures and judges; no permit is needed when there is no sandbox any more.

@@ -138,6 +138,10 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
     assert_eq!(town.parts.repo.salvages().len(), 1);
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Open, "for a fresh raider");
+    let pushed = town.parts.repo.remote(&charged.branch);
+    let again = town.charge(&charged.relic).await.unwrap();
+    let base = town.hook(&again.raider).await.unwrap().base;
+    assert_eq!(Some(base), pushed, "it begins with what was finished");
 }
 
 /// What only events tell of does not have it measured again; one wisp keeps track of it.

@@ -16,6 +16,7 @@ mod same;
 mod sight;
 mod stall;
 mod sweep;
+mod unattended;
 mod wisps;
 mod zombies;
 
