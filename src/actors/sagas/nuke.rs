@@ -59,6 +59,10 @@ pub struct Target {
     /// to be ended for this.
     #[serde(default)]
     pub detected: Option<Timestamp>,
+    /// Whether it had said that it is finished when this was decided: one that says so since is judged
+    /// anew.
+    #[serde(default)]
+    pub done: bool,
 }
 
 impl Target {
@@ -72,6 +76,7 @@ impl Target {
             cause,
             relic: Some(hook.relic.clone()),
             detected: None,
+            done: hook.done.is_some(),
         }
     }
 
@@ -210,11 +215,17 @@ async fn saved_unasked(world: &World, target: &Target, git: &GitFacts) -> bool {
     if !only_unpushed(git) {
         return only_left_behind(git);
     }
+    let (raider, kept, now) = (&target.raider, &world.directory.kept, world.clock.mono());
+    if target.cause != Cause::Operator && kept.is_unlanded(raider, &git.head, now) {
+        return false;
+    }
     let (head, onto) = (git.head.clone(), target.target.clone());
-    let asked = effects::repo(world, &target.raider.rig, move |repo| {
-        repo.on_main(&head, &onto)
-    });
-    asked.await.unwrap_or(false)
+    let asked = effects::repo(world, &raider.rig, move |repo| repo.on_main(&head, &onto));
+    let landed = asked.await.unwrap_or(false);
+    if !landed {
+        kept.note_unlanded(raider.clone(), git.head.clone(), now);
+    }
+    landed
 }
 
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
@@ -238,6 +249,12 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
     let begun = world
         .store
         .run(move |txn| {
+            let hook = txn.hook(&target.raider)?;
+            if hook.is_some_and(|hook| hook.done.is_some() != target.done) {
+                let why =
+                    format!("{subject} is finished, or is not any more, since this was decided");
+                return Err(StoreError::Conflict(why));
+            }
             if gives_up(&target, salvage) {
                 done::withdraw(txn, &target.raider, target.cause)?;
             }

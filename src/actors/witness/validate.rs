@@ -12,21 +12,21 @@
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::{land, nuke};
+use super::super::sagas::{done, land, nuke};
 use super::inbox::{Handled, escalate, raise};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
-use crate::domain::nuke::{CleanupStatus, losses};
+use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// Validates a POLECAT_DONE.
 ///
@@ -121,6 +121,7 @@ async fn changed_since(
     problem: &str,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
+    report_mismatch(args, hook, facts).await?;
     let mut losses = losses(facts);
     if facts.ahead > 0 && said.is_some_and(|intent| intent.no_change) {
         losses.push(format!("{} commits up to {}", facts.ahead, facts.head));
@@ -137,6 +138,33 @@ async fn changed_since(
         },
     };
     kept::kept(args, kept).await
+}
+
+/// A report that what is there now disagrees with is recorded, once.
+async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> Result<(), Refusal> {
+    let Some(intent) = &hook.done else {
+        return Ok(());
+    };
+    let Some(reported) = intent.cleanup_status else {
+        return Ok(());
+    };
+    let Some(measured) = mismatch(reported, facts) else {
+        return Ok(());
+    };
+    let (event, since) = (done::mismatch(&hook.raider, reported, measured), intent.at);
+    let record = move |txn: &mut dyn Txn| {
+        let said = txn.events(&EventFilter {
+            kind: Some(EventType::CleanupStatusMismatch.as_str().to_owned()),
+            subject: Some(event.subject.clone()),
+            ..EventFilter::default()
+        })?;
+        let same = |told: &Event| told.ts >= since && told.data == event.data;
+        if !said.iter().any(same) {
+            txn.record(&event)?;
+        }
+        Ok(())
+    };
+    Ok(args.world.store.run(record).await?)
 }
 
 /// The sandbox is gone, and what its branch holds alone was not declared: as what is kept.
