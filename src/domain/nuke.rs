@@ -368,24 +368,20 @@ mod tests {
     /// `1-product.md`: a report that disagrees is recorded.
     #[test]
     fn a_report_disagrees_only_with_what_its_agent_must_know() {
+        use crate::domain::facts::LEFT_BEHIND;
         use CleanupStatus as S;
         let mut unpushed = clean();
         unpushed.head_reachable = false;
         let mut dirty = unpushed.clone();
         dirty.dirty.push("a".into());
         let mut amended = clean();
-        amended
-            .special
-            .push(format!("{}abc", crate::domain::facts::LEFT_BEHIND));
+        amended.special.push(format!("{LEFT_BEHIND}abc"));
+        let wip = S::HasUncommitted;
         for (git, honest, measured) in [
             (clean(), &[S::Clean][..], S::Clean),
             (unpushed, &[S::Clean, S::HasUnpushed], S::Clean),
-            (
-                dirty,
-                &[S::HasUncommitted, S::HasUnpushed],
-                S::HasUncommitted,
-            ),
             (amended, &[S::Clean, S::HasUncommitted], S::Clean),
+            (dirty, &[S::HasUnpushed, wip], wip),
         ] {
             for said in [S::Clean, S::HasUncommitted, S::HasStash, S::HasUnpushed] {
                 let wrong = (!honest.contains(&said)).then_some(measured);

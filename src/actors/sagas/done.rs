@@ -315,9 +315,8 @@ fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
     if let Some(reported) = request.cleanup_status
         && let Some(measured) = nuke::mismatch(reported, git)
     {
-        world
-            .store
-            .note(vec![mismatch(&request.raider, reported, measured)]);
+        let event = mismatch(&request.raider, reported, measured);
+        world.store.note(vec![event]);
     }
 }
 
@@ -325,12 +324,8 @@ fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
 #[must_use]
 pub fn mismatch(raider: &RaiderId, reported: CleanupStatus, measured: CleanupStatus) -> NewEvent {
     let data = serde_json::json!({ "reported": reported, "measured": measured });
-    let event = NewEvent::new(
-        EventType::CleanupStatusMismatch,
-        raider,
-        Cause::ReportMismatch,
-    );
-    event.with(data)
+    let kind = EventType::CleanupStatusMismatch;
+    NewEvent::new(kind, raider, Cause::ReportMismatch).with(data)
 }
 
 /// The intent of this incarnation, where it declared one meanwhile.

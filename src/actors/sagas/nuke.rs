@@ -9,6 +9,7 @@
 
 mod keep;
 mod lone;
+mod measure;
 mod rehearse;
 mod reopen;
 mod room;
@@ -28,18 +29,16 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message;
-use crate::domain::nuke::{
-    CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge, only_left_behind,
-    only_unpushed,
-};
+use crate::domain::nuke::{CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError};
-use crate::ports::repo::RepoError;
 
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
+pub use measure::facts;
+use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 
 /// Which sandbox.
@@ -206,26 +205,6 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
     };
     let evidence = evidence(target, world, Probed::Known(None), git, salvaged);
     permit(judge(evidence), target).map(|_| ())
-}
-
-/// Whether a removal salvages all that it would lose without being asked to: commits that the agent
-/// itself left behind, or whose patches some remote's target has (`witness-patrol.md`,
-/// verifyCommitOnMain). What cannot be told is not.
-async fn saved_unasked(world: &World, target: &Target, git: &GitFacts) -> bool {
-    if !only_unpushed(git) {
-        return only_left_behind(git);
-    }
-    let (raider, kept, now) = (&target.raider, &world.directory.kept, world.clock.mono());
-    if target.cause != Cause::Operator && kept.is_unlanded(raider, &git.head, now) {
-        return false;
-    }
-    let (head, onto) = (git.head.clone(), target.target.clone());
-    let asked = effects::repo(world, &raider.rig, move |repo| repo.on_main(&head, &onto));
-    let landed = asked.await.unwrap_or(false);
-    if !landed {
-        kept.note_unlanded(raider.clone(), git.head.clone(), now);
-    }
-    landed
 }
 
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
@@ -408,26 +387,6 @@ async fn forget(world: &World, target: &Target) {
             .task_dir(&target.raider.rig, relic, target.incarnation);
         world.tasks.unwatch(&dir);
     }
-}
-
-/// git's facts now; `Known(None)` when there is no sandbox.
-async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
-    Probed::from(facts(world, target).await)
-}
-
-/// git's facts now; none when there is no sandbox.
-///
-/// # Errors
-/// git cannot say.
-pub async fn facts(world: &World, target: &Target) -> Result<Option<GitFacts>, RepoError> {
-    let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
-    let name = target.raider.name.clone();
-    effects::repo(world, &target.raider.rig, move |repo| {
-        let mut names = repo.sandboxes()?.into_iter();
-        let exists = names.any(|(found, _)| found == name);
-        exists.then(|| repo.facts(&sandbox, &branch)).transpose()
-    })
-    .await
 }
 
 /// Measures and judges; no permit is needed when there is no sandbox any more.
