@@ -183,6 +183,21 @@ impl MergeRequest {
         self.state.is_final()
     }
 
+    /// Whether it was verified, and a person must look, and none has.
+    #[must_use]
+    pub fn awaits_person(&self) -> bool {
+        let wanted = self.state == MrState::Reviewing && self.review == Review::Wanted;
+        wanted && self.note.is_some()
+    }
+
+    /// Whether what becomes of it is a person's to say, or was said, and the forge has yet to take it. It
+    /// does not need its raider for that.
+    #[must_use]
+    pub fn is_in_review(&self) -> bool {
+        let approved = self.state == MrState::Reviewing && self.review == Review::Approved;
+        approved || self.awaits_person()
+    }
+
     /// Whether it must wait for its time.
     #[must_use]
     pub fn is_parked(&self, now: Timestamp) -> bool {

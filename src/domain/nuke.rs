@@ -56,6 +56,20 @@ impl CleanupStatus {
     }
 }
 
+/// What was measured, where a report disagrees with it. Before the push, an honest one may say that of the
+/// commits or leave it out; what the agent left behind by an amend it need not know of.
+#[must_use]
+pub fn mismatch(reported: CleanupStatus, git: &GitFacts) -> Option<CleanupStatus> {
+    let mut pushed = git.clone();
+    pushed.head_reachable = true;
+    if git.is_committed() {
+        pushed.special.clear();
+    }
+    let measured = CleanupStatus::measured(&pushed);
+    let honest = [measured, CleanupStatus::measured(git)];
+    (!honest.contains(&reported)).then_some(measured)
+}
+
 /// Everything the protocol looks at.
 #[derive(Debug, Clone)]
 pub struct Evidence {
@@ -349,6 +363,31 @@ mod tests {
             g.dirty.push("a".into());
         });
         assert_eq!(both, unpushed, "the worst decides");
+    }
+
+    /// `1-product.md`: a report that disagrees is recorded.
+    #[test]
+    fn a_report_disagrees_only_with_what_its_agent_must_know() {
+        use crate::domain::facts::LEFT_BEHIND;
+        use CleanupStatus as S;
+        let mut unpushed = clean();
+        unpushed.head_reachable = false;
+        let mut dirty = unpushed.clone();
+        dirty.dirty.push("a".into());
+        let mut amended = clean();
+        amended.special.push(format!("{LEFT_BEHIND}abc"));
+        let wip = S::HasUncommitted;
+        for (git, honest, measured) in [
+            (clean(), &[S::Clean][..], S::Clean),
+            (unpushed, &[S::Clean, S::HasUnpushed], S::Clean),
+            (amended, &[S::Clean, S::HasUncommitted], S::Clean),
+            (dirty, &[S::HasUnpushed, wip], wip),
+        ] {
+            for said in [S::Clean, S::HasUncommitted, S::HasStash, S::HasUnpushed] {
+                let wrong = (!honest.contains(&said)).then_some(measured);
+                assert_eq!(mismatch(said, &git), wrong, "{said:?} of {git:?}");
+            }
+        }
     }
 
     #[test]

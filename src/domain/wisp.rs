@@ -7,8 +7,8 @@
 //!  closed ── end of the patrol's cycle ──► squashed into the cycle's digest
 //! ```
 //!
-//! They are for people to read. Nothing is decided by them: every look starts from ground truth, and
-//! ends those that it does not find confirmed.
+//! They are for people to read. Nothing is decided by them but since when a sandbox has been kept: every
+//! look starts from ground truth, and ends those that it does not find confirmed.
 
 use super::ids::{Incarnation, RaiderId, RelicId, RigName};
 use super::relic::Relic;

@@ -197,8 +197,8 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         )));
     }
     let git = measure(world, &hook).await?;
-    check(&request, &hook, &git)?;
     report_mismatch(world, &request, &git);
+    check(&request, &hook, &git)?;
     let plan = Plan {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,
@@ -312,22 +312,20 @@ fn on_branch(hook: &Hook, git: &GitFacts) -> Result<(), Refusal> {
 
 /// A report that disagrees with what git says is recorded; what git says is acted on.
 fn report_mismatch(world: &World, request: &DoneRequest, git: &GitFacts) {
-    // The branch is about to be pushed, so unpushed is what every honest report would say.
-    let mut pushed = git.clone();
-    pushed.head_reachable = true;
-    pushed.special.clear();
-    let measured = CleanupStatus::measured(&pushed);
     if let Some(reported) = request.cleanup_status
-        && reported != measured
+        && let Some(measured) = nuke::mismatch(reported, git)
     {
-        let data = serde_json::json!({ "reported": reported, "measured": measured });
-        let event = NewEvent::new(
-            EventType::CleanupStatusMismatch,
-            &request.raider,
-            Cause::ReportMismatch,
-        );
-        world.store.note(vec![event.with(data)]);
+        let event = mismatch(&request.raider, reported, measured);
+        world.store.note(vec![event]);
     }
+}
+
+/// What was reported, and what git says.
+#[must_use]
+pub fn mismatch(raider: &RaiderId, reported: CleanupStatus, measured: CleanupStatus) -> NewEvent {
+    let data = serde_json::json!({ "reported": reported, "measured": measured });
+    let kind = EventType::CleanupStatusMismatch;
+    NewEvent::new(kind, raider, Cause::ReportMismatch).with(data)
 }
 
 /// The intent of this incarnation, where it declared one meanwhile.

@@ -9,6 +9,7 @@
 
 mod keep;
 mod lone;
+mod measure;
 mod rehearse;
 mod reopen;
 mod room;
@@ -28,10 +29,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message;
-use crate::domain::nuke::{
-    CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge, only_left_behind,
-    only_unpushed,
-};
+use crate::domain::nuke::{CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError};
@@ -39,6 +37,8 @@ use crate::ports::relics::{SalvageEntry, StoreError};
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
+pub use measure::facts;
+use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 
 /// Which sandbox.
@@ -58,6 +58,10 @@ pub struct Target {
     /// to be ended for this.
     #[serde(default)]
     pub detected: Option<Timestamp>,
+    /// Whether it had said that it is finished when this was decided: one that says so since is judged
+    /// anew.
+    #[serde(default)]
+    pub done: bool,
 }
 
 impl Target {
@@ -71,6 +75,7 @@ impl Target {
             cause,
             relic: Some(hook.relic.clone()),
             detected: None,
+            done: hook.done.is_some(),
         }
     }
 
@@ -202,20 +207,6 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
     permit(judge(evidence), target).map(|_| ())
 }
 
-/// Whether a removal salvages all that it would lose without being asked to: commits that the agent
-/// itself left behind, or whose patches some remote's target has (`witness-patrol.md`,
-/// verifyCommitOnMain). What cannot be told is not.
-async fn saved_unasked(world: &World, target: &Target, git: &GitFacts) -> bool {
-    if !only_unpushed(git) {
-        return only_left_behind(git);
-    }
-    let (head, onto) = (git.head.clone(), target.target.clone());
-    let asked = effects::repo(world, &target.raider.rig, move |repo| {
-        repo.on_main(&head, &onto)
-    });
-    asked.await.unwrap_or(false)
-}
-
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
 /// sandbox at risk is refused and nothing has changed (commits that the agent left behind are
 /// salvaged in any case). The session must have ended.
@@ -237,6 +228,12 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
     let begun = world
         .store
         .run(move |txn| {
+            let hook = txn.hook(&target.raider)?;
+            if hook.is_some_and(|hook| hook.done.is_some() != target.done) {
+                let why =
+                    format!("{subject} is finished, or is not any more, since this was decided");
+                return Err(StoreError::Conflict(why));
+            }
             if gives_up(&target, salvage) {
                 done::withdraw(txn, &target.raider, target.cause)?;
             }
@@ -390,24 +387,6 @@ async fn forget(world: &World, target: &Target) {
             .task_dir(&target.raider.rig, relic, target.incarnation);
         world.tasks.unwatch(&dir);
     }
-}
-
-/// git's facts now; `Known(None)` when there is no sandbox.
-async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
-    let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
-    let name = target.raider.name.clone();
-    let facts = effects::repo(world, &target.raider.rig, move |repo| {
-        let exists = repo
-            .sandboxes()?
-            .into_iter()
-            .any(|(found, _)| found == name);
-        if exists {
-            repo.facts(&sandbox, &branch).map(Some)
-        } else {
-            Ok(None)
-        }
-    });
-    Probed::from(facts.await)
 }
 
 /// Measures and judges; no permit is needed when there is no sandbox any more.

@@ -104,23 +104,27 @@ pub fn no_more(txn: &mut dyn Txn, who: &str, problem: &str) -> Result<(), StoreE
 /// What is said of a raider that works and whose sandbox is not there.
 pub const HOMELESS: &str = "its sandbox is gone";
 
-/// Of the raiders of this rig, all but these have a sandbox.
+/// What is said of a directory that nothing tells the owner of.
+pub const NAMELESS: &str = "a directory that is no sandbox holds its slot";
+
+/// Of the raiders of this rig, only these still have that problem.
 ///
 /// # Errors
 /// The store's.
-pub fn sandboxes_back(
+pub fn still_so(
     txn: &mut dyn Txn,
     rig: &RigName,
-    gone: &BTreeSet<RaiderId>,
+    problem: &str,
+    these: &BTreeSet<RaiderId>,
 ) -> Result<(), StoreError> {
-    let mut back = book::open(txn)?;
-    back.retain(|entry| {
+    let mut over = book::open(txn)?;
+    over.retain(|entry| {
         let raider = entry.about().0.parse::<RaiderId>();
-        let is_back = raider.is_ok_and(|raider| raider.rig == *rig && !gone.contains(&raider));
-        is_back && entry.relic.title == HOMELESS
+        let is_over = raider.is_ok_and(|raider| raider.rig == *rig && !these.contains(&raider));
+        is_over && entry.relic.title == problem
     });
-    let back = back.into_iter().map(|entry| entry.relic);
-    settle(txn, back.collect(), Cause::Vanished)
+    let over = over.into_iter().map(|entry| entry.relic);
+    settle(txn, over.collect(), Cause::Vanished)
 }
 
 /// Closes every escalation whose problem is no more, whoever or whatever made it so.

@@ -41,7 +41,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     }
     let rig = args.rig.clone();
     let gone = gone.into_iter().map(|hook| hook.raider).collect();
-    let settled = move |txn: &mut dyn Txn| shaman::sandboxes_back(txn, &rig, &gone);
+    let settled = move |txn: &mut dyn Txn| shaman::still_so(txn, &rig, shaman::HOMELESS, &gone);
     Ok(args.world.store.run(settled).await?)
 }
 

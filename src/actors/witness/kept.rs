@@ -2,8 +2,9 @@
 //! nowhere else are saved at once, and all of it is saved and removed when it has lingered for `keep_dirty`
 //! (`1-product.md`, "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -12,22 +13,45 @@ use super::super::sagas::nuke;
 use super::inbox::{Handled, raise};
 use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::ids::{Oid, RaiderId, RigName};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::Txn;
 
+/// How long the remotes are believed not to have a head on any target.
+const ASK_AGAIN: Duration = Duration::from_secs(3600);
+
 /// Raiders whose sandboxes were judged and kept. To judge one costs a measurement of all that is in it:
-/// what only events tell of does not change that, and waits for the patrol.
+/// what only events tell of does not change that, and waits for the patrol. What the remotes were asked
+/// waits for longer.
 #[derive(Default)]
-pub struct Keepers(Mutex<BTreeSet<RaiderId>>);
+pub struct Keepers {
+    kept: Mutex<BTreeSet<RaiderId>>,
+    /// Heads that were on no target when the remotes were asked, and when that was.
+    unlanded: Mutex<BTreeMap<RaiderId, (Oid, Duration)>>,
+}
 
 impl Keepers {
     fn held(&self) -> MutexGuard<'_, BTreeSet<RaiderId>> {
         // At worst one is judged once more.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the remotes were asked lately about this head, and no target had it.
+    pub fn is_unlanded(&self, raider: &RaiderId, head: &Oid, now: Duration) -> bool {
+        let known = self.unlanded.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        let asked = known.get(raider).filter(|(about, _)| about == head);
+        asked.is_some_and(|(_, at)| now.saturating_sub(*at) < ASK_AGAIN)
+    }
+
+    /// No target has it now.
+    pub fn note_unlanded(&self, raider: RaiderId, head: Oid, now: Duration) {
+        let known = self.unlanded.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        known.insert(raider, (head, now));
     }
 
     /// All of them.
@@ -74,8 +98,10 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
         detected: kept.detected,
         ..nuke::Target::of(hook, Cause::KeptLongEnough)
     };
+    let (about, since) = (about(hook), kept.since);
+    let since = move |txn: &mut dyn Txn| wisps::kept_since(txn, &about, since);
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
-    let age = world.age(&key, kept.since);
+    let age = world.age(&key, world.store.run(since).await?);
     let rig = world.city.rig(&args.rig);
     if rig.is_some_and(|rig| age >= rig.witness.keep_dirty) {
         return match nuke_now(args, target, true).await {
@@ -98,15 +124,19 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     Ok(Handled::AtPatrol)
 }
 
+fn about(hook: &Hook) -> About {
+    About {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        relic: Some(hook.relic.clone()),
+    }
+}
+
 /// Calls a person, and keeps track of it until it is settled.
 async fn tell(args: &WitnessArgs, kept: &Kept<'_>) -> Result<(), Refusal> {
     let hook = kept.hook;
     let losses = kept.refused.losses.join("\n");
-    let about = About {
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        relic: Some(hook.relic.clone()),
-    };
+    let about = about(hook);
     let state = match kept.refused.status {
         Some(_) => Cleanup::Pending,
         None => Cleanup::ZombieDetected,

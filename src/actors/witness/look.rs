@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
+use super::super::shaman;
 use super::super::world::Claim;
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
@@ -101,6 +102,10 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     suspects.retain(|raider| !kept.contains(raider));
     let read = move |txn: &mut dyn Txn| {
         wisps::review(txn, &rig.name, &seen)?;
+        if let (true, Some(lone)) = (patrol, &seen.lone) {
+            let lone = lone.iter().cloned().collect();
+            shaman::still_so(txn, &rig.name, shaman::NAMELESS, &lone)?;
+        }
         pieces(txn, &rig, &kept)
     };
     let (mut pieces, next) = world.store.run(read).await?;
@@ -145,10 +150,33 @@ fn pieces(
     }
     let (late, next) = zombies::overdue(txn, rig)?;
     pieces.extend(late.into_iter().map(Piece::Suspect));
-    pieces.extend(inbox.into_iter().map(Box::new).map(Piece::Message));
+    for message in inbox {
+        if !is_kept(txn, &message, kept)? {
+            pieces.push(Piece::Message(Box::new(message)));
+        }
+    }
     pieces.extend(sagas.into_iter().map(Box::new).map(Piece::Saga));
     pieces.push(Piece::Charges(rig.name.clone()));
     Ok((pieces, next))
+}
+
+/// Whether it is about a sandbox that was judged and kept, and would have that measured once more.
+fn is_kept(
+    txn: &mut dyn Txn,
+    message: &Message,
+    kept: &BTreeSet<RaiderId>,
+) -> Result<bool, StoreError> {
+    let (raider, incarnation) = match &message.body {
+        Body::PolecatDone(done) => (&done.raider, done.incarnation),
+        // Before it closed the relic there is more to it than the sandbox.
+        Body::Merged(merged) if txn.relic(&merged.relic)?.status == RelicStatus::Closed => {
+            (&merged.raider, merged.incarnation)
+        }
+        _ => return Ok(false),
+    };
+    let hook = txn.hook(raider)?;
+    let own = hook.is_some_and(|hook| hook.incarnation == incarnation);
+    Ok(own && kept.contains(raider))
 }
 
 /// A completion that is not pushed yet, of work that was closed elsewhere, is for nobody.

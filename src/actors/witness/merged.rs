@@ -10,12 +10,12 @@ use super::super::shaman;
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{self, Escalation, Merged, Severity};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::repo::RepoError;
 
 /// Handles MERGED. Idempotent: every step may have been done before.
@@ -56,14 +56,18 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     Ok(Handled::Yes)
 }
 
-/// Closes the relic and says so, once. Returns the merge requests of the relic that are over.
+/// Closes the relic, unless somebody did while it was being pushed, and says once that it landed. Returns
+/// the merge requests of the relic that are over.
 fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreError> {
-    let mut relic = txn.relic(&merged.relic)?;
-    if relic.status != RelicStatus::Closed {
-        relic.status = RelicStatus::Closed;
-        relic.closed = Some(txn.now());
-        relic.context = None;
-        txn.put_relic(&relic)?;
+    if !is_told(txn, merged)? {
+        let mut relic = txn.relic(&merged.relic)?;
+        let closes = relic.status != RelicStatus::Closed;
+        if closes {
+            relic.status = RelicStatus::Closed;
+            relic.closed = Some(txn.now());
+            relic.context = None;
+            txn.put_relic(&relic)?;
+        }
         let data = serde_json::json!({
             "relic": relic.id, "raider": merged.raider, "incarnation": merged.incarnation,
             "mr": merged.mr, "branch": merged.branch, "head": merged.head,
@@ -71,8 +75,10 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
         });
         let event = NewEvent::new(EventType::RaiderMerged, &merged.raider, Cause::Merged);
         txn.record(&event.with(data.clone()))?;
-        let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
-        txn.record(&event.with(data.clone()))?;
+        if closes {
+            let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
+            txn.record(&event.with(data.clone()))?;
+        }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
         let settled = shaman::about(txn, &[&merged.relic, &merged.mr])?;
         shaman::settle(txn, settled, Cause::Merged)?;
@@ -80,6 +86,22 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
     let mut all = txn.mrs_of(&merged.relic)?;
     all.retain(|mr| mr.is_over() || mr.id == merged.mr);
     Ok(all)
+}
+
+/// Whether it was said before that this merge request landed.
+fn is_told(txn: &mut dyn Txn, merged: &Merged) -> Result<bool, StoreError> {
+    let told = txn.events(&EventFilter {
+        kind: Some(EventType::RaiderMerged.as_str().to_owned()),
+        subject: Some(merged.raider.to_string()),
+        ..EventFilter::default()
+    })?;
+    let of = |event: &Event| {
+        event
+            .data
+            .get("mr")
+            .is_some_and(|mr| mr == merged.mr.as_str())
+    };
+    Ok(told.iter().any(of))
 }
 
 /// Whether the work of an attempt that did not land is held by something else than its branch and
@@ -106,6 +128,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
                 cause: Cause::Superseded,
                 relic: Some(mr.relic.clone()),
                 detected: None,
+                done: true,
             };
             let noted = world
                 .store

@@ -13,7 +13,6 @@ use super::super::root::ChildState;
 use super::super::sagas::{self, done, repair};
 use super::super::world::World;
 use super::super::{ask, effects, launch};
-use super::validate::awaits_person;
 use crate::domain::city::Rig;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName, SessionId};
@@ -247,7 +246,7 @@ fn stands(txn: &mut dyn Txn, sagas: &[Saga], hook: &Hook) -> Result<Option<Stand
             let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
             Some(Stands::Done {
                 since: intent.at,
-                excused: mr.is_some_and(|mr| awaits_person(&mr)),
+                excused: mr.is_some_and(|mr| mr.awaits_person()),
             })
         }
         (None, None) => {

@@ -4,27 +4,29 @@
 //! ```text
 //!  of another incarnation ──► void            done saga still open ──► later
 //!  tree not clean ──► escalated, waits        remote lacks the head ──► pushed again
+//!  sandbox gone ──► what was declared goes on, unless its branch holds more than was pushed
+//!  raider nuked while a person was to look ──► what was verified goes on when one approves
 //!  completed ──► MERGE_READY (or waits for a person)
 //!  no change ──► closed    escalated ──► blocked    deferred ──► deferred
 //! ```
 
 use super::super::effects;
-use super::super::refusal::Refusal;
-use super::super::sagas::land;
-use super::inbox::{Handled, escalate};
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::sagas::{done, land, nuke};
+use super::inbox::{Handled, escalate, raise};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, Escalation, MergeReady, PolecatDone, Severity};
-use crate::domain::nuke::{CleanupStatus, losses};
+use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 /// Validates a POLECAT_DONE.
 ///
@@ -46,55 +48,69 @@ pub async fn polecat_done(
             Ok((txn.hook(&raider)?, saga, mr))
         })
         .await?;
+    if mr.as_ref().is_some_and(MergeRequest::awaits_person) {
+        // Measured again when somebody has looked.
+        return Ok(Handled::AtPatrol);
+    }
     let Some(hook) = hook.filter(|hook| hook.incarnation == done.incarnation) else {
-        // Fenced: whatever it was about is gone, and its successor is not touched.
-        world.store.run(move |txn| txn.handled(id)).await?;
-        return Ok(Handled::Yes);
+        return match mr.filter(MergeRequest::is_in_review) {
+            Some(mr) => nuked_since(args, id, done, mr.head).await,
+            None => {
+                // Fenced: whatever it was about is gone, and its successor is not touched.
+                world.store.run(move |txn| txn.handled(id)).await?;
+                Ok(Handled::Yes)
+            }
+        };
     };
     if saga.is_some() {
         // Its session is being ended; the end of the saga makes the witness look again.
         return Ok(Handled::AtPatrol);
     }
-    if mr.is_some_and(|mr| awaits_person(&mr)) {
-        // Measured again when somebody has looked.
-        return Ok(Handled::AtPatrol);
-    }
-    let Some(facts) = measure(args, &hook).await? else {
-        return Ok(Handled::AtPatrol);
-    };
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
-    if let Some(problem) = objection(&hook, &facts, no_change) {
-        return changed_since(args, &hook, &facts, problem).await;
-    }
     let lands = done.exit == Exit::Completed && !no_change;
-    if lands && facts.ahead == 0 && facts.head != done.head {
-        // Nothing would land, and the relic would be closed for it.
-        lost_commits(args, &hook, &done.head, &facts.head).await?;
-        return Ok(Handled::AtPatrol);
-    }
-    if facts.ahead > 0 {
-        match ensure_pushed(args, &hook, &done.head, &facts.head).await {
-            Ok(()) => {}
-            Err(error) if error.is_passing() => return Err(error),
-            Err(error) => {
-                let problem = "the finished branch cannot be pushed as it is";
-                escalate(args, &hook, problem, error.to_string()).await?;
+    let (head, is_pushed) = match measure(args, &hook).await? {
+        Found::There(facts) => {
+            if let Some(problem) = objection(&hook, &facts, no_change) {
+                return changed_since(args, &hook, &facts, problem).await;
+            }
+            if lands && facts.ahead == 0 && facts.head != done.head {
+                // Nothing would land, and the relic would be closed for it.
+                lost_commits(args, &hook, &done.head, &facts.head).await?;
                 return Ok(Handled::AtPatrol);
             }
+            (facts.head, facts.ahead > 0)
         }
+        Found::Gone(None) => (done.head.clone(), lands),
+        Found::Gone(Some(refused)) => return holds_more(args, &hook, refused).await,
+        Found::Unseen => return Ok(Handled::AtPatrol),
+    };
+    if is_pushed && !ensure_pushed(args, &done, &head).await? {
+        return Ok(Handled::AtPatrol);
     }
     world.at(FaultPoint::WitnessReadyBefore);
-    let head = facts.head;
     let settled = match done.exit {
         Exit::Completed if no_change => {
             close_unchanged(args, id, hook).await.map(|()| Handled::Yes)
         }
-        Exit::Completed => vouch(args, id, hook, done, head).await,
+        Exit::Completed => vouch(args, id, done, head).await,
         Exit::Escalated | Exit::Deferred => put_off(args, id, hook).await.map(|()| Handled::Yes),
     };
     world.at(FaultPoint::WitnessReadyAfter);
     settled
+}
+
+/// Approved after its raider was nuked: what a person looked at goes on, as far as the remote has it.
+async fn nuked_since(
+    args: &WitnessArgs,
+    id: u64,
+    done: PolecatDone,
+    head: Oid,
+) -> Result<Handled, Refusal> {
+    if !ensure_pushed(args, &done, &head).await? {
+        return Ok(Handled::AtPatrol);
+    }
+    vouch(args, id, done, head).await
 }
 
 /// What is there is not what was declared: it is kept until somebody sees to it, or for `keep_dirty`.
@@ -105,6 +121,7 @@ async fn changed_since(
     problem: &str,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
+    report_mismatch(args, hook, facts).await?;
     let mut losses = losses(facts);
     if facts.ahead > 0 && said.is_some_and(|intent| intent.no_change) {
         losses.push(format!("{} commits up to {}", facts.ahead, facts.head));
@@ -123,20 +140,78 @@ async fn changed_since(
     kept::kept(args, kept).await
 }
 
-/// What is in the sandbox now; nothing when that cannot be known, which a person is told.
-async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Option<GitFacts>, Refusal> {
-    let world = &args.world;
-    let (path, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
-    let facts = effects::repo(world, &args.rig, move |repo| repo.facts(&path, &target));
-    match facts.await.map_err(Refusal::from) {
-        Ok(facts) => Ok(Some(facts)),
-        Err(error) if error.is_passing() => Err(error),
-        Err(error) => {
-            let problem = "the sandbox cannot be measured after done";
-            escalate(args, hook, problem, error.to_string()).await?;
-            Ok(None)
+/// A report that what is there now disagrees with is recorded, once.
+async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> Result<(), Refusal> {
+    let Some(intent) = &hook.done else {
+        return Ok(());
+    };
+    let Some(reported) = intent.cleanup_status else {
+        return Ok(());
+    };
+    let Some(measured) = mismatch(reported, facts) else {
+        return Ok(());
+    };
+    let (event, since) = (done::mismatch(&hook.raider, reported, measured), intent.at);
+    let record = move |txn: &mut dyn Txn| {
+        let said = txn.events(&EventFilter {
+            kind: Some(EventType::CleanupStatusMismatch.as_str().to_owned()),
+            subject: Some(event.subject.clone()),
+            ..EventFilter::default()
+        })?;
+        let same = |told: &Event| told.ts >= since && told.data == event.data;
+        if !said.iter().any(same) {
+            txn.record(&event)?;
         }
+        Ok(())
+    };
+    Ok(args.world.store.run(record).await?)
+}
+
+/// The sandbox is gone, and what its branch holds alone was not declared: as what is kept.
+async fn holds_more(args: &WitnessArgs, hook: &Hook, refused: Refusal) -> Result<Handled, Refusal> {
+    let said = hook.done.as_ref();
+    let kept = Kept {
+        hook,
+        owns: true,
+        since: said.map_or(hook.charged_at, |intent| intent.at),
+        detected: None,
+        problem: "the sandbox is gone after done, and its branch holds more than was pushed",
+        refused,
+    };
+    kept::kept(args, kept).await
+}
+
+/// What became of a finished sandbox.
+enum Found {
+    /// It is there.
+    There(GitFacts),
+    /// Somebody removed it; with what its branch holds alone.
+    Gone(Option<Refusal>),
+    /// It cannot be known, which a person was told.
+    Unseen,
+}
+
+/// What is in the sandbox now.
+async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
+    let world = &args.world;
+    let target = nuke::Target::of(hook, Cause::Done);
+    let error = match nuke::facts(world, &target).await.map_err(Refusal::from) {
+        Ok(Some(facts)) => return Ok(Found::There(facts)),
+        Ok(None) => match nuke::check(world, &target).await {
+            Ok(()) => return Ok(Found::Gone(None)),
+            Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
+                return Ok(Found::Gone(Some(refused)));
+            }
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    if error.is_passing() {
+        return Err(error);
     }
+    let problem = "the sandbox cannot be measured after done";
+    escalate(args, hook, problem, error.to_string()).await?;
+    Ok(Found::Unseen)
 }
 
 /// Why what is in the sandbox now is not what was declared.
@@ -179,23 +254,34 @@ async fn lost_commits(
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
 /// again first (`4-rules.md`, done). What was pushed at `done` is ours to replace, by lease: the agent
-/// may have amended it since.
+/// may have amended it since. False when it cannot be, which a person was told.
 async fn ensure_pushed(
     args: &WitnessArgs,
-    hook: &Hook,
-    pushed: &Oid,
+    done: &PolecatDone,
     head: &Oid,
-) -> Result<(), Refusal> {
-    let (branch, pushed, head) = (hook.branch.clone(), pushed.clone(), head.clone());
-    effects::repo(&args.world, &args.rig, move |repo| {
+) -> Result<bool, Refusal> {
+    let (branch, pushed, head) = (done.branch.clone(), done.head.clone(), head.clone());
+    let ensured = effects::repo(&args.world, &args.rig, move |repo| {
         match repo.remote_head(&branch)? {
             Some(there) if there == head => Ok(()),
             Some(there) if there == pushed => repo.push_branch(&branch, &head, Some(&pushed)),
             _ => repo.push_branch(&branch, &head, None),
         }
-    })
-    .await?;
-    Ok(())
+    });
+    let error = match ensured.await.map_err(Refusal::from) {
+        Ok(()) => return Ok(true),
+        Err(error) if error.is_passing() => return Err(error),
+        Err(error) => error,
+    };
+    let body = Escalation {
+        agent: done.raider.to_string(),
+        relic: Some(done.relic.clone()),
+        problem: "the finished branch cannot be pushed as it is".to_owned(),
+        severity: Severity::High,
+        evidence: error.to_string(),
+    };
+    raise(args, body).await?;
+    Ok(false)
 }
 
 /// Sends MERGE_READY, or waits for a person. POLECAT_DONE stays open meanwhile: what a person
@@ -203,7 +289,6 @@ async fn ensure_pushed(
 async fn vouch(
     args: &WitnessArgs,
     id: u64,
-    hook: Hook,
     done: PolecatDone,
     head: Oid,
 ) -> Result<Handled, Refusal> {
@@ -216,8 +301,8 @@ async fn vouch(
     let (from, to) = (message::witness(&args.rig), message::forge(&args.rig));
     let forge = to.clone();
     let sent = world.store.run(move |txn| {
-        let missing = || StoreError::Failed(format!("{} has no merge request", hook.relic));
-        let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
+        let missing = || StoreError::Failed(format!("{} has no merge request", done.relic));
+        let mr = txn.mr_of(&done.relic, &done.raider, done.incarnation)?;
         let mut mr = mr.ok_or_else(missing)?;
         if mr.state != MrState::Reviewing {
             txn.handled(id)?;
@@ -230,14 +315,14 @@ async fn vouch(
         mr.note = None;
         txn.put_mr(&mr)?;
         if txn.handled(id)? {
-            let ready = ready(&hook, &mr.id, &head);
+            let ready = ready(&done, &mr.id, &head);
             txn.send(&from, &to, Body::MergeReady(ready))?;
             let about = About {
-                raider: hook.raider.clone(),
-                incarnation: hook.incarnation,
-                relic: Some(hook.relic.clone()),
+                raider: done.raider.clone(),
+                incarnation: done.incarnation,
+                relic: Some(done.relic.clone()),
             };
-            let evidence = format!("{} of {}", mr.id, hook.branch);
+            let evidence = format!("{} of {}", mr.id, done.branch);
             wisps::track(txn, &about, Cleanup::MergeRequested, &evidence)?;
         }
         Ok(Handled::Yes)
@@ -247,14 +332,9 @@ async fn vouch(
     Ok(sent)
 }
 
-/// Whether it is noted that a person must look, and none has.
-pub(super) fn awaits_person(mr: &MergeRequest) -> bool {
-    mr.state == MrState::Reviewing && mr.review == Review::Wanted && mr.note.is_some()
-}
-
 /// Notes, once, that a person must look.
 fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> {
-    let first = !awaits_person(&mr);
+    let first = !mr.awaits_person();
     mr.review = Review::Wanted;
     mr.note = Some(format!(
         "a person must look: hd mq approve {0} or hd mq reject {0}",
@@ -267,14 +347,14 @@ fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> 
     Ok(Handled::AtPatrol)
 }
 
-fn ready(hook: &Hook, mr: &RelicId, head: &Oid) -> MergeReady {
+fn ready(done: &PolecatDone, mr: &RelicId, head: &Oid) -> MergeReady {
     MergeReady {
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        rig: hook.raider.rig.clone(),
-        relic: hook.relic.clone(),
+        raider: done.raider.clone(),
+        incarnation: done.incarnation,
+        rig: done.rig.clone(),
+        relic: done.relic.clone(),
         mr: mr.clone(),
-        branch: hook.branch.clone(),
+        branch: done.branch.clone(),
         head: head.clone(),
         verified: "session ended, sandbox clean, head on the remote".to_owned(),
     }

@@ -2,6 +2,8 @@
 //! look that finds it so no more, squashed into a digest at the end of the patrol's cycle
 //! (`witness-patrol.md`, cleanup wisp lifecycle).
 
+use jiff::Timestamp;
+
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use crate::domain::cause::Cause;
@@ -53,6 +55,22 @@ pub fn track(
     });
     let event = NewEvent::new(EventType::WispCreated, &about.raider, Cause::Patrol);
     txn.record(&event.with(data)).map(|_| ())
+}
+
+/// Since when a sandbox has been kept, which is since this time at the latest: a raider that is started
+/// now and then, and dies each time, has not recovered in between.
+///
+/// # Errors
+/// The store's.
+pub fn kept_since(
+    txn: &mut dyn Txn,
+    about: &About,
+    latest: Timestamp,
+) -> Result<Timestamp, StoreError> {
+    let mut open = wisps(txn, about.label(), RelicStatus::Open)?;
+    open.retain(|wisp| Cleanup::of(wisp) != Some(Cleanup::MergeRequested));
+    let first = open.into_iter().map(|wisp| wisp.created).min();
+    Ok(first.map_or(latest, |first| first.min(latest)))
 }
 
 /// What is seen of raiders besides the store.

@@ -140,8 +140,7 @@ async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refu
         "nothing tells whose {} is; look at what is in it and move it elsewhere",
         path.display()
     );
-    let problem = "a directory that is no sandbox holds its slot";
-    call(args, raider, problem, evidence).await?;
+    call(args, raider, shaman::NAMELESS, evidence).await?;
     Ok(Handled::AtPatrol)
 }
 

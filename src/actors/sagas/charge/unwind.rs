@@ -23,6 +23,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
         cause: Cause::ChargeFailed,
         relic: Some(plan.relic.clone()),
         detected: None,
+        done: false,
     };
     nuke::remove(world, &target).await.map_err(|kept| {
         let raider = &plan.raider;

@@ -10,7 +10,9 @@ use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{StoreError, Txn};
 
 /// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
-/// charge). Work in the queue stays where it is. What its raiders die at is given up after a few.
+/// charge), and begins from what was pushed. Work in the queue stays where it is, and so does what a
+/// person has to decide about (`1-product.md`, human review). What its raiders die at is given up after
+/// a few.
 ///
 /// # Errors
 /// The store's.
@@ -26,12 +28,13 @@ pub(super) fn reopen(
         return Ok(());
     }
     match mr {
-        // The witness vouched for it: the forge has it, and the relic waits for MERGED.
-        Some(mr) if mr.state != MrState::Reviewing => return Ok(()),
+        // The witness vouched for it: the forge has it or will have it, and the relic waits for MERGED.
+        Some(mr) if mr.state != MrState::Reviewing || mr.is_in_review() => return Ok(()),
         Some(mut mr) => {
             mr.state = MrState::Rejected;
             mr.note = Some("its raider was nuked before the work was verified".into());
             txn.put_mr(&mr)?;
+            relic.branch = Some(mr.branch);
         }
         None => {}
     }

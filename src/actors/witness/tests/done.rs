@@ -366,3 +366,28 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
         );
     }
 }
+
+/// What is refused was reported all the same, and what changes afterwards contradicts it, once.
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_report_is_compared_before_it_is_refused_and_when_it_is_validated() {
+    use crate::domain::nuke::CleanupStatus;
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let name = charged.raider.name.clone();
+    let mut request = completion(&charged.raider);
+    request.cleanup_status = Some(CleanupStatus::Clean);
+    town.parts.repo.dirty(&name, "wip.txt");
+    town.done(request.clone()).await.unwrap_err();
+    town.settle().await;
+    let said = town.events(EventType::CleanupStatusMismatch).await;
+    assert_eq!(said.len(), 1);
+    assert_eq!(said[0].data["measured"], "has_uncommitted");
+    town.parts.repo.change(&name, |facts| facts.dirty.clear());
+    let repo = Arc::clone(&town.parts.repo);
+    let late = move || repo.dirty(&name, "late.txt");
+    town.parts.repo.interlude("push_branch", late);
+    town.done(request).await.unwrap();
+    town.pass(PATROL * 5).await;
+    let said = town.events(EventType::CleanupStatusMismatch).await;
+    assert_eq!(said.len(), 2, "once more");
+}

@@ -11,9 +11,11 @@ use crate::actors::root::ChildState;
 use crate::actors::sagas::repair;
 use crate::actors::witness::WitnessMsg;
 use crate::domain::event::EventType;
+use crate::domain::facts::GitFacts;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
+use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -138,6 +140,10 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
     assert_eq!(town.parts.repo.salvages().len(), 1);
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Open, "for a fresh raider");
+    let pushed = town.parts.repo.remote(&charged.branch);
+    let again = town.charge(&charged.relic).await.unwrap();
+    let base = town.hook(&again.raider).await.unwrap().base;
+    assert_eq!(Some(base), pushed, "it begins with what was finished");
 }
 
 /// What only events tell of does not have it measured again; one wisp keeps track of it.
@@ -175,4 +181,69 @@ async fn what_is_kept_costs_one_measurement_per_patrol_and_one_wisp() {
 
 fn measured(town: &Town) -> usize {
     town.parts.repo.count("facts")
+}
+
+/// It is let go each hour and dies at once each time: that is no recovery.
+#[tokio::test(start_paused = true)]
+async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {
+    let town = fragile().rig(|rig| rig.witness.keep_dirty = 3 * HOUR);
+    let town = town.start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    exhaust(&town, &charged).await;
+    for _ in 0..50 {
+        let refused = StartError::Provider("no memory".into());
+        town.parts.sessions.refuse_start(&charged.session, refused);
+    }
+    town.pass(3 * HOUR).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    let quarantined = town.events(EventType::AgentQuarantined).await;
+    assert!(quarantined.len() > 1, "it was let go in between");
+    town.pass(HOUR).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(town.parts.repo.salvages().len(), 1);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(
+        (relic.status, relic.charge_failures),
+        (RelicStatus::Open, 1)
+    );
+}
+
+/// To ask costs network commands for each remote.
+#[tokio::test(start_paused = true)]
+async fn the_remotes_are_asked_once_an_hour_about_commits_that_are_kept() {
+    let town = kept_for(24 * HOUR).start().await;
+    let charged = town.worker("a").await;
+    exhaust(&town, &charged).await;
+    town.pass(GROWN + 10 * PATROL).await;
+    let asked = || town.parts.repo.count("on_main");
+    assert_eq!(asked(), 1);
+    town.pass(HOUR).await;
+    assert_eq!(asked(), 2);
+    // A person's word is not held against an old answer.
+    town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(asked(), 3);
+}
+
+/// MERGED stays open as long as the sandbox does.
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_does_not_have_its_landing_verified_at_every_look() {
+    let town = Scenario::new().with(|city| city.daemon.patrol_interval = 10 * MINUTE);
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    let stash = |facts: &mut GitFacts| facts.stashes.push("wip".into());
+    town.parts.repo.change(&charged.raider.name, stash);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(MINUTE).await;
+    let cost = || (town.parts.repo.count("landed"), measured(&town));
+    let before = cost();
+    assert!(before.0 > 0, "it has landed");
+    for _ in 0..10 {
+        town.world.directory.tell_witness(&rig(), WitnessMsg::Look);
+        town.settle().await;
+    }
+    assert_eq!(cost(), before);
+    town.pass(10 * MINUTE).await;
+    assert_eq!(cost().0, before.0 + 1, "the patrol's");
 }

@@ -302,3 +302,25 @@ async fn salvage_is_journalled_once_however_often_merged_is_retried() {
     assert!(town.parts.repo.remote_branches().is_empty());
     assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
 }
+
+/// Once it is being pushed nobody can stop it: it landed, and its story says so.
+#[tokio::test(start_paused = true)]
+async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("land", away);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    super::close(&town, &charged).await;
+    town.parts.repo.mend("land");
+    town.pass(PATROL * 4).await;
+    assert_eq!(town.parts.repo.landings(), 1);
+    assert_eq!(town.events(EventType::RaiderMerged).await.len(), 1);
+    let closed = town.events(EventType::RelicClosed).await;
+    let twice = closed
+        .iter()
+        .any(|event| event.subject == charged.relic.as_str());
+    assert!(!twice, "a person had closed it");
+    assert!(town.parts.repo.names().is_empty());
+}

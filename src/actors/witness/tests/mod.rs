@@ -17,6 +17,7 @@ mod same;
 mod sight;
 mod stall;
 mod sweep;
+mod unattended;
 mod wisps;
 mod zombies;
 

@@ -266,6 +266,7 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
         cause: Cause::Operator,
         relic: Some(relic),
         detected: None,
+        done: false,
     };
     nuke::check(&town.world, &target).await.unwrap();
     town.parts.sessions.hide(&charged.session, Some("deaf"));
@@ -306,4 +307,23 @@ async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
         let settled = town.relic_now(&told[0].id).await;
         assert_eq!(settled.status, RelicStatus::Closed, "hooked: {hooked}");
     }
+}
+
+/// What was decided about work in progress is not done to finished work.
+#[tokio::test(start_paused = true)]
+async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
+    let town = Scenario::new().rig(|rig| rig.forge.review_human = true);
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    let open = town.hook(&charged.raider).await.unwrap();
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    let target = nuke::Target::of(&open, Cause::TooManyDeaths);
+    let late = nuke::begin(&town.world, target, false).await;
+    assert_eq!(late.err().unwrap().kind, RefusalKind::Conflict);
+    assert_eq!(town.sagas().await, 0);
+    let now = town.hook(&charged.raider).await.unwrap();
+    let target = nuke::Target::of(&now, Cause::Operator);
+    let begun = nuke::begin(&town.world, target, false).await;
+    assert!(begun.is_ok());
 }

@@ -143,6 +143,10 @@ async fn a_directory_that_is_no_sandbox_is_told_once_and_left_alone() {
     assert!(was(&town).await.is_none());
     assert_eq!(town.escalations().await.len(), 1);
     assert!(zombies(&town).await.is_empty(), "of which incarnation?");
+    town.parts.repo.lose(&charged.raider.name);
+    town.pass(PATROL * 2).await;
+    let told = town.escalations().await;
+    assert_eq!(told[0].status, RelicStatus::Closed, "it is gone");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,49 @@
+//! What a removal is decided by, as it is at this moment.
+
+use super::super::super::effects;
+use super::super::super::world::World;
+use super::Target;
+use crate::domain::cause::Cause;
+use crate::domain::facts::{GitFacts, Probed};
+use crate::domain::nuke::{only_left_behind, only_unpushed};
+use crate::ports::repo::RepoError;
+
+/// git's facts now; `Known(None)` when there is no sandbox.
+pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
+    Probed::from(facts(world, target).await)
+}
+
+/// git's facts now; none when there is no sandbox.
+///
+/// # Errors
+/// git cannot say.
+pub async fn facts(world: &World, target: &Target) -> Result<Option<GitFacts>, RepoError> {
+    let (sandbox, branch) = (world.city.sandbox(&target.raider), target.target.clone());
+    let name = target.raider.name.clone();
+    effects::repo(world, &target.raider.rig, move |repo| {
+        let mut names = repo.sandboxes()?.into_iter();
+        let exists = names.any(|(found, _)| found == name);
+        exists.then(|| repo.facts(&sandbox, &branch)).transpose()
+    })
+    .await
+}
+
+/// Whether a removal salvages all that it would lose without being asked to: commits that the agent
+/// itself left behind, or whose patches some remote's target has (`witness-patrol.md`,
+/// verifyCommitOnMain). What cannot be told is not.
+pub(super) async fn saved_unasked(world: &World, target: &Target, git: &GitFacts) -> bool {
+    if !only_unpushed(git) {
+        return only_left_behind(git);
+    }
+    let (raider, kept, now) = (&target.raider, &world.directory.kept, world.clock.mono());
+    if target.cause != Cause::Operator && kept.is_unlanded(raider, &git.head, now) {
+        return false;
+    }
+    let (head, onto) = (git.head.clone(), target.target.clone());
+    let asked = effects::repo(world, &raider.rig, move |repo| repo.on_main(&head, &onto));
+    let landed = asked.await.unwrap_or(false);
+    if !landed {
+        kept.note_unlanded(raider.clone(), git.head.clone(), now);
+    }
+    landed
+}
