@@ -136,7 +136,7 @@ fn pieces(
     let inbox = txn.inbox(&message::witness(&rig.name))?;
     let mut sagas = txn.sagas(Some(&rig.name))?;
     sagas.retain(|saga| saga.kind != SagaKind::Land);
-    let mut pieces = Vec::new();
+    let (mut pieces, mut seen_to) = (Vec::new(), kept.clone());
     for hook in txn.hooks(Some(&rig.name))? {
         let subject = hook.raider.to_string();
         if sagas.iter().any(|saga| saga.subject == subject) || kept.contains(&hook.raider) {
@@ -145,13 +145,14 @@ fn pieces(
         if hook.done.is_none() && txn.relic(&hook.relic)?.status == RelicStatus::Closed {
             pieces.push(Piece::Suspect(hook.raider));
         } else if is_over(txn, &hook, &inbox)? {
+            seen_to.insert(hook.raider.clone());
             pieces.push(Piece::Release(hook.raider));
         }
     }
     let (late, next) = zombies::overdue(txn, rig)?;
     pieces.extend(late.into_iter().map(Piece::Suspect));
     for message in inbox {
-        if !is_kept(txn, &message, kept)? {
+        if !waits_for(txn, &message, &seen_to)? {
             pieces.push(Piece::Message(Box::new(message)));
         }
     }
@@ -160,11 +161,12 @@ fn pieces(
     Ok((pieces, next))
 }
 
-/// Whether it is about a sandbox that was judged and kept, and would have that measured once more.
-fn is_kept(
+/// Whether all that is left of it is about a sandbox that was judged and kept, or is being removed: two
+/// who measure it would be in each other's way.
+fn waits_for(
     txn: &mut dyn Txn,
     message: &Message,
-    kept: &BTreeSet<RaiderId>,
+    seen_to: &BTreeSet<RaiderId>,
 ) -> Result<bool, StoreError> {
     let (raider, incarnation) = match &message.body {
         Body::PolecatDone(done) => (&done.raider, done.incarnation),
@@ -176,7 +178,7 @@ fn is_kept(
     };
     let hook = txn.hook(raider)?;
     let own = hook.is_some_and(|hook| hook.incarnation == incarnation);
-    Ok(own && kept.contains(raider))
+    Ok(own && seen_to.contains(raider))
 }
 
 /// A completion that is not pushed yet, of work that was closed elsewhere, is for nobody.
