@@ -37,7 +37,7 @@ use crate::ports::relics::{SalvageEntry, StoreError};
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
-pub use measure::facts;
+pub use measure::{facts, readable};
 use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 

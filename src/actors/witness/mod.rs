@@ -391,8 +391,9 @@ pub(super) async fn nuke_now(
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
-    if !salvage {
-        nuke::check(world, &target).await?;
+    match salvage {
+        true => nuke::readable(world, &target).await?,
+        false => nuke::check(world, &target).await?,
     }
     super::ask::end(world, target.meant(), target.cause).await?;
     let raider = target.raider.clone();

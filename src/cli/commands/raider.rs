@@ -46,7 +46,8 @@ fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
         return Ok(());
     }
     let message = word("message").unwrap_or("work would be lost");
-    Err(CliError::new(Exit::Refused, message).hint("--salvage keeps what can be read of it"))
+    let hint = word("hint").unwrap_or("--salvage keeps what can be read of it");
+    Err(CliError::new(Exit::Refused, message).hint(hint))
 }
 
 /// Whoever is asked for consent knows before what it costs. Answers whom the consent is for.

@@ -1,6 +1,7 @@
 //! What a removal is decided by, as it is at this moment.
 
 use super::super::super::effects;
+use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::Target;
 use crate::domain::cause::Cause;
@@ -11,6 +12,24 @@ use crate::ports::repo::RepoError;
 /// git's facts now; `Known(None)` when there is no sandbox.
 pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
     Probed::from(facts(world, target).await)
+}
+
+/// Refuses what cannot be read: nothing of it could be saved either.
+///
+/// # Errors
+/// [`RefusalKind::WorkAtRisk`](super::super::super::refusal::RefusalKind::WorkAtRisk) with why.
+pub async fn readable(world: &World, target: &Target) -> Result<(), Refusal> {
+    match measure(world, target).await {
+        Probed::Known(_) => Ok(()),
+        Probed::Unknown(why) => Err(unreadable(target, why)),
+    }
+}
+
+pub(super) fn unreadable(target: &Target, why: String) -> Refusal {
+    let raider = &target.raider;
+    let message = format!("what the sandbox of {raider} holds cannot be read, nor saved");
+    let hint = format!("`hd raider repair {raider}` makes it whole first");
+    Refusal::work_at_risk(message, vec![why]).hint(hint)
 }
 
 /// git's facts now; none when there is no sandbox.

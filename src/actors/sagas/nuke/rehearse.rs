@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
+use super::measure::unreadable;
 use super::{Target, admitted, busy, check, fenced, measure, room};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId};
@@ -35,6 +36,9 @@ pub struct Rehearsed {
     /// Why it is not safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// What was measured.
     pub status: Option<CleanupStatus>,
     /// What the nuke would do.
@@ -53,6 +57,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
         safe: true,
         losses: Vec::new(),
         message: None,
+        hint: None,
         status: None,
         would: Would::Nuke,
     };
@@ -64,11 +69,14 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
         return Err(refused);
     }
     let mut would = Would::Refuse;
-    let mut message = refused.message;
+    let (mut message, mut hint) = (refused.message, refused.hint);
     if salvage {
         would = match measure(world, target).await {
-            // What cannot be read cannot be kept.
-            Probed::Unknown(_) => Would::Refuse,
+            Probed::Unknown(why) => {
+                let refused = unreadable(target, why);
+                (message, hint) = (refused.message, refused.hint);
+                Would::Refuse
+            }
             // Commits alone take no room.
             Probed::Known(None) => Would::Salvage,
             Probed::Known(Some(_)) => match room::lacking(world, target).await? {
@@ -84,6 +92,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
         safe: false,
         losses: refused.losses,
         message: Some(message),
+        hint,
         status: refused.status,
         would,
         ..safe

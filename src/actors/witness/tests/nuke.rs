@@ -327,3 +327,23 @@ async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
     let begun = nuke::begin(&town.world, target, false).await;
     assert!(begun.is_ok());
 }
+
+/// What cannot be read cannot be saved: its session is none the worse for the attempt, and what helps
+/// is said, by the rehearsal too.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let broken = RepoError::Failed("its .git link is broken".into());
+    town.parts.repo.break_op("facts", broken);
+    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+    assert!(refused.hint.unwrap().contains("repair"));
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(town.runs(&charged.session));
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let target = nuke::Target::of(&hook, Cause::Operator);
+    let would = nuke::rehearse(&town.world, &target, true).await.unwrap();
+    assert_eq!(would.would, nuke::Would::Refuse);
+    assert!(would.hint.unwrap().contains("repair"));
+}
