@@ -77,16 +77,28 @@ pub(super) fn lost(
 ) -> Result<Lost, RepoError> {
     // Asked of repo.git: the worktree's own refs (bisect, rewritten) go when it goes. Salvage does
     // not count, or the act of saving would change what was measured.
-    let refs = refs(repo)?;
+    let refs = repo
+        .git()
+        .args(["for-each-ref", "--format=%(objectname) %(refname)"])
+        .run()?
+        .text();
+    let refs: Vec<_> = refs
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .collect();
+    let mut ours = branches(repo)?;
+    ours.retain(|branch| is_own(repo, place, note, status, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
-    for found in &refs {
-        if is_own(repo, place, note, status, reflog, (found, &refs)) {
-            if note.is_some_and(|note| found.branch() == Some(&note.branch)) {
-                own = Some(found.commit.clone());
+    for (id, name) in &refs {
+        let branch = name.strip_prefix("refs/heads/");
+        if let Some(branch) = branch.filter(|name| ours.iter().any(|ours| ours.name == *name)) {
+            let tip = oid(id)?;
+            if note.is_some_and(|note| note.branch == branch) {
+                own = Some(tip.clone());
             }
-            commits.insert(found.commit.clone());
-        } else if !found.name.starts_with("refs/horde/salvage/") {
-            known.extend(format!("^{}\n", found.commit).bytes());
+            commits.insert(tip);
+        } else if !name.starts_with("refs/horde/salvage/") {
+            known.extend(format!("^{id}\n").bytes());
         }
     }
     if let Some(head) = &status.head {
@@ -106,10 +118,10 @@ pub(super) fn lost(
     })
 }
 
-/// A ref of `repo.git`.
-struct Ref {
+/// A local branch.
+struct Branch {
     name: String,
-    /// What it names: mostly a commit.
+    /// Its tip.
     commit: Oid,
     /// Who made that, and when, in seconds since 1970.
     committer: String,
@@ -118,16 +130,14 @@ struct Ref {
     at: String,
 }
 
-impl Ref {
-    fn branch(&self) -> Option<&str> {
-        self.name.strip_prefix("refs/heads/")
-    }
-}
-
-fn refs(repo: &GitRepo) -> Result<Vec<Ref>, RepoError> {
-    let format = "--format=%(objectname)%00%(refname)%00%(committername)\
+/// Asked apart from the other refs, of which there may be many: this reads every commit.
+fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
+    let format = "--format=%(objectname)%00%(refname:lstrip=2)%00%(committername)\
                   %00%(committerdate:unix)%00%(worktreepath)";
-    let listed = repo.git().args(["for-each-ref", format]).run()?;
+    let listed = repo
+        .git()
+        .args(["for-each-ref", format, "refs/heads/"])
+        .run()?;
     let text = listed.text();
     let read = |line: &str| {
         let fields: Vec<&str> = line.split('\0').collect();
@@ -135,7 +145,7 @@ fn refs(repo: &GitRepo) -> Result<Vec<Ref>, RepoError> {
             let what = format!("git for-each-ref printed {line:?}");
             return Err(RepoError::Failed(what));
         };
-        Ok(Ref {
+        Ok(Branch {
             name: name.to_owned(),
             commit: oid(commit)?,
             committer: committer.to_owned(),
@@ -155,24 +165,22 @@ fn is_own(
     note: Option<&Note>,
     status: &Status,
     reflog: &HeadReflog,
-    (found, all): (&Ref, &[Ref]),
+    (found, refs): (&Branch, &[(&str, &str)]),
 ) -> bool {
-    let Some(branch) = found.branch() else {
-        return false;
-    };
+    let branch = found.name.as_str();
     if note.is_some_and(|note| note.branch == branch) {
         return true;
     }
     let inside = |path: &str| Path::new(path).starts_with(&place.sandbox);
     let elsewhere = !found.at.is_empty() && !inside(&found.at);
-    let upstream = |one: &Ref| {
-        let remote = one.name.strip_prefix("refs/remotes/");
+    let upstream = |(_, name): &(&str, &str)| {
+        let remote = name.strip_prefix("refs/remotes/");
         remote
             .and_then(|name| name.split_once('/'))
             .map(|(_, name)| name)
             == Some(branch)
     };
-    if elsewhere || (!repo.pushes() && all.iter().any(upstream)) {
+    if elsewhere || (!repo.pushes() && refs.iter().any(upstream)) {
         return false;
     }
     let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);
