@@ -194,7 +194,7 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
         let dir = match dir {
             Ok(dir) => dir,
             // One that is being made or is gone names nothing that could be lost.
-            Err(error) if is_gone(&error) => continue,
+            Err(error) if is_nothing(&error) => continue,
             Err(error) => return Err(failed("cannot follow", &admin, &error)),
         };
         if let Ok(below) = dir.strip_prefix(&home)
@@ -206,10 +206,11 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
     Ok(found)
 }
 
-fn is_gone(error: &std::io::Error) -> bool {
-    let gone = [ErrorKind::NotFound, ErrorKind::NotADirectory];
-    // Another user's directory is in no sandbox.
-    gone.contains(&error.kind()) || error.kind() == ErrorKind::PermissionDenied
+/// Whether there is nothing, or nothing for this user, whose agent made no such thing: what a container
+/// writes is root's.
+pub(super) fn is_nothing(error: &std::io::Error) -> bool {
+    use ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Every administrative directory of `repo.git`.

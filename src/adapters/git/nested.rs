@@ -151,15 +151,11 @@ fn ignored(
     Ok(found)
 }
 
-/// Nothing where there is nothing, or nothing for this user, whose agent made no such thing (what a
-/// container writes is root's). Whatever else goes wrong says nothing of what is there.
+/// Nothing where there is nothing. Whatever else goes wrong says nothing of what is there.
 fn there<T>(dir: &Path, read: io::Result<T>) -> Result<Option<T>, RepoError> {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match read {
         Ok(read) => Ok(Some(read)),
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory | PermissionDenied) => {
-            Ok(None)
-        }
+        Err(error) if admin::is_nothing(&error) => Ok(None),
         Err(error) => Err(admin::failed("cannot read", dir, &error)),
     }
 }
