@@ -120,9 +120,17 @@ impl From<RepoError> for Refusal {
             RepoError::Rejected(_) | RepoError::Moved { .. } | RepoError::PermitStale(_) => {
                 RefusalKind::Conflict
             }
+            RepoError::Broken { .. } => RefusalKind::Failed,
             RepoError::Failed(_) => RefusalKind::Internal,
         };
-        Self::new(kind, error.to_string())
+        let refusal = Self::new(kind, error.to_string());
+        match &error {
+            RepoError::Broken { sandbox, .. } => {
+                let name = sandbox.file_name().unwrap_or_default().to_string_lossy();
+                refusal.hint(format!("`hd raider repair {name}` makes it whole"))
+            }
+            _ => refusal,
+        }
     }
 }
 

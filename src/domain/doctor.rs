@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::ailment::Ailment;
 use super::facts::{Probed, RunState, SessionFacts};
 use super::ids::{RaiderId, RelicId, RigName, SessionId, SlotName};
 
@@ -32,7 +33,7 @@ pub enum Kind {
     OrphanSession,
     /// A sandbox without a raider.
     StraySandbox,
-    /// A raider without a sandbox.
+    /// A raider without a sandbox that it could work in.
     LostSandbox,
     /// A raider's branch without work.
     StrayBranch,
@@ -185,8 +186,8 @@ pub struct RigFacts {
     pub held: BTreeSet<SlotName>,
     /// Sandboxes on disk that no slot holds.
     pub strays: Probed<Vec<(SlotName, Stray)>>,
-    /// Raiders that have work and no sandbox.
-    pub homeless: Probed<Vec<RaiderId>>,
+    /// Raiders that have work and no sandbox in which they could go on.
+    pub ailing: Probed<Vec<(RaiderId, Probed<Ailment>)>>,
     /// Branches of raiders that no worktree has checked out.
     pub branches: Probed<Vec<BranchFacts>>,
     /// Branches of merge requests that are not over.
@@ -220,13 +221,15 @@ pub struct BranchFacts {
 /// An intent is carried out at once; one that has waited longer than this waits for more than that.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
+/// What to do where something could not be seen.
+const AGAIN: &str = "look again; the supervisor's log may say more";
+
 /// Everything that is wrong, in a stable order.
 #[must_use]
 pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     let mut unseen = |what: &str, why: &str| {
-        let hint = "look again; the supervisor's log may say more";
-        found.push(Finding::new(Kind::Unseen, what, why, hint).into());
+        found.push(Finding::new(Kind::Unseen, what, why, AGAIN).into());
     };
     let sessions = seen(&facts.sessions, "sessions", &mut unseen);
     let trash = seen(&facts.trash, "trash", &mut unseen);
@@ -243,7 +246,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
             &mut unseen,
         );
         seen(
-            &rig.homeless,
+            &rig.ailing,
             &format!("work without a sandbox in {}", rig.rig),
             &mut unseen,
         );
@@ -253,8 +256,8 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     for rig in &facts.rigs {
         let strays = rig.strays.known().into_iter().flatten();
         found.extend(strays.map(|(name, stray)| stray_sandbox(rig, name, stray)));
-        let homeless = rig.homeless.known().into_iter().flatten();
-        found.extend(homeless.map(lost_sandbox));
+        let ailing = rig.ailing.known().into_iter().flatten();
+        found.extend(ailing.map(|(raider, what)| lost_sandbox(raider, what)));
         let branches = rig.branches.known().into_iter().flatten();
         found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
     }
@@ -331,12 +334,20 @@ fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {
     }
 }
 
-fn lost_sandbox(raider: &RaiderId) -> Diagnosis {
-    let says = "it has work, and its sandbox is gone";
-    let hint = format!(
-        "`hd raider repair {raider}` makes it anew from its branch; `hd raider nuke {raider}` gives it up"
-    );
-    Finding::new(Kind::LostSandbox, raider, says, hint).into()
+fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
+    let (kind, says, hint) = match what {
+        Probed::Known(what) => {
+            let says = match what {
+                Ailment::Gone => "it has work, and its sandbox is gone".to_owned(),
+                Ailment::Broken(why) => {
+                    format!("it has work, and git cannot use its sandbox: {why}")
+                }
+            };
+            (Kind::LostSandbox, says, what.advice(raider))
+        }
+        Probed::Unknown(why) => (Kind::Unseen, why.clone(), AGAIN.to_owned()),
+    };
+    Finding::new(kind, raider, says, hint).into()
 }
 
 /// A branch whose raider is gone and whose relic is gone or closed. Branches of slots that are held,

@@ -3,6 +3,7 @@
 
 pub mod age;
 pub mod agents;
+pub mod ailment;
 pub mod automation;
 pub mod cause;
 pub mod city;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -38,6 +39,14 @@ pub enum RepoError {
     /// No such branch, commit or sandbox.
     #[error("not found: {0}")]
     NotFound(String),
+    /// The sandbox's administrative files are not whole: a repair mends them.
+    #[error("{sandbox} is no worktree of this rig: {why}")]
+    Broken {
+        /// The sandbox.
+        sandbox: PathBuf,
+        /// What is the matter with it.
+        why: String,
+    },
     /// The permit no longer describes the sandbox; nothing was touched.
     #[error("the sandbox changed since it was judged: {0}")]
     PermitStale(String),
@@ -226,6 +235,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError>;
+
+    /// Whether work can go on in the sandbox, judged by its administrative files alone: cheap, no
+    /// subprocess. A lock on it is no ailment.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be seen.
+    fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError>;
 
     /// Whose the sandbox is, where no hook says it: as noted when it was made, else by its branch. None
     /// when nothing tells.

@@ -59,6 +59,8 @@ struct Sandbox {
     facts: GitFacts,
     /// Nothing tells whose it is.
     nameless: bool,
+    /// git cannot use it, and why.
+    broken: Option<String>,
 }
 
 /// How a gate ended.
@@ -126,6 +128,16 @@ impl FakeRepo {
         let mut inner = self.inner();
         let Sandbox { spec, facts, .. } = inner.sandboxes.remove(slot).expect("a sandbox");
         inner.orphans.insert(spec.branch, facts.head);
+    }
+
+    /// Somebody destroys what git needs of it; the files stay.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn damage(&self, slot: &SlotName, why: &str) {
+        let mut inner = self.inner();
+        let sandbox = inner.sandboxes.get_mut(slot).expect("a sandbox");
+        sandbox.broken = Some(why.to_owned());
     }
 
     /// A branch of a raider is left over.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use horde_supervisor::domain::ailment::Ailment;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 
@@ -66,11 +67,21 @@ fn whatever_broke_is_whole_again_with_its_files() {
         let spec = city.spec(1);
         let head = rev(&sandbox, "HEAD");
         let files = snapshot(&sandbox);
+        assert_eq!(city.repo.ailment(&sandbox), Ok(None), "{what}");
         break_it(&sandbox, &city.repo.repo_dir().join("worktrees/Toast"));
+        // What a lock keeps from going on is git's to say, or the agent's to wait for.
+        let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
+        let seen = city.repo.ailment(&sandbox).unwrap();
+        assert_eq!(
+            matches!(seen, Some(Ailment::Broken(_))),
+            hurts,
+            "{what}: {seen:?}"
+        );
         city.repo
             .repair_sandbox(&spec)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(snapshot(&sandbox), files, "{what}");
+        assert_eq!(city.repo.ailment(&sandbox), Ok(None), "{what}");
         let facts = city.facts(&sandbox);
         assert_eq!(facts.head.as_str(), head, "{what}");
         assert_eq!(
@@ -98,6 +109,7 @@ fn a_deleted_directory_is_recreated_with_what_was_staged() {
     git(&sandbox, &["add", "src/a.txt"]);
     let head = rev(&sandbox, "HEAD");
     fs::remove_dir_all(&sandbox).unwrap();
+    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(Ailment::Gone)));
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(rev(&sandbox, "HEAD"), head);
     assert_eq!(

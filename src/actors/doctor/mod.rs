@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::refusal::Refusal;
 use super::sagas;
 use super::sagas::nuke::{self, Target};
-use super::witness::homeless::homeless;
+use super::witness::ailing::ailing;
 use super::witness::sight::{self, Hookless};
 use super::world::World;
 use super::{ask, effects};
@@ -98,15 +98,15 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     for rig in &world.city.rigs {
         let lone = sight::hookless(world, rig).await;
         let spare = effects::repo(world, &rig.name, |repo| repo.spare_branches()).await;
-        let homeless = homeless(world, &rig.name).await;
-        seen.push((rig, lone, spare, homeless));
+        let ailing = ailing(world, &rig.name).await;
+        seen.push((rig, lone, spare, ailing));
     }
     let owned = world.store.run(owned).await?;
     let mut wanted = wanted(world, &owned.held).await?;
     let listed = sessions.iter().flatten().map(|facts| &facts.id);
     wanted.extend(listed.filter(|id| world.city.is_agents(id)).cloned());
     let mut rigs = Vec::new();
-    for (rig, lone, spare, homeless) in seen {
+    for (rig, lone, spare, ailing) in seen {
         let held = owned.held.iter().filter(|raider| raider.rig == rig.name);
         let held: BTreeSet<SlotName> = held.map(|raider| raider.name.clone()).collect();
         let strays = match lone {
@@ -118,7 +118,12 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
             held,
             strays,
             branches: Probed::from(spare),
-            homeless: Probed::from(homeless.map(|gone| gone.into_iter().collect())),
+            ailing: Probed::from(ailing.map(|ailing| {
+                let ailing = ailing.into_iter();
+                ailing
+                    .map(|(raider, what)| (raider, Probed::from(what)))
+                    .collect()
+            })),
             queued: owned.queued.clone(),
             open: owned.open.clone(),
         });

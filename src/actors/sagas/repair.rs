@@ -102,20 +102,20 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         .rig(&raider.rig)
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
     let sandbox = world.city.sandbox(&raider);
+    let path = sandbox.clone();
+    let ailment = effects::repo(world, &rig.name, move |repo| repo.ailment(&path)).await?;
+    let ailment = ailment.map(|what| what.says(&sandbox));
     let (path, target) = (sandbox.clone(), hook.target.clone());
     let seen = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target)).await;
     let (was, salvage) = match seen {
-        Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (None, None),
-        Ok(_) => (
-            None,
-            Some(
-                nuke::write_salvage(world, &nuke::Target::of(hook, Cause::Repair))
-                    .await?
-                    .1,
-            ),
-        ),
+        Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (ailment, None),
+        Ok(_) => {
+            let target = nuke::Target::of(hook, Cause::Repair);
+            let (_, salvage) = nuke::write_salvage(world, &target).await?;
+            (ailment, Some(salvage))
+        }
         // What cannot be read cannot be saved, and is not overwritten either.
-        Err(error) => (Some(error.to_string()), None),
+        Err(error) => (ailment.or(Some(error.to_string())), None),
     };
     let task_dir = world
         .city

@@ -101,9 +101,6 @@ pub fn no_more(txn: &mut dyn Txn, who: &str, problem: &str) -> Result<(), StoreE
     settle(txn, settled.collect(), Cause::Vanished)
 }
 
-/// What is said of a raider that works and whose sandbox is not there.
-pub const HOMELESS: &str = "its sandbox is gone";
-
 /// What is said of a directory that nothing tells the owner of.
 pub const NAMELESS: &str = "a directory that is no sandbox holds its slot";
 

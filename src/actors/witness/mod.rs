@@ -16,8 +16,8 @@
 //! It keeps nothing that matters: a successor resumes open sagas, reads the inbox, and looks at
 //! the outcome files, and comes to the same conclusions.
 
+pub mod ailing;
 mod charges;
-pub mod homeless;
 mod inbox;
 mod kept;
 mod look;

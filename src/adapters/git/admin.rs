@@ -126,10 +126,10 @@ pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError>
 }
 
 fn broken(sandbox: &Path, why: &str) -> RepoError {
-    RepoError::Failed(format!(
-        "{} is no worktree of this rig: {why}",
-        sandbox.display()
-    ))
+    RepoError::Broken {
+        sandbox: sandbox.to_owned(),
+        why: why.to_owned(),
+    }
 }
 
 /// `repo.git/worktrees`.

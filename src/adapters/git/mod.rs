@@ -2,6 +2,7 @@
 //! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
 
 mod admin;
+mod ailment;
 mod branches;
 mod bytes;
 mod collect;

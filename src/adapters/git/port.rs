@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress, provenance,
-    remote, repair, salvage, sandbox,
+    ailment, branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress,
+    provenance, remote, repair, salvage, sandbox,
 };
+use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -40,6 +41,10 @@ impl Repo for GitRepo {
 
     fn sandboxes(&self) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
         sandbox::list(self)
+    }
+
+    fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError> {
+        ailment::ailment(self, sandbox)
     }
 
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {

@@ -263,7 +263,7 @@ pub(super) fn needs_person(child: &Value) -> bool {
     let asks = condition(child).is_some_and(|(kind, _)| {
         matches!(
             kind.as_str(),
-            "needs_input" | "auth" | "push_blocked" | "sandbox_gone"
+            "needs_input" | "auth" | "push_blocked" | "sandbox_gone" | "sandbox_broken"
         )
     });
     stuck || asks || child.get("quarantined_until").is_some_and(Value::is_string)

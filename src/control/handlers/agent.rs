@@ -8,7 +8,7 @@ use crate::actors::ask;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, RootMsg};
-use crate::actors::witness::homeless::homeless;
+use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::cause::Cause;
@@ -127,11 +127,10 @@ async fn why_not(world: &World, name: &str, why: String) -> ControlError {
     let Ok(raider) = name.parse::<RaiderId>() else {
         return refused;
     };
-    match homeless(world, &raider.rig).await {
-        Ok(gone) if gone.contains(&raider) => {
-            refused.hint(format!("`hd raider repair {raider}` makes it anew"))
-        }
-        Ok(_) | Err(_) => refused,
+    let seen = ailing(world, &raider.rig).await.unwrap_or_default();
+    match seen.get(&raider) {
+        Some(Ok(what)) => refused.hint(what.advice(&raider)),
+        Some(Err(_)) | None => refused,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at
 //! the moment of asking.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,10 +10,11 @@ use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
-use crate::actors::witness::{homeless, stall};
+use crate::actors::witness::{ailing, stall};
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
+use crate::domain::ailment::Ailment;
 use crate::domain::city::Rig;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RigName};
@@ -122,12 +123,12 @@ async fn rig_status(
         .copied()
         .chain(lone.iter().filter_map(Hookless::hook));
     let git = glances(world, rig, &all.collect::<Vec<_>>()).await;
-    let gone = homeless(world, rig).await;
+    let ailing = ailing(world, rig).await;
     let rows = hooks.iter().map(|hook| {
         let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
         let seen = Glanced {
             git: git.get(&hook.raider),
-            gone: gone.contains(&hook.raider),
+            ailment: ailing.get(&hook.raider),
         };
         raider_json(world, hook, view, stored, &seen)
     });
@@ -170,21 +171,24 @@ pub(super) async fn hookless(world: &World, rig: &Rig) -> Vec<Hookless> {
     }
 }
 
-/// Raiders whose sandbox is gone, as far as that can be seen in time.
-async fn homeless(world: &World, rig: &Rig) -> BTreeSet<RaiderId> {
-    let looked = homeless::homeless(world, &rig.name);
-    match tokio::time::timeout(GLANCE_LIMIT, looked).await {
-        Ok(Ok(gone)) => gone,
-        Ok(Err(_)) | Err(_) => BTreeSet::new(),
-    }
+/// Raiders whose sandbox is gone or broken, as far as that can be seen in time.
+async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
+    let looked = ailing::ailing(world, &rig.name);
+    let seen = match tokio::time::timeout(GLANCE_LIMIT, looked).await {
+        Ok(Ok(seen)) => seen,
+        Ok(Err(_)) | Err(_) => BTreeMap::new(),
+    };
+    let seen = seen.into_iter();
+    seen.filter_map(|(raider, what)| Some((raider, what.ok()?)))
+        .collect()
 }
 
 /// What a glance at a sandbox showed.
 struct Glanced<'a> {
     /// Its counts.
     git: Option<&'a (u64, u64, u64)>,
-    /// It is not there.
-    gone: bool,
+    /// Why nobody can work in it.
+    ailment: Option<&'a Ailment>,
 }
 
 /// A raider of which only the sandbox is left: it is finished and still there, whatever it was at.
@@ -299,15 +303,11 @@ fn raider_json(
     });
     let asks = session.and_then(|session| world.directory.questions.of(&session.handle));
     let sandbox = world.city.sandbox(&hook.raider);
-    let (condition, detail) = match (blocked, asks, waits) {
-        _ if seen.gone => (
-            Some("sandbox_gone"),
-            Some(format!(
-                "{} is not there; `hd raider repair {}` makes it anew from its branch",
-                sandbox.display(),
-                hook.raider
-            )),
-        ),
+    let ailing = seen.ailment.map(|what| {
+        let detail = format!("{}; {}", what.says(&sandbox), what.advice(&hook.raider));
+        (Some(what.condition()), Some(detail))
+    });
+    let (condition, detail) = ailing.unwrap_or_else(|| match (blocked, asks, waits) {
         (Some(why), ..) => (Some("push_blocked"), Some(why)),
         (None, Some(question), _) => (Some("needs_input"), Some(question)),
         (None, None, Some(wait)) => (
@@ -315,7 +315,7 @@ fn raider_json(
             Some(format!("{}, until {}", wait.reason, wait.until)),
         ),
         (None, None, None) => (None, None),
-    };
+    });
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
         "incarnation": hook.incarnation, "state": state,

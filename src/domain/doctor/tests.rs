@@ -2,6 +2,7 @@
 
 use super::local::{Private, Repository, git_version, permissions, repository, shadowed};
 use super::*;
+use crate::domain::ailment::Ailment;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::{Generation, Incarnation};
 
@@ -14,7 +15,7 @@ fn rig() -> RigFacts {
         rig: RigName::new("horde").unwrap(),
         held: BTreeSet::new(),
         strays: Probed::Known(Vec::new()),
-        homeless: Probed::Known(Vec::new()),
+        ailing: Probed::Known(Vec::new()),
         branches: Probed::Known(Vec::new()),
         queued: BTreeSet::new(),
         open: BTreeSet::new(),
@@ -223,12 +224,17 @@ fn a_repository_that_lacks_something_needs_an_origin_that_has_it() {
     assert!(repository("horde", Path::new("/src"), &none).is_some());
 }
 
-/// Both are a person's to mend: nothing is tried.
+/// They are a person's to mend: nothing is tried.
 #[test]
-fn a_lost_sandbox_and_a_missing_program_are_named_with_whom_they_concern() {
+fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_concern() {
     let toast: RaiderId = "horde/raiders/Toast".parse().unwrap();
     let mut facts = healthy();
-    facts.rigs[0].homeless = Probed::Known(vec![toast]);
+    let known = |what| (toast.clone(), Probed::Known(what));
+    facts.rigs[0].ailing = Probed::Known(vec![
+        known(Ailment::Gone),
+        known(Ailment::Broken("its index is missing".into())),
+        (toast.clone(), Probed::Unknown("input/output error".into())),
+    ]);
     facts.lacking = vec![Lacking {
         of: "harness claude".to_owned(),
         program: "claude".to_owned(),
@@ -236,12 +242,24 @@ fn a_lost_sandbox_and_a_missing_program_are_named_with_whom_they_concern() {
     }];
     assert_eq!(
         found(&facts),
-        [(Kind::LostSandbox, false), (Kind::Program, false)]
+        [
+            (Kind::LostSandbox, false),
+            (Kind::LostSandbox, false),
+            (Kind::Unseen, false),
+            (Kind::Program, false)
+        ]
     );
     let told = examine(&facts);
-    let (lost, program) = (&told[0].finding, &told[1].finding);
-    assert_eq!(lost.subject, "horde/raiders/Toast");
-    assert!(lost.hint.contains("hd raider repair horde/raiders/Toast"));
+    let (broken, program) = (&told[1].finding, &told[3].finding);
+    for lost in [&told[0].finding, broken] {
+        assert_eq!(lost.subject, "horde/raiders/Toast");
+        assert!(lost.hint.contains("hd raider repair horde/raiders/Toast"));
+    }
+    assert!(
+        broken.says.contains("its index is missing"),
+        "{}",
+        broken.says
+    );
     assert_eq!(program.subject, "harness claude");
     for part in ["claude is in no directory", "agent mayor, rig horde"] {
         assert!(program.says.contains(part), "{}", program.says);

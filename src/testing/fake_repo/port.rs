@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
 use super::{FakeRepo, Inner, Sandbox, gate_run};
+use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -99,11 +100,11 @@ impl Repo for FakeRepo {
             fingerprint: String::new(),
         };
         let (name, spec) = (spec.raider.name.clone(), spec.clone());
-        let nameless = false;
         let made = Sandbox {
             spec,
             facts,
-            nameless,
+            nameless: false,
+            broken: None,
         };
         inner.sandboxes.insert(name, made);
         Ok(())
@@ -113,6 +114,15 @@ impl Repo for FakeRepo {
         let inner = self.enter("sandboxes", "")?;
         let all = inner.sandboxes.iter();
         Ok(all.map(|(n, s)| (n.clone(), s.spec.path.clone())).collect())
+    }
+
+    fn ailment(&self, sandbox: &Path) -> Result<Option<Ailment>, RepoError> {
+        let inner = self.enter("ailment", &sandbox.display().to_string())?;
+        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
+        Ok(match found {
+            None => Some(Ailment::Gone),
+            Some(found) => found.broken.clone().map(Ailment::Broken),
+        })
     }
 
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
@@ -130,8 +140,12 @@ impl Repo for FakeRepo {
 
     fn facts(&self, sandbox: &Path, _target: &str) -> Result<GitFacts, RepoError> {
         let inner = self.enter("facts", &sandbox.display().to_string())?;
-        let facts = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
-        facts.ok_or_else(|| no_sandbox(sandbox))
+        let slot = slot_of(sandbox).ok_or_else(|| no_sandbox(sandbox))?;
+        if let Some(why) = inner.sandboxes.get(&slot).and_then(|it| it.broken.clone()) {
+            let sandbox = sandbox.to_owned();
+            return Err(RepoError::Broken { sandbox, why });
+        }
+        inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))
     }
 
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
@@ -299,7 +313,10 @@ impl Repo for FakeRepo {
     }
 
     fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
-        let inner = self.enter("repair_sandbox", &spec.branch)?;
+        let mut inner = self.enter("repair_sandbox", &spec.branch)?;
+        if let Some(found) = inner.sandboxes.get_mut(&spec.raider.name) {
+            found.broken = None;
+        }
         let (lost, head) = (
             !inner.sandboxes.contains_key(&spec.raider.name),
             inner.orphans.get(&spec.branch).cloned(),

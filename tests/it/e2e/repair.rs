@@ -55,7 +55,7 @@ type Break = (&'static str, fn(&City));
 /// works on.
 #[test]
 fn a_broken_sandbox_is_made_whole_around_its_work() {
-    let breaks: [Break; 3] = [
+    let breaks: [Break; 4] = [
         ("its link is gone", |city| {
             fs::remove_file(city.sandbox("Toast").join(".git")).unwrap();
         }),
@@ -66,6 +66,13 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
             );
             let index = city.sandbox("Toast").join(index);
             fs::write(index, "DIRC").unwrap();
+        }),
+        ("its index is missing", |city| {
+            let index = git(
+                &city.sandbox("Toast"),
+                &["rev-parse", "--git-path", "index"],
+            );
+            fs::remove_file(city.sandbox("Toast").join(index)).unwrap();
         }),
         ("its administration is gone", |city| {
             let admin = city.root().join("horde/repo.git/worktrees");
@@ -79,6 +86,7 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
         let sandbox = city.sandbox("Toast");
         let head = rev(&sandbox, "HEAD");
         break_it(&city);
+        told(&city, what);
         let repaired = city.hd(&["raider", "repair", "Toast", "--yes"]).json();
         assert!(repaired["was"].is_string(), "{what}: {repaired}");
         city.wait_sign("again");
@@ -86,7 +94,27 @@ fn a_broken_sandbox_is_made_whole_around_its_work() {
         let status = git(&sandbox, &["status", "--porcelain"]);
         assert_eq!(status, "?? untracked.txt", "{what}");
         city.wait_event(1, "raider.repaired", TOAST);
+        assert_eq!(city.raiders()[0]["condition"], json!(null), "{what}");
     }
+}
+
+/// Status and doctor say of a living raider that its sandbox is broken, and what helps.
+fn told(city: &City, what: &str) {
+    let fix = format!("hd raider repair {TOAST}");
+    let raider = &city.raiders()[0];
+    assert_eq!(raider["condition"], "sandbox_broken", "{what}: {raider}");
+    assert!(raider["session"].is_object(), "it is left alone: {raider}");
+    let detail = raider["detail"].as_str().unwrap();
+    assert!(detail.contains(&fix), "{what}: {detail}");
+    let status = city.say(&["status"]).out;
+    let line = "! horde/Toast: sandbox_broken: ";
+    assert!(status.contains(line), "{what}: {status}");
+    let doctor = city.hd(&["doctor"]).out;
+    let found: Value = serde_json::from_str(&doctor).unwrap();
+    let mut found = found["findings"].as_array().unwrap().iter();
+    let lost = found.find(|it| it["kind"] == "lost_sandbox");
+    let hint = lost.expect(what)["hint"].as_str().unwrap();
+    assert!(hint.contains(&fix), "{what}: {hint}");
 }
 
 /// Somebody removes the directory under a living session: everybody says so, a death of that session costs

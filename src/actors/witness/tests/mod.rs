@@ -1,10 +1,10 @@
 //! A rig's work from charge to landing, on fakes, under the paused clock.
 
 mod adversary;
+mod ailing;
 mod apart;
 mod charge;
 mod done;
-mod homeless;
 mod intruder;
 mod kept;
 mod looks;

@@ -1,18 +1,88 @@
-//! A sandbox that somebody removed: it is seen and told, nothing more is lost, and a repair ends it.
+//! A sandbox that somebody removed or broke: it is seen and told, nothing more is lost, and a repair ends it.
 
 use super::{GROWN, PATROL, zombies};
+use crate::actors::refusal::RefusalKind;
 use crate::actors::root::ChildState;
 use crate::actors::sagas::repair;
-use crate::actors::witness::homeless;
+use crate::actors::witness::ailing;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, rig};
 
 async fn homeless(town: &Town) -> usize {
-    let gone = homeless::homeless(&town.world, &rig()).await;
-    gone.unwrap().len()
+    let seen = ailing::ailing(&town.world, &rig()).await.unwrap();
+    seen.values().filter(|seen| seen.is_ok()).count()
+}
+
+async fn open(town: &Town) -> Vec<Relic> {
+    let mut open = town.escalations().await;
+    open.retain(|it| it.status == RelicStatus::Open);
+    open
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_git_cannot_use_is_told_once_until_it_is_repaired() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let name = &charged.raider.name;
+    town.parts.repo.damage(name, "its index is missing");
+    town.pass(PATROL * 3).await;
+    let called = open(&town).await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert_eq!(called[0].title, "its sandbox is broken");
+    let hint = format!(
+        "its index is missing; `hd raider repair {}`",
+        charged.raider
+    );
+    assert!(called[0].body.contains(&hint), "{}", called[0].body);
+    assert!(
+        town.runs(&charged.session),
+        "nothing is done to its session"
+    );
+    // While it cannot be looked at, neither is anything new said nor anything taken back.
+    let error = RepoError::Failed("input/output error".into());
+    town.parts.repo.break_op("ailment", error);
+    town.pass(PATROL * 2).await;
+    assert_eq!(open(&town).await.len(), 1);
+    assert_eq!(homeless(&town).await, 0, "not known is not broken");
+    town.parts.repo.mend("ailment");
+    // Nor does it help that its session is a new one.
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL).await;
+    assert_eq!(open(&town).await.len(), 1);
+    // Then somebody removes the rest, which is another problem.
+    town.parts.repo.lose(name);
+    town.pass(PATROL).await;
+    let called = open(&town).await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert_eq!(called[0].title, "its sandbox is gone");
+    let repaired = repair::run(&town.world, charged.raider.clone()).await;
+    repaired.unwrap();
+    town.pass(PATROL).await;
+    assert!(open(&town).await.is_empty());
+}
+
+/// A person who asks for it, and the agent that says that it has finished, are told what helps.
+#[tokio::test(start_paused = true)]
+async fn what_fails_of_a_broken_sandbox_names_the_repair() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let name = &charged.raider.name;
+    town.parts.repo.commit(name);
+    town.parts.repo.damage(name, "its .git link is broken");
+    let refused = town.completed(&charged.raider).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Failed, "{refused}");
+    assert_eq!(
+        refused.hint.unwrap(),
+        format!("`hd raider repair {name}` makes it whole")
+    );
+    repair::run(&town.world, charged.raider.clone())
+        .await
+        .unwrap();
+    town.completed(&charged.raider).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,8 +107,7 @@ async fn one_that_vanished_under_a_session_is_told_once_until_it_is_repaired() {
     repaired.unwrap();
     town.pass(PATROL).await;
     assert_eq!(homeless(&town).await, 0);
-    let open = town.escalations().await.into_iter();
-    let open: Vec<_> = open.filter(|it| it.status == RelicStatus::Open).collect();
+    let open = open(&town).await;
     assert!(open.is_empty(), "{open:?}");
     assert_eq!(town.starts(&charged.session), 2, "it goes on there");
 }
@@ -52,7 +121,7 @@ async fn one_that_goes_in_the_ordinary_way_is_not_missed() {
     let name = charged.raider.name.clone();
     // Between the look at the store and the one at the directory it is nuked by somebody else.
     let (world, raider) = (town.world.clone(), charged.raider.clone());
-    town.parts.repo.interlude("sandboxes", move || {
+    town.parts.repo.interlude("ailment", move || {
         if repo.names().contains(&name.to_string()) {
             repo.lose(&name);
             let (store, raider) = (world.store.clone(), raider.clone());

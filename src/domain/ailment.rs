@@ -1,0 +1,64 @@
+//! What a sandbox under work can suffer from, seen from its files alone. It is told and never mended
+//! unasked: what is salvaged and what is made anew is a person's to say (`raider-lifecycle.md`, repair).
+
+use std::path::Path;
+
+use super::ids::RaiderId;
+
+const GONE: &str = "its sandbox is gone";
+const BROKEN: &str = "its sandbox is broken";
+
+/// Why a raider cannot go on in its sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ailment {
+    /// There is nothing at its path.
+    Gone,
+    /// git cannot use it, and why.
+    Broken(String),
+}
+
+impl Ailment {
+    /// Everything that [`Ailment::problem`] may say.
+    pub const PROBLEMS: [&str; 2] = [GONE, BROKEN];
+
+    /// What a person is called for.
+    #[must_use]
+    pub fn problem(&self) -> &'static str {
+        match self {
+            Self::Gone => GONE,
+            Self::Broken(_) => BROKEN,
+        }
+    }
+
+    /// The raider's condition in `status`.
+    #[must_use]
+    pub fn condition(&self) -> &'static str {
+        match self {
+            Self::Gone => "sandbox_gone",
+            Self::Broken(_) => "sandbox_broken",
+        }
+    }
+
+    /// What is the matter, of the sandbox at this path.
+    #[must_use]
+    pub fn says(&self, sandbox: &Path) -> String {
+        let sandbox = sandbox.display();
+        match self {
+            Self::Gone => format!("{sandbox} is not there"),
+            Self::Broken(why) => format!("git cannot use {sandbox}: {why}"),
+        }
+    }
+
+    /// What helps.
+    #[must_use]
+    pub fn advice(&self, raider: &RaiderId) -> String {
+        match self {
+            Self::Gone => format!(
+                "`hd raider repair {raider}` makes it anew from its branch, `hd raider nuke {raider}` gives it up"
+            ),
+            Self::Broken(_) => {
+                format!("`hd raider repair {raider}` makes it whole around what it holds")
+            }
+        }
+    }
+}
