@@ -339,3 +339,23 @@ fn a_sandbox_tells_whose_it_is() {
     fs::remove_dir_all(&admin).unwrap();
     assert_eq!(city.repo.provenance(&sandbox).unwrap(), None);
 }
+
+/// A directory that somebody deleted has nothing checked out, whatever git remembers of it. One that git
+/// cannot use is there all the same.
+#[test]
+fn a_branch_is_spare_once_its_directory_is_gone() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let branch = city.spec(1).branch;
+    let spare = || city.repo.spare_branches().unwrap();
+    assert_eq!(spare(), []);
+    fs::remove_file(sandbox.join(".git")).unwrap();
+    assert_eq!(spare(), []);
+    assert_eq!(city.repo.drop_branch(&branch), Ok(false));
+    fs::remove_dir_all(&sandbox).unwrap();
+    let found = spare();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((&found[0].name, found[0].reachable), (&branch, true));
+    assert_eq!(city.repo.drop_branch(&branch), Ok(true));
+    assert_eq!(spare(), []);
+}

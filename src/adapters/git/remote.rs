@@ -222,19 +222,6 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
     }
 }
 
-/// Whether a worktree has the branch checked out.
-pub(super) fn checked_out(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
-    let output = repo
-        .git()
-        .args(["worktree", "list", "--porcelain", "-z"])
-        .run()?;
-    let wanted = format!("branch {name}").into_bytes();
-    Ok(output
-        .stdout
-        .split(|byte| *byte == 0)
-        .any(|line| line == wanted))
-}
-
 /// Notes here where the remote has the branch.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
     repo.git()
