@@ -80,7 +80,7 @@ pub struct SessionEnv<'a> {
 }
 
 impl SessionEnv<'_> {
-    /// The environment. Later rules win: inherited, passed on, identity in git, configured, the
+    /// The environment. Later rules win: inherited, passed on, identity and ceiling of git, configured, the
     /// start of `PATH`, and `HD_*`, which nothing overrides.
     #[must_use]
     pub fn build(&self) -> BTreeMap<String, String> {
@@ -89,6 +89,7 @@ impl SessionEnv<'_> {
         env.entry(terminal.to_owned())
             .or_insert_with(|| value.to_owned());
         env.extend(self.git_identity());
+        env.extend(self.git_ceiling());
         let configured = self.configured.iter();
         env.extend(configured.map(|(name, value)| (name.clone(), value.clone())));
         env.insert("PATH".to_owned(), path(self.bin, env.get("PATH")));
@@ -112,6 +113,17 @@ impl SessionEnv<'_> {
             ("GIT_AUTHOR_EMAIL".to_owned(), email.clone()),
             ("GIT_COMMITTER_EMAIL".to_owned(), email),
         ]
+    }
+
+    /// In a sandbox whose `.git` is broken, git would take the next repository above for the raider's, and
+    /// its commits would go there: a city may well be kept in one.
+    fn git_ceiling(&self) -> Option<(String, String)> {
+        let ChildId::Raider(raider) = self.child else {
+            return None;
+        };
+        let raiders = self.city.join(raider.rig.as_str()).join("raiders");
+        let ceiling = raiders.to_string_lossy().into_owned();
+        Some(("GIT_CEILING_DIRECTORIES".to_owned(), ceiling))
     }
 
     fn own_variables(&self) -> BTreeMap<String, String> {
@@ -182,7 +194,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_raider_gets_exactly_what_the_contract_says() {
+    fn a_raider_gets_what_the_contract_says_and_a_ceiling_for_git() {
         let toast = ChildId::Raider("horde/raiders/Toast".parse().unwrap());
         let relic = RelicId::new("gt-1").unwrap();
         let env = build(OWN, &toast, Some(&relic), &[("EXTRA", "1")]);
@@ -191,6 +203,7 @@ mod tests {
             ("EXTRA", "1"),
             ("GIT_AUTHOR_EMAIL", "Toast@lights.invalid"),
             ("GIT_AUTHOR_NAME", "horde/raiders/Toast"),
+            ("GIT_CEILING_DIRECTORIES", "/city/horde/raiders"),
             ("GIT_COMMITTER_EMAIL", "Toast@lights.invalid"),
             ("GIT_COMMITTER_NAME", "horde/raiders/Toast"),
             ("HD_ACTOR", "horde/raiders/Toast"),

@@ -117,6 +117,19 @@ fn told(city: &City, what: &str) {
     assert!(hint.contains(&fix), "{what}: {hint}");
 }
 
+/// git looks for a repository upwards, and a city may lie in one: what an agent does in a sandbox that is none
+/// any more must not reach it.
+#[test]
+fn in_a_broken_sandbox_git_finds_no_other_repository() {
+    let city = City::new();
+    git(city.root(), &["init", "--quiet"]);
+    let asks = "git rev-parse --show-toplevel >asked 2>&1 || true";
+    city.work("work", &["rm .git", asks, "sign ready", "forever"]);
+    city.wait_sign("ready");
+    let said = fs::read_to_string(city.sandbox("Toast").join("asked")).unwrap();
+    assert!(said.contains("not a git repository"), "{said}");
+}
+
 /// Somebody removes the directory under a living session: everybody says so, a death of that session costs
 /// one restart and no more, and what was committed is there after the repair that is named.
 #[test]
