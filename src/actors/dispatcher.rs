@@ -22,8 +22,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinHandle;
 
+use super::lookout::Lookout;
 use super::refusal::Refusal;
 use super::retention;
 use super::world::World;
@@ -39,8 +39,6 @@ pub use self::fire::{recall, switch};
 pub use self::look::next;
 pub use self::outbox::settle as settle_outbox;
 
-/// A gate that opens later than this is looked at in between: timers have an end.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// How long runs may take to end when the supervisor stops; they are killed well before.
 const LAST_RUNS: Duration = Duration::from_secs(9);
 
@@ -67,10 +65,7 @@ pub enum DispatcherMsg {
 /// What it holds; nothing of it matters.
 pub struct Dispatcher {
     world: Arc<World>,
-    looking: bool,
-    /// Something came up during the look.
-    again: bool,
-    timer: Option<JoinHandle<()>>,
+    lookout: Lookout<DispatcherMsg>,
     expired: retention::Looked,
 }
 
@@ -92,9 +87,7 @@ impl Actor for DispatcherActor {
         me.cast(DispatcherMsg::Patrol)?;
         Ok(Dispatcher {
             world,
-            looking: false,
-            again: false,
-            timer: None,
+            lookout: Lookout::new(|| DispatcherMsg::Look, DispatcherMsg::Looked),
             expired: retention::Looked::default(),
         })
     }
@@ -116,7 +109,7 @@ impl Actor for DispatcherActor {
                 dispatcher.look(&me);
             }
             DispatcherMsg::Look => dispatcher.look(&me),
-            DispatcherMsg::Looked(next) => dispatcher.looked(&me, next),
+            DispatcherMsg::Looked(next) => dispatcher.lookout.looked(&me, world, next),
             DispatcherMsg::Run(id, reply) => {
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
@@ -163,39 +156,11 @@ impl Dispatcher {
         });
     }
 
-    /// One look at a time; a look that fails is made up for by the patrol.
+    /// A look that fails is made up for by the patrol.
     fn look(&mut self, me: &ActorRef<DispatcherMsg>) {
-        if self.looking {
-            self.again = true;
-            return;
-        }
-        self.looking = true;
-        let (me, world) = (me.clone(), Arc::clone(&self.world));
-        tokio::spawn(async move {
-            // A panic is logged by the hook, and must not be the last look.
-            let looked = tokio::spawn(async move { look::look(&world).await }).await;
-            // A successor looks for itself.
-            let _restarted = me.cast(DispatcherMsg::Looked(looked.unwrap_or(None)));
-        });
-    }
-
-    fn looked(&mut self, me: &ActorRef<DispatcherMsg>, next: Option<Timestamp>) {
-        self.looking = false;
-        if let Some(timer) = self.timer.take() {
-            timer.abort();
-        }
-        if std::mem::take(&mut self.again) {
-            return self.look(me);
-        }
-        let Some(next) = next else { return };
-        let wait = next.duration_since(self.world.clock.now());
-        let wait = Duration::try_from(wait).unwrap_or_default().min(LONGEST);
-        let me = me.clone();
-        self.timer = Some(tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
-            // A successor looks for itself.
-            let _restarted = me.cast(DispatcherMsg::Look);
-        }));
+        let world = Arc::clone(&self.world);
+        let look = async move { look::look(&world).await };
+        self.lookout.look(me, &self.world, look);
     }
 }
 

@@ -20,6 +20,7 @@ pub mod endings;
 pub mod forge;
 pub mod gates;
 pub mod launch;
+mod lookout;
 pub mod metrics;
 pub mod questions;
 pub mod refusal;

@@ -16,14 +16,13 @@ mod settle;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinHandle;
 
 use super::effects;
+use super::lookout::{self, Lookout};
 use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::cause::Cause;
@@ -41,11 +40,6 @@ pub use self::settle::{
     still_so,
 };
 
-/// What is due later than this is looked at in between: timers have an end.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// A look that failed is made up for after this.
-const RETRY: Duration = Duration::from_secs(30);
-
 /// Messages to the shaman.
 #[derive(Debug)]
 pub enum ShamanMsg {
@@ -60,10 +54,7 @@ pub enum ShamanMsg {
 /// What it holds; nothing of it matters.
 pub struct Shaman {
     world: Arc<World>,
-    looking: bool,
-    /// Something came up during the look.
-    again: bool,
-    timer: Option<JoinHandle<()>>,
+    lookout: Lookout<ShamanMsg>,
 }
 
 /// The actor. Its inbox and its book are rows.
@@ -86,9 +77,7 @@ impl Actor for ShamanActor {
         self::notify::tell(&world);
         Ok(Shaman {
             world,
-            looking: false,
-            again: false,
-            timer: None,
+            lookout: Lookout::new(|| ShamanMsg::Look, ShamanMsg::Looked),
         })
     }
 
@@ -108,7 +97,7 @@ impl Actor for ShamanActor {
                 }
             }
             ShamanMsg::Tell => self::notify::tell(&shaman.world),
-            ShamanMsg::Looked(next) => shaman.looked(&me, next),
+            ShamanMsg::Looked(next) => shaman.lookout.looked(&me, &shaman.world, next),
         }
         Ok(())
     }
@@ -126,40 +115,9 @@ impl Actor for ShamanActor {
 
 impl Shaman {
     fn look(&mut self, me: &ActorRef<ShamanMsg>) {
-        if self.looking {
-            self.again = true;
-            return;
-        }
-        self.looking = true;
-        let (me, world) = (me.clone(), Arc::clone(&self.world));
-        tokio::spawn(async move {
-            let own = Arc::clone(&world);
-            // A panic is logged by the hook, and must not be the last look.
-            let looked = tokio::spawn(async move { look(&own).await }).await;
-            let later = |_| world.clock.now().checked_add(RETRY).ok();
-            let next = looked.unwrap_or_else(later);
-            // A successor looks for itself.
-            let _restarted = me.cast(ShamanMsg::Looked(next));
-        });
-    }
-
-    fn looked(&mut self, me: &ActorRef<ShamanMsg>, next: Option<Timestamp>) {
-        self.looking = false;
-        if let Some(timer) = self.timer.take() {
-            timer.abort();
-        }
-        if std::mem::take(&mut self.again) {
-            return self.look(me);
-        }
-        let Some(next) = next else { return };
-        let wait = next.duration_since(self.world.clock.now());
-        let wait = Duration::try_from(wait).unwrap_or_default().min(LONGEST);
-        let me = me.clone();
-        self.timer = Some(tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
-            // A successor looks for itself.
-            let _restarted = me.cast(ShamanMsg::Look);
-        }));
+        let world = Arc::clone(&self.world);
+        let look = async move { look(&world).await };
+        self.lookout.look(me, &self.world, look);
     }
 }
 
@@ -169,7 +127,7 @@ async fn look(world: &World) -> Option<Timestamp> {
     let looked = world.store.run(move |txn| reraise::look(txn, reraise));
     looked.await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the shaman could not look");
-        world.clock.now().checked_add(RETRY).ok()
+        lookout::retry(world)
     })
 }
 
