@@ -37,8 +37,8 @@ use crate::ports::relics::{StoreError, Txn};
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{
-    HOMELESS, HOOKLESS, NAMELESS, NUKE_STUCK, UNSEEN, about, hookless_gone, no_more, over, seen,
-    settle, still_so,
+    HOMELESS, HOOKLESS, NAMELESS, NUKE_STUCK, UNREAD, UNSEEN, about, hookless_gone, no_more, over,
+    seen, settle, still_so,
 };
 
 /// What is due later than this is looked at in between: timers have an end.
