@@ -117,7 +117,7 @@ impl From<OpenFailure> for ChildExit {
             OpenFailure::Finished => Self::Finished,
             OpenFailure::Unseen(why) => Self::Unseen(why),
             OpenFailure::Failed(why) => Self::StartFailed(why),
-            OpenFailure::Homeless(why) => Self::Homeless(why),
+            OpenFailure::Homeless(error) => Self::Homeless(format!("its sandbox is gone: {error}")),
             OpenFailure::Died { exit, tail } => Self::Died {
                 cause: match exit {
                     Some(_) => Cause::SessionDied,

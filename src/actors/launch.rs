@@ -72,7 +72,7 @@ pub enum OpenFailure {
     /// It could not be started; a death.
     Failed(String),
     /// Its sandbox is gone; no death.
-    Homeless(String),
+    Homeless(StartError),
     /// It died while no supervisor ran; a death that was not counted yet.
     Died {
         /// How, where on record.
@@ -213,9 +213,7 @@ async fn start_session(
         Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
         // Whoever removed the sandbox knows; no agent failed.
         Err(error @ StartError::NoCwd(_)) if matches!(spec.id, ChildId::Raider(_)) => {
-            return Err(OpenFailure::Homeless(format!(
-                "its sandbox is gone: {error}"
-            )));
+            return Err(OpenFailure::Homeless(error));
         }
         Err(error) => return Err(OpenFailure::Failed(error.to_string())),
     };
@@ -306,14 +304,19 @@ async fn raider(
     };
     let reduced = how == How::Respawned && less;
     let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
-    let (told, watched) = (text.clone(), dir.clone());
+    let (told, home) = (text.clone(), sandbox.clone());
     let prompt_file = effects::tasks(world, move |tasks| {
-        tasks.watch(&watched);
-        tasks.write_prompt(&watched, &told)
+        // It is tried at each patrol, and must not cost a process each time.
+        if tasks.is_gone(&home) {
+            return Ok(None);
+        }
+        tasks.watch(&dir);
+        tasks.write_prompt(&dir, &told).map(Some)
     });
     let prompt_file = prompt_file
         .await
-        .map_err(|e| OpenFailure::Failed(e.to_string()))?;
+        .map_err(|e| OpenFailure::Failed(e.to_string()))?
+        .ok_or_else(|| OpenFailure::Homeless(StartError::NoCwd(sandbox.clone())))?;
     let launch = harness::launch(harness, &text, &prompt_file, reduced);
     Ok(Start {
         argv: launch.argv,

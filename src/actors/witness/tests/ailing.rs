@@ -163,3 +163,22 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
     let view = town.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
 }
+
+/// An idle city stays quiet.
+#[tokio::test(start_paused = true)]
+async fn a_raider_without_sandbox_costs_no_process_at_each_patrol() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let sandbox = town.world.city.sandbox(&charged.raider);
+    town.parts.tasks.lose(&sandbox, true);
+    town.parts.repo.lose(&charged.raider.name);
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL * 10).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    assert_eq!(town.parts.tasks.prompts().len(), 1, "nothing is written");
+    assert_eq!(town.events(EventType::RaiderHomeless).await.len(), 1);
+    town.parts.tasks.lose(&sandbox, false);
+    town.pass(PATROL).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+}
