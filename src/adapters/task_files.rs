@@ -274,14 +274,6 @@ impl TaskFiles for DiskTaskFiles {
         }
     }
 
-    fn is_gone(&self, dir: &Path) -> bool {
-        use io::ErrorKind::{NotADirectory, NotFound};
-        match fs::metadata(dir) {
-            Ok(meta) => !meta.is_dir(),
-            Err(error) => matches!(error.kind(), NotFound | NotADirectory),
-        }
-    }
-
     fn is_within(&self, dir: &Path, of: &Path) -> bool {
         let real = (fs::canonicalize(dir), fs::canonicalize(of));
         matches!(real, (Ok(dir), Ok(of)) if dir.starts_with(&of))

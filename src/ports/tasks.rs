@@ -139,9 +139,6 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn set_aside(&self, file: &Path) -> Result<(), TaskError>;
 
-    /// Whether there is no such directory. One that cannot be seen is not gone.
-    fn is_gone(&self, dir: &Path) -> bool;
-
     /// Whether the directory is the other one or below it, links followed. One that cannot be seen is
     /// not.
     fn is_within(&self, dir: &Path, of: &Path) -> bool;

@@ -32,7 +32,6 @@ struct Inner {
     broken: Option<String>,
     set_up_fails: Option<String>,
     hidden: Option<String>,
-    gone: BTreeSet<PathBuf>,
     serial: u64,
     emptied: usize,
     on_empty: Option<Interlude>,
@@ -103,15 +102,6 @@ impl FakeTasks {
     /// Outcome files cannot be seen for this reason, or can be again.
     pub fn hide(&self, why: Option<&str>) {
         self.inner().hidden = why.map(str::to_owned);
-    }
-
-    /// The sandbox is gone, or is there again.
-    pub fn lose(&self, sandbox: &Path, gone: bool) {
-        let mut inner = self.inner();
-        match gone {
-            true => inner.gone.insert(sandbox.to_owned()),
-            false => inner.gone.remove(sandbox),
-        };
     }
 
     /// When the outcome file was written, as its time stamp says.
@@ -297,10 +287,6 @@ impl TaskFiles for FakeTasks {
         let intent = inner.outbox.remove(file);
         inner.aside.extend(intent.and_then(Result::ok));
         Ok(())
-    }
-
-    fn is_gone(&self, dir: &Path) -> bool {
-        self.inner().gone.contains(dir)
     }
 
     fn is_within(&self, dir: &Path, of: &Path) -> bool {

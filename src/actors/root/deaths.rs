@@ -118,7 +118,7 @@ impl Root {
             return;
         };
         if !std::mem::replace(&mut slot.homeless, true) {
-            let hint = format!("`hd raider repair {id}` makes it anew from its branch");
+            let hint = format!("`hd raider repair {id}` makes it whole");
             let data = serde_json::json!({ "error": why, "hint": hint });
             let event = NewEvent::new(EventType::RaiderHomeless, id, Cause::StartFailed);
             self.world.store.note(vec![event.with(data)]);

@@ -130,19 +130,6 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_not_gone() {
-    let city = tempfile::tempdir().unwrap();
-    let tasks = files(city.path());
-    let file = city.path().join("file");
-    fs::write(&file, "").unwrap();
-    for gone in [&file, &file.join("below"), &city.path().join("absent")] {
-        assert!(tasks.is_gone(gone), "{}", gone.display());
-    }
-    let unseen = city.path().join("x".repeat(300));
-    assert!(!tasks.is_gone(&unseen) && !tasks.is_gone(city.path()));
-}
-
-#[test]
 fn an_outcome_is_heard_of_however_it_is_written() {
     let city = tempfile::tempdir().unwrap();
     let tasks = files(city.path());
