@@ -283,7 +283,7 @@ async fn raider(
     let harness =
         harness.ok_or_else(|| OpenFailure::Failed(format!("no harness named {}", hook.harness)))?;
     let (relic, notes) = assignment(world, hook).await?;
-    let sandbox = world.city.sandbox(&hook.raider);
+    let sandbox = home(world, hook)?;
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
     let crashed = matches!(
         cause,
@@ -304,19 +304,13 @@ async fn raider(
     };
     let reduced = how == How::Respawned && less;
     let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
-    let (told, home) = (text.clone(), sandbox.clone());
+    let (told, watched) = (text.clone(), dir.clone());
     let prompt_file = effects::tasks(world, move |tasks| {
-        // It is tried at each patrol, and must not cost a process each time.
-        if tasks.is_gone(&home) {
-            return Ok(None);
-        }
-        tasks.watch(&dir);
-        tasks.write_prompt(&dir, &told).map(Some)
+        tasks.watch(&watched);
+        tasks.write_prompt(&watched, &told)
     });
-    let prompt_file = prompt_file
-        .await
-        .map_err(|e| OpenFailure::Failed(e.to_string()))?
-        .ok_or_else(|| OpenFailure::Homeless(StartError::NoCwd(sandbox.clone())))?;
+    let written = prompt_file.await;
+    let prompt_file = written.map_err(|e| OpenFailure::Failed(e.to_string()))?;
     let launch = harness::launch(harness, &text, &prompt_file, reduced);
     Ok(Start {
         argv: launch.argv,
@@ -327,6 +321,15 @@ async fn raider(
         how,
         notes: notes.into_iter().map(|(id, _)| id).collect(),
     })
+}
+
+/// Its sandbox, if there is one. It is looked for at each patrol, which must not cost a process each time.
+fn home(world: &World, hook: &Hook) -> Result<std::path::PathBuf, OpenFailure> {
+    let sandbox = world.city.sandbox(&hook.raider);
+    match world.tasks.is_gone(&sandbox) {
+        true => Err(OpenFailure::Homeless(StartError::NoCwd(sandbox))),
+        false => Ok(sandbox),
+    }
 }
 
 /// The relic, and the handoff notes that wait for the next session.
