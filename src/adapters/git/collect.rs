@@ -99,7 +99,9 @@ fn hand_on(pipe: impl AsFd + Into<Stdio>) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&pipe, false)?;
     let mut reader = Command::new("/bin/sh");
     // What a shell puts in the background reads from nowhere unless it is told otherwise.
-    reader.args(["-c", "{ cat <&3 & } 3<&0"]).env_clear();
+    reader
+        .args(["-c", "command -v cat && { cat <&3 & } 3<&0"])
+        .env_clear();
     if let Some(path) = std::env::var_os("PATH") {
         reader.env("PATH", path);
     }
