@@ -142,6 +142,24 @@ fn an_event_is_one_line() {
     assert_eq!(story.lines().count(), 2);
 }
 
+/// Of what somebody printed before it died, the last words say why.
+#[test]
+fn of_an_output_the_end_is_shown() {
+    let tail = format!("it starts\n{}\nout of memory\n", "working ".repeat(20));
+    let died = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "agent.crashed",
+        "subject": "mayor", "cause": "crashed", "data": {"code": null, "signal": 9, "tail": tail}});
+    for columns in [None, Some(120), Some(100)] {
+        let style = Style {
+            width: columns,
+            ..PLAIN
+        };
+        let line = event::event(&died, style);
+        assert!(line.contains("signal=9 tail=…"), "{line}");
+        assert!(line.ends_with("out of memory"), "{line}");
+        assert!(columns.is_none_or(|most| line.chars().count() <= most));
+    }
+}
+
 #[test]
 fn a_relic_shows_its_body_below_its_facts() {
     let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond",
