@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
 
-use super::lists::{needs_person, state};
+use super::lists::{derived, needs_person, state};
 use super::table::{Cell, Table};
 use super::words::{ago, at, cell, condition, count, git, plural, seconds};
 
@@ -162,9 +162,31 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             let mark = if child.needs_person { "!" } else { " " };
             let text = format!("{mark} {}: {kind}: {said}", child.name);
             lines.push(style.paint(Tone::Waits, &text));
+        } else if let Some(why) = why(child).filter(|_| quarantined.is_none()) {
+            let mark = mark(child.needs_person);
+            let text = format!("{mark} {}: {}: {why}", child.name, derived(child.value));
+            lines.push(style.paint(Tone::Waits, &text));
         }
     }
     lines
+}
+
+/// Why somebody is in a state that is no good one, where no condition tells it.
+fn why(child: &Child<'_>) -> Option<String> {
+    let name = &child.name;
+    let told = |key: &str| Some(at(child.value, key)).filter(|text| text != "-");
+    Some(match derived(child.value).as_str() {
+        "backoff" => format!("it is tried again at {}: hd why {name}", told("/retry_at")?),
+        "stalled" => match told("/stalled_since") {
+            Some(since) => format!("found without progress at {since}: hd peek {name}"),
+            None => format!("it has no session: hd why {name}"),
+        },
+        "zombie" => told("/detail").unwrap_or_else(|| {
+            format!("its work is done and its session is still there: hd why {name}")
+        }),
+        "blocked" => "an agent that it depends on is not up".to_owned(),
+        _ => return None,
+    })
 }
 
 /// Merge requests that land when a person has looked, and how to say so.

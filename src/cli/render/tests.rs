@@ -263,6 +263,9 @@ fn lines_are_fitted_to_the_terminal() {
 /// Why a raider has no session, where somebody knows.
 #[test]
 fn a_raider_that_is_suspended_or_quarantined_says_so() {
+    let backoff = json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"});
+    assert_eq!(super::lists::state(&backoff).0, "backoff");
+    assert!(!super::lists::needs_person(&backoff));
     let row = |suspended: bool, until: Value| {
         let raider = json!({
             "id": "horde/raiders/Ash", "state": "stalled", "suspended": suspended,
@@ -274,6 +277,40 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
     assert_eq!(row(true, until.clone()), "suspended");
     assert_eq!(row(false, until), "quarantined");
     assert_eq!(row(false, Value::Null), "stalled");
+}
+
+/// Every mark has its reason below the table, and who only waits has none but the reason.
+#[test]
+fn whoever_is_marked_is_told_of() {
+    let raider = |name: &str, state: &str, more: Value| {
+        let mut raider = json!({"name": name, "state": state, "condition": null});
+        let more = more.as_object().unwrap().clone();
+        raider.as_object_mut().unwrap().extend(more);
+        raider
+    };
+    let since = "2026-01-31T11:00:00Z";
+    let shown = json!({
+        "agents": [raider("api", "blocked", json!({}))],
+        "rigs": [{"name": "r", "raiders": [
+            raider("Ash", "stalled", json!({"stalled_since": since})),
+            raider("Rust", "stalled", json!({})),
+            raider("Oak", "stalled", json!({"retry_at": since})),
+            raider("Elm", "zombie", json!({"detail": "its hook is gone"})),
+            raider("Fig", "working", json!({})),
+        ]}],
+    });
+    let screen = status::status(&shown, PLAIN);
+    let marked = |line: &&str| line.starts_with("!  ");
+    assert_eq!(screen.lines().filter(marked).count(), 4, "{screen}");
+    for line in [
+        "! r/Ash: stalled: found without progress at 2026-01-31T11:00:00Z: hd peek r/Ash",
+        "! r/Rust: stalled: it has no session: hd why r/Rust",
+        "  r/Oak: backoff: it is tried again at 2026-01-31T11:00:00Z: hd why r/Oak",
+        "! r/Elm: zombie: its hook is gone",
+        "! api: blocked: an agent that it depends on is not up",
+    ] {
+        assert!(screen.lines().any(|said| said == line), "{line}\n{screen}");
+    }
 }
 
 /// One sentence for what was done, whatever fields are there.

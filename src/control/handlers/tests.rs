@@ -2,6 +2,7 @@
 
 mod doctor;
 mod fuzz;
+mod shown;
 mod standing;
 
 use std::sync::Arc;
