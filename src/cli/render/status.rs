@@ -24,7 +24,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         screen.push(style.paint(Tone::Bad, &line));
     }
     for rig in list(result, "/rigs") {
-        screen.extend(to_review(rig, style));
+        screen.extend(for_person(rig, style));
     }
     let children = children(result);
     if children.is_empty() {
@@ -189,8 +189,8 @@ fn why(child: &Child<'_>) -> Option<String> {
     })
 }
 
-/// Merge requests that land when a person has looked, and how to say so.
-fn to_review(rig: &Value, style: Style) -> Vec<String> {
+/// Merge requests that land when a person has done something, and what.
+fn for_person(rig: &Value, style: Style) -> Vec<String> {
     let queue = list(rig, "/forge/queue").iter();
     let line = |mr: &Value| {
         let text = format!(
@@ -201,11 +201,11 @@ fn to_review(rig: &Value, style: Style) -> Vec<String> {
         );
         style.paint(Tone::Waits, &text)
     };
-    queue.filter(|mr| wants_review(mr)).map(line).collect()
+    queue.filter(|mr| waits_for_person(mr)).map(line).collect()
 }
 
-fn wants_review(mr: &Value) -> bool {
-    at(mr, "/state") == "reviewing" && at(mr, "/review") == "wanted"
+fn waits_for_person(mr: &Value) -> bool {
+    mr.get("needs_person") == Some(&Value::Bool(true))
 }
 
 /// `relics horde  9 open, 2 blocked`: what is there to do, and why less is done.
@@ -230,7 +230,7 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
     let mut table = Table::new(&["", "MR", "RELIC", "STATE", "BRANCH", "NOTE"]);
     let mut queue: Vec<_> = queue.iter().collect();
-    queue.sort_by_key(|mr| !wants_review(mr));
+    queue.sort_by_key(|mr| !waits_for_person(mr));
     for mr in queue {
         let tone = match at(mr, "/state").as_str() {
             "conflict" | "failed" => Tone::Bad,
@@ -238,7 +238,7 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
             _ => Tone::Plain,
         };
         table.row(vec![
-            Cell(mark(wants_review(mr)), Tone::Waits),
+            Cell(mark(waits_for_person(mr)), Tone::Waits),
             at(mr, "/id").into(),
             at(mr, "/relic").into(),
             Cell(at(mr, "/state"), tone),

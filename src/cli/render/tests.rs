@@ -42,7 +42,7 @@ fn city() -> Value {
             "forge": {"paused": true, "queue": [
                 {"id": "gt-4", "relic": "gt-3", "state": "testing", "note": null,
                  "branch": "raider/Shadow/gt-3-1"},
-                {"id": "gt-6", "relic": "gt-5", "state": "reviewing", "review": "wanted",
+                {"id": "gt-6", "relic": "gt-5", "state": "reviewing", "needs_person": true,
                  "note": "hd mq approve gt-6", "branch": "raider/Rust/gt-5-1"}]},
         }],
         "automations": [], "escalations": 2,

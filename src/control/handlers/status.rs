@@ -217,6 +217,7 @@ pub(super) fn mr_json(mr: &MergeRequest) -> Value {
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
         "head": mr.head, "target": mr.target, "state": mr.state, "priority": mr.priority,
         "review": mr.review, "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
+        "needs_person": mr.needs_person(),
     })
 }
 
