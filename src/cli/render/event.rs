@@ -1,6 +1,6 @@
 //! Events: one line each, and the story that `hd why` tells.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::output::{Style, Tone};
 
@@ -78,6 +78,22 @@ fn tone(kind: &str) -> Tone {
     }
 }
 
+/// A list of objects by what they hold, as `restart clock, start mayor`; of whom nothing becomes is left out.
+fn in_words(value: &Value) -> String {
+    let Some(items) = value.as_array() else {
+        return cell(value);
+    };
+    let concerned = items.iter().filter(|item| item["action"] != "none");
+    let words = concerned.map(|item| match item.as_object() {
+        Some(object) => object.values().map(cell).collect::<Vec<_>>().join(" "),
+        None => cell(item),
+    });
+    match words.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "-".to_owned(),
+        words => words,
+    }
+}
+
 /// `key=value`, short ones only: long texts and whole hashes are in `--json`. Of an output the end is
 /// shown, which says most.
 fn particulars(data: Option<&Value>, left: usize) -> String {
@@ -90,8 +106,8 @@ fn particulars(data: Option<&Value>, left: usize) -> String {
     let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let short = data
         .iter()
-        .filter(|(key, value)| !value.is_null() && *key != TAIL)
-        .map(|(key, value)| match cell(value) {
+        .filter(|(key, value)| !value.is_null() && **value != json!([]) && *key != TAIL)
+        .map(|(key, value)| match in_words(value) {
             hash if is_hash(&hash) => format!("{key}={}", &hash[..HASH]),
             text => format!("{key}={}", cut(&text, LONG)),
         });

@@ -265,7 +265,7 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
     for pool in pools {
         table.row(vec![
             at(pool, "/name").into(),
-            at(pool, "/wanted").into(),
+            wanted(pool).into(),
             at(pool, "/running").into(),
             at(pool, "/draining").into(),
             format!("{}..{}", at(pool, "/min"), at(pool, "/max")).into(),
@@ -274,6 +274,15 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
         ]);
     }
     vec![table.text(style)]
+}
+
+/// How many members there should be, and that more, or fewer, were asked for than the bounds allow.
+fn wanted(pool: &Value) -> String {
+    let wanted = at(pool, "/wanted");
+    match at(pool, "/asked") {
+        asked if asked == wanted || asked == "-" => wanted,
+        asked => format!("{wanted} (asked for {asked})"),
+    }
 }
 
 fn automations(result: &Value, style: Style) -> Vec<String> {

@@ -74,7 +74,7 @@ fn status_shows_pools() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
     city["pools"] = json!([
-        {"name": "worker", "min": 0, "max": 4, "wanted": 3, "running": 3, "draining": 1,
+        {"name": "worker", "min": 0, "max": 4, "wanted": 4, "asked": 9, "running": 3, "draining": 1,
          "last_check": "2026-01-31T11:59:50Z", "error": null},
         {"name": "tester", "min": 1, "max": 2, "wanted": 1, "running": 0, "draining": 0,
          "last_check": "2026-01-31T11:59:30Z", "error": "it failed: no queue"}]);
@@ -82,9 +82,9 @@ fn status_shows_pools() {
     let from = screen.find("POOL").unwrap();
     let to = screen.find("relics").unwrap();
     insta::assert_snapshot!(&screen[from..to], @r"
-    POOL    WANTED  RUNNING  DRAINING  BOUNDS  CHECKED  ERROR
-    worker  3       3        1         0..4    10s      -
-    tester  1       0        0         1..2    30s      it failed: no queue
+    POOL    WANTED           RUNNING  DRAINING  BOUNDS  CHECKED  ERROR
+    worker  4 (asked for 9)  3        1         0..4    10s      -
+    tester  1                0        0         1..2    30s      it failed: no queue
     ");
 }
 
@@ -160,6 +160,18 @@ fn of_an_output_the_end_is_shown() {
     }
 }
 
+/// What a reload came to is told in words, and not of those whom it did not concern.
+#[test]
+fn a_reload_in_the_journal_is_told_in_words() {
+    let reloaded = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "config.reloaded",
+        "subject": "town", "cause": "config", "data": {"pending": [], "actions": [
+            {"action": "none", "agent": "mayor"}, {"action": "start", "agent": "clock"},
+            {"action": "restart", "agent": "api"}]}});
+    let line = event::event(&reloaded, PLAIN);
+    let told = "actions=start clock, restart api";
+    assert!(line.ends_with(told), "{line}");
+}
+
 #[test]
 fn a_relic_shows_its_body_below_its_facts() {
     let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond",
@@ -183,11 +195,13 @@ fn charged_and_waiting_relics_are_told_apart() {
         {"relic": "gt-2", "raider": null, "note": "no free slot", "rig": "horde",
          "auto_charge": false},
         {"relic": "gt-3", "raider": null, "note": "no free slot", "rig": "auto",
-         "auto_charge": true}]});
+         "auto_charge": true},
+        {"relic": "gt-4", "raider": null, "note": "no harness", "error": {"kind": "conflict"}}]});
     insta::assert_snapshot!(show::charged(&result, PLAIN), @r"
     gt-1 is charged to horde/raiders/Toast, on branch raider/Toast/gt-1-1
     gt-2 waits: no free slot
     gt-3 waits: no free slot
+    gt-4 is not charged
     nobody starts gt-2 by itself, auto_charge is off: hd charge gt-2 horde
     ");
 }

@@ -415,7 +415,7 @@ async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, Control
         let (draining, running): (Vec<_>, Vec<_>) = up.partition(|view| view.draining);
         json!({
             "name": pool.name, "min": pool.pool.min, "max": pool.pool.max,
-            "wanted": pool.wanted, "running": running.len(), "draining": draining.len(),
+            "wanted": pool.wanted, "asked": pool.asked, "running": running.len(), "draining": draining.len(),
             "last_check": pool.checked, "error": pool.failed,
         })
     };
