@@ -10,6 +10,8 @@
 //!  nothing                   ──► ─────────────┘   else ──► fresh
 //! ```
 
+mod words;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,11 +30,14 @@ use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::harness;
 use crate::domain::ids::{ChildId, Generation, Incarnation};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::prompt::{self, Brief, Problem};
+use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::domain::session_env::SessionEnv;
 use crate::ports::repo::Signature;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
+
+use self::words::brief;
+pub use self::words::{nudge_text, task_text};
 
 /// How a session came up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -454,58 +459,4 @@ pub async fn target(world: &World, rig: &Rig) -> Result<String, Refusal> {
         return Ok(target);
     }
     Ok(effects::repo(world, &rig.name, |repo| repo.default_branch()).await?)
-}
-
-/// The text of `TASK.md`.
-///
-/// # Errors
-/// The store cannot be read.
-pub async fn task_text(world: &World, rig: &Rig, hook: &Hook) -> Result<String, Refusal> {
-    let id = hook.relic.clone();
-    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
-    Ok(prompt::task_file(&brief(
-        world, rig, hook, &relic, "TASK.md",
-    )))
-}
-
-/// What is typed into a session whose outcome cannot be accepted.
-///
-/// # Errors
-/// The store cannot be read.
-pub async fn nudge_text(
-    world: &World,
-    rig: &Rig,
-    hook: &Hook,
-    problem: &Problem,
-) -> Result<String, Refusal> {
-    let id = hook.relic.clone();
-    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
-    let file = world.tasks.task_file(&world.city.sandbox(&hook.raider));
-    Ok(prompt::nudge(
-        &brief(world, rig, hook, &relic, file),
-        problem,
-    ))
-}
-
-fn brief<'a>(
-    world: &'a World,
-    rig: &'a Rig,
-    hook: &'a Hook,
-    relic: &'a Relic,
-    task_file: &'a str,
-) -> Brief<'a> {
-    let harness = world.city.harnesses.get(&hook.harness);
-    Brief {
-        raider: &hook.raider,
-        relic: &hook.relic,
-        title: &relic.title,
-        body: &relic.body,
-        context: relic.context.as_deref(),
-        branch: &hook.branch,
-        base: &hook.base,
-        target: &hook.target,
-        task_file,
-        review: harness.map_or("", |harness| harness.review.as_str()),
-        max_reviews: rig.raiders.max_reviews,
-    }
 }

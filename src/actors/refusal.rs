@@ -1,5 +1,7 @@
 //! Why an operation was not carried out, in the kinds that a caller can act on.
 
+use std::path::Path;
+
 use crate::domain::nuke::CleanupStatus;
 use crate::ports::relics::StoreError;
 use crate::ports::repo::RepoError;
@@ -126,8 +128,13 @@ impl From<RepoError> for Refusal {
         let refusal = Self::new(kind, error.to_string());
         match &error {
             RepoError::Broken { sandbox, .. } => {
-                let name = sandbox.file_name().unwrap_or_default().to_string_lossy();
-                refusal.hint(format!("`hd raider repair {name}` makes it whole"))
+                // `<city>/<rig>/raiders/<Name>`: two rigs have the same names.
+                let part = |path: Option<&Path>| {
+                    let name = path.and_then(Path::file_name).unwrap_or_default();
+                    name.to_string_lossy().into_owned()
+                };
+                let (rig, name) = (part(sandbox.ancestors().nth(2)), part(Some(sandbox)));
+                refusal.hint(format!("`hd raider repair {rig}/{name}` makes it whole"))
             }
             _ => refusal,
         }

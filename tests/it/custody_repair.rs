@@ -9,7 +9,7 @@ use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::{City, snapshot, toast};
-use crate::support::git::{commit_all, git, rev, write};
+use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// A sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
 fn busy(city: &City) -> std::path::PathBuf {
@@ -26,7 +26,7 @@ fn busy(city: &City) -> std::path::PathBuf {
 type Break = (&'static str, fn(&Path, &Path));
 
 /// What can break. None of it touches the files of the work tree.
-const BREAKS: [Break; 11] = [
+const BREAKS: [Break; 12] = [
     ("nothing", |_, _| {}),
     ("no link", |dir, _| {
         fs::remove_file(dir.join(".git")).unwrap()
@@ -45,6 +45,10 @@ const BREAKS: [Break; 11] = [
     }),
     ("a torn index", |_, admin| {
         fs::write(admin.join("index"), "DIRC").unwrap()
+    }),
+    ("a directory for an index", |_, admin| {
+        fs::remove_file(admin.join("index")).unwrap();
+        fs::create_dir(admin.join("index")).unwrap();
     }),
     ("no entry", |_, admin| fs::remove_dir_all(admin).unwrap()),
     ("locked", |_, admin| {
@@ -121,6 +125,51 @@ fn a_deleted_directory_is_recreated_with_what_was_staged() {
         "committed\n"
     );
     assert_eq!(city.facts(&sandbox).dirty, ["src/a.txt"]);
+}
+
+/// A conflict is there again with its marks, and nothing passes for its solution.
+#[test]
+fn a_deleted_directory_is_recreated_with_its_conflicts() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    for file in ["both", "edited", "taken"] {
+        write(&sandbox, file, "base\n");
+    }
+    commit_all(&sandbox, "base");
+    git(&sandbox, &["switch", "--quiet", "-c", "other"]);
+    write(&sandbox, "both", "theirs\n");
+    write(&sandbox, "taken", "theirs\n");
+    write(&sandbox, "added", "theirs\n");
+    fs::remove_file(sandbox.join("edited")).unwrap();
+    commit_all(&sandbox, "theirs");
+    git(&sandbox, &["switch", "--quiet", "-"]);
+    write(&sandbox, "both", "ours\n");
+    write(&sandbox, "edited", "ours\n");
+    write(&sandbox, "added", "ours\n");
+    fs::remove_file(sandbox.join("taken")).unwrap();
+    commit_all(&sandbox, "ours");
+    try_git(&sandbox, &["merge", "other"]);
+    let stages = git(&sandbox, &["ls-files", "-u"]);
+    assert_eq!(stages.lines().count(), 9, "{stages}");
+    fs::remove_dir_all(&sandbox).unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(city.repo.ailment(&sandbox), Ok(None));
+    assert_eq!(git(&sandbox, &["ls-files", "-u"]), stages);
+    let read = |file| fs::read_to_string(sandbox.join(file)).unwrap();
+    for file in ["both", "added"] {
+        let text = read(file);
+        let parts = ["<<<<<<<", "ours\n", "=======", "theirs\n", ">>>>>>>"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+    assert_eq!(
+        (read("edited"), read("taken")),
+        ("ours\n".into(), "theirs\n".into())
+    );
+    assert_eq!(
+        read("src/b.txt"),
+        git(&sandbox, &["show", "HEAD:src/b.txt"]) + "\n"
+    );
+    assert!(sandbox.join("TASK.md").is_symlink());
 }
 
 #[test]

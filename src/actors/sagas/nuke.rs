@@ -37,7 +37,7 @@ use crate::ports::relics::{SalvageEntry, StoreError};
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
-pub use measure::{facts, readable};
+pub use measure::{facts, savable};
 use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 
@@ -199,11 +199,22 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
     let Some(git) = measure(world, target).await.transpose() else {
         return strays::check(world, target).await;
     };
-    let salvaged = match git.known() {
-        Some(git) if saved_unasked(world, target, git).await => Some(git.clone()),
-        Some(_) | None => None,
+    let git = match git {
+        Probed::Known(git) => git,
+        Probed::Unknown(why) => {
+            let why = format!("the sandbox cannot be judged: {why}");
+            return Err(measure::unreadable(target, why));
+        }
     };
-    let evidence = evidence(target, world, Probed::Known(None), git, salvaged);
+    let saved = saved_unasked(world, target, &git).await;
+    let salvaged = saved.then(|| git.clone());
+    let evidence = evidence(
+        target,
+        world,
+        Probed::Known(None),
+        Probed::Known(git),
+        salvaged,
+    );
     permit(judge(evidence), target).map(|_| ())
 }
 

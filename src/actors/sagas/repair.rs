@@ -107,8 +107,11 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", raider.rig)))?;
     let sandbox = world.city.sandbox(&raider);
     let path = sandbox.clone();
-    let ailment = effects::repo(world, &rig.name, move |repo| repo.ailment(&path)).await?;
-    let ailment = ailment.map(|what| what.says(&sandbox));
+    let ailment = effects::repo(world, &rig.name, move |repo| repo.ailment(&path)).await;
+    let ailment = match ailment {
+        Ok(what) => what.map(|what| what.says(&sandbox)),
+        Err(error) => Some(error.to_string()),
+    };
     let (path, target) = (sandbox.clone(), hook.target.clone());
     let seen = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target)).await;
     let (was, salvage) = match seen {

@@ -154,6 +154,13 @@ fn about(hook: &Hook) -> About {
 async fn tell(args: &WitnessArgs, kept: &Kept<'_>) -> Result<(), Refusal> {
     let hook = kept.hook;
     let losses = kept.refused.losses.join("\n");
+    let helps = match (kept.refused.status, &kept.refused.hint) {
+        (None, Some(hint)) => hint.clone(),
+        _ => format!(
+            "`hd raider nuke {} --salvage` keeps it and frees the slot",
+            hook.raider
+        ),
+    };
     let about = about(hook);
     let state = match kept.refused.status {
         Some(_) => Cleanup::Pending,
@@ -167,10 +174,7 @@ async fn tell(args: &WitnessArgs, kept: &Kept<'_>) -> Result<(), Refusal> {
         relic: kept.owns.then(|| hook.relic.clone()),
         problem: kept.problem.to_owned(),
         severity: Severity::High,
-        evidence: format!(
-            "{losses}\n`hd raider nuke {} --salvage` keeps it and frees the slot",
-            hook.raider
-        ),
+        evidence: format!("{losses}\n{helps}"),
     };
     raise(args, body).await
 }

@@ -393,7 +393,7 @@ pub(super) async fn nuke_now(
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
     match salvage {
-        true => nuke::readable(world, &target).await?,
+        true => nuke::savable(world, &target).await?,
         false => nuke::check(world, &target).await?,
     }
     super::ask::end(world, target.meant(), target.cause).await?;

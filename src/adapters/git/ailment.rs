@@ -1,7 +1,7 @@
 //! Whether a sandbox's administrative files are whole, without asking git.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 
 use super::admin::{self, Note, failed};
@@ -17,7 +17,11 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
     let admin = match admin::locate(repo, sandbox) {
         Ok(place) => place.admin,
         Err(RepoError::NotFound(_)) => return Ok(Some(Ailment::Gone)),
-        Err(RepoError::Broken { why, .. }) => return Ok(Some(Ailment::Broken(why))),
+        Err(RepoError::Broken { why, .. }) => {
+            // Without a descriptor to spare nothing can be read, and nothing is the matter with it.
+            File::open(sandbox).map_err(|error| failed("cannot read", sandbox, &error))?;
+            return Ok(Some(Ailment::Broken(why)));
+        }
         Err(error) => return Err(error),
     };
     let files: [(&str, fn(&[u8], u64) -> bool); 3] = [
@@ -26,10 +30,13 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
         ("index", |start, len| start == INDEX.0 && len >= INDEX.1),
     ];
     for (file, is_whole) in files {
-        let why = match start(&admin.join(file))? {
-            None => format!("its {file} is missing"),
-            Some((start, len)) if !is_whole(&start, len) => format!("its {file} is damaged"),
-            Some(_) => continue,
+        let path = admin.join(file);
+        let why = match start(&path) {
+            Ok((start, len)) if is_whole(&start, len) => continue,
+            Ok(_) => format!("its {file} is damaged"),
+            Err(error) if error.kind() == ErrorKind::NotFound => format!("its {file} is missing"),
+            Err(error) if is_passing(&error) => return Err(failed("cannot read", &path, &error)),
+            Err(error) => format!("its {file} cannot be read: {error}"),
         };
         return Ok(Some(Ailment::Broken(why)));
     }
@@ -42,16 +49,19 @@ fn is_head(start: &[u8]) -> bool {
     start == b"ref:" || (start.len() == 4 && start.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// The first four bytes of a file, and its length, if it is there.
-fn start(path: &Path) -> Result<Option<(Vec<u8>, u64)>, RepoError> {
-    let fail = |error| failed("cannot read", path, &error);
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error)),
-    };
-    let len = file.metadata().map_err(fail)?.len();
+/// Whether it is the machine's trouble, and not the file's.
+fn is_passing(error: &io::Error) -> bool {
+    use nix::errno::Errno;
+    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EAGAIN];
+    let code = error.raw_os_error().map(Errno::from_raw);
+    code.is_some_and(|code| passing.contains(&code))
+}
+
+/// The first four bytes of a file, and its length.
+fn start(path: &Path) -> io::Result<(Vec<u8>, u64)> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
     let mut start = Vec::new();
-    file.take(4).read_to_end(&mut start).map_err(fail)?;
-    Ok(Some((start, len)))
+    file.take(4).read_to_end(&mut start)?;
+    Ok((start, len))
 }

@@ -25,6 +25,7 @@ mod progress;
 mod provenance;
 mod push;
 mod raw;
+mod refill;
 mod remote;
 mod repair;
 pub mod rig;

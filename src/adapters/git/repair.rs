@@ -9,7 +9,7 @@ use super::admin::{self, Note, failed, free_name};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
 use super::rig::{GitRepo, resolve};
-use super::{links, sandbox};
+use super::{links, refill, sandbox};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
 /// A lock file older than this has no owner: git holds its locks for moments.
@@ -36,7 +36,7 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     }
     mend_index(&spec.path, &admin)?;
     if note.unfilled {
-        fill_missing(&spec.path)?;
+        refill::fill_missing(&spec.path)?;
         note.unfilled = false;
     }
     links::make(repo, spec)?;
@@ -46,19 +46,6 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
         .limit(CHECKOUT)
         .run()?;
     note.write(&admin)
-}
-
-/// Writes the files of the index that are not there.
-fn fill_missing(sandbox: &Path) -> Result<(), RepoError> {
-    let missing = Git::in_dir(sandbox)
-        .args(["ls-files", "--deleted", "-z"])
-        .run()?;
-    Git::in_dir(sandbox)
-        .args(["checkout-index", "--quiet", "-z", "--stdin"])
-        .stdin(missing.stdout)
-        .limit(CHECKOUT)
-        .run()?;
-    Ok(())
 }
 
 /// Whether the work tree is missing, or holds nothing but its link.

@@ -257,7 +257,8 @@ impl Run<'_> {
         assert!(wanted.files == now.files, "repair {what} changed files");
         assert!(
             wanted == now || what == 4,
-            "repair {what} changed the sandbox"
+            "repair {what} changed {:?}",
+            wanted.differs(&now)
         );
         self.seen = now;
         self.seen.reflog.extend(wanted.reflog);

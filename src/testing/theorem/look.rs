@@ -1,6 +1,7 @@
 //! What there is in a sandbox, read without a word of the adapter that is being tested.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -220,11 +221,13 @@ impl Seen {
         }
         let mut index = index(&repo);
         if state.contains_key("info/sparse-checkout") {
-            // What is there although it need not be, git takes for wanted.
+            // What is there although it need not be, be it a directory by now, git takes for wanted.
             let skip = IndexEntryExtendedFlag::SKIP_WORKTREE.bits();
-            let there = index
-                .iter_mut()
-                .filter(|entry| files.contains_key(&entry.path));
+            let is_there = |entry: &Entry| {
+                let path = dir.join(OsStr::from_bytes(&entry.path));
+                files.contains_key(&entry.path) || path.symlink_metadata().is_ok()
+            };
+            let there = index.iter_mut().filter(|entry| is_there(entry));
             there.for_each(|entry| entry.extended &= !skip);
         }
         let inner = Self::inner(dir, &admin, &files);

@@ -3,10 +3,10 @@
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::Target;
+use super::{Target, room};
 use crate::domain::cause::Cause;
 use crate::domain::facts::{GitFacts, Probed};
-use crate::domain::nuke::{only_left_behind, only_unpushed};
+use crate::domain::nuke::{CleanupStatus, only_left_behind, only_unpushed};
 use crate::ports::repo::RepoError;
 
 /// git's facts now; `Known(None)` when there is no sandbox.
@@ -14,14 +14,20 @@ pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<Git
     Probed::from(facts(world, target).await)
 }
 
-/// Refuses what cannot be read: nothing of it could be saved either.
+/// Refuses what cannot be saved, before anything is done for it: what cannot be read, and what there is
+/// no room for.
 ///
 /// # Errors
-/// [`RefusalKind::WorkAtRisk`](super::super::super::refusal::RefusalKind::WorkAtRisk) with why.
-pub async fn readable(world: &World, target: &Target) -> Result<(), Refusal> {
-    match measure(world, target).await {
-        Probed::Known(_) => Ok(()),
-        Probed::Unknown(why) => Err(unreadable(target, why)),
+/// [`RefusalKind::WorkAtRisk`](super::super::super::refusal::RefusalKind::WorkAtRisk) with why,
+/// [`RefusalKind::NoRoom`](super::super::super::refusal::RefusalKind::NoRoom), or what will pass.
+pub async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
+    match facts(world, target).await.map_err(Refusal::from) {
+        Ok(Some(git)) if CleanupStatus::measured(&git) != CleanupStatus::Clean => {
+            room::check(world, target).await
+        }
+        Ok(_) => Ok(()),
+        Err(passing) if passing.is_passing() => Err(passing),
+        Err(error) => Err(unreadable(target, error.message)),
     }
 }
 

@@ -346,4 +346,37 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
     let would = nuke::rehearse(&town.world, &target, true).await.unwrap();
     assert_eq!(would.would, nuke::Would::Refuse);
     assert!(would.hint.unwrap().contains("repair"));
+    // `--salvage` is not proposed for it either.
+    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    let would = nuke::rehearse(&town.world, &target, false).await.unwrap();
+    for hint in [refused.hint.unwrap(), would.hint.unwrap()] {
+        assert!(
+            hint.contains("repair") && !hint.contains("salvage"),
+            "{hint}"
+        );
+    }
+    // What is slow is neither broken nor at risk.
+    let slow = RepoError::Timeout {
+        what: "git status".into(),
+        limit: PATROL,
+    };
+    town.parts.repo.break_op("facts", slow);
+    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Timeout, "{refused}");
+    assert!(town.runs(&charged.session));
+}
+
+/// Nor does one that there is no room to save lose its session for nothing.
+#[tokio::test(start_paused = true)]
+async fn without_room_for_salvage_the_session_goes_on() {
+    let town = Scenario::new()
+        .with(|city| city.retention.salvage_max = Some(0))
+        .start()
+        .await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "notes.txt");
+    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NoRoom, "{refused}");
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(town.runs(&charged.session));
 }

@@ -1,0 +1,61 @@
+//! What a raider is told of its work, from the relic as it stands.
+
+use super::super::refusal::Refusal;
+use super::super::world::World;
+use crate::domain::city::Rig;
+use crate::domain::prompt::{self, Brief, Problem};
+use crate::domain::relic::{Hook, Relic};
+
+/// The text of `TASK.md`.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn task_text(world: &World, rig: &Rig, hook: &Hook) -> Result<String, Refusal> {
+    let id = hook.relic.clone();
+    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    Ok(prompt::task_file(&brief(
+        world, rig, hook, &relic, "TASK.md",
+    )))
+}
+
+/// What is typed into a session whose outcome cannot be accepted.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn nudge_text(
+    world: &World,
+    rig: &Rig,
+    hook: &Hook,
+    problem: &Problem,
+) -> Result<String, Refusal> {
+    let id = hook.relic.clone();
+    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    let file = world.tasks.task_file(&world.city.sandbox(&hook.raider));
+    Ok(prompt::nudge(
+        &brief(world, rig, hook, &relic, file),
+        problem,
+    ))
+}
+
+pub(super) fn brief<'a>(
+    world: &'a World,
+    rig: &'a Rig,
+    hook: &'a Hook,
+    relic: &'a Relic,
+    task_file: &'a str,
+) -> Brief<'a> {
+    let harness = world.city.harnesses.get(&hook.harness);
+    Brief {
+        raider: &hook.raider,
+        relic: &hook.relic,
+        title: &relic.title,
+        body: &relic.body,
+        context: relic.context.as_deref(),
+        branch: &hook.branch,
+        base: &hook.base,
+        target: &hook.target,
+        task_file,
+        review: harness.map_or("", |harness| harness.review.as_str()),
+        max_reviews: rig.raiders.max_reviews,
+    }
+}
