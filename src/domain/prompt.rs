@@ -214,6 +214,32 @@ pub fn rejected(branch: &str, head: &Oid, note: Option<&str>) -> String {
     text
 }
 
+/// How what is said of salvage begins; only the last is kept.
+const SALVAGED: &str = "An earlier attempt at this task was given up, and its work was kept";
+
+/// What the next raider must know of an attempt that was given up and salvaged, after what was to be known
+/// before.
+#[must_use]
+pub fn salvaged(before: Option<&str>, id: &str, refs: &[String]) -> String {
+    let of = |last: &str| refs.iter().find(|name| name.ends_with(&format!("/{last}")));
+    let mut text = format!("{SALVAGED} as salvage {id}.");
+    if let Some(head) = of("head") {
+        text.push_str(&format!(
+            " `git log -p {head} --not HEAD` shows its commits."
+        ));
+        if let Some(files) = of("worktree") {
+            let shows = format!(" `git diff {head} {files}` shows what it had not committed.");
+            text.push_str(&shows);
+        }
+    }
+    text.push_str(" Take over what is right.");
+    let before = before.map(|text| text.split(SALVAGED).next().unwrap_or(text).trim());
+    match before {
+        Some(before) if !before.is_empty() => format!("{before}\n\n{text}"),
+        _ => text,
+    }
+}
+
 /// The task file in the sandbox.
 #[must_use]
 pub fn task_file(brief: &Brief<'_>) -> String {

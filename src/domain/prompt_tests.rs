@@ -241,3 +241,30 @@ fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
         assert!(!next.contains("as it was left"), "{next}");
     });
 }
+
+#[test]
+fn what_was_salvaged_is_told_once_behind_what_was_known_before() {
+    let refs = |id: &str| {
+        ["head", "index", "worktree"].map(|last| format!("refs/horde/salvage/{id}/{last}"))
+    };
+    let first = salvaged(Some("A gate was red."), "horde-Toast-1", &refs("a"));
+    assert!(
+        first.starts_with("A gate was red.\n\nAn earlier attempt"),
+        "{first}"
+    );
+    for part in [
+        "kept as salvage horde-Toast-1.",
+        "`git log -p refs/horde/salvage/a/head --not HEAD`",
+        "`git diff refs/horde/salvage/a/head refs/horde/salvage/a/worktree`",
+    ] {
+        assert!(first.contains(part), "{first}");
+    }
+    let again = salvaged(Some(&first), "horde-Toast-2", &refs("b")[..1]);
+    assert!(again.starts_with("A gate was red."), "{again}");
+    assert_eq!(again.matches("An earlier attempt").count(), 1, "{again}");
+    assert!(
+        again.contains("horde-Toast-2") && !again.contains("git diff"),
+        "{again}"
+    );
+    assert!(salvaged(None, "horde-Toast-1", &[]).ends_with("Take over what is right."));
+}

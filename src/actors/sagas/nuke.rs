@@ -360,18 +360,19 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
 async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<String>, Refusal> {
     let target = target.clone();
     let released = world.store.run(move |txn| {
-        let hook = txn.hook(&target.raider)?;
-        let held = standing::drop_hook(txn, &target.raider, target.incarnation)?;
-        match hook {
-            Some(hook) if held => reopen::reopen(txn, &target, &hook.relic)?,
-            Some(_) => {}
-            None => lone::reopen(txn, &target)?,
-        }
         let (rig, name) = (&target.raider.rig, &target.raider.name);
         let own = |entry: &SalvageEntry| {
             (&entry.rig, &entry.raider, entry.incarnation) == (rig, name, target.incarnation)
         };
-        let salvage = txn.salvages()?.into_iter().rfind(own).map(|entry| entry.id);
+        let kept = txn.salvages()?.into_iter().rfind(own);
+        let hook = txn.hook(&target.raider)?;
+        let held = standing::drop_hook(txn, &target.raider, target.incarnation)?;
+        match hook {
+            Some(hook) if held => reopen::reopen(txn, &target, &hook.relic, kept.as_ref())?,
+            Some(_) => {}
+            None => lone::reopen(txn, &target, kept.as_ref())?,
+        }
+        let salvage = kept.map(|entry| entry.id);
         let data = serde_json::json!({
             "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
         });

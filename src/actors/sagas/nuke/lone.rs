@@ -3,14 +3,18 @@
 use super::super::super::shaman;
 use super::Target;
 use crate::domain::relic::RelicStatus;
-use crate::ports::relics::{RelicFilter, StoreError, Txn};
+use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
 
 /// Opens the relic again when nobody is left who would: no hook is tied to it, and no other attempt at
 /// it is in the queue.
 ///
 /// # Errors
 /// The store's.
-pub(super) fn reopen(txn: &mut dyn Txn, target: &Target) -> Result<(), StoreError> {
+pub(super) fn reopen(
+    txn: &mut dyn Txn,
+    target: &Target,
+    salvage: Option<&SalvageEntry>,
+) -> Result<(), StoreError> {
     shaman::hookless_gone(txn, &target.raider)?;
     let Some(id) = &target.relic else {
         return Ok(());
@@ -31,5 +35,5 @@ pub(super) fn reopen(txn: &mut dyn Txn, target: &Target) -> Result<(), StoreErro
     if other {
         return Ok(());
     }
-    super::reopen::reopen(txn, target, id)
+    super::reopen::reopen(txn, target, id, salvage)
 }

@@ -6,11 +6,12 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
+use crate::domain::prompt;
 use crate::domain::relic::RelicStatus;
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
 /// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
-/// charge), and begins from what was pushed. Work in the queue stays where it is, and so does what a
+/// charge), and begins from what was pushed; who takes it up is told of what was salvaged. Work in the queue stays where it is, and so does what a
 /// person has to decide about (`1-product.md`, human review). What its raiders die at is given up after
 /// a few.
 ///
@@ -20,6 +21,7 @@ pub(super) fn reopen(
     txn: &mut dyn Txn,
     target: &Target,
     relic: &RelicId,
+    salvage: Option<&SalvageEntry>,
 ) -> Result<(), StoreError> {
     let mut relic = txn.relic(relic)?;
     let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
@@ -37,6 +39,10 @@ pub(super) fn reopen(
             relic.branch = Some(mr.branch);
         }
         None => {}
+    }
+    if let Some(kept) = salvage {
+        let told = prompt::salvaged(relic.context.as_deref(), &kept.id, &kept.refs);
+        relic.context = Some(told);
     }
     relic.status = RelicStatus::Open;
     relic.assignee = None;

@@ -77,9 +77,15 @@ async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
     assert_eq!(error.losses.len(), 1);
     assert!(town.runs(&charged.session), "nothing was touched");
     let nuked = town.nuke(&charged.raider, true).await.unwrap();
-    assert!(nuked.salvage.is_some());
     let entries = town.store(|txn| txn.salvages()).await;
     assert_eq!(entries.len(), 1);
+    // Who takes the work up is told where it is.
+    let id = nuked.salvage.unwrap();
+    let context = town.relic_now(&charged.relic).await.context.unwrap();
+    assert!(
+        context.contains(&format!("kept as salvage {id}")),
+        "{context}"
+    );
     assert!(town.hook(&charged.raider).await.is_none());
 }
 
