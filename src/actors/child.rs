@@ -66,7 +66,7 @@ pub enum ChildExit {
     /// No session could be started.
     #[error("the session could not be started: {0}")]
     StartFailed(String),
-    /// Its sandbox is gone: there is nothing to start a session in.
+    /// Its sandbox is gone or broken: there is nothing to start a session in.
     #[error("{0}")]
     Homeless(String),
     /// The session ended after its agent said what it had to say; the witness goes on from here.

@@ -93,6 +93,7 @@ impl Applied {
             raiders: self.raiders,
             errors: Vec::new(),
             pending: self.pending,
+            unchanged: false,
         }
     }
 }
@@ -114,6 +115,8 @@ pub struct Reloaded {
     pub errors: Vec<String>,
     /// What of it takes effect at the next start only.
     pub pending: Vec<String>,
+    /// All of this has been answered before: nothing has changed since.
+    pub unchanged: bool,
 }
 
 /// What a service manager hears.
@@ -185,6 +188,7 @@ impl Actor for ConfigActor {
             raiders: Vec::new(),
             errors: Vec::new(),
             pending: Vec::new(),
+            unchanged: true,
         };
         Ok(Config {
             args,
@@ -338,12 +342,12 @@ impl Config {
                 if !dry_run {
                     self.settle(None);
                 }
-                Ok(self.last.clone())
+                Ok(self.newest(&replies))
             }
             Outcome::Applied(applied) if dry_run => Ok(applied.answer(None)),
             Outcome::Applied(applied) => {
                 self.applied(applied);
-                Ok(self.last.clone())
+                Ok(self.newest(&replies))
             }
             Outcome::Rejected(why) => {
                 if !dry_run {
@@ -354,6 +358,7 @@ impl Config {
                     rigs: Vec::new(),
                     raiders: Vec::new(),
                     errors: vec![why],
+                    unchanged: false,
                     ..self.last.clone()
                 })
             }
@@ -361,6 +366,14 @@ impl Config {
         for reply in replies {
             let _gave_up = reply.send(answer.clone());
         }
+    }
+
+    /// The newest application. Whoever asks first hears of it as news, also when a file was seen to change
+    /// before they asked.
+    fn newest<T>(&mut self, asked: &[T]) -> Reloaded {
+        let newest = self.last.clone();
+        self.last.unchanged |= !asked.is_empty();
+        newest
     }
 
     fn applied(&mut self, applied: Applied) {

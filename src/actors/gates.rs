@@ -22,8 +22,8 @@ pub enum Outcome {
     Red {
         /// Which.
         gate: String,
-        /// The end of its output.
-        tail: String,
+        /// What ran, how it ended, and the end of its output.
+        why: String,
     },
     /// One fails without the branch too.
     TargetRed {
@@ -81,7 +81,10 @@ pub async fn run_all(
         };
         let name = gate.name.clone();
         ran.outcome = match (verdict, base) {
-            (Verdict::Fail, Verdict::Pass) => Outcome::Red { gate: name, tail },
+            (Verdict::Fail, Verdict::Pass) => Outcome::Red {
+                gate: name,
+                why: tail,
+            },
             (Verdict::Fail, Verdict::Fail) => Outcome::TargetRed { gate: name },
             (Verdict::Infra, Verdict::Infra) => Outcome::Infra {
                 gate: name,
@@ -93,7 +96,10 @@ pub async fn run_all(
             },
             // It cannot run here but can on the target: confirmed once by `judge`, so it is what
             // the branch does to it.
-            (_, Verdict::Pass) => Outcome::Red { gate: name, tail },
+            (_, Verdict::Pass) => Outcome::Red {
+                gate: name,
+                why: tail,
+            },
             (_, Verdict::Fail) => Outcome::TargetRed { gate: name },
         };
         if let (Outcome::Red { .. }, Some(last)) = (&ran.outcome, ran.verdicts.last_mut()) {
@@ -183,7 +189,7 @@ async fn run_once(
             let verdict = verdict(&run);
             let metrics = world.store.metrics();
             metrics.gate_ran(&rig.name, verdict.as_str(), run.took);
-            (verdict, describe(&run, gate.timeout), run.took)
+            (verdict, describe(&run, gate), run.took)
         }
         Err(error) => {
             let why = format!("could not run: {error}");
@@ -205,23 +211,30 @@ fn verdict(run: &GateRun) -> Verdict {
     }
 }
 
-/// What it did, to be read behind its name.
-fn describe(run: &GateRun, timeout: Duration) -> String {
+/// What it did, to be read behind its name: what ran, how it ended, and the end of its output. A gate
+/// that passed has said all of it.
+fn describe(run: &GateRun, gate: &Gate) -> String {
+    let line = gate.run.trim();
     let what = if run.timed_out {
-        let limit = humantime::format_duration(timeout);
-        format!("timed out: it took longer than {limit}\n")
+        let limit = humantime::format_duration(gate.timeout);
+        format!("timed out: `{line}` took longer than {limit}")
     } else if let Some(error) = &run.spawn_error {
-        format!("could not be started: {error}\n")
+        format!("could not be started: `{line}`: {error}")
     } else if let Some(signal) = run.signal {
-        format!("was ended by signal {signal}\n")
-    } else if !run.changed.is_empty() && run.code == Some(0) {
-        format!("changed tracked files: {}\n", run.changed.join(", "))
-    } else if matches!(run.code, None | Some(126 | 127)) {
-        "could not run\n".to_owned()
+        format!("was ended by signal {signal}: `{line}`")
     } else {
-        String::new()
+        match run.code {
+            Some(0) if run.changed.is_empty() => return run.tail.clone(),
+            Some(0) => format!("changed tracked files: {}", run.changed.join(", ")),
+            Some(code @ (126 | 127)) => format!("could not run: `{line}` exited with {code}"),
+            Some(code) => format!("failed: `{line}` exited with {code}"),
+            None => format!("could not run: how `{line}` ended is not known"),
+        }
     };
-    format!("{what}{}", run.tail)
+    match run.tail.trim_end() {
+        "" => what,
+        tail => format!("{what}\n{tail}"),
+    }
 }
 
 #[cfg(test)]
@@ -266,20 +279,34 @@ mod tests {
         assert_eq!(verdict(&missing), Verdict::Infra);
     }
 
-    /// The limit is what was configured; when the gate was ended is some moment later.
+    /// What people and the next raider are told, also of a gate that printed nothing. The limit is what was
+    /// configured; when the gate was ended is some moment later.
     #[test]
-    fn a_gate_that_timed_out_says_which_limit_it_passed() {
+    fn a_gate_that_is_not_green_says_what_ran_and_how_it_ended() {
+        let gate = Gate {
+            name: "test".into(),
+            run: "test ! -e BAD".into(),
+            timeout: Duration::from_secs(6),
+            retries: 0,
+        };
+        let said = |run: GateRun| describe(&run, &gate);
         let slow = GateRun {
             timed_out: true,
             took: Duration::from_millis(6_004),
-            tail: "still compiling".into(),
+            tail: "still compiling\n".into(),
             ..run(None)
         };
-        let said = describe(&slow, Duration::from_secs(6));
-        assert_eq!(said, "timed out: it took longer than 6s\nstill compiling");
-        let missing = describe(&run(Some(127)), Duration::from_secs(6));
-        assert_eq!(missing, "could not run\n");
-        assert_eq!(describe(&run(Some(1)), Duration::from_secs(6)), "");
+        let limit = "timed out: `test ! -e BAD` took longer than 6s\nstill compiling";
+        assert_eq!(said(slow), limit);
+        let killed = GateRun {
+            signal: Some(9),
+            ..run(None)
+        };
+        assert_eq!(said(killed), "was ended by signal 9: `test ! -e BAD`");
+        let missing = "could not run: `test ! -e BAD` exited with 127";
+        assert_eq!(said(run(Some(127))), missing);
+        assert_eq!(said(run(Some(1))), "failed: `test ! -e BAD` exited with 1");
+        assert_eq!(said(run(Some(0))), "");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ pub enum OpenFailure {
     Unseen(String),
     /// It could not be started; a death.
     Failed(String),
-    /// Its sandbox is gone; no death.
+    /// Its sandbox is gone or broken, and how; no death.
     Homeless(String),
     /// It died while no supervisor ran; a death that was not counted yet.
     Died {
@@ -285,7 +286,7 @@ async fn raider(
     let harness =
         harness.ok_or_else(|| OpenFailure::Failed(format!("no harness named {}", hook.harness)))?;
     let (relic, notes) = assignment(world, hook).await?;
-    let sandbox = world.city.sandbox(&hook.raider);
+    let sandbox = habitable(world, hook).await?;
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
     let crashed = matches!(
         cause,
@@ -306,10 +307,10 @@ async fn raider(
     };
     let reduced = how == How::Respawned && less;
     let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
-    let (told, watched) = (text.clone(), dir.clone());
+    let told = text.clone();
     let prompt_file = effects::tasks(world, move |tasks| {
-        tasks.watch(&watched);
-        tasks.write_prompt(&watched, &told)
+        tasks.watch(&dir);
+        tasks.write_prompt(&dir, &told)
     });
     let prompt_file = prompt_file
         .await
@@ -324,6 +325,22 @@ async fn raider(
         how,
         notes: notes.into_iter().map(|(id, _)| id).collect(),
     })
+}
+
+/// The sandbox, if work can go on in it. It is asked at each patrol, and costs no process then: half a
+/// work tree, or one that git cannot use, is a person's to mend, and an agent would make it worse.
+async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
+    let sandbox = world.city.sandbox(&hook.raider);
+    let path = sandbox.clone();
+    let seen = effects::repo(world, &hook.raider.rig, move |repo| repo.ailment(&path)).await;
+    match seen.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
+        None => Ok(sandbox),
+        Some(what) => Err(OpenFailure::Homeless(format!(
+            "{}: {}",
+            what.problem(),
+            what.says(&sandbox)
+        ))),
+    }
 }
 
 /// The relic, and the handoff notes that wait for the next session.

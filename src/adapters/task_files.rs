@@ -3,16 +3,15 @@
 mod set_up;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
-use notify::{EventKind, RecursiveMode, Watcher};
+use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
 use self::text::{at, read_some, write_whole};
 use super::git::command::Git;
@@ -27,46 +26,91 @@ pub struct DiskTaskFiles {
     trash: PathBuf,
     set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
-    watcher: Mutex<Box<dyn Watcher + Send>>,
-    /// When it was said that something cannot be watched.
-    said: Mutex<Option<Instant>>,
+    open: Open,
+    watching: Mutex<Watching>,
 }
 
-/// No more than one word in this time about what cannot be watched: it is many at once.
-const SAY: Duration = Duration::from_secs(60);
+type Heard = Box<dyn FnMut(notify::Result<notify::Event>) + Send>;
+type Open = Box<dyn Fn(Heard) -> notify::Result<Box<dyn Watcher + Send>> + Send + Sync>;
+
+#[derive(Default)]
+struct Watching {
+    /// None while the kernel has none left.
+    watcher: Option<Box<dyn Watcher + Send>>,
+    /// What is to be watched and is not yet: the patrol looks anyway.
+    missing: BTreeSet<PathBuf>,
+    /// It was said that something is missing.
+    said: bool,
+}
 
 impl DiskTaskFiles {
     /// Opens the outbox and trash of a city, making them where needed, and the records of its
     /// set-up commands: what is left of those of a daemon that was killed is ended.
     ///
     /// # Errors
-    /// A directory cannot be made or watched.
+    /// A directory cannot be made.
     pub fn new(outbox: PathBuf, trash: PathBuf, set_ups: PathBuf) -> Result<Self, TaskError> {
+        let open = |heard| -> notify::Result<Box<dyn Watcher + Send>> {
+            Ok(Box::new(notify::recommended_watcher::<Heard>(heard)?))
+        };
+        Self::with(outbox, trash, set_ups, Box::new(open))
+    }
+
+    fn with(
+        outbox: PathBuf,
+        trash: PathBuf,
+        set_ups: PathBuf,
+        open: Open,
+    ) -> Result<Self, TaskError> {
         if let Err(error) = runs::end_leftovers(&set_ups) {
             tracing::error!(%error, "an earlier set-up runs on");
         }
         for dir in [&outbox, &trash] {
             fs::create_dir_all(dir).map_err(at(dir))?;
         }
-        let listener: Arc<OnceLock<TaskListener>> = Arc::default();
-        let (told, own) = (Arc::clone(&listener), outbox.clone());
-        let watcher = notify::recommended_watcher(move |event| on_event(&told, &own, event));
-        let unwatched = |error: notify::Error| TaskError {
-            path: outbox.clone(),
-            why: format!("it cannot be watched: {error}"),
-        };
-        let mut watcher = watcher.map_err(unwatched)?;
-        watcher
-            .watch(&outbox, RecursiveMode::NonRecursive)
-            .map_err(unwatched)?;
-        Ok(Self {
+        let files = Self {
             outbox,
             trash,
             set_ups,
-            listener,
-            watcher: Mutex::new(Box::new(watcher)),
-            said: Mutex::default(),
-        })
+            listener: Arc::default(),
+            open,
+            watching: Mutex::default(),
+        };
+        files.watch(&files.outbox);
+        Ok(files)
+    }
+
+    fn watching(&self) -> MutexGuard<'_, Watching> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches what is missing, as far as the kernel has watches for it.
+    fn watch_missing(&self, watching: &mut Watching) {
+        let failed = self.try_missing(watching).err();
+        if let Some(error) = failed.as_ref().filter(|_| !watching.said) {
+            let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
+            tracing::warn!(%error, hint, "outcomes and intents are found by patrols only");
+        }
+        watching.said = failed.is_some();
+    }
+
+    fn try_missing(&self, watching: &mut Watching) -> notify::Result<()> {
+        let watcher = match &mut watching.watcher {
+            Some(watcher) => watcher,
+            none => {
+                let (told, own) = (Arc::clone(&self.listener), self.outbox.clone());
+                let heard: Heard = Box::new(move |event| on_event(&told, &own, event));
+                none.insert((self.open)(heard)?)
+            }
+        };
+        while let Some(dir) = watching.missing.first() {
+            match watcher.watch(dir, RecursiveMode::NonRecursive) {
+                Err(error) if !matches!(error.kind, ErrorKind::PathNotFound) => return Err(error),
+                // What is no more needs none.
+                Ok(()) | Err(_) => watching.missing.pop_first(),
+            };
+        }
+        Ok(())
     }
 }
 
@@ -124,22 +168,18 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn watch(&self, dir: &Path) {
-        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let Err(error) = watcher.watch(dir, RecursiveMode::NonRecursive) else {
-            return;
-        };
-        drop(watcher);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_none_or(|last| last.elapsed() >= SAY) {
-            *said = Some(Instant::now());
-            tracing::warn!(dir = %dir.display(), %error, "outcomes are found by patrols only");
-        }
+        let mut watching = self.watching();
+        watching.missing.insert(dir.to_owned());
+        self.watch_missing(&mut watching);
     }
 
     fn unwatch(&self, dir: &Path) {
-        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not being watched is what is wanted.
-        let _unwatched = watcher.unwatch(dir);
+        let mut watching = self.watching();
+        watching.missing.remove(dir);
+        if let Some(watcher) = &mut watching.watcher {
+            // Not being watched is what is wanted.
+            let _unwatched = watcher.unwatch(dir);
+        }
     }
 
     fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError> {
@@ -185,6 +225,12 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError> {
+        // First: what comes after the look is heard of.
+        let mut watching = self.watching();
+        if !watching.missing.is_empty() {
+            self.watch_missing(&mut watching);
+        }
+        drop(watching);
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.outbox).map_err(at(&self.outbox))? {
             let path = entry.map_err(at(&self.outbox))?.path();

@@ -17,6 +17,13 @@ pub(super) struct City {
     pub socket: PathBuf,
 }
 
+impl City {
+    /// Where a supervisor in the background logs to.
+    pub fn log(&self) -> PathBuf {
+        self.root.join(".horde/supervisor.log")
+    }
+}
+
 /// The city that was named, else the one whose session this is, else the nearest upwards.
 pub(super) fn find(given: Option<&Path>) -> Result<City, CliError> {
     if let Some(given) = given {

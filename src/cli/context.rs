@@ -53,7 +53,15 @@ impl Context {
 
     /// A connection to the city's supervisor.
     pub fn client(&mut self) -> Result<Client, CliError> {
-        Ok(Client::connect(&self.city()?.socket)?)
+        let city = self.city()?;
+        Client::connect(&city.socket).map_err(|mut error| {
+            let log = city.log();
+            // Nobody answers for what happened: that is written there.
+            if let (Some(hint), true) = (&mut error.hint, log.is_file()) {
+                hint.push_str(&format!("; what it did is told in {}", log.display()));
+            }
+            error.into()
+        })
     }
 
     /// Asks the supervisor.

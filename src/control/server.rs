@@ -33,7 +33,8 @@ mod listener;
 pub use listener::bind;
 
 /// Connections at once of the operator, and of all others together, so that these can never shut a person
-/// out.
+/// out. Whoever has none yet gets one all the same: sessions that have many keep no other from saying
+/// that it is done.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Connections at once from inside one session, and from all errands, and from all who cannot be seen,
 /// so that none of them can shut the others out.
@@ -206,7 +207,8 @@ impl Places {
         let alike = held
             .iter()
             .filter(|(of, _)| (**of == Who::Operator) == a_person);
-        if alike.map(|(_, count)| count).sum::<usize>() >= CONNECTIONS_MAX {
+        let all: usize = alike.map(|(_, count)| count).sum();
+        if held.contains_key(who) && all >= CONNECTIONS_MAX {
             return Err(full(CONNECTIONS_MAX, "at once"));
         }
         let count = held.entry(who.clone()).or_default();
@@ -297,6 +299,22 @@ mod tests {
         assert_eq!(taken.len(), CONNECTIONS_MAX);
         assert!(Places::take(&places, &Who::Operator).is_ok());
         assert!(Places::take(&places, &session(0)).is_err(), "none is left");
+    }
+
+    #[test]
+    fn sessions_that_took_every_place_keep_no_other_from_being_done() {
+        let places = Arc::default();
+        let session = |n: usize| Who::Raider(format!("gt-horde-{n}").parse().unwrap());
+        let taken: Vec<_> = (0..CONNECTIONS_MAX)
+            .map_while(|n| Places::take(&places, &session(n / CONNECTIONS_MAX_PER_SESSION)).ok())
+            .collect();
+        assert_eq!(taken.len(), CONNECTIONS_MAX);
+        let one = Places::take(&places, &session(99));
+        assert!(one.is_ok());
+        assert!(
+            Places::take(&places, &session(99)).is_err(),
+            "one is enough"
+        );
     }
 
     #[test]

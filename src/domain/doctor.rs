@@ -161,7 +161,7 @@ pub struct Facts {
     /// The files of the outbox, and when they were written.
     pub outbox: Probed<Vec<(PathBuf, Option<Timestamp>)>>,
     /// Programs that sessions do not find.
-    pub lacking: Vec<Lacking>,
+    pub lacking: Probed<Vec<Lacking>>,
     /// When.
     pub now: Timestamp,
 }
@@ -175,6 +175,8 @@ pub struct Lacking {
     pub program: String,
     /// Rigs, agents and raiders that are concerned.
     pub users: Vec<String>,
+    /// Why it cannot be seen whether it is there, if that is so.
+    pub unseen: Option<String>,
 }
 
 /// What was seen of a rig.
@@ -234,6 +236,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     let sessions = seen(&facts.sessions, "sessions", &mut unseen);
     let trash = seen(&facts.trash, "trash", &mut unseen);
     let outbox = seen(&facts.outbox, "outbox", &mut unseen);
+    let lacking = seen(&facts.lacking, "programs", &mut unseen);
     for rig in &facts.rigs {
         seen(
             &rig.strays,
@@ -261,7 +264,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
         let branches = rig.branches.known().into_iter().flatten();
         found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
     }
-    found.extend(facts.lacking.iter().map(no_program));
+    found.extend(lacking.iter().map(no_program));
     if !trash.is_empty() {
         found.push(trashed(trash));
     }
@@ -376,7 +379,18 @@ fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
 }
 
 fn no_program(lacking: &Lacking) -> Diagnosis {
-    let Lacking { of, program, users } = lacking;
+    let Lacking {
+        of,
+        program,
+        users,
+        unseen,
+    } = lacking;
+    if let Some(why) = unseen {
+        let users = users.join(", ");
+        let says = format!("whether {users} finds {program} cannot be seen: {why}");
+        let hint = "look at that path, or take it off the PATH that sessions have";
+        return Finding::new(Kind::Unseen, of, says, hint).into();
+    }
     let place = match program.starts_with('/') {
         true => "is not there, or cannot be executed",
         false => "is in no directory of the PATH that sessions have",

@@ -176,6 +176,9 @@ pub struct MergeRequest {
     pub review: Review,
 }
 
+/// What a person can do about changes in their checkout, as the note of a merge request says it.
+pub const COMMIT_OR_STASH: &str = "commit or stash them and it will land";
+
 impl MergeRequest {
     /// Whether nothing will change it any more.
     #[must_use]
@@ -188,6 +191,14 @@ impl MergeRequest {
     pub fn awaits_person(&self) -> bool {
         let wanted = self.state == MrState::Reviewing && self.review == Review::Wanted;
         wanted && self.note.is_some()
+    }
+
+    /// Whether it goes on when a person has done something, be it to look at it or to clear their checkout.
+    #[must_use]
+    pub fn needs_person(&self) -> bool {
+        let note = self.note.as_deref().unwrap_or_default();
+        let parked = self.state == MrState::Queued && self.not_before.is_some();
+        self.awaits_person() || parked && note.contains(COMMIT_OR_STASH)
     }
 
     /// Whether what becomes of it is a person's to say, or was said, and the forge has yet to take it. It

@@ -95,6 +95,13 @@ pub fn respawn(
         }
         _ => "Your last session on this task ended before it was finished.",
     };
+    let left = match cause {
+        Cause::Repair => {
+            "The worktree was broken and has been repaired since: its commits are there, and files that \
+             were in no commit may be gone."
+        }
+        _ => "The worktree is as it was left: its commits, and files that are in no commit yet.",
+    };
     let problem = problem.map_or_else(String::new, |problem| {
         format!("First of all: {}\n\n", explain(brief, problem))
     });
@@ -111,8 +118,7 @@ pub fn respawn(
     let rules = rules(brief);
     format!(
         "{who}\n\n\
-         {last} The worktree is as it was left: its commits, and files that are in no commit \
-         yet.{less}\n\n\
+         {last} {left}{less}\n\n\
          {problem}\
          Look into {OUTCOME_FILE} before you do anything else:\n\
          - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} to \

@@ -231,3 +231,13 @@ fn a_stalled_session_and_its_successor_are_told_why() {
         assert!(!next.contains("ended before it was finished"), "{next}");
     });
 }
+
+/// Of files that were in no commit a repair can promise nothing.
+#[test]
+fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
+    with_brief(|brief| {
+        let next = respawn(&brief, Cause::Repair, None, false);
+        assert!(next.contains("has been repaired since"), "{next}");
+        assert!(!next.contains("as it was left"), "{next}");
+    });
+}

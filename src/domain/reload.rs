@@ -9,12 +9,13 @@
 //!            └─► changes, rigs, raiders: one word for each that is concerned
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::city::{Agent, City, Rig};
-use super::ids::{AgentName, HarnessName, RaiderId, RigName};
+use super::ids::{AgentName, ChildId, HarnessName, RaiderId, RigName};
 use super::relic::Hook;
 
 /// What becomes of an agent.
@@ -65,16 +66,19 @@ pub struct RigChange {
     pub rig: RigName,
     /// What becomes of it.
     pub action: RigAction,
+    /// What of it is set otherwise than before, where that is told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
 }
 
-/// A raider that takes a change over with its next session.
+/// A raider that takes a change over with its next session, or loses the one it has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RaiderChange {
     /// Who.
     pub raider: RaiderId,
-    /// Always that it waits.
+    /// That it waits for its next session, or that its session ends.
     pub action: Change,
-    /// The harness that is another now.
+    /// The harness that drives it.
     pub harness: HarnessName,
 }
 
@@ -150,12 +154,17 @@ pub fn in_force(
     (new, pending)
 }
 
-/// The rigs that something becomes of, the new configuration being as it can be in force.
+/// The rigs that something becomes of, the new configuration being as it can be in force. `shown` is the
+/// old and the new one as people are shown them.
 #[must_use]
-pub fn rigs(old: &City, new: &City) -> Vec<RigChange> {
+pub fn rigs(old: &City, new: &City, shown: [&Value; 2]) -> Vec<RigChange> {
     let row = |rig: &Rig, action| RigChange {
         rig: rig.name.clone(),
         action,
+        keys: match action {
+            RigAction::Changed => keys(&rig.name, shown),
+            RigAction::Added | RigAction::Drain | RigAction::Removed => Vec::new(),
+        },
     };
     let kept = new.rigs.iter().filter_map(|rig| {
         let action = match old.rig(&rig.name) {
@@ -174,19 +183,65 @@ pub fn rigs(old: &City, new: &City) -> Vec<RigChange> {
         .collect()
 }
 
-/// The raiders whose harness is driven in another way from their next session on.
+/// The keys of a rig that are set otherwise, but for those that take effect at the next start.
+fn keys(name: &RigName, shown: [&Value; 2]) -> Vec<String> {
+    const LATER: &[&str] = &["path", "remote", "forge.push"];
+    let rigs = shown.map(|shown| shown["rigs"].as_array().map_or(&[][..], Vec::as_slice));
+    let rig = rigs.map(|rigs| rigs.iter().find(|rig| rig["name"] == name.as_str()));
+    let [Some(old), Some(new)] = rig.map(|rig| rig.map(flat)) else {
+        return Vec::new();
+    };
+    let all: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    let changed = |key: &&&String| old.get(**key) != new.get(**key);
+    let now = |key: &&&String| !LATER.contains(&key.as_str());
+    let keys = all.iter().filter(changed).filter(now);
+    keys.map(|key| (*key).clone()).collect()
+}
+
+/// `{"max": 4, "raiders": {"nudges": 2}}` by the keys `max` and `raiders.nudges`.
+fn flat(table: &Value) -> BTreeMap<String, &Value> {
+    let mut flattened = BTreeMap::new();
+    for (key, value) in table.as_object().into_iter().flatten() {
+        match value.is_object() {
+            true => flattened.extend(
+                flat(value)
+                    .into_iter()
+                    .map(|(inner, value)| (format!("{key}.{inner}"), value)),
+            ),
+            false => {
+                flattened.insert(key.clone(), value);
+            }
+        }
+    }
+    flattened
+}
+
+/// The raiders whose session ends because they are suspended now, and those whose harness is driven in
+/// another way from their next session on. Who is held by a person has no session.
 #[must_use]
-pub fn raiders(old: &City, new: &City, hooks: &[Hook]) -> Vec<RaiderChange> {
-    let changed = |hook: &&Hook| {
+pub fn raiders(
+    old: &City,
+    new: &City,
+    hooks: &[Hook],
+    held: &BTreeSet<ChildId>,
+) -> Vec<RaiderChange> {
+    let action = |hook: &Hook| {
+        let id = ChildId::Raider(hook.raider.clone());
+        let works = hook.done.is_none() && !held.contains(&id);
+        if works && new.suspends(&id) && !old.suspends(&id) {
+            return Some(Change::Drain);
+        }
         let harness = &hook.harness;
-        old.harnesses.get(harness) != new.harnesses.get(harness)
+        (old.harnesses.get(harness) != new.harnesses.get(harness)).then_some(Change::Deferred)
     };
-    let row = |hook: &Hook| RaiderChange {
-        raider: hook.raider.clone(),
-        action: Change::Deferred,
-        harness: hook.harness.clone(),
+    let row = |hook: &Hook| {
+        Some(RaiderChange {
+            raider: hook.raider.clone(),
+            action: action(hook)?,
+            harness: hook.harness.clone(),
+        })
     };
-    hooks.iter().filter(changed).map(row).collect()
+    hooks.iter().filter_map(row).collect()
 }
 
 /// What becomes of every agent of either configuration, in the order of the new one. Who is held

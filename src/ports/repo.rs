@@ -14,7 +14,7 @@ use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
-use crate::domain::merge::{LandStyle, MergeOutcome};
+use crate::domain::merge::{COMMIT_OR_STASH, LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
 /// Why git did not do it. The kind decides what the caller does.
@@ -51,7 +51,7 @@ pub enum RepoError {
     #[error("the sandbox changed since it was judged: {0}")]
     PermitStale(String),
     /// The checkout of a rig without remote is not clean, so its branch cannot be moved.
-    #[error("the checkout at {path} has changes; commit or stash them and it will land: {detail}")]
+    #[error("the checkout at {path} has changes; {cure}: {detail}", cure = COMMIT_OR_STASH)]
     CheckoutDirty {
         /// The user's checkout.
         path: PathBuf,

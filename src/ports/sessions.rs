@@ -255,7 +255,10 @@ pub trait Sessions: Send + Sync {
     fn check(&self, provider: Provider) -> Result<(), String>;
 
     /// Whether a session with this `PATH` would find the program. Changes nothing.
-    fn finds(&self, program: &str, path: &str) -> bool;
+    ///
+    /// # Errors
+    /// It cannot be seen whether it is there.
+    fn finds(&self, program: &str, path: &str) -> Result<bool, String>;
 
     /// Processor time that a running session's processes have used, those that ended included. Looks
     /// at every process of the machine, so it is asked of few sessions and seldom. None when it cannot

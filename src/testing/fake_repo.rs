@@ -27,6 +27,8 @@ pub struct FakeRepo {
 #[derive(Default)]
 struct Inner {
     sandboxes: BTreeMap<SlotName, Sandbox>,
+    /// Those that somebody removed.
+    lost: BTreeMap<SlotName, Sandbox>,
     remote: BTreeMap<String, Oid>,
     /// The target's first-parent history, the tip last.
     target: Vec<Oid>,
@@ -126,8 +128,20 @@ impl FakeRepo {
     /// There is no such sandbox.
     pub fn lose(&self, slot: &SlotName) {
         let mut inner = self.inner();
-        let Sandbox { spec, facts, .. } = inner.sandboxes.remove(slot).expect("a sandbox");
-        inner.orphans.insert(spec.branch, facts.head);
+        let lost = inner.sandboxes.remove(slot).expect("a sandbox");
+        let (branch, head) = (lost.spec.branch.clone(), lost.facts.head.clone());
+        inner.orphans.insert(branch, head);
+        inner.lost.insert(slot.clone(), lost);
+    }
+
+    /// Somebody puts it back.
+    ///
+    /// # Panics
+    /// It was not lost.
+    pub fn give_back(&self, slot: &SlotName) {
+        let mut inner = self.inner();
+        let lost = inner.lost.remove(slot).expect("a lost sandbox");
+        inner.sandboxes.insert(slot.clone(), lost);
     }
 
     /// Somebody destroys what git needs of it; the files stay.

@@ -108,3 +108,21 @@ fn a_supervisor_that_is_older_than_hd_is_built_anew_under_cargo() {
         assert_eq!(said.contains("--bin horde-supervisor"), built, "{said}");
     }
 }
+
+/// What happened before it was gone is in its log.
+#[test]
+fn where_nobody_answers_the_log_is_named() {
+    let city = FakeCity::away();
+    let told = |verb: &[&str]| {
+        let ran = run(city.hd().args(verb));
+        assert_eq!(ran.code, 3, "{verb:?}");
+        ran.stderr
+    };
+    let name = ".horde/supervisor.log";
+    assert!(!told(&["events"]).contains(name), "there is none");
+    fs::create_dir_all(city.root().join(".horde")).unwrap();
+    fs::write(city.root().join(name), "it died\n").unwrap();
+    for verb in [&["logs", "Toast"][..], &["events"], &["why", "Toast"]] {
+        assert!(told(verb).contains(name), "{verb:?}");
+    }
+}

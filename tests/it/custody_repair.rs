@@ -234,8 +234,11 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     };
     smudge("false");
     city.repo.repair_sandbox(&city.spec(1)).unwrap_err();
+    let half = "its files are not all there yet".to_owned();
+    assert_eq!(city.repo.ailment(&sandbox), Ok(Some(Ailment::Broken(half))));
     smudge("cat");
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(city.repo.ailment(&sandbox), Ok(None));
     assert!(sandbox.join("big.bin").exists());
     let facts = city.facts(&sandbox);
     assert!(facts.is_clean(), "{facts:?}");

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{Applied, Outcome};
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{Reload, RootMsg};
+use crate::actors::root::{Reload, RootMsg, standing};
 use crate::actors::world::World;
 use crate::actors::{ask, effects, questions};
 use crate::domain::city::City;
-use crate::domain::ids::RigName;
+use crate::domain::ids::{ChildId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::reload::{in_force, raiders, refused, rigs};
 use crate::ports::config::{ConfigSource, Loaded};
@@ -51,7 +51,7 @@ async fn attempt(
     if let Some(why) = refused(old, &loaded.city) {
         return Ok(Outcome::Rejected(why));
     }
-    let (busy, hooks) = holding_work(world).await?;
+    let (busy, hooks, held) = holding_work(world).await?;
     let Loaded { city, shown } = loaded;
     let (city, pending) = in_force(old, city, &|rig| busy.contains(rig));
     if city.revision == old.revision && city.rigs == old.rigs && !dry_run {
@@ -68,7 +68,8 @@ async fn attempt(
         return Ok(Outcome::Rejected(why));
     }
     let revision = city.revision.clone();
-    let (rigs, raiders) = (rigs(old, &city), raiders(old, &city, &hooks));
+    let rigs = rigs(old, &city, [&world.shown, &shown]);
+    let raiders = raiders(old, &city, &hooks, &held);
     let new = Arc::new(World {
         city: Arc::new(city),
         shown: Arc::new(shown),
@@ -94,15 +95,18 @@ async fn attempt(
     }))
 }
 
-/// Rigs with a raider, an open operation or a merge request, which cannot go yet; and all hooks.
-async fn holding_work(world: &World) -> Result<(BTreeSet<RigName>, Vec<Hook>), Refusal> {
+/// Rigs with a raider, an open operation or a merge request, which cannot go yet; all hooks; and whom
+/// persons suspended.
+async fn holding_work(
+    world: &World,
+) -> Result<(BTreeSet<RigName>, Vec<Hook>, BTreeSet<ChildId>), Refusal> {
     let read = world.store.run(|txn| {
         let mut rigs: BTreeSet<RigName> = BTreeSet::new();
         let hooks = txn.hooks(None)?;
         rigs.extend(hooks.iter().map(|hook| hook.raider.rig.clone()));
         rigs.extend(txn.sagas(None)?.into_iter().map(|saga| saga.rig));
         rigs.extend(txn.mrs(None, true)?.into_iter().map(|mr| mr.rig));
-        Ok((rigs, hooks))
+        Ok((rigs, hooks, standing::read(txn)?.suspended))
     });
     Ok(read.await?)
 }

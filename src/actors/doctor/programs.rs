@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::effects;
 use super::super::world::World;
 use crate::domain::doctor::Lacking;
+use crate::domain::facts::Probed;
 use crate::domain::ids::HarnessName;
 use crate::domain::relic::Hook;
 use crate::domain::session_env;
@@ -18,23 +19,28 @@ struct Wanted {
     path: String,
 }
 
-/// Programs that sessions do not find. One that is named from the working directory on is there or not
-/// when that is known, and not looked for here.
-pub(super) async fn lacking(world: &World, hooks: &[Hook]) -> Vec<Lacking> {
+/// Programs that sessions do not find, or of which that cannot be seen. One that is named from the
+/// working directory on is there or not when that is known, and not looked for here.
+pub(super) async fn lacking(world: &World, hooks: &[Hook]) -> Probed<Vec<Lacking>> {
     let wanted = wanted(world, hooks);
     let sessions = world.sessions.clone();
     let looked = effects::blocking(move || {
         let lacks = |(one, users): (Wanted, BTreeSet<String>)| {
-            let found = sessions.finds(&one.program, &one.path);
-            (!found).then(|| Lacking {
+            let unseen = match sessions.finds(&one.program, &one.path) {
+                Ok(true) => return None,
+                Ok(false) => None,
+                Err(why) => Some(why),
+            };
+            Some(Lacking {
                 of: one.of,
                 program: one.program,
                 users: users.into_iter().collect(),
+                unseen,
             })
         };
         wanted.into_iter().filter_map(lacks).collect()
     });
-    looked.await.unwrap_or_default()
+    Probed::from(looked.await.ok_or("the look for them was broken off"))
 }
 
 fn wanted(world: &World, hooks: &[Hook]) -> BTreeMap<Wanted, BTreeSet<String>> {

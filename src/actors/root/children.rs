@@ -227,7 +227,7 @@ impl Root {
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
         }
-        slot.become_state(ChildState::Backoff, now);
+        slot.back_off(now, UNSEEN);
         slot.epoch += 1;
         let (id, epoch) = (id.clone(), slot.epoch);
         let _timer = me.send_after(UNSEEN, move || RootMsg::Retry { id, epoch });

@@ -44,7 +44,7 @@ impl Root {
                 return self.spawn_child(me, id).await;
             }
             Answer::Restart { after } => {
-                slot.become_state(ChildState::Backoff, now);
+                slot.back_off(now, after);
                 after
             }
             Answer::Quarantine { until } => {
@@ -118,7 +118,7 @@ impl Root {
             return;
         };
         if !std::mem::replace(&mut slot.homeless, true) {
-            let hint = format!("`hd raider repair {id}` makes it anew from its branch");
+            let hint = format!("`hd raider repair {id}` makes it whole");
             let data = serde_json::json!({ "error": why, "hint": hint });
             let event = NewEvent::new(EventType::RaiderHomeless, id, Cause::StartFailed);
             self.world.store.note(vec![event.with(data)]);
@@ -128,10 +128,10 @@ impl Root {
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
         }
-        slot.become_state(ChildState::Backoff, now);
+        let pause = self.world.city.daemon.patrol_interval;
+        slot.back_off(now, pause);
         slot.epoch += 1;
         let (id, epoch) = (id.clone(), slot.epoch);
-        let pause = self.world.city.daemon.patrol_interval;
         let _timer = me.send_after(pause, move || RootMsg::Retry { id, epoch });
     }
 }

@@ -43,6 +43,8 @@ pub struct PoolView {
     pub pool: Pool,
     /// How many are wanted, within the bounds; none until the first check has come back.
     pub wanted: Option<u32>,
+    /// How many its check asked for, whatever the bounds.
+    pub asked: Option<u32>,
     /// When the last check came back.
     pub checked: Option<Timestamp>,
     /// Why the last check failed.
@@ -67,6 +69,7 @@ impl Root {
             Some(PoolView {
                 name: agent.name.clone(),
                 wanted: size.map(|size| pool.bounded(size)),
+                asked: size,
                 pool,
                 checked: sized.and_then(|sized| sized.checked),
                 failed: sized.and_then(|sized| sized.failed.clone()),

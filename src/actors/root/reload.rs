@@ -69,7 +69,7 @@ impl Root {
         let _gave_up = reply.send(changes);
     }
 
-    /// Agents that have no session and come to none by this configuration.
+    /// Agents that have no session, and get none by this configuration.
     fn held(&self, city: &City) -> BTreeSet<AgentName> {
         let mut held = self.resting.clone();
         held.extend(self.suspended.iter().filter_map(agent).cloned());
@@ -83,7 +83,9 @@ impl Root {
             };
             let changed = !slot.spec.is_same(&agent_spec(city, new));
             let stays = match (slot.state_now(), &slot.desired) {
-                (ChildState::Quarantined, _) => !changed,
+                (ChildState::Quarantined | ChildState::Backoff | ChildState::Blocked, _) => {
+                    !changed
+                }
                 // It came to rest by itself, as its type said.
                 (ChildState::Stopped, Desired::Up) => {
                     !changed || new.restart != RestartType::Permanent

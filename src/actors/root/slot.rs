@@ -65,6 +65,8 @@ pub struct ChildView {
     pub quarantined_until: Option<Timestamp>,
     /// Since when it is in this state.
     pub since: Timestamp,
+    /// When it is tried again, in its back-off.
+    pub retry_at: Option<Timestamp>,
     /// It is to come to an end in its own time.
     pub draining: bool,
     /// It rests because it is suspended.
@@ -102,6 +104,7 @@ pub(super) struct Slot {
     /// Since when its session is up.
     pub(super) up_at: Option<Mono>,
     pub(super) since: Timestamp,
+    pub(super) retry_at: Option<Timestamp>,
     pub(super) cause: Cause,
     /// It is to come to an end in its own time; nobody starts it again.
     pub(super) draining: bool,
@@ -144,6 +147,7 @@ impl Slot {
             session: None,
             up_at: None,
             since: now,
+            retry_at: None,
             cause,
             draining: false,
             words: None,
@@ -215,6 +219,13 @@ impl Slot {
     pub(super) fn become_state(&mut self, state: ChildState, now: Timestamp) {
         self.state = state;
         self.since = now;
+        self.retry_at = None;
+    }
+
+    /// It waits so long before it is tried again.
+    pub(super) fn back_off(&mut self, now: Timestamp, wait: Duration) {
+        self.become_state(ChildState::Backoff, now);
+        self.retry_at = now.checked_add(wait).ok();
     }
 
     pub(super) fn view(&mut self, policy: &RestartPolicy, now: Timestamp, mono: Mono) -> ChildView {
@@ -228,6 +239,7 @@ impl Slot {
                 .filter(|_| self.state == ChildState::Quarantined)
                 .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
             since: self.since,
+            retry_at: self.retry_at,
             draining: self.draining,
             suspended: matches!(self.desired, Desired::Resting(Cause::Suspended)),
             drifted: self.spec.is_drifted(self.session.as_ref()),

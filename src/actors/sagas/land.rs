@@ -110,8 +110,8 @@ async fn test(
     let mr = note_verdicts(world, mr, ran.verdicts).await?;
     let dealt_with = match ran.outcome {
         gates::Outcome::Green => return Ok(Ok(mr)),
-        gates::Outcome::Red { gate, tail } => {
-            let error = format!("gate {gate} failed:\n{tail}");
+        gates::Outcome::Red { gate, why } => {
+            let error = format!("gate {gate} {why}");
             fail(world, None, mr, FailureType::Tests, error, Vec::new()).await
         }
         gates::Outcome::TargetRed { gate } => {

@@ -66,12 +66,16 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     let _alone = nuke::fence(world, &nuke::Target::of(&hook, Cause::Repair), false).await?;
     let marked = world.claims.claim(mending(&raider));
     end(world, &hook).await?;
-    let repaired = rebuild(world, &hook).await?;
+    let repaired = rebuild(world, &hook).await;
     drop(marked);
     if has_hook && hook.done.is_none() {
-        ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await?;
+        // Who could not be helped goes on if its sandbox lets it.
+        let goes_on = ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await;
+        if repaired.is_ok() {
+            goes_on?;
+        }
     }
-    Ok(repaired)
+    repaired
 }
 
 /// The hook that a sandbox without one was made for.

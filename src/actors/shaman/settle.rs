@@ -104,6 +104,9 @@ pub fn no_more(txn: &mut dyn Txn, who: &str, problem: &str) -> Result<(), StoreE
 /// What is said of a directory that nothing tells the owner of.
 pub const NAMELESS: &str = "a directory that is no sandbox holds its slot";
 
+/// What is said of a sandbox without hook when nobody can tell for long whose it is.
+pub const UNREAD: &str = "whose sandbox it is cannot be read";
+
 /// Of the raiders of this rig, only these still have that problem.
 ///
 /// # Errors

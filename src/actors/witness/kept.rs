@@ -31,6 +31,8 @@ pub struct Keepers {
     kept: Mutex<BTreeSet<RaiderId>>,
     /// Heads that were on no target when the remotes were asked, and when that was.
     unlanded: Mutex<BTreeMap<RaiderId, (Oid, Duration)>>,
+    /// Since when it cannot be read whose sandbox that is.
+    unread: Mutex<BTreeMap<RaiderId, Duration>>,
 }
 
 impl Keepers {
@@ -52,6 +54,22 @@ impl Keepers {
         let known = self.unlanded.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         known.insert(raider, (head, now));
+    }
+
+    /// Of this rig, it cannot be read now whose these are. Answers since when.
+    pub(super) fn note_unread(
+        &self,
+        rig: &RigName,
+        these: &BTreeSet<RaiderId>,
+        now: Duration,
+    ) -> BTreeMap<RaiderId, Duration> {
+        let unread = self.unread.lock();
+        let mut unread = unread.unwrap_or_else(PoisonError::into_inner);
+        unread.retain(|raider, _| raider.rig != *rig || these.contains(raider));
+        for raider in these {
+            unread.entry(raider.clone()).or_insert(now);
+        }
+        unread.clone()
     }
 
     /// All of them.

@@ -12,7 +12,7 @@ use super::super::shaman;
 use super::super::world::Claim;
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
-use super::{WitnessArgs, ailing, charges, nuke_now, sight, stall, wisps, zombies};
+use super::{WitnessArgs, ailing, charges, nuke_now, sight, stall, unread, wisps, zombies};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
@@ -114,6 +114,9 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         suspects.extend(zombies::suspects(args).await?);
         if let Err(error) = ailing::call(args).await {
             tracing::warn!(rig = %args.rig, %error, "which sandboxes are whole cannot be seen");
+        }
+        if let Err(error) = unread::call(args).await {
+            tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
         }
         if saw {
             let now = world.clock.now();

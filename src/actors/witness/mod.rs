@@ -27,6 +27,7 @@ mod overdue;
 pub mod rework;
 pub mod sight;
 pub mod stall;
+mod unread;
 mod validate;
 mod wisps;
 mod zombies;

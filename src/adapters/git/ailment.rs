@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-use super::admin::{self, failed};
+use super::admin::{self, Note, failed};
 use super::rig::GitRepo;
 use crate::domain::ailment::Ailment;
 use crate::ports::repo::RepoError;
@@ -33,7 +33,8 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
         };
         return Ok(Some(Ailment::Broken(why)));
     }
-    Ok(None)
+    let half = Note::read(&admin).is_some_and(|note| note.unfilled || !note.complete);
+    Ok(half.then(|| Ailment::Broken("its files are not all there yet".to_owned())))
 }
 
 /// A branch's name or a commit's.

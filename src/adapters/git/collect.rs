@@ -1,9 +1,10 @@
 //! Feeds and drains a child process, and waits for its end and for nothing else: who it has left
-//! behind may hold its output open for ever (a hook that starts a watcher).
+//! behind may hold its output open for ever (a hook that starts a watcher), and is not hurt by that.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{Child, ChildStdin, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
@@ -73,6 +74,13 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
             break Some(child.wait()?);
         }
     };
+    if status.is_some() {
+        for left in [out.pipe.map(hand_on), err.pipe.map(hand_on)] {
+            if let Some(Err(error)) = left {
+                tracing::warn!(%error, "what git left behind cannot print any more");
+            }
+        }
+    }
     Ok(Collected {
         status,
         stdout: out.bytes,
@@ -82,6 +90,30 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
 
 fn unblock(pipe: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(pipe, true).map_err(io::Error::from)
+}
+
+/// Somebody still has the other end, and a signal would kill it at its next line if nobody had this one.
+/// A process of its own reads on, into nothing, until the last of them has gone: it costs this process
+/// neither thread nor descriptor, and outlives it as they do.
+fn hand_on(pipe: impl AsFd + Into<Stdio>) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&pipe, false)?;
+    let mut reader = Command::new("/bin/sh");
+    // What a shell puts in the background reads from nowhere unless it is told otherwise.
+    reader
+        .args(["-c", "command -v cat && { cat <&3 & } 3<&0"])
+        .env_clear();
+    if let Some(path) = std::env::var_os("PATH") {
+        reader.env("PATH", path);
+    }
+    reader.current_dir("/").process_group(0).stdin(pipe);
+    let status = reader
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(status.to_string())),
+    }
 }
 
 /// What it reads.
@@ -118,6 +150,7 @@ impl Input {
 
 /// What it prints.
 struct Output<R> {
+    /// None when nobody can print any more.
     pipe: Option<R>,
     bytes: Vec<u8>,
 }

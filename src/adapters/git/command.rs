@@ -238,6 +238,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::testing::eventually;
 
     #[test]
     fn a_command_that_takes_too_long_is_ended_with_its_children() {
@@ -269,6 +270,27 @@ mod tests {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
         assert_eq!(output.unwrap().text(), "done");
         assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    /// A hook's background work prints more than a pipe holds, after git has ended.
+    #[test]
+    fn what_a_command_leaves_behind_runs_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ended, done) = (dir.path().join("ended"), dir.path().join("done"));
+        let alias = format!(
+            "alias.bg=!sh -c 'until test -e {}; do sleep 0.01; done; head -c 200000 /dev/zero && \
+             head -c 200000 /dev/zero >&2 && touch {}' & echo done; echo told >/dev/stderr; echo all >&2",
+            ended.display(),
+            done.display()
+        );
+        let output = Git::in_dir(dir.path()).args(["-c", &alias, "bg"]).run();
+        let output = output.unwrap();
+        assert_eq!(
+            (output.text(), &*output.stderr),
+            ("done".into(), "told\nall\n")
+        );
+        std::fs::write(&ended, "").unwrap();
+        eventually("its own end", || done.exists().then_some(()));
     }
 
     /// More than a pipe holds, both ways at once.

@@ -21,19 +21,21 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     sandbox::check(repo, spec)?;
     sandbox::ensure_branch(repo, spec)?;
     let bare = is_bare(&spec.path)?;
-    let admin = heal(repo, spec)?;
+    let admin = home(repo, spec)?;
     let mut note = Note::read(&admin).unwrap_or_else(|| Note {
         complete: !bare,
         ..Note::of(spec)
     });
+    // Noted before anything else: one that is half filled must neither be worked in nor pass for one whose
+    // files were deleted.
+    note.unfilled |= bare;
+    note.write(&admin)?;
+    heal(spec, &admin)?;
     if !note.complete {
         return sandbox::fill(repo, spec, &admin, note);
     }
     mend_index(&spec.path, &admin)?;
-    note.unfilled |= bare;
     if note.unfilled {
-        // Noted first: one that is half filled must not pass for one whose files were deleted.
-        note.write(&admin)?;
         fill_missing(&spec.path)?;
         note.unfilled = false;
     }
@@ -68,13 +70,24 @@ fn is_bare(dir: &Path) -> Result<bool, RepoError> {
     }
 }
 
-/// Makes both links hold, and HEAD valid; returns the administrative directory.
-pub(super) fn heal(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+/// The sandbox's administrative directory, a new one if it has none.
+fn home(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+    match find(repo, spec)? {
+        Some(admin) => Ok(admin),
+        None => new_admin(repo, spec),
+    }
+}
+
+/// What lies there becomes a worktree; returns its administrative directory.
+pub(super) fn settle(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
+    let admin = home(repo, spec)?;
+    heal(spec, &admin)?;
+    Ok(admin)
+}
+
+/// Makes both links hold, and HEAD valid.
+fn heal(spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
     fs::create_dir_all(&spec.path).map_err(|error| failed("cannot make", &spec.path, &error))?;
-    let admin = match find(repo, spec)? {
-        Some(admin) => admin,
-        None => new_admin(repo, spec)?,
-    };
     let dot_git = spec.path.join(".git");
     if fs::symlink_metadata(&dot_git).is_ok_and(|meta| meta.is_dir()) {
         // Somebody ran `git init` here: what it holds stays, under another name.
@@ -82,7 +95,7 @@ pub(super) fn heal(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoEr
         fs::rename(&dot_git, &aside).map_err(|error| failed("cannot move", &dot_git, &error))?;
     }
     let mut link = b"gitdir: ".to_vec();
-    link.extend_from_slice(bytes::of(&admin));
+    link.extend_from_slice(bytes::of(admin));
     link.push(b'\n');
     admin::write_whole(&dot_git, &link)?;
     let mut back = bytes::of(&dot_git).to_vec();
@@ -96,8 +109,7 @@ pub(super) fn heal(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoEr
             set_aside(&admin.join(lock))?;
         }
     }
-    mend_head(spec, &admin)?;
-    Ok(admin)
+    mend_head(spec, admin)
 }
 
 /// The sandbox's administrative directory: by the link back, by the sandbox's own link, or by

@@ -111,14 +111,14 @@ fn ensure_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoEr
         let same = Note::read(&admin)
             .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
         if same || there {
-            return repair::heal(repo, spec);
+            return repair::settle(repo, spec);
         }
         // An earlier incarnation's: its directory is gone, its entry stayed.
         admin::retire(repo, &admin)?;
     }
     if there && !is_empty(&spec.path)? {
         // Somebody's files without an entry: they stay, and become the sandbox's.
-        return repair::heal(repo, spec);
+        return repair::settle(repo, spec);
     }
     repo.git()
         .args(["worktree", "add", "--quiet", "--no-checkout"])

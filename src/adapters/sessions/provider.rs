@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -187,11 +188,21 @@ impl Sessions for LocalSessions {
         }
     }
 
-    fn finds(&self, program: &str, path: &str) -> bool {
-        candidates(program, Some(path)).iter().any(|file| {
-            let meta = fs::metadata(file);
-            meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-        })
+    fn finds(&self, program: &str, path: &str) -> Result<bool, String> {
+        let mut unseen = None;
+        for file in candidates(program, Some(path)) {
+            match fs::metadata(&file) {
+                Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => {
+                    return Ok(true);
+                }
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {}
+                Err(error) => {
+                    unseen.get_or_insert_with(|| format!("{}: {error}", file.display()));
+                }
+            }
+        }
+        unseen.map_or(Ok(false), Err)
     }
 
     fn cpu(&self, id: &SessionId) -> Option<Duration> {

@@ -1,5 +1,6 @@
 //! Task files on a real directory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -76,22 +77,56 @@ impl Watcher for NoneLeft {
     }
 }
 
+/// Task files for which there is a watcher, and no watches, only as this says.
+fn scarce(city: &Path, open: Open) -> DiskTaskFiles {
+    let dirs = ["outbox", "trash", "set-up"].map(|dir| city.join(dir));
+    let [outbox, trash, set_ups] = dirs;
+    DiskTaskFiles::with(outbox, trash, set_ups, open).unwrap()
+}
+
 #[test]
 fn a_task_that_cannot_be_watched_is_a_task() {
     let city = tempfile::tempdir().unwrap();
-    let mut tasks = files(city.path());
-    tasks.watcher = Mutex::new(Box::new(NoneLeft));
+    let tasks = scarce(city.path(), Box::new(|_| Ok(Box::new(NoneLeft))));
+    assert!(tasks.watching().said, "at the start, which goes on");
     let dir = city.path().join("task");
     tasks.write_task(&dir, "do it").unwrap();
     assert_eq!(fs::read_to_string(dir.join("TASK.md")).unwrap(), "do it");
-    let first = *tasks.said.lock().unwrap();
-    tasks.watch(&dir);
-    assert!(
-        first.is_some() && *tasks.said.lock().unwrap() == first,
-        "said once"
-    );
     fs::write(dir.join("outcome"), "passed").unwrap();
     assert_eq!(tasks.outcome(&dir, city.path()).unwrap().text, "passed");
+    assert_eq!(tasks.watching().missing.len(), 2);
+    tasks.unwatch(&dir);
+    assert_eq!(tasks.watching().missing.len(), 1);
+}
+
+#[test]
+fn a_kernel_that_had_no_watcher_left_is_asked_again() {
+    let city = tempfile::tempdir().unwrap();
+    let some = Arc::new(AtomicBool::new(false));
+    let there = Arc::clone(&some);
+    let open = move |heard: Heard| -> notify::Result<Box<dyn Watcher + Send>> {
+        match there.load(Ordering::Relaxed) {
+            true => Ok(Box::new(notify::recommended_watcher(heard)?)),
+            false => Err(notify::Error::generic("too many open files")),
+        }
+    };
+    let tasks = scarce(city.path(), Box::new(open));
+    let (tell, told) = mpsc::channel();
+    tasks.listen(Box::new(move |event| {
+        let _closed = tell.send(event);
+    }));
+    let dir = city.path().join("task");
+    tasks.write_task(&dir, "do it").unwrap();
+    assert!(tasks.outbox().unwrap().is_empty());
+    some.store(true, Ordering::Relaxed);
+    // As each patrol does.
+    assert!(tasks.outbox().unwrap().is_empty());
+    let hear = || told.recv_timeout(Duration::from_secs(20)).unwrap();
+    fs::write(dir.join("outcome"), "passed").unwrap();
+    assert_eq!(hear(), TaskEvent::Outcome(dir));
+    fs::write(city.path().join("outbox/a.json"), "{}").unwrap();
+    while hear() != TaskEvent::Outbox {}
+    assert!(!tasks.watching().said, "it would be said again");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     let city = context.city()?;
     if let Ok(answer) = supervisor::ping(&city) {
         output::say("hd: it is running already");
-        return context.print(&answer, pong);
+        return context.print(&answer, runs);
     }
     if !args.detach {
         return supervisor::become_it(&city);
@@ -35,7 +35,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
         "hd: started; it logs to {}",
         background.log.display()
     ));
-    context.print(&answer, pong)
+    context.print(&answer, runs)
 }
 
 /// Returns when the supervisor's process has ended, so that the city is free for the next.
@@ -67,6 +67,10 @@ pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), Cl
         return Err(CliError::new(Exit::Usage, message));
     }
     Ok(())
+}
+
+fn runs(result: &Value, _: Style) -> String {
+    format!("the supervisor runs (pid {})", result["pid"])
 }
 
 fn pong(result: &Value, _: Style) -> String {

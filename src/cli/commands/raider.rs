@@ -7,17 +7,21 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::render::{lists, said, show};
-use crate::control::protocol::args::RaiderNuke;
+use crate::control::protocol::args::{Named, RaiderNuke};
 use crate::control::protocol::{Exit, Op, no_such_transition};
 
 pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         RaiderVerb::List(args) => context.show(&Op::RaiderList(args), lists::raiders),
-        RaiderVerb::Show(args) => context.show(&Op::RaiderShow(args), show::facts),
+        RaiderVerb::Show(args) => context.show(&Op::RaiderShow(args), show::raider),
         RaiderVerb::Nuke(args) if args.dry_run => rehearse(args, context),
         RaiderVerb::Nuke(mut args) => {
             if !context.yes && Context::can_ask() {
                 args.incarnation = losses(&args, context)?;
+            } else if !context.yes {
+                // Who is not there needs no consent.
+                let name = args.name.clone();
+                context.ask(&Op::RaiderShow(Named { name }))?;
             }
             let what = "end its session, sandbox and slot";
             context.consent(&format!("nuke {}: {what}?", args.name))?;
@@ -46,8 +50,9 @@ fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
         return Ok(());
     }
     let message = word("message").unwrap_or("work would be lost");
-    let hint = word("hint").unwrap_or("--salvage keeps what can be read of it");
-    Err(CliError::new(Exit::Refused, message).hint(hint))
+    let mut error = CliError::new(Exit::Refused, message);
+    error.hint = word("hint").map(str::to_owned);
+    Err(error)
 }
 
 /// Whoever is asked for consent knows before what it costs. Answers whom the consent is for.
@@ -72,5 +77,8 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
         output::say(&format!("hd: {what}\nhd: salvage refs will keep it"));
         return Ok(seen);
     }
-    Err(CliError::new(Exit::Refused, what).hint("--salvage keeps it in salvage refs first"))
+    let mut error = CliError::new(Exit::Refused, what);
+    let hint = looked.get("hint").and_then(Value::as_str);
+    error.hint = hint.map(str::to_owned);
+    Err(error)
 }

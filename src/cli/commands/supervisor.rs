@@ -115,7 +115,7 @@ pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
         }
         _ => {}
     }
-    let log = state.join("supervisor.log");
+    let log = city.log();
     let file = OpenOptions::new().create(true).append(true).open(&log);
     let file = file.doing(log.display())?;
     let logged = file.metadata().doing(log.display())?.len();

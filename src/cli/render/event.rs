@@ -1,10 +1,10 @@
 //! Events: one line each, and the story that `hd why` tells.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::output::{Style, Tone};
 
-use super::words::{at, cell, cut};
+use super::words::{at, cell, cut, end};
 
 /// One event: number, time, type, subject, cause, particulars.
 pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
@@ -12,15 +12,14 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
     let time = at(event, "/ts");
     let seq = format!("{:>6}", at(event, "/seq"));
     let (subject, cause) = (at(event, "/subject"), format!("({})", at(event, "/cause")));
-    let said = particulars(event.get("data").unwrap_or(&Value::Null));
     let plain = format!("{seq}  {time}  {kind:<22}  {subject}  {cause}  ");
-    let said = match style.width {
-        // The particulars are what gives way; a line that is too long without them stays so.
-        Some(columns) => match columns.saturating_sub(plain.chars().count()) {
-            ..4 => String::new(),
-            left => cut(&said, left),
-        },
-        None => said,
+    // The particulars are what gives way; a line that is too long without them stays so.
+    let left = style
+        .width
+        .map(|columns| columns.saturating_sub(plain.chars().count()));
+    let said = match left {
+        Some(..4) => String::new(),
+        left => particulars(event.get("data"), left.unwrap_or(usize::MAX)),
     };
     let mut parts = vec![
         style.paint(Tone::Faint, &seq),
@@ -79,20 +78,44 @@ fn tone(kind: &str) -> Tone {
     }
 }
 
-/// `key=value`, short ones only: long texts and whole hashes are in `--json`.
-fn particulars(data: &Value) -> String {
+/// A list of objects by what they hold, as `restart clock, start mayor`; of whom nothing becomes is left out.
+fn in_words(value: &Value) -> String {
+    let Some(items) = value.as_array() else {
+        return cell(value);
+    };
+    let concerned = items.iter().filter(|item| item["action"] != "none");
+    let words = concerned.map(|item| match item.as_object() {
+        Some(object) => object.values().map(cell).collect::<Vec<_>>().join(" "),
+        None => cell(item),
+    });
+    match words.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "-".to_owned(),
+        words => words,
+    }
+}
+
+/// `key=value`, short ones only: long texts and whole hashes are in `--json`. Of an output the end is
+/// shown, which says most.
+fn particulars(data: Option<&Value>, left: usize) -> String {
     const LONG: usize = 61;
     const HASH: usize = 12;
-    let Some(data) = data.as_object() else {
+    const TAIL: &str = "tail";
+    let Some(data) = data.and_then(Value::as_object) else {
         return String::new();
     };
     let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let short = data
         .iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(key, value)| match cell(value) {
+        .filter(|(key, value)| !value.is_null() && **value != json!([]) && *key != TAIL)
+        .map(|(key, value)| match in_words(value) {
             hash if is_hash(&hash) => format!("{key}={}", &hash[..HASH]),
             text => format!("{key}={}", cut(&text, LONG)),
         });
-    short.collect::<Vec<_>>().join(" ")
+    let mut said = cut(&short.collect::<Vec<_>>().join(" "), left);
+    let room = left.saturating_sub(said.chars().count() + " tail=".len());
+    if let Some(tail) = data.get(TAIL).filter(|tail| !tail.is_null() && room > 3) {
+        let gap = if said.is_empty() { "" } else { " " };
+        said.push_str(&format!("{gap}{TAIL}={}", end(&cell(tail), room.min(LONG))));
+    }
+    said
 }

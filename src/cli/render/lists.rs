@@ -241,7 +241,7 @@ pub(super) fn state(child: &Value) -> (String, Tone) {
 }
 
 /// A raider without a session is `stalled`, whatever the reason: people are told the reason.
-fn derived(child: &Value) -> String {
+pub(super) fn derived(child: &Value) -> String {
     let is = |key| {
         child
             .get(key)
@@ -250,6 +250,7 @@ fn derived(child: &Value) -> String {
     match at(child, "/state").as_str() {
         "stalled" if is("suspended") => "suspended".into(),
         "stalled" if is("quarantined_until") => "quarantined".into(),
+        "stalled" if is("retry_at") => "backoff".into(),
         state => state.into(),
     }
 }

@@ -99,13 +99,16 @@ pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
     )
 }
 
-/// A person was called.
+/// A person was called, or had been called before.
 pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
-    format!(
-        "{} is open, a person is called: {}",
-        at(told, "/id"),
-        at(told, "/title")
-    )
+    let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
+    let how = match (is("known"), is("called"), is("acked")) {
+        (false, ..) => "is open, a person is called",
+        (true, true, _) => "was open, and is worse than people knew: a person is called again",
+        (true, false, true) => "is open, and somebody knows already: nobody is called again",
+        (true, false, false) => "is open already: nobody is called again for now",
+    };
+    format!("{} {how}: {}", at(told, "/id"), at(told, "/title"))
 }
 
 /// Somebody knows of a call.
@@ -171,6 +174,11 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
+    if result["unchanged"] == true {
+        let since = at(result, "/applied_at");
+        let same = format!("nothing has changed since {since}");
+        return style.paint(Tone::Faint, &same);
+    }
     let mut lines = texts("errors");
     for action in result["actions"].as_array().into_iter().flatten() {
         let (agent, action) = (cell(&action["agent"]), cell(&action["action"]));
@@ -178,14 +186,22 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
     }
     for change in result["rigs"].as_array().into_iter().flatten() {
         let (rig, action) = (cell(&change["rig"]), cell(&change["action"]));
-        lines.push(format!("{action:<9} rig {rig}"));
+        let keys = match at(change, "/keys").as_str() {
+            "-" => String::new(),
+            keys => format!(": {keys}"),
+        };
+        lines.push(format!("{action:<9} rig {rig}{keys}"));
     }
     for change in result["raiders"].as_array().into_iter().flatten() {
-        let (raider, harness) = (cell(&change["raider"]), cell(&change["harness"]));
-        let action = cell(&change["action"]);
-        lines.push(format!(
-            "{action:<9} {raider}: its next session is driven by the new {harness}"
-        ));
+        let (raider, action) = (cell(&change["raider"]), cell(&change["action"]));
+        let why = match action.as_str() {
+            "drain" => "it is suspended, and its session ends".to_owned(),
+            _ => format!(
+                "its next session is driven by the new {}",
+                cell(&change["harness"])
+            ),
+        };
+        lines.push(format!("{action:<9} {raider}: {why}"));
     }
     let pending = texts("pending").into_iter();
     lines.extend(pending.map(|key| format!("at the next start: {key}")));

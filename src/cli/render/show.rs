@@ -18,6 +18,17 @@ pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
+/// A raider, in the words of the lists.
+pub(in crate::cli) fn raider(raider: &Value, style: Style) -> String {
+    let mut shown = raider.clone();
+    if let Some(fields) = shown.as_object_mut()
+        && let Some(deaths) = fields.remove("restarts")
+    {
+        fields.insert("deaths".to_owned(), deaths);
+    }
+    facts(&shown, style)
+}
+
 /// What is wrong, a finding a paragraph.
 pub(in crate::cli) fn findings(result: &Value, style: Style) -> String {
     let findings = result["findings"].as_array();
@@ -121,6 +132,10 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
                 style.paint(Tone::Good, &cell(raider)),
                 at(charged, "/branch")
             ),
+            // The error that follows says why.
+            None if charged.get("error").is_some_and(|error| !error.is_null()) => {
+                format!("{relic} is {}", style.paint(Tone::Bad, "not charged"))
+            }
             None => format!(
                 "{relic} {}: {}",
                 style.paint(Tone::Waits, "waits"),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
 
-use super::lists::{needs_person, state};
+use super::lists::{derived, needs_person, state};
 use super::table::{Cell, Table};
 use super::words::{ago, at, cell, condition, count, git, plural, seconds};
 
@@ -24,7 +24,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         screen.push(style.paint(Tone::Bad, &line));
     }
     for rig in list(result, "/rigs") {
-        screen.extend(to_review(rig, style));
+        screen.extend(for_person(rig, style));
     }
     let children = children(result);
     if children.is_empty() {
@@ -162,13 +162,35 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             let mark = if child.needs_person { "!" } else { " " };
             let text = format!("{mark} {}: {kind}: {said}", child.name);
             lines.push(style.paint(Tone::Waits, &text));
+        } else if let Some(why) = why(child).filter(|_| quarantined.is_none()) {
+            let mark = mark(child.needs_person);
+            let text = format!("{mark} {}: {}: {why}", child.name, derived(child.value));
+            lines.push(style.paint(Tone::Waits, &text));
         }
     }
     lines
 }
 
-/// Merge requests that land when a person has looked, and how to say so.
-fn to_review(rig: &Value, style: Style) -> Vec<String> {
+/// Why somebody is in a state that is no good one, where no condition tells it.
+fn why(child: &Child<'_>) -> Option<String> {
+    let name = &child.name;
+    let told = |key: &str| Some(at(child.value, key)).filter(|text| text != "-");
+    Some(match derived(child.value).as_str() {
+        "backoff" => format!("it is tried again at {}: hd why {name}", told("/retry_at")?),
+        "stalled" => match told("/stalled_since") {
+            Some(since) => format!("found without progress at {since}: hd peek {name}"),
+            None => format!("it has no session: hd why {name}"),
+        },
+        "zombie" => told("/detail").unwrap_or_else(|| {
+            format!("its work is done and its session is still there: hd why {name}")
+        }),
+        "blocked" => "an agent that it depends on is not up".to_owned(),
+        _ => return None,
+    })
+}
+
+/// Merge requests that land when a person has done something, and what.
+fn for_person(rig: &Value, style: Style) -> Vec<String> {
     let queue = list(rig, "/forge/queue").iter();
     let line = |mr: &Value| {
         let text = format!(
@@ -179,11 +201,11 @@ fn to_review(rig: &Value, style: Style) -> Vec<String> {
         );
         style.paint(Tone::Waits, &text)
     };
-    queue.filter(|mr| wants_review(mr)).map(line).collect()
+    queue.filter(|mr| waits_for_person(mr)).map(line).collect()
 }
 
-fn wants_review(mr: &Value) -> bool {
-    at(mr, "/state") == "reviewing" && at(mr, "/review") == "wanted"
+fn waits_for_person(mr: &Value) -> bool {
+    mr.get("needs_person") == Some(&Value::Bool(true))
 }
 
 /// `relics horde  9 open, 2 blocked`: what is there to do, and why less is done.
@@ -208,7 +230,7 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
     let mut table = Table::new(&["", "MR", "RELIC", "STATE", "BRANCH", "NOTE"]);
     let mut queue: Vec<_> = queue.iter().collect();
-    queue.sort_by_key(|mr| !wants_review(mr));
+    queue.sort_by_key(|mr| !waits_for_person(mr));
     for mr in queue {
         let tone = match at(mr, "/state").as_str() {
             "conflict" | "failed" => Tone::Bad,
@@ -216,7 +238,7 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
             _ => Tone::Plain,
         };
         table.row(vec![
-            Cell(mark(wants_review(mr)), Tone::Waits),
+            Cell(mark(waits_for_person(mr)), Tone::Waits),
             at(mr, "/id").into(),
             at(mr, "/relic").into(),
             Cell(at(mr, "/state"), tone),
@@ -243,7 +265,7 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
     for pool in pools {
         table.row(vec![
             at(pool, "/name").into(),
-            at(pool, "/wanted").into(),
+            wanted(pool).into(),
             at(pool, "/running").into(),
             at(pool, "/draining").into(),
             format!("{}..{}", at(pool, "/min"), at(pool, "/max")).into(),
@@ -252,6 +274,15 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
         ]);
     }
     vec![table.text(style)]
+}
+
+/// How many members there should be, and that more, or fewer, were asked for than the bounds allow.
+fn wanted(pool: &Value) -> String {
+    let wanted = at(pool, "/wanted");
+    match at(pool, "/asked") {
+        asked if asked == wanted || asked == "-" => wanted,
+        asked => format!("{wanted} (asked for {asked})"),
+    }
 }
 
 fn automations(result: &Value, style: Style) -> Vec<String> {

@@ -42,7 +42,7 @@ fn city() -> Value {
             "forge": {"paused": true, "queue": [
                 {"id": "gt-4", "relic": "gt-3", "state": "testing", "note": null,
                  "branch": "raider/Shadow/gt-3-1"},
-                {"id": "gt-6", "relic": "gt-5", "state": "reviewing", "review": "wanted",
+                {"id": "gt-6", "relic": "gt-5", "state": "reviewing", "needs_person": true,
                  "note": "hd mq approve gt-6", "branch": "raider/Rust/gt-5-1"}]},
         }],
         "automations": [], "escalations": 2,
@@ -74,7 +74,7 @@ fn status_shows_pools() {
     let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
     city["pools"] = json!([
-        {"name": "worker", "min": 0, "max": 4, "wanted": 3, "running": 3, "draining": 1,
+        {"name": "worker", "min": 0, "max": 4, "wanted": 4, "asked": 9, "running": 3, "draining": 1,
          "last_check": "2026-01-31T11:59:50Z", "error": null},
         {"name": "tester", "min": 1, "max": 2, "wanted": 1, "running": 0, "draining": 0,
          "last_check": "2026-01-31T11:59:30Z", "error": "it failed: no queue"}]);
@@ -82,9 +82,9 @@ fn status_shows_pools() {
     let from = screen.find("POOL").unwrap();
     let to = screen.find("relics").unwrap();
     insta::assert_snapshot!(&screen[from..to], @r"
-    POOL    WANTED  RUNNING  DRAINING  BOUNDS  CHECKED  ERROR
-    worker  3       3        1         0..4    10s      -
-    tester  1       0        0         1..2    30s      it failed: no queue
+    POOL    WANTED           RUNNING  DRAINING  BOUNDS  CHECKED  ERROR
+    worker  4 (asked for 9)  3        1         0..4    10s      -
+    tester  1                0        0         1..2    30s      it failed: no queue
     ");
 }
 
@@ -142,6 +142,36 @@ fn an_event_is_one_line() {
     assert_eq!(story.lines().count(), 2);
 }
 
+/// Of what somebody printed before it died, the last words say why.
+#[test]
+fn of_an_output_the_end_is_shown() {
+    let tail = format!("it starts\n{}\nout of memory\n", "working ".repeat(20));
+    let died = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "agent.crashed",
+        "subject": "mayor", "cause": "crashed", "data": {"code": null, "signal": 9, "tail": tail}});
+    for columns in [None, Some(120), Some(100)] {
+        let style = Style {
+            width: columns,
+            ..PLAIN
+        };
+        let line = event::event(&died, style);
+        assert!(line.contains("signal=9 tail=…"), "{line}");
+        assert!(line.ends_with("out of memory"), "{line}");
+        assert!(columns.is_none_or(|most| line.chars().count() <= most));
+    }
+}
+
+/// What a reload came to is told in words, and not of those whom it did not concern.
+#[test]
+fn a_reload_in_the_journal_is_told_in_words() {
+    let reloaded = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "config.reloaded",
+        "subject": "town", "cause": "config", "data": {"pending": [], "actions": [
+            {"action": "none", "agent": "mayor"}, {"action": "start", "agent": "clock"},
+            {"action": "restart", "agent": "api"}]}});
+    let line = event::event(&reloaded, PLAIN);
+    let told = "actions=start clock, restart api";
+    assert!(line.ends_with(told), "{line}");
+}
+
 #[test]
 fn a_relic_shows_its_body_below_its_facts() {
     let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond",
@@ -165,11 +195,13 @@ fn charged_and_waiting_relics_are_told_apart() {
         {"relic": "gt-2", "raider": null, "note": "no free slot", "rig": "horde",
          "auto_charge": false},
         {"relic": "gt-3", "raider": null, "note": "no free slot", "rig": "auto",
-         "auto_charge": true}]});
+         "auto_charge": true},
+        {"relic": "gt-4", "raider": null, "note": "no harness", "error": {"kind": "conflict"}}]});
     insta::assert_snapshot!(show::charged(&result, PLAIN), @r"
     gt-1 is charged to horde/raiders/Toast, on branch raider/Toast/gt-1-1
     gt-2 waits: no free slot
     gt-3 waits: no free slot
+    gt-4 is not charged
     nobody starts gt-2 by itself, auto_charge is off: hd charge gt-2 horde
     ");
 }
@@ -245,6 +277,9 @@ fn lines_are_fitted_to_the_terminal() {
 /// Why a raider has no session, where somebody knows.
 #[test]
 fn a_raider_that_is_suspended_or_quarantined_says_so() {
+    let backoff = json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"});
+    assert_eq!(super::lists::state(&backoff).0, "backoff");
+    assert!(!super::lists::needs_person(&backoff));
     let row = |suspended: bool, until: Value| {
         let raider = json!({
             "id": "horde/raiders/Ash", "state": "stalled", "suspended": suspended,
@@ -256,6 +291,40 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
     assert_eq!(row(true, until.clone()), "suspended");
     assert_eq!(row(false, until), "quarantined");
     assert_eq!(row(false, Value::Null), "stalled");
+}
+
+/// Every mark has its reason below the table, and who only waits has none but the reason.
+#[test]
+fn whoever_is_marked_is_told_of() {
+    let raider = |name: &str, state: &str, more: Value| {
+        let mut raider = json!({"name": name, "state": state, "condition": null});
+        let more = more.as_object().unwrap().clone();
+        raider.as_object_mut().unwrap().extend(more);
+        raider
+    };
+    let since = "2026-01-31T11:00:00Z";
+    let shown = json!({
+        "agents": [raider("api", "blocked", json!({}))],
+        "rigs": [{"name": "r", "raiders": [
+            raider("Ash", "stalled", json!({"stalled_since": since})),
+            raider("Rust", "stalled", json!({})),
+            raider("Oak", "stalled", json!({"retry_at": since})),
+            raider("Elm", "zombie", json!({"detail": "its hook is gone"})),
+            raider("Fig", "working", json!({})),
+        ]}],
+    });
+    let screen = status::status(&shown, PLAIN);
+    let marked = |line: &&str| line.starts_with("!  ");
+    assert_eq!(screen.lines().filter(marked).count(), 4, "{screen}");
+    for line in [
+        "! r/Ash: stalled: found without progress at 2026-01-31T11:00:00Z: hd peek r/Ash",
+        "! r/Rust: stalled: it has no session: hd why r/Rust",
+        "  r/Oak: backoff: it is tried again at 2026-01-31T11:00:00Z: hd why r/Oak",
+        "! r/Elm: zombie: its hook is gone",
+        "! api: blocked: an agent that it depends on is not up",
+    ] {
+        assert!(screen.lines().any(|said| said == line), "{line}\n{screen}");
+    }
 }
 
 /// One sentence for what was done, whatever fields are there.

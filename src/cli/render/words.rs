@@ -35,6 +35,18 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
+/// At most so many characters of a text's end.
+pub(super) fn end(text: &str, most: usize) -> String {
+    let text = text.trim_end();
+    match text.chars().count().checked_sub(most.max(1)) {
+        None | Some(0) => text.to_owned(),
+        Some(over) => ['…']
+            .into_iter()
+            .chain(text.chars().skip(over + 1))
+            .collect(),
+    }
+}
+
 /// The cell at a JSON pointer.
 pub(super) fn at(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).map_or_else(|| "-".to_owned(), cell)

@@ -56,15 +56,20 @@ pub(super) async fn escalate(
         false => ("operator".to_owned(), Body::Escalation(call.clone())),
     };
     let taken = world.store.run(move |txn| {
+        let before = shaman::find(txn, &call)?;
         shaman::send(txn, &from, body.clone())?;
         shaman::read_inbox(txn)?;
         let lost = || StoreError::Failed("the shaman did not take the call up".to_owned());
-        shaman::find(txn, &call)?.ok_or_else(lost)
+        Ok((before, shaman::find(txn, &call)?.ok_or_else(lost)?))
     });
-    let entry = taken.await?;
+    let (before, entry) = taken.await?;
     // It is due to be raised again some time.
     world.nudge(message::SHAMAN);
-    shown(&entry)
+    let mut shown = shown(&entry)?;
+    let worse = |before: &Entry| before.relic.priority < entry.relic.priority;
+    shown["known"] = json!(before.is_some());
+    shown["called"] = json!(before.as_ref().is_none_or(worse));
+    Ok(shown)
 }
 
 /// The standing agent in whose session the caller runs.
@@ -213,6 +218,16 @@ mod tests {
         }
         assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
         assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
+        assert_eq!([&shown["known"], &shown["called"]], [false, true]);
+        for (severity, called) in [(Severity::Low, false), (Severity::High, true)] {
+            let again = args::Escalate {
+                severity,
+                ..call("no key")
+            };
+            let again = escalate(&town.world, &raider, again).await.unwrap();
+            assert_eq!([&again["known"], &again["called"]], [true, called]);
+        }
+        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 2);
         let other = args::Escalate {
             about: Some("Shadow".into()),
             ..call("it is slow")

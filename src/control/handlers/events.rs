@@ -13,6 +13,7 @@ use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::server::Items;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType};
+use crate::domain::gates::event::Pattern;
 use crate::domain::ids::RelicId;
 use crate::domain::relic::RelicKind;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
@@ -29,6 +30,9 @@ const BUFFER: usize = 64;
 /// to from the store: nothing is left out and nothing comes twice. Where some of what was asked for
 /// is not kept any more, an item in their place says so.
 pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, ControlError> {
+    if let Some(kind) = &args.kind {
+        Pattern::parse(kind).map_err(|meant| no_such(kind, meant))?;
+    }
     let (send, receive) = mpsc::channel(BUFFER);
     let world = Arc::clone(world);
     // Subscribed before the store is read, so that nothing falls between.
@@ -52,6 +56,14 @@ pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, Co
         }
     });
     Ok(receive)
+}
+
+fn no_such(kind: &str, meant: Option<&str>) -> ControlError {
+    let error = ControlError::bad_request(format!("no event is of the type {kind}"));
+    match meant {
+        Some(meant) => error.hint(format!("did you mean {meant}?")),
+        None => error.hint("`raider.*`, `agent.*` and the like stand for all of a kind"),
+    }
 }
 
 struct Reader {

@@ -124,7 +124,7 @@ fn children(
     let by_id: BTreeMap<_, _> = views.iter().map(|view| (&view.spec.id, view)).collect();
     let hooked = stored.hooks.iter().map(|hook| {
         let view = by_id.get(&ChildId::Raider(hook.raider.clone())).copied();
-        let state = status::raider_state(hook, view, stored);
+        let state = status::raider_state(world, hook, view, stored);
         vec![hook.raider.rig.to_string(), word(&state)]
     });
     let hookless = hookless.iter();

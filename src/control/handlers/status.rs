@@ -221,6 +221,7 @@ pub(super) fn mr_json(mr: &MergeRequest) -> Value {
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
         "head": mr.head, "target": mr.target, "state": mr.state, "priority": mr.priority,
         "review": mr.review, "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
+        "needs_person": mr.needs_person(),
     })
 }
 
@@ -255,7 +256,12 @@ async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId
 }
 
 /// The state of the raider that holds this hook.
-pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, stored: &Stored) -> RaiderState {
+pub(super) fn raider_state(
+    world: &World,
+    hook: &Hook,
+    view: Option<&ChildView>,
+    stored: &Stored,
+) -> RaiderState {
     let presence = match view.map(|view| view.state) {
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
         Some(ChildState::Starting) => SessionPresence::Coming,
@@ -274,8 +280,20 @@ pub(super) fn raider_state(hook: &Hook, view: Option<&ChildView>, stored: &Store
         charging: under_way(SagaKind::Charge),
         done: hook.done.is_some(),
         finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
-        silent: stored.stalled.contains_key(&hook.raider),
+        silent: stored.stalled.contains_key(&hook.raider) && !is_fresh(world, hook, view),
         session: presence,
+    })
+}
+
+/// What was done about a stalled raider is remembered when it gets a fresh session; that one is not stalled
+/// before it had its time.
+fn is_fresh(world: &World, hook: &Hook, view: Option<&ChildView>) -> bool {
+    let rig = world.city.rig(&hook.raider.rig);
+    let after = rig.and_then(|rig| rig.raiders.stall_after);
+    let session = view.and_then(|view| view.session.as_ref());
+    session.zip(after).is_some_and(|(session, after)| {
+        let age = world.clock.now().duration_since(session.since);
+        Duration::try_from(age).is_ok_and(|age| age < after)
     })
 }
 
@@ -292,7 +310,7 @@ fn raider_json(
     stored: &Stored,
     seen: &Glanced<'_>,
 ) -> Value {
-    let state = raider_state(hook, view, stored);
+    let state = raider_state(world, hook, view, stored);
     let id = ChildId::Raider(hook.raider.clone());
     let blocked =
         saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
@@ -333,6 +351,7 @@ fn raider_json(
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),
+        "retry_at": view.and_then(|view| view.retry_at),
         "suspended": world.city.suspends(&id) || stored.said.suspended.contains(&id),
     })
 }
@@ -396,7 +415,7 @@ async fn pools(world: &World, views: &[ChildView]) -> Result<Vec<Value>, Control
         let (draining, running): (Vec<_>, Vec<_>) = up.partition(|view| view.draining);
         json!({
             "name": pool.name, "min": pool.pool.min, "max": pool.pool.max,
-            "wanted": pool.wanted, "running": running.len(), "draining": draining.len(),
+            "wanted": pool.wanted, "asked": pool.asked, "running": running.len(), "draining": draining.len(),
             "last_check": pool.checked, "error": pool.failed,
         })
     };
@@ -423,7 +442,7 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         "generation": session.map(|session| session.generation),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
-        "since": view.map(|view| view.since),
+        "since": view.map(|view| view.since), "retry_at": view.and_then(|view| view.retry_at),
         "condition": asks.as_ref().map(|_| "needs_input"), "detail": asks,
         "session": session.map(|session| session.handle.id.clone()),
         // It is restarted for its new configuration once nobody is attached, nor asked anything.

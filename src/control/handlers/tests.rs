@@ -2,6 +2,7 @@
 
 mod doctor;
 mod fuzz;
+mod shown;
 mod standing;
 
 use std::sync::Arc;
@@ -379,6 +380,13 @@ async fn events_that_are_followed_begin_now_or_after_a_number() {
         let noted = town.world.store.run(move |txn| txn.record(&event())).await;
         noted.unwrap();
     };
+    let unknown = Events {
+        kind: Some("relic.create".into()),
+        ..follow(None)
+    };
+    let unknown = super::events::events(&town.world, unknown).await;
+    let unknown = unknown.expect_err("there is no such type");
+    assert_eq!(unknown.hint.as_deref(), Some("did you mean relic.created?"));
     happens("before").await;
     let mut from_now = super::events::events(&town.world, follow(None))
         .await

@@ -29,7 +29,7 @@ fn healthy() -> Facts {
         rigs: vec![rig()],
         trash: Probed::Known(Vec::new()),
         outbox: Probed::Known(Vec::new()),
-        lacking: Vec::new(),
+        lacking: Probed::Known(Vec::new()),
         now: now(),
     }
 }
@@ -235,11 +235,13 @@ fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_conc
         known(Ailment::Broken("its index is missing".into())),
         (toast.clone(), Probed::Unknown("input/output error".into())),
     ]);
-    facts.lacking = vec![Lacking {
+    let mut claude = Lacking {
         of: "harness claude".to_owned(),
         program: "claude".to_owned(),
         users: vec!["agent mayor".to_owned(), "rig horde".to_owned()],
-    }];
+        unseen: None,
+    };
+    facts.lacking = Probed::Known(vec![claude.clone()]);
     assert_eq!(
         found(&facts),
         [
@@ -264,4 +266,17 @@ fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_conc
     for part in ["claude is in no directory", "agent mayor, rig horde"] {
         assert!(program.says.contains(part), "{}", program.says);
     }
+    claude.unseen = Some("/nfs/claude: input/output error".to_owned());
+    facts.lacking = Probed::Known(vec![claude]);
+    let unseen = &examine(&facts)[1].finding;
+    assert_eq!(unseen.kind, Kind::Unseen);
+    assert!(
+        unseen.says.contains("input/output error"),
+        "{}",
+        unseen.says
+    );
+    facts.lacking = Probed::Unknown("the look was cancelled".to_owned());
+    let told = examine(&facts);
+    let unseen = told.iter().find(|it| it.finding.kind == Kind::Unseen);
+    assert_eq!(unseen.unwrap().finding.subject, "programs");
 }

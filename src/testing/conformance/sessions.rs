@@ -206,14 +206,17 @@ pub fn what_cannot_start_says_why_and_leaves_nothing(bench: &dyn Bench) {
     for program in ["is-not-there", "/is-not-there/program", ""] {
         let mut bad = good.clone();
         bad.argv = vec![program.to_owned()];
-        assert!(program.is_empty() || !sessions.finds(program, "/bin"));
+        assert!(program.is_empty() || sessions.finds(program, "/bin") == Ok(false));
         let error = sessions.start(&bad).expect_err("there is no program");
         assert!(
             matches!(&error, StartError::NoProgram { program: named, .. } if named == program),
             "{error}"
         );
     }
-    assert!(sessions.finds(&good.argv[0], &good.env["PATH"]));
+    assert_eq!(sessions.finds(&good.argv[0], &good.env["PATH"]), Ok(true));
+    // Where the system would not look says nothing of what is there.
+    let unseen = sessions.finds(&format!("/is-not-seen{}", "/x".repeat(5000)), "/bin");
+    assert!(unseen.is_err());
     assert_eq!(sessions.facts(&id("s")), Ok(None));
     assert_eq!(sessions.list(), Ok(vec![]));
     finish(&*sessions, &start(&*sessions, &good).handle);

@@ -201,8 +201,12 @@ impl Sessions for FakeSessions {
         }
     }
 
-    fn finds(&self, program: &str, _path: &str) -> bool {
-        is_there(Path::new(program))
+    fn finds(&self, program: &str, _path: &str) -> Result<bool, String> {
+        let path = Path::new(program);
+        match path.iter().any(|part| part == "is-not-seen") {
+            true => Err(format!("{program}: input/output error")),
+            false => Ok(is_there(path)),
+        }
     }
 
     fn cpu(&self, id: &SessionId) -> Option<Duration> {

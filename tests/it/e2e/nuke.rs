@@ -51,6 +51,8 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
         2,
         "without consent"
     );
+    let nobody = city.hd(&["raider", "nuke", "Nobody"]);
+    assert_eq!(nobody.code, 4, "consent to what? {nobody:?}");
     let error = city.hd(&["raider", "nuke", "Toast", "--yes"]).error(5);
     assert_eq!(error["kind"], "refused");
     let message = error["message"].as_str().unwrap();

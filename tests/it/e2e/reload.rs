@@ -107,16 +107,27 @@ fn a_reload_says_what_becomes_of_rigs_and_raiders() {
         ("spare", "added"),
         ("other", "removed"),
     ];
-    let rigs = rigs.map(|(rig, action)| json!({ "rig": rig, "action": action }));
+    let mut rigs = rigs.map(|(rig, action)| json!({ "rig": rig, "action": action }));
+    rigs[0]["keys"] = json!(["raiders.max"]);
     assert_eq!(told["rigs"], json!(rigs));
     let toast = "horde/raiders/Toast";
     let raider = json!({ "raider": toast, "action": "deferred", "harness": "script" });
     assert_eq!(told["raiders"], json!([raider]));
     let said = city.say(&["reload"]).out;
+    assert!(said.starts_with("nothing has changed since "), "{said}");
+    save(
+        &city,
+        &toml(&city)
+            .replacen("max = 5", "max = 6\nnudges = 1", 1)
+            .replacen("prefix = \"gt\"", "prefix = \"gt\"\nsuspended = true", 1),
+    );
+    let said = wait("it is in force", || {
+        let said = city.say(&["reload"]).out;
+        (!said.starts_with("nothing")).then_some(said)
+    });
     for line in [
-        "added     rig spare",
-        "removed   rig other",
-        "deferred  horde/raiders/Toast",
+        "changed   rig horde: raiders.max, raiders.nudges, suspended",
+        "drain     horde/raiders/Toast: it is suspended, and its session ends",
     ] {
         assert!(said.contains(line), "{said}");
     }

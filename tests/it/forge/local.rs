@@ -44,6 +44,9 @@ fn a_checkout_with_changes_makes_the_landing_wait() {
     let mr = wait_parked(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("README"), "{note}");
+    let shown = city.ask("status", &json!({}));
+    let queued = &shown["rigs"][0]["forge"]["queue"][0];
+    assert_eq!(queued["needs_person"], true, "{queued}");
     assert_eq!(rev(&city.checkout(), "main"), before);
     let edited = fs::read_to_string(city.checkout().join("README"));
     assert_eq!(edited.expect("it is there"), "being edited\n");

@@ -83,6 +83,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
                 None => Would::Salvage,
                 Some(numbers) => {
                     message = format!("{message}, and {}: {numbers}", room::PROBLEM);
+                    hint = Some(room::HINT.to_owned());
                     Would::Refuse
                 }
             },

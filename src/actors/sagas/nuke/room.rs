@@ -9,6 +9,8 @@ use crate::domain::message::{self, Escalation, Severity};
 
 /// What is said of a sandbox that there is no room for.
 pub(super) const PROBLEM: &str = "its sandbox holds more than salvage has room for";
+/// And what can be done about it.
+pub(super) const HINT: &str = "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
 
 /// Refuses salvage that there is no room for, before any of it is written, and calls a person: the
 /// sandbox stays.
@@ -19,17 +21,16 @@ pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal>
     let Some(numbers) = lacking(world, target).await? else {
         return Ok(());
     };
-    let hint = "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
     let body = Escalation {
         agent: target.raider.to_string(),
         relic: target.relic.clone(),
         problem: PROBLEM.to_owned(),
         severity: Severity::High,
-        evidence: format!("{numbers}\n{hint}"),
+        evidence: format!("{numbers}\n{HINT}"),
     };
     shaman::call(world, &message::witness(&target.raider.rig), body).await?;
     let message = format!("{} is kept, {PROBLEM}: {numbers}", target.raider);
-    Err(Refusal::new(RefusalKind::NoRoom, message).hint(hint))
+    Err(Refusal::new(RefusalKind::NoRoom, message).hint(HINT))
 }
 
 /// The numbers, where there is not room enough.

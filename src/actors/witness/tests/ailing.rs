@@ -140,7 +140,7 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let id = ChildId::Raider(charged.raider.clone());
-    town.parts.repo.lose(&charged.raider.name);
+    // It goes between the look at it and the start.
     let gone = StartError::NoCwd(town.world.city.sandbox(&charged.raider));
     for _ in 0..40 {
         let sessions = &town.parts.sessions;
@@ -159,6 +159,38 @@ async fn a_session_that_has_nowhere_to_start_is_no_death_and_comes_back_with_the
     assert!(refused.contains("its sandbox is gone"), "{refused}");
     // Somebody moved it back.
     town.parts.sessions.accept_starts();
+    town.pass(PATROL).await;
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
+}
+
+/// Half a work tree would have its absence committed; and an idle city stays quiet.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_process() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let (name, repo) = (&charged.raider.name, &town.parts.repo);
+    let id = ChildId::Raider(charged.raider.clone());
+    repo.lose(name);
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL * 10).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    assert_eq!(town.parts.tasks.prompts().len(), 1, "nothing is written");
+    assert_eq!(town.events(EventType::RaiderHomeless).await.len(), 1);
+    repo.give_back(name);
+    repo.damage(name, "its files are not all there yet");
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    let refused = town.wake(&id).await.unwrap_err();
+    assert!(refused.contains("its sandbox is broken"), "{refused}");
+    // What cannot be looked at is tried again soon.
+    repo.break_op("ailment", RepoError::Failed("input/output error".into()));
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&charged.session), 1);
+    repo.mend("ailment");
+    repair::run(&town.world, charged.raider.clone())
+        .await
+        .unwrap();
     town.pass(PATROL).await;
     let view = town.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));

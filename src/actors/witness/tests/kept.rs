@@ -183,6 +183,24 @@ fn measured(town: &Town) -> usize {
     town.parts.repo.count("facts")
 }
 
+/// Its commits are saved at each quarantine, which is nothing new when they were saved before.
+#[tokio::test(start_paused = true)]
+async fn quarantine_after_quarantine_saves_the_same_commits_once() {
+    let town = kept_for(24 * HOUR).start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    for _ in 0..3 {
+        exhaust(&town, &charged).await;
+        town.pass(GROWN).await;
+        town.wake(&id).await.unwrap();
+        town.pass(HOUR).await;
+        assert!(town.runs(&charged.session));
+    }
+    assert_eq!(town.parts.repo.salvages().len(), 3, "asked each time");
+    assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
+    assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
+}
+
 /// It is let go each hour and dies at once each time: that is no recovery.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {

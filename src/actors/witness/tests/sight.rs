@@ -6,6 +6,7 @@ use crate::actors::ask;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::nuke::{Nuked, Target};
 use crate::actors::sagas::repair;
+use crate::actors::shaman;
 use crate::actors::witness::{WitnessMsg, sight};
 use crate::domain::cause::Cause;
 use crate::domain::relic::{Hook, RelicStatus};
@@ -147,6 +148,40 @@ async fn a_directory_that_is_no_sandbox_is_told_once_and_left_alone() {
     town.pass(PATROL * 2).await;
     let told = town.escalations().await;
     assert_eq!(told[0].status, RelicStatus::Closed, "it is gone");
+}
+
+/// What cannot be read for a moment is nobody's matter; for long it is a person's, until it can be.
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_whose_owner_stays_unreadable_is_told_once_until_it_can_be_read() {
+    let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = GROWN * 100);
+    let town = town.start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    unhook(&town, &charged).await;
+    let broken = || RepoError::Failed("input/output error".into());
+    town.parts.repo.break_op("provenance", broken());
+    town.pass(PATROL * 4).await;
+    town.parts.repo.mend("provenance");
+    town.pass(PATROL).await;
+    town.parts.repo.break_op("provenance", broken());
+    town.pass(PATROL * 8).await;
+    let unread = async || {
+        let mut told = town.escalations().await;
+        told.retain(|it| it.title == shaman::UNREAD);
+        told
+    };
+    assert!(unread().await.is_empty(), "not for long yet");
+    town.pass(PATROL * 10).await;
+    let told = unread().await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in ["input/output error", "raiders/Toast"] {
+        assert!(told[0].body.contains(part), "{}", told[0].body);
+    }
+    assert_eq!(told[0].status, RelicStatus::Open);
+    town.parts.repo.mend("provenance");
+    town.pass(PATROL).await;
+    assert_eq!(unread().await[0].status, RelicStatus::Closed, "it is over");
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
 }
 
 #[tokio::test(start_paused = true)]

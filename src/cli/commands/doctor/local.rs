@@ -39,7 +39,10 @@ pub(super) fn look(city: &City, file: &Path, fix: bool) -> Vec<Finding> {
             findings.extend(rigs.filter_map(|(rig, path)| repository(rig, path, &inspect(path))));
         }
         Err(errors) => {
-            let says = format!("it has {} errors", errors.iter().count());
+            let says = match errors.iter().count() {
+                1 => "it has an error".to_owned(),
+                many => format!("it has {many} errors"),
+            };
             let hint =
                 "`hd config check` shows them; what is in force stays so until they are gone";
             findings.push(Finding::new(Kind::Config, file.display(), says, hint));

@@ -173,6 +173,25 @@ async fn what_cannot_be_seen_is_told_and_left_alone() {
     assert!(town.parts.sessions.stops().is_empty());
 }
 
+/// One that cannot be looked for is not said to be missing, and hides no other.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_cannot_be_looked_for_is_not_called_missing() {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let scenario = scenario.agent("crew", RestartType::Permanent);
+    let scenario = scenario.with(|city| {
+        city.agents[0].command[0] = "/is-not-seen/claude".into();
+        city.agents[1].command[0] = "/is-not-there/claude".into();
+    });
+    let answer = doctor(&scenario.start().await, false).await;
+    let wrong = [
+        ("program", "agent crew", false),
+        ("unseen", "agent mayor", false),
+    ];
+    assert_eq!(told(&answer), wrong);
+    let says = answer["findings"][1]["says"].as_str().unwrap();
+    assert!(says.contains("input/output error"), "{says}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_may_only_look_may_not_mend() {
     let town = Scenario::new().start().await;

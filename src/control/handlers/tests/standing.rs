@@ -156,6 +156,7 @@ async fn the_repair_of_a_suspended_raider_starts_no_session() {
 async fn a_reload_starts_nobody_who_is_held_back() {
     let town = Scenario::new()
         .agent("doomed", RestartType::Permanent)
+        .agent("dying", RestartType::Permanent)
         .agent("ended", RestartType::Transient)
         .agent("resting", RestartType::Permanent)
         .agent("suspended", RestartType::Permanent);
@@ -170,8 +171,13 @@ async fn a_reload_starts_nobody_who_is_held_back() {
     tell(&town, "agent.stop", "resting").await;
     tell(&town, "agent.suspend", "suspended").await;
     town.pass(SECOND).await;
+    while town.state(&agent("dying")).await != Some(ChildState::Backoff) {
+        let dying = town.session(&agent("dying"));
+        town.parts.sessions.crash(&dying, 9);
+        town.settle().await;
+    }
     let changes = town.reload(|_| {}).await;
-    assert_eq!(changes.len(), 4);
+    assert_eq!(changes.len(), 5);
     for change in changes {
         assert_eq!(change.action, Change::None, "{}", change.agent);
     }

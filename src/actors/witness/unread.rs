@@ -1,0 +1,52 @@
+//! Sandboxes without hook whose owner cannot be read: nothing may be done about them, and they hold their
+//! slots. What is so for a moment is nobody's matter; when it lasts, a person is called.
+
+use super::super::refusal::Refusal;
+use super::super::shaman;
+use super::inbox::raise;
+use super::{WitnessArgs, sight};
+use crate::domain::facts::Probed;
+use crate::domain::message::{Escalation, Severity};
+use crate::ports::relics::Txn;
+
+/// Calls a person for each that has been so for as long as a new raider is spared; what was said of
+/// those that can be read again is over.
+///
+/// # Errors
+/// Store, directory or repository cannot be read: nothing is known then.
+pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
+    let world = &args.world;
+    let Some(rig) = world.city.rig(&args.rig) else {
+        return Ok(());
+    };
+    let lone = sight::hookless(world, rig).await?.into_iter();
+    let unread = lone.filter_map(|lone| match lone.was {
+        Probed::Unknown(why) => Some((lone.raider, why)),
+        Probed::Known(_) => None,
+    });
+    let unread: Vec<_> = unread.collect();
+    let these = unread.iter().map(|(raider, _)| raider.clone()).collect();
+    let kept = &world.directory.kept;
+    let since = kept.note_unread(&rig.name, &these, world.clock.mono());
+    for (raider, why) in unread {
+        let lasted = world.clock.mono().saturating_sub(since[&raider]);
+        if lasted < rig.witness.spawn_grace {
+            continue;
+        }
+        let path = world.city.sandbox(&raider);
+        let body = Escalation {
+            agent: raider.to_string(),
+            relic: None,
+            problem: shaman::UNREAD.to_owned(),
+            severity: Severity::High,
+            evidence: format!(
+                "{} holds its slot and is kept until it can be read; look for what is in the way: {why}",
+                path.display()
+            ),
+        };
+        raise(args, body).await?;
+    }
+    let name = rig.name.clone();
+    let settled = move |txn: &mut dyn Txn| shaman::still_so(txn, &name, shaman::UNREAD, &these);
+    Ok(world.store.run(settled).await?)
+}
