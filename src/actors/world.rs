@@ -225,7 +225,7 @@ pub struct Directory {
     shaman: RwLock<Option<ActorRef<ShamanMsg>>>,
     dispatcher: RwLock<Option<ActorRef<DispatcherMsg>>>,
     config: RwLock<Option<ActorRef<ConfigMsg>>>,
-    looks: RwLock<BTreeMap<RigName, Timestamp>>,
+    patrols: RwLock<BTreeMap<RigName, Timestamp>>,
     ages: Mutex<Ages>,
     /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
     pub silences: Silences,
@@ -260,7 +260,7 @@ impl Directory {
     /// Takes a rig's actors out: it is not configured any more.
     pub fn remove_rig(&self, rig: &RigName) {
         self.silences.forget(rig);
-        let locks = (&self.witnesses, &self.forges, &self.looks);
+        let locks = (&self.witnesses, &self.forges, &self.patrols);
         locks
             .0
             .write()
@@ -376,18 +376,18 @@ impl Directory {
             .clone()
     }
 
-    /// Notes that a rig's witness finished a look, for displays.
-    pub fn looked(&self, rig: RigName, at: Timestamp) {
-        self.looks
+    /// Notes that a rig's witness patrolled and saw its rig, for displays.
+    pub fn patrolled(&self, rig: RigName, at: Timestamp) {
+        self.patrols
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(rig, at);
     }
 
-    /// When a rig's witness last finished a look.
+    /// When a rig's witness last patrolled and saw its rig.
     #[must_use]
-    pub fn last_look(&self, rig: &RigName) -> Option<Timestamp> {
-        self.looks
+    pub fn last_patrol(&self, rig: &RigName) -> Option<Timestamp> {
+        self.patrols
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .get(rig)

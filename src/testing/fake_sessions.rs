@@ -48,6 +48,7 @@ struct Inner {
     lists_held: usize,
     lists_released: usize,
     undead: Vec<SessionId>,
+    deaf: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     doubles: usize,
@@ -282,6 +283,13 @@ impl FakeSessions {
     /// Stopping it fails from now on, though it can be seen.
     pub fn refuse_stop(&self, id: &SessionId) {
         self.inner().undead.push(id.clone());
+    }
+
+    /// Whether its terminal takes nothing that is sent to it.
+    pub fn deafen(&self, id: &SessionId, deaf: bool) {
+        let mut inner = self.inner();
+        inner.deaf.retain(|other| other != id);
+        inner.deaf.extend(deaf.then(|| id.clone()));
     }
 
     /// Stops of this id do not return until [`FakeSessions::release_stop`].

@@ -8,6 +8,8 @@ pub mod fake_tasks;
 #[cfg(test)]
 pub mod jumpy_clock;
 #[cfg(test)]
+pub mod seeded;
+#[cfg(test)]
 mod theorem;
 #[cfg(test)]
 pub mod tripwire;

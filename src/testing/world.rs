@@ -439,7 +439,12 @@ impl Town {
 
     /// Kills the actors that take such messages, as a bug would; says how many.
     pub fn kill_actors<M: ractor::Message>(&self) -> usize {
-        let children = self.root.get_cell().get_children();
+        Self::kill_actors_of::<M>(&self.root)
+    }
+
+    /// The same, of this root.
+    pub fn kill_actors_of<M: ractor::Message>(root: &ActorRef<RootMsg>) -> usize {
+        let children = root.get_cell().get_children();
         let hit = children
             .iter()
             .filter(|cell| cell.is_message_type_of::<M>() == Some(true));

@@ -1,12 +1,12 @@
 //! The salvage theorem: whatever a raider did to its sandbox, a restore gives the same HEAD, the
-//! same index and the same bytes.
+//! same index and the same bytes. The seed is printed, and `HORDE_SEED` repeats it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use proptest::prelude::{Strategy, any, prop_oneof};
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::custody_salvage::roundtrip;
 use horde_supervisor::ports::repo::Repo;
@@ -171,6 +171,14 @@ fn act(dir: &Path, act: &Act) {
 #[test]
 fn whatever_was_done_comes_back() {
     let strategy = acts();
+    let seed = std::env::var("HORDE_SEED").ok();
+    let clock = || std::time::UNIX_EPOCH.elapsed().expect("a time").as_secs();
+    let seed = seed
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(clock);
+    eprintln!("HORDE_SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
         cases: 24,
         max_shrink_iters: 64,
@@ -195,7 +203,8 @@ fn whatever_was_done_comes_back() {
         &["push", "-q", &bare, "HEAD:refs/horde/test/other"],
     );
     let case = std::cell::Cell::new(0_u64);
-    let outcome = TestRunner::new(config).run(&strategy, |steps| {
+    let chance = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let outcome = TestRunner::new_with_rng(config, chance).run(&strategy, |steps| {
         case.set(case.get() + 1);
         // Each case in its own slot: names of slots are letters and digits.
         let spec = city.spec_of(&format!("Case{}", case.get()), 1);

@@ -13,6 +13,7 @@ mod custody_progress;
 mod custody_prune;
 mod custody_remove;
 mod custody_repair;
+mod custody_restore;
 mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;

@@ -94,6 +94,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         up: if patrol { sight::up(world).await } else { None },
         lone: lone.clone().ok(),
     };
+    let saw = seen.up.is_some() && seen.lone.is_some();
     let kept = match patrol {
         true => world.directory.kept.clear(&rig.name),
         false => world.directory.kept.all(),
@@ -116,6 +117,10 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         }
         if let Err(error) = unread::call(args).await {
             tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
+        }
+        if saw {
+            let now = world.clock.now();
+            world.directory.patrolled(args.rig.clone(), now);
         }
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));

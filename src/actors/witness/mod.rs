@@ -275,9 +275,6 @@ impl Witness {
                     (true, None)
                 }
             };
-            args.world
-                .directory
-                .looked(args.rig.clone(), args.world.clock.now());
             // A successor looks for itself.
             let _restarted = me.cast(WitnessMsg::Looked { retry, next });
         });

@@ -120,7 +120,7 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
 }
 
 /// Whether the directory leads to a work tree that exists.
-fn claimed(admin: &Path) -> bool {
+pub(super) fn claimed(admin: &Path) -> bool {
     let Ok(text) = fs::read(admin.join("gitdir")) else {
         return false;
     };

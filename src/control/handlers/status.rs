@@ -159,7 +159,7 @@ async fn rig_status(
             "paused": rig.suspended || world.city.suspended,
             "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>(),
         },
-        "witness": { "last_patrol": world.directory.last_look(&rig.name) },
+        "witness": { "last_patrol": world.directory.last_patrol(&rig.name) },
     }))
 }
 

@@ -137,7 +137,12 @@ impl Sessions for FakeSessions {
     }
 
     fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError> {
-        self.inner().living(handle)?;
+        let inner = self.inner();
+        inner.living(handle)?;
+        if inner.deaf.contains(&handle.id) {
+            return Err(failed(&handle.id, "its terminal takes nothing"));
+        }
+        drop(inner);
         self.take(handle, input);
         Ok(())
     }

@@ -15,7 +15,7 @@
 //! | C7 | setsid grandchildren that hold the terminal | who_has_run_away_is_ended_with_the_agent_while_the_daemon_answers, a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end |
 //! | C8 | flapping at every pace | quarantine_iff_more_than_max_deaths_in_the_window, back_off_grows_as_configured_and_the_death_after_the_last_quarantines, one_death_leaves_the_window_at_a_time |
 //! | C9 | a start that takes for ever | a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended |
-//! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody, a_jump_of_the_wall_clock_makes_no_completion_overdue |
+//! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody, a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or_after |
 //! | C11 | the store cannot grow | sessions_run_on_and_restart_while_nothing_can_be_written |
 //! | C11 | a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, what_was_committed_is_there_after_a_crash_and_what_was_not_is_not |
 //! | C12 | a program that is not there, a start that fails | a_command_that_does_not_exist_is_named, attempts_count_and_the_limit_concerns_nobody_else |

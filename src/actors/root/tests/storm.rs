@@ -11,11 +11,12 @@ mod model;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use proptest::test_runner::TestError;
 
 use self::acts::{Act, act, edit};
 use self::model::{Asked, Model};
 use crate::domain::ids::SessionId;
+use crate::testing::seeded;
 use crate::testing::world::Town;
 
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
@@ -113,31 +114,15 @@ async fn doings(town: &Town) -> (u64, usize, usize) {
     (seq, sessions.starts().len(), sessions.stops().len())
 }
 
-fn runner(seed: u64) -> TestRunner {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config {
-        cases: 12,
-        failure_persistence: None,
-        max_shrink_iters: 300,
-        ..Config::default()
-    };
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
-}
-
 #[test]
 fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
     let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
-    let seed = std::env::var("HORDE_SEED").ok();
-    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let unseen = if long { clock() } else { 1 };
-    let mut seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(unseen);
+    let mut seed = seeded::first();
     let until = Instant::now() + Duration::from_secs(240);
     loop {
-        eprintln!("HORDE_SEED={seed}");
         let before = proptest::collection::vec(edit(), 0..20);
         let acts = proptest::collection::vec(act(), 1..40);
-        let result = runner(seed).run(&(before, acts), |(before, acts)| {
+        let result = seeded::runner(seed, 12).run(&(before, acts), |(before, acts)| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .start_paused(true)

@@ -35,6 +35,26 @@ async fn a_look_that_panics_itself_is_not_the_last_one() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
+/// What a person is shown as the last patrol is one that saw something.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_saw_nothing_and_one_that_an_event_asked_for_are_no_patrols() {
+    let town = Scenario::new().start().await;
+    town.pass(PATROL).await;
+    let last = || town.world.directory.last_patrol(&rig());
+    let seen = last();
+    assert!(seen.is_some());
+    town.worker("a").await;
+    town.settle().await;
+    assert_eq!(last(), seen, "events");
+    let away = RepoError::Failed("input/output error".into());
+    town.parts.repo.break_op("sandboxes", away);
+    town.pass(PATROL * 3).await;
+    assert_eq!(last(), seen, "it saw nothing");
+    town.parts.repo.mend("sandboxes");
+    town.pass(PATROL).await;
+    assert!(last() > seen);
+}
+
 /// Nothing else is noticed meanwhile: a person must know.
 #[tokio::test(start_paused = true)]
 async fn a_look_that_hangs_is_told_of_until_it_ends() {

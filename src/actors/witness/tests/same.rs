@@ -1,17 +1,51 @@
 //! The same conclusions after a kill: whatever is found wrong, a witness that is killed again and again,
-//! and a supervisor that is, come to the same end as one that runs on (`witness-patrol.md`, discovery
-//! over tracking).
+//! at rest or in the middle of what it looks at and does, and a supervisor that is, come to the same end
+//! as one that runs on (`witness-patrol.md`, discovery over tracking). The seed is printed, and
+//! `HORDE_SEED` repeats it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::TestError;
 
+use super::zombies::{exhaust, fragile};
 use super::{close, unhook, zombies};
 use crate::actors::sagas::charge::Charged;
 use crate::actors::witness::WitnessMsg;
 use crate::domain::relic::RelicStatus;
+use crate::domain::restart::History;
+use crate::ports::repo::RepoError;
+use crate::testing::seeded;
 use crate::testing::world::{Scenario, Town};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Calls of git and of the session provider.
+const OPS: &[&str] = &[
+    "sandboxes",
+    "provenance",
+    "ailment",
+    "facts",
+    "progress",
+    "changes",
+    "remote_head",
+    "push_branch",
+    "salvage",
+    "discard_sandbox",
+    "sessions.list",
+    "sessions.facts",
+    "sessions.agents_live",
+    "sessions.cpu",
+    "sessions.interrupt",
+    "sessions.stop",
+    "sessions.forget",
+];
+
+/// In the middle of things it is killed no more often than this.
+const KILLS: usize = 60;
 
 #[derive(Debug, Clone, Copy)]
 enum Wrong {
@@ -21,6 +55,28 @@ enum Wrong {
     Closed,
     Hollow,
     Done,
+    /// Done, and the remote is away.
+    Blocked,
+    Quarantined,
+    /// Whether its session runs is not known.
+    Unseen,
+    /// Without hook, and its sandbox cannot be looked into.
+    Unmeasured,
+}
+
+impl Wrong {
+    const ALL: [Self; 10] = [
+        Self::Nothing,
+        Self::HookLost,
+        Self::Nameless,
+        Self::Closed,
+        Self::Hollow,
+        Self::Done,
+        Self::Blocked,
+        Self::Quarantined,
+        Self::Unseen,
+        Self::Unmeasured,
+    ];
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +84,29 @@ enum Work {
     None,
     Committed,
     Dirty,
+    /// Committed, and something is stashed: what is done with it is kept.
+    Stashed,
+}
+
+/// What is wrong, and how long things take.
+#[derive(Debug, Clone)]
+struct Case {
+    wrongs: Vec<(Wrong, Work)>,
+    /// Whether silence counts.
+    stalls: bool,
+    /// Whether the time of what is kept passes.
+    goes: bool,
+    /// At rest, a kill comes so often.
+    every: Duration,
+    /// In the middle of things, it comes at each so many calls of a port.
+    nth: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kill {
     Nobody,
     Witness,
+    WitnessAtCalls,
     Supervisor,
 }
 
@@ -43,10 +116,27 @@ struct End {
     sandboxes: Vec<String>,
     relics: Vec<RelicStatus>,
     running: Vec<String>,
+    /// How often each was told something, and how many sessions it had.
+    told: Vec<(usize, usize)>,
     zombies: Vec<(String, u64)>,
     called: Vec<(String, RelicStatus)>,
     landings: usize,
     salvages: usize,
+}
+
+fn scenario(case: &Case) -> Scenario {
+    let scenario = fragile().with(|city| {
+        city.daemon.restart.window = MINUTE * 60 * 24;
+        city.daemon.restart.history = History::Persistent;
+    });
+    scenario.rig(|rig| {
+        rig.raiders.stall_after = case.stalls.then_some(MINUTE * 2);
+        rig.raiders.nudges = 1;
+        rig.witness.spawn_grace = MINUTE * 2;
+        if case.goes {
+            rig.witness.keep_dirty = MINUTE * 4;
+        }
+    })
 }
 
 async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
@@ -55,6 +145,10 @@ async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
         Work::None => {}
         Work::Committed => drop(repo.commit(name)),
         Work::Dirty => repo.dirty(name, "wip.txt"),
+        Work::Stashed => {
+            repo.commit(name);
+            repo.change(name, |facts| facts.stashes.push("wip".into()));
+        }
     }
     match wrong {
         Wrong::Nothing => {}
@@ -67,33 +161,73 @@ async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
         Wrong::Hollow => town.parts.sessions.hollow(&charged.session),
         // Refused where there is nothing to land.
         Wrong::Done => drop(town.completed(&charged.raider).await),
+        Wrong::Blocked => {
+            let away = RepoError::Remote("no route".into());
+            repo.fail_for("push_branch", &charged.branch, away);
+            drop(town.completed(&charged.raider).await);
+        }
+        Wrong::Quarantined => exhaust(town, charged).await,
+        Wrong::Unseen => town
+            .parts
+            .sessions
+            .hide(&charged.session, Some("no answer")),
+        Wrong::Unmeasured => {
+            let damaged = RepoError::Failed("its index is damaged".into());
+            repo.fail_for("facts", &charged.sandbox.display().to_string(), damaged);
+            unhook(town, charged).await;
+        }
     }
 }
 
-async fn end(wrongs: &[(Wrong, Work)], kill: Kill, every: Duration) -> End {
-    let mut town = Scenario::new().start().await;
+/// Has the witness killed at each so many calls.
+fn kill_at_calls(town: &Town, nth: usize) -> Arc<AtomicUsize> {
+    let (calls, kills) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for op in OPS {
+        let (root, calls, kills) = (town.root.clone(), Arc::clone(&calls), Arc::clone(&kills));
+        let interlude = move || {
+            let due = calls.fetch_add(1, Ordering::SeqCst) % nth == 0;
+            if due && kills.load(Ordering::SeqCst) < KILLS {
+                let killed = Town::kill_actors_of::<WitnessMsg>(&root);
+                kills.fetch_add(killed, Ordering::SeqCst);
+            }
+        };
+        match op.strip_prefix("sessions.") {
+            Some(op) => town.parts.sessions.interlude(op, interlude),
+            None => town.parts.repo.interlude(op, interlude),
+        }
+    }
+    kills
+}
+
+async fn end(case: &Case, kill: Kill) -> End {
+    let mut town = scenario(case).start().await;
     let mut all = Vec::new();
-    for (wrong, work) in wrongs {
+    for (wrong, work) in &case.wrongs {
         let relic = town.relic("a").await;
         all.push((town.charge(&relic).await.unwrap(), *wrong, *work));
     }
     for (charged, wrong, work) in &all {
         go_wrong(&town, charged, *wrong, *work).await;
     }
-    let mut left = Duration::from_secs(600);
-    while let Some(rest) = left.checked_sub(every) {
+    let at_calls = (kill == Kill::WitnessAtCalls).then(|| kill_at_calls(&town, case.nth));
+    let mut left = MINUTE * 6;
+    while let Some(rest) = left.checked_sub(case.every) {
         left = rest;
-        town.pass(every).await;
+        town.pass(case.every).await;
         match kill {
-            Kill::Nobody => {}
+            Kill::Nobody | Kill::WitnessAtCalls => {}
             Kill::Witness => assert_eq!(town.kill_actors::<WitnessMsg>(), 1),
             Kill::Supervisor => {
                 let clock = Arc::clone(&town.world.clock);
-                town = Scenario::new().start_on(town.crash().await, clock).await;
+                town = scenario(case).start_on(town.crash().await, clock).await;
             }
         }
     }
-    town.pass(Duration::from_secs(60)).await;
+    if let Some(kills) = at_calls {
+        assert!(kills.swap(KILLS, Ordering::SeqCst) > 0);
+    }
+    // A new supervisor measures silence anew.
+    town.pass(MINUTE * 12).await;
     let mut relics = Vec::new();
     for (charged, _, _) in &all {
         relics.push(town.relic_now(&charged.relic).await.status);
@@ -103,11 +237,18 @@ async fn end(wrongs: &[(Wrong, Work)], kill: Kill, every: Duration) -> End {
     let called = town.escalations().await.into_iter();
     let mut called: Vec<_> = called.map(|it| (it.title, it.status)).collect();
     called.sort_by(|one, other| one.0.cmp(&other.0));
-    let running = town.parts.sessions.running();
+    // What was over for a while is said again.
+    called.dedup();
+    let sessions = &town.parts.sessions;
+    let told = all.iter().map(|(charged, _, _)| {
+        let told = sessions.sent(&charged.session).len();
+        (told, town.starts(&charged.session))
+    });
     let end = End {
         sandboxes: town.parts.repo.names(),
         relics,
-        running: running.iter().map(ToString::to_string).collect(),
+        told: told.collect(),
+        running: sessions.running().iter().map(ToString::to_string).collect(),
         zombies: noted,
         called,
         landings: town.parts.repo.landings(),
@@ -117,40 +258,64 @@ async fn end(wrongs: &[(Wrong, Work)], kill: Kill, every: Duration) -> End {
     end
 }
 
-fn wrong() -> impl Strategy<Value = (Wrong, Work)> {
-    let wrong = prop_oneof![
-        Just(Wrong::Nothing),
-        Just(Wrong::HookLost),
-        Just(Wrong::Nameless),
-        Just(Wrong::Closed),
-        Just(Wrong::Hollow),
-        Just(Wrong::Done),
-    ];
-    let work = prop_oneof![Just(Work::None), Just(Work::Committed), Just(Work::Dirty)];
-    (wrong, work)
+fn case() -> impl Strategy<Value = Case> {
+    let work = [Work::None, Work::Committed, Work::Dirty, Work::Stashed];
+    let wrong = (select(&Wrong::ALL[..]), select(work.to_vec()));
+    let wrongs = prop::collection::vec(wrong, 1..=4);
+    let all = (
+        wrongs,
+        any::<bool>(),
+        any::<bool>(),
+        15_u64..120,
+        5_usize..25,
+    );
+    all.prop_map(|(wrongs, stalls, goes, every, nth)| Case {
+        wrongs,
+        stalls,
+        goes,
+        every: Duration::from_secs(every),
+        nth,
+    })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 12,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+fn changes_nothing(case: &Case, kills: &[Kill]) -> Result<(), TestCaseError> {
+    let of = |kill| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(end(case, kill))
+    };
+    let undisturbed = of(Kill::Nobody);
+    for kill in kills {
+        prop_assert_eq!(&of(*kill), &undisturbed, "{:?}", kill);
+    }
+    Ok(())
+}
 
-    #[test]
-    fn a_kill_changes_no_conclusion(
-        wrongs in prop::collection::vec(wrong(), 1..=4),
-        every in 3_u64..90,
-    ) {
-        let every = Duration::from_secs(every);
-        let of = |kill| {
-            let mut runtime = tokio::runtime::Builder::new_current_thread();
-            let runtime = runtime.enable_all().start_paused(true).build().unwrap();
-            runtime.block_on(end(&wrongs, kill, every))
+#[test]
+fn a_kill_changes_no_conclusion() {
+    let seed = seeded::first();
+    let kills = [Kill::Witness, Kill::WitnessAtCalls, Kill::Supervisor];
+    match seeded::runner(seed, 6).run(&case(), |case| changes_nothing(&case, &kills)) {
+        Ok(()) => {}
+        Err(TestError::Fail(why, case)) => panic!("HORDE_SEED={seed}: {why}\n{case:#?}"),
+        Err(TestError::Abort(why)) => panic!("{why}"),
+    }
+}
+
+/// Each by itself, whatever chance does.
+#[test]
+fn nor_does_it_in_any_single_case() {
+    for (nth, wrong) in Wrong::ALL.into_iter().enumerate() {
+        let work = [Work::None, Work::Stashed][nth % 2];
+        let case = Case {
+            wrongs: vec![(wrong, work)],
+            stalls: true,
+            goes: true,
+            every: MINUTE,
+            nth: nth % 3 + 4,
         };
-        let undisturbed = of(Kill::Nobody);
-        for kill in [Kill::Witness, Kill::Supervisor] {
-            prop_assert_eq!(&of(kill), &undisturbed, "{:?}", kill);
+        if let Err(error) = changes_nothing(&case, &[Kill::WitnessAtCalls]) {
+            panic!("{case:?}: {error}");
         }
     }
 }

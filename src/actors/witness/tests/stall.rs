@@ -85,6 +85,34 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     assert_eq!(anew.count(), 2, "and people hear of it");
 }
 
+/// What its terminal did not take was not said: it does not count, and is no reason for a fresh session.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_be_told_is_not_replaced_for_it_and_a_person_is_called_once() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let sessions = &town.parts.sessions;
+    sessions.deafen(&charged.session, true);
+    town.pass(5 * HOUR).await;
+    assert_eq!(steps(&town, &charged).await, (0, 1, 1));
+    let called = town.escalations().await.remove(0);
+    assert!(called.title.contains("cannot be told"), "{}", called.title);
+    assert!(called.body.contains("takes nothing"), "{}", called.body);
+    assert!(town.events(EventType::RaiderNudged).await.is_empty());
+    assert_eq!(causes(&town, EventType::RaiderStalled).await.len(), 1);
+    // From the first that it hears they are counted as ever.
+    sessions.deafen(&charged.session, false);
+    while steps(&town, &charged).await.0 == 0 {
+        town.pass(MINUTE).await;
+    }
+    assert_eq!(steps(&town, &charged).await, (1, 1, 1));
+    let nudged = town.events(EventType::RaiderNudged).await;
+    assert_eq!(nudged[0].data["nudge"], 1);
+    town.pass(12 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (2, 1, 1));
+    town.pass(12 * MINUTE).await;
+    assert_eq!(steps(&town, &charged).await, (2, 2, 1));
+}
+
 /// What a nudge or a greeting brings to the terminal is no progress.
 #[tokio::test(start_paused = true)]
 async fn an_echo_takes_no_step_back() {

@@ -19,6 +19,7 @@
 
 mod capture;
 mod manifest;
+mod part;
 mod prune;
 mod restore;
 mod store;

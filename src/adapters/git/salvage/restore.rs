@@ -12,6 +12,7 @@ use super::super::raw::{Raw, record_path};
 use super::super::rig::{GitRepo, oid};
 use super::super::status;
 use super::manifest::{Lists, Manifest};
+use super::part;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SalvageRecord};
 
@@ -22,22 +23,23 @@ struct Restore<'a> {
     /// `refs/horde/salvage/...`, without the last part.
     prefix: String,
     lists: Lists,
+    /// Where it is built.
     to: &'a Path,
     admin: PathBuf,
 }
 
-/// Makes the worktree. `to` must not exist.
+/// Makes the worktree, whole or not at all. `to` must not exist.
 pub(in super::super) fn restore(
     repo: &GitRepo,
     record: &SalvageRecord,
     to: &Path,
 ) -> Result<(), RepoError> {
-    if fs::symlink_metadata(to).is_ok() {
-        return Err(RepoError::Failed(format!(
-            "{} exists already",
-            to.display()
-        )));
-    }
+    part::whole(repo, &record.id, to, |part, home| {
+        build(repo, record, part, home)
+    })
+}
+
+fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Result<(), RepoError> {
     if let [only] = &record.refs[..] {
         // A commit without a sandbox around it.
         let head = present(repo, record, only)?;
@@ -70,7 +72,8 @@ pub(in super::super) fn restore(
         .args(["status", "--porcelain"])
         .limit(CHECKOUT)
         .run()?;
-    restore.verify()
+    restore.verify()?;
+    restore.link_nested(home)
 }
 
 /// Where a ref of the salvage is.
@@ -82,9 +85,6 @@ fn present(repo: &GitRepo, record: &SalvageRecord, name: &str) -> Result<Oid, Re
 /// A worktree at a commit.
 fn worktree(repo: &GitRepo, how: &[&str], at: &str, to: &Path) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
-    }
     repo.git()
         .args(["worktree", "add", "--quiet"])
         .args(how)
@@ -174,15 +174,23 @@ impl Restore<'_> {
         index.write_files(self.to)
     }
 
+    /// Nested repositories by number: where each is, and where its git directory is, in a worktree there.
+    fn repositories(&self, at: &Path) -> Vec<(usize, PathBuf, PathBuf)> {
+        let all = self.lists.nested.chunks_exact(2).enumerate();
+        let placed = all.filter_map(|(n, about)| {
+            let target = match about[1].split_at_checked(2)? {
+                (b"s:", below) => at.join(bytes::path(below)),
+                (b"a:", below) => self.admin.join(bytes::path(below)),
+                _ => return None,
+            };
+            Some((n, at.join(bytes::path(&about[0])), target))
+        });
+        placed.collect()
+    }
+
     /// Git directories of nested repositories, so that they are repositories again.
     fn nested(&self) -> Result<(), RepoError> {
-        for (n, about) in self.lists.nested.chunks_exact(2).enumerate() {
-            let (path, home) = (&about[0], &about[1]);
-            let target = match home.split_at_checked(2) {
-                Some((b"s:", below)) => self.to.join(bytes::path(below)),
-                Some((b"a:", below)) => self.admin.join(bytes::path(below)),
-                _ => continue,
-            };
+        for (n, dir, target) in self.repositories(self.to) {
             let make = |dir: &Path| {
                 fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))
             };
@@ -193,17 +201,25 @@ impl Restore<'_> {
             let index = self.raw.index(&format!("nested-{n}"));
             index.read(&self.tree(&format!("nested-{n}^{{tree}}"))?)?;
             index.write_files(&target)?;
-            let dir = self.to.join(bytes::path(path));
             make(&dir)?;
-            if target != dir.join(".git") {
-                let link = [b"gitdir: ", bytes::of(&target), b"\n"].concat();
-                let file = dir.join(".git");
+        }
+        self.link_nested(self.to)
+    }
+
+    /// Has nested repositories and their git directories, where they are apart, name each other as they
+    /// are in a worktree there.
+    fn link_nested(&self, there: &Path) -> Result<(), RepoError> {
+        let here = self.repositories(self.to).into_iter();
+        for ((_, dir, target), (_, to, leads)) in here.zip(self.repositories(there)) {
+            let file = dir.join(".git");
+            if target != file {
+                let link = [b"gitdir: ", bytes::of(&leads), b"\n"].concat();
                 fs::write(&file, link).map_err(|error| failed("cannot write", &file, &error))?;
                 Git::in_dir(self.to)
                     .args(["config", "--file"])
                     .arg(target.join("config"))
                     .arg("core.worktree")
-                    .arg(&dir)
+                    .arg(&to)
                     .run()?;
             }
         }

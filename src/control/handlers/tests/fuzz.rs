@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use proptest::test_runner::TestError;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -24,6 +24,7 @@ use crate::control::server::{bind, serve};
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
 use crate::ports::relics::{EventFilter, RelicFilter};
+use crate::testing::seeded;
 use crate::testing::world::{Scenario, Town, agent};
 
 /// Of virtual time; no operation takes as long.
@@ -343,32 +344,17 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
     stopper.abort();
 }
 
-fn runner(seed: u64) -> TestRunner {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config {
-        cases: 32,
-        failure_persistence: None,
-        max_shrink_iters: 300,
-        ..Config::default()
-    };
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
-}
-
 #[test]
 fn whatever_is_written_is_answered_once_and_changes_no_more_than_its_writer_may() {
     let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
-    let seed = std::env::var("HORDE_SEED").ok();
-    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let unseen = if long { clock() } else { 1 };
-    let mut seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(unseen);
+    let mut seed = seeded::first();
     let (wanted, longest) = if long { (1_000_000, 400) } else { (1, 60) };
     let written = Cell::new(0);
     while written.get() < wanted {
-        eprintln!("HORDE_SEED={seed} after {} lines", written.get());
+        eprintln!("{} lines", written.get());
         let lines = prop::collection::vec(line(), 1..longest);
         let callers = select(&Caller::ALL[..]);
-        let result = runner(seed).run(&(callers, lines), |(caller, lines)| {
+        let result = seeded::runner(seed, 32).run(&(callers, lines), |(caller, lines)| {
             written.set(written.get() + lines.len());
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -1,0 +1,108 @@
+//! A worktree that is not there until it is whole: built beside the place where it is wanted, moved there
+//! at the end.
+//!
+//! ```text
+//!   what an earlier try left goes ─► <id>.part is built ─► it is known under its place ─► renamed
+//!                                        └── error: it goes, too
+//! ```
+//!
+//! `git worktree move` refuses a worktree with submodules, so the move is made here.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::super::admin::{self, failed, leads_back, linked, read_link_file};
+use super::super::bytes;
+use super::super::repair::claimed;
+use super::super::rig::GitRepo;
+use crate::ports::repo::RepoError;
+
+/// Builds a worktree by this name beside `to`, and makes it that. `to` must not exist.
+pub(super) fn whole(
+    repo: &GitRepo,
+    name: &str,
+    to: &Path,
+    build: impl FnOnce(&Path, &Path) -> Result<(), RepoError>,
+) -> Result<(), RepoError> {
+    let taken = || RepoError::Failed(format!("{} exists already", to.display()));
+    let place = to.file_name().ok_or_else(taken)?;
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(taken());
+    }
+    let parent = to.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
+    let parent = fs::canonicalize(parent).map_err(|error| failed("cannot find", parent, &error))?;
+    let (part, to) = (parent.join(format!("{name}.part")), parent.join(place));
+    clear(repo, &part)?;
+    let built = build(&part, &to).and_then(|()| publish(repo, &part, &to));
+    if built.is_err()
+        && let Err(error) = clear(repo, &part)
+    {
+        tracing::warn!(path = %part.display(), %error, "what was not restored is left");
+    }
+    built
+}
+
+/// It is known under its place first: whoever dies before the rename leaves what [`clear`] finds.
+fn publish(repo: &GitRepo, part: &Path, to: &Path) -> Result<(), RepoError> {
+    // Nobody prunes in between.
+    let _serial = repo.worktrees();
+    let admin = linked(part).ok_or_else(|| {
+        let what = format!("{} has no git directory", part.display());
+        RepoError::Failed(what)
+    })?;
+    let back = [bytes::of(&to.join(".git")), b"\n"].concat();
+    admin::write_whole(&admin.join("gitdir"), &back)?;
+    fs::rename(part, to).map_err(|error| failed("cannot move", part, &error))
+}
+
+/// Takes away what an earlier try left there. What is not ours stays, and is in the way.
+fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
+    let _serial = repo.worktrees();
+    let mut admins = admin::of_sandbox(repo, part)?;
+    let fail = |error: std::io::Error| failed("cannot remove", part, &error);
+    match fs::read_dir(part).map(Iterator::collect::<Result<Vec<_>, _>>) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+        Ok(list) => {
+            let list = list.map_err(fail)?;
+            let link = part.join(".git");
+            if !list.is_empty() && !is_ours(repo, part) {
+                let what = format!("{} is in the way", part.display());
+                return Err(RepoError::Failed(what));
+            }
+            admins.extend(linked(part).filter(|admin| leads_back(admin, part) || !claimed(admin)));
+            // The link last: until then it says whose this is.
+            for entry in list.iter().filter(|entry| entry.path() != link) {
+                remove(&entry.path())?;
+            }
+            remove(&link)?;
+            fs::remove_dir(part).map_err(fail)?;
+        }
+    }
+    admins.iter().try_for_each(|admin| remove(admin))
+}
+
+/// Whether its link leads into our repository, be it to what is gone.
+fn is_ours(repo: &GitRepo, part: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let admin = read_link_file(&part.join(".git"));
+    let led = admin.and_then(|admin| real(part.join(admin).parent()?));
+    led.is_some() && led == real(&admin::worktrees(repo))
+}
+
+/// Removes a file, or a directory with what it holds, if it is there.
+fn remove(path: &Path) -> Result<(), RepoError> {
+    let is_dir = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    let removed = match is_dir {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(failed("cannot remove", path, &error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,28 @@
+//! Cases that nobody chose, and that come again: the seed is printed, and `HORDE_SEED` repeats it.
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// The seed to begin with: the one that is asked for; with `HORDE_SWEEP=long` one that nobody has seen.
+#[must_use]
+pub fn first() -> u64 {
+    let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
+    let asked = std::env::var("HORDE_SEED").ok();
+    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let unseen = if long { clock() } else { 1 };
+    asked.and_then(|seed| seed.parse().ok()).unwrap_or(unseen)
+}
+
+/// Runs so many cases of this seed, which is printed.
+#[must_use]
+pub fn runner(seed: u64, cases: u32) -> TestRunner {
+    eprintln!("HORDE_SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..Config::default()
+    };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}

@@ -1,0 +1,182 @@
+//! A restore that is cut short: nothing of it is left, or the next one takes it away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::custody_salvage::index;
+use crate::support::city::{City, snapshot};
+use crate::support::git::{commit_all, git, rev, write};
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::{Repo, SalvageRecord};
+
+/// A salvaged sandbox, with a nested repository and a file that git cannot write without its filter.
+struct Saved {
+    city: City,
+    sandbox: PathBuf,
+    record: SalvageRecord,
+    to: PathBuf,
+    part: PathBuf,
+}
+
+fn saved() -> Saved {
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", "*.bin filter=needed\n");
+        write(checkout, "src/big.bin", "content\n");
+        for (key, value) in [("clean", "cat"), ("smudge", "cat"), ("required", "true")] {
+            git(
+                checkout,
+                &["config", &format!("filter.needed.{key}"), value],
+            );
+        }
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "edited\n");
+    write(&sandbox, "new", "1\n");
+    let nested = sandbox.join("tools/inner");
+    fs::create_dir_all(&nested).unwrap();
+    git(&nested, &["init", "--quiet", "-b", "main"]);
+    write(&nested, "code", "1\n");
+    commit_all(&nested, "inner");
+    let raider = "horde/raiders/Toast".parse().unwrap();
+    let record = city.repo.salvage(&sandbox, &raider, Incarnation(1));
+    let record = record.unwrap();
+    let restored = city.root().join("restored");
+    Saved {
+        sandbox,
+        to: restored.join("a"),
+        part: restored.join(format!("{}.part", record.id)),
+        record,
+        city,
+    }
+}
+
+impl Saved {
+    fn smudge(&self, with: &str) {
+        let checkout = self.city.checkout();
+        git(&checkout, &["config", "filter.needed.smudge", with]);
+        self.city.repo.prepare().unwrap();
+    }
+
+    fn worktrees(&self) -> PathBuf {
+        self.city.repo.repo_dir().join("worktrees")
+    }
+
+    /// The names of what a directory holds.
+    fn names(dir: &Path) -> Vec<String> {
+        let names = fs::read_dir(dir).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// The next restore gives everything back, and nothing else is left.
+    fn comes_back(&self, after: &str) {
+        let restored = self.city.repo.restore(&self.record, &self.to);
+        restored.unwrap_or_else(|error| panic!("{after}: {error}"));
+        assert_eq!(snapshot(&self.to), snapshot(&self.sandbox), "{after}");
+        assert_eq!(index(&self.to), index(&self.sandbox), "{after}");
+        let inner = |dir: &Path| rev(&dir.join("tools/inner"), "HEAD");
+        assert_eq!(inner(&self.to), inner(&self.sandbox), "{after}");
+        assert_eq!(Self::names(self.to.parent().unwrap()), ["a"], "{after}");
+        assert_eq!(Self::names(&self.worktrees()).len(), 2, "{after}");
+        // It is whole to git, too: nothing of it is pruned.
+        git(self.city.repo.repo_dir(), &["worktree", "prune"]);
+        git(&self.to, &["fsck"]);
+    }
+}
+
+#[test]
+fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
+    let saved = saved();
+    let repo = &saved.city.repo;
+    saved.smudge("false");
+    let refused = repo.restore(&saved.record, &saved.to).unwrap_err();
+    assert!(refused.to_string().contains("smudge"), "{refused}");
+    assert!(Saved::names(saved.to.parent().unwrap()).is_empty());
+    assert_eq!(Saved::names(&saved.worktrees()), ["Toast"]);
+    saved.smudge("cat");
+    saved.comes_back("a failure");
+    let again = repo.restore(&saved.record, &saved.to).unwrap_err();
+    assert!(again.to_string().contains("exists already"), "{again}");
+}
+
+/// What somebody else has under that name is not touched.
+#[test]
+fn what_is_not_ours_is_in_the_way() {
+    let saved = saved();
+    write(&saved.part, "precious", "1\n");
+    let refused = saved.city.repo.restore(&saved.record, &saved.to);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("in the way"), "{refused}");
+    assert_eq!(Saved::names(&saved.part), ["precious"]);
+}
+
+/// What kill -9 leaves, from one end of a restore to the other.
+#[test]
+fn what_a_killed_restore_left_is_replaced() {
+    let copy = |from: &Path, to: &Path| {
+        let copied = Command::new("cp").arg("-a").args([from, to]).status();
+        assert!(copied.unwrap().success(), "{from:?} to {to:?}");
+    };
+    let whole = |saved: &Saved| {
+        let restored = saved.city.repo.restore(&saved.record, &saved.to);
+        restored.unwrap();
+    };
+    // While files are written: the filter keeps what is there then, and fails.
+    let half = |saved: &Saved| {
+        let aside = saved.city.root().join("aside");
+        fs::create_dir(&aside).unwrap();
+        let (part, admins) = (saved.part.display(), saved.worktrees());
+        let keep = format!(
+            "cp -a '{part}' '{}' '{}'; false",
+            admins.display(),
+            aside.display()
+        );
+        saved.smudge(&keep);
+        let restored = saved.city.repo.restore(&saved.record, &saved.to);
+        restored.unwrap_err();
+        saved.smudge("cat");
+        fs::remove_dir_all(&admins).unwrap();
+        copy(&aside.join("worktrees"), &admins);
+        copy(&aside.join(saved.part.file_name().unwrap()), &saved.part);
+        assert!(saved.part.join(".git").exists());
+        assert_eq!(Saved::names(&admins).len(), 2);
+    };
+    let kills: [(&str, &dyn Fn(&Saved)); 6] = [
+        ("its directory made", &|saved| {
+            fs::create_dir_all(&saved.part).unwrap();
+        }),
+        ("known to git, without files", &|saved| {
+            half(saved);
+            fs::remove_dir_all(&saved.part).unwrap();
+        }),
+        ("half filled", &half),
+        ("half taken away again", &|saved| {
+            half(saved);
+            for name in Saved::names(&saved.part) {
+                if name != ".git" {
+                    let path = saved.part.join(name);
+                    drop(fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path)));
+                }
+            }
+        }),
+        ("before the rename", &|saved| {
+            whole(saved);
+            fs::rename(&saved.to, &saved.part).unwrap();
+        }),
+        ("before the rename, and pruned", &|saved| {
+            whole(saved);
+            fs::rename(&saved.to, &saved.part).unwrap();
+            git(saved.city.repo.repo_dir(), &["worktree", "prune"]);
+            assert_eq!(Saved::names(&saved.worktrees()), ["Toast"]);
+        }),
+    ];
+    for (when, kill) in kills {
+        let saved = saved();
+        kill(&saved);
+        saved.comes_back(when);
+    }
+}
