@@ -179,8 +179,7 @@ fn unsaved(dir: &Path, linked: bool, head: Option<&Oid>) -> Result<Option<String
         return Ok(Some("changes".to_owned()));
     }
     if !linked {
-        // A shallow clone of a tag has no branch of its remote.
-        return unpushed(dir, Some("--tags"));
+        return unpushed(dir, None);
     }
     // Its branches are everybody's; what is its own is what it has checked out.
     let mut count = git().args(["rev-list", "--count", "HEAD", "--not", "--remotes"]);
@@ -252,6 +251,11 @@ fn collect(
     Ok(())
 }
 
+/// The git directory of a repository; of a worktree, its administrative directory.
+fn of_repository(dir: &Path) -> PathBuf {
+    linked(dir).unwrap_or_else(|| dir.join(".git"))
+}
+
 /// The git directory, if it lies in the sandbox or in its administrative directory: one elsewhere
 /// outlives both.
 fn git_dir(place: &Place, dir: &Path) -> Option<PathBuf> {
@@ -283,21 +287,16 @@ fn recorded(place: &Place, base: Option<&Oid>, path: &[u8]) -> Result<Option<Oid
     }
 }
 
-/// What a clean repository holds that neither its remotes do nor what else is known.
+/// What a clean repository holds that neither its remotes do nor a commit that is known.
 fn unpushed(dir: &Path, known: Option<&str>) -> Result<Option<String>, RepoError> {
     let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
-    let mut count = git().args([
-        "rev-list",
-        "--count",
-        "--ignore-missing",
-        "HEAD",
-        "--branches",
-    ]);
-    count = count.args(["--not", "--remotes"]);
-    if let Some(known) = known {
-        count = count.arg(known);
-    }
-    let output = count.output()?;
+    let count = git().args(["rev-list", "--count", "--ignore-missing"]);
+    let count = count.args(["HEAD", "--branches", "--not", "--remotes", "--stdin"]);
+    // Where a shallow clone ends is nobody's work; that of a tag has no branch of its remote.
+    let shallow = fs::read_to_string(of_repository(dir).join("shallow")).unwrap_or_default();
+    let known = known.into_iter().chain(shallow.lines());
+    let known: String = known.map(|id| format!("^{id}\n")).collect();
+    let output = count.stdin(known).output()?;
     if !output.ok() {
         return Ok(Some(format!("cannot be judged: {}", output.stderr.trim())));
     }
