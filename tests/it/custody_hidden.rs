@@ -1,12 +1,13 @@
 //! Repositories that ignore rules hide: clones, worktrees and what `git init` made.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 
-use crate::support::city::{City, toast};
-use crate::support::git::{commit_all, git, write};
+use crate::support::city::{City, permit, toast};
+use crate::support::git::{commit_all, git, try_git, write};
 
 /// A sandbox that ignores two directories, all of it pushed, and where it can be cloned from.
 fn ignoring() -> (City, PathBuf, String) {
@@ -49,5 +50,45 @@ fn what_only_a_tag_names_is_not_saved_by_it() {
     let to = restored(&city, &sandbox);
     for (name, commit) in tagged {
         git(&to.join(name), &["cat-file", "-e", &commit]);
+    }
+}
+
+/// What only the administrative directory of such a worktree names is neither listed nor kept once that
+/// is gone: commits that its HEAD has left, changes that a rebase put aside.
+#[test]
+fn what_a_worktree_inside_names_alone_is_saved() {
+    let (city, sandbox, _) = ignoring();
+    write(&sandbox, "README", "1\n");
+    commit_all(&sandbox, "one");
+    let (left, rebased) = (sandbox.join(".trees/left"), sandbox.join(".trees/rebased"));
+    for dir in [&left, &rebased] {
+        let dir = dir.display().to_string();
+        git(&sandbox, &["worktree", "add", "-q", "--detach", &dir]);
+    }
+    write(&left, "README", "2\n");
+    let commit = commit_all(&left, "two");
+    git(&left, &["checkout", "-q", "--detach", "HEAD~1"]);
+    write(&rebased, "README", "aside\n");
+    let stops = ["rebase", "-q", "--autostash", "-x", "false", "HEAD~1"];
+    try_git(&rebased, &stops);
+    let admin = city.repo.repo_dir().join("worktrees/rebased");
+    let aside = fs::read_to_string(admin.join("rebase-merge/autostash")).unwrap();
+    let facts = city.facts(&sandbox);
+    let rebase = "ignored repository .trees/rebased: a rebase in progress";
+    let named = format!("only this sandbox names {}", &commit[..10]);
+    assert_eq!(facts.special, [rebase, &named]);
+    assert!(facts.is_committed(), "it holds up nothing");
+    city.repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let permit = permit(&city.spec(1), &city.facts(&sandbox));
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    fs::remove_dir_all(city.trash()).unwrap();
+    let bare = city.repo.repo_dir();
+    assert!(!git(bare, &["worktree", "list"]).contains(".trees"));
+    git(bare, &["gc", "-q", "--prune=now"]);
+    for id in [commit.as_str(), aside.trim()] {
+        let contains = ["for-each-ref", "--contains", id, "refs/horde/salvage"];
+        assert_ne!(git(bare, &contains), "", "{id}");
     }
 }

@@ -9,6 +9,7 @@ use super::admin::{self, Place, linked};
 use super::bytes::{self, RelPath};
 use super::command::Git;
 use super::rig::{GitRepo, oid, resolve};
+use super::special;
 use super::status::{IndexEntry, Status};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -49,6 +50,7 @@ pub(super) fn find(
     status: &Status,
     index: &[IndexEntry],
     base: Option<&Oid>,
+    worktrees: &[RelPath],
 ) -> Result<Vec<Nested>, RepoError> {
     let mut found = Vec::new();
     for link in index.iter().filter(|entry| entry.is_gitlink()) {
@@ -81,7 +83,7 @@ pub(super) fn find(
             &mut found,
         )?;
     }
-    for (dir, linked) in ignored(repo, place, status)? {
+    for (dir, linked) in ignored(repo, place, status, worktrees)? {
         if found.iter().any(|known| known.path == dir) {
             continue;
         }
@@ -126,6 +128,7 @@ fn ignored(
     repo: &GitRepo,
     place: &Place,
     status: &Status,
+    worktrees: &[RelPath],
 ) -> Result<BTreeMap<RelPath, bool>, RepoError> {
     let mut found = BTreeMap::new();
     let mut note = |dir: &[u8]| {
@@ -145,9 +148,7 @@ fn ignored(
             }
         }
     }
-    for (_, dir) in admin::inside(repo, &place.sandbox)? {
-        note(&dir)?;
-    }
+    worktrees.iter().try_for_each(|dir| note(dir))?;
     Ok(found)
 }
 
@@ -166,7 +167,7 @@ fn is_of(repo: &GitRepo, dir: &Path) -> bool {
     linked(dir).is_some_and(|admin| home.is_ok_and(|home| admin.starts_with(home)))
 }
 
-/// What a repository holds that is nowhere else: changes, or commits that its remotes do not have. What
+/// What a repository holds that is nowhere else: changes, an operation in progress, or commits that its remotes do not have. What
 /// a worktree of `repo.git` shares with the sandbox's HEAD is judged with the sandbox.
 fn unsaved(dir: &Path, linked: bool, head: Option<&Oid>) -> Result<Option<String>, RepoError> {
     let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
@@ -177,6 +178,10 @@ fn unsaved(dir: &Path, linked: bool, head: Option<&Oid>) -> Result<Option<String
     }
     if !status.stdout.is_empty() {
         return Ok(Some("changes".to_owned()));
+    }
+    // It may have put changes aside.
+    if let Some(line) = special::in_progress(&of_repository(dir)).next() {
+        return Ok(Some(line));
     }
     if !linked {
         return unpushed(dir, None);

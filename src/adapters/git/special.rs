@@ -1,6 +1,8 @@
 //! What else holds work in a sandbox: operations in progress, conflicts, nested repositories,
 //! hidden edits, commits that only the reflog names, a branch that HEAD has left.
 
+use std::path::Path;
+
 use super::bytes;
 use super::measure::Measured;
 use super::nested::Kind;
@@ -20,14 +22,16 @@ pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
     ("MERGE_AUTOSTASH", "an autostash"),
 ];
 
+/// A line for each operation that this git directory shows to be in progress.
+pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
+    let is_there = |name: &str| std::fs::symlink_metadata(git_dir.join(name)).is_ok();
+    let found = IN_PROGRESS.iter().filter(move |(name, _)| is_there(name));
+    found.map(|(_, what)| format!("{what} in progress"))
+}
+
 /// One line for each, for people. Stable as long as the sandbox does not change.
 pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
-    let mut lines = Vec::new();
-    for (name, what) in IN_PROGRESS {
-        if std::fs::symlink_metadata(measured.place.admin.join(name)).is_ok() {
-            lines.push(format!("{what} in progress"));
-        }
-    }
+    let mut lines: Vec<String> = in_progress(&measured.place.admin).collect();
     if measured.status.head.is_none() {
         lines.push("HEAD names a branch without commits".to_owned());
     } else if measured.status.branch.is_none() {

@@ -1,8 +1,9 @@
 //! Traces that a sandbox leaves beside its files: HEAD's reflog, commits that only it and its
-//! branches name, and stash entries, which all worktrees of a repository share.
+//! branches name, and stash entries, which all worktrees of a repository share. Worktrees that the agent
+//! made inside it leave theirs.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::admin::{Note, Place};
 use super::command::Git;
@@ -20,7 +21,7 @@ pub(super) struct Stash {
     pub(super) message: String,
 }
 
-/// What HEAD's reflog of one worktree names.
+/// What reflogs of HEAD name.
 #[derive(Debug, Default)]
 pub(super) struct HeadReflog {
     /// Commits, each once.
@@ -29,17 +30,24 @@ pub(super) struct HeadReflog {
     pub(super) branches: HashSet<String>,
 }
 
-/// Reads the reflog of the worktree's own HEAD.
-pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
+/// Reads those of worktrees with these administrative directories.
+pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
-    let file = place.admin.join("logs").join("HEAD");
-    let text = match std::fs::read(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),
-    };
+    for admin in admins {
+        let file = admin.join("logs").join("HEAD");
+        match std::fs::read(&file) {
+            Ok(text) => note(&String::from_utf8_lossy(&text), &mut found),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),
+        }
+    }
+    Ok(found)
+}
+
+/// Takes over what a reflog names.
+fn note(text: &str, found: &mut HeadReflog) {
     // `<old> <new> <who> <when> <zone>\t<message>`; repo.git keeps refs in files, always.
-    for line in String::from_utf8_lossy(&text).lines() {
+    for line in text.lines() {
         let (head, message) = line.split_once('\t').unwrap_or((line, ""));
         for id in head.split(' ').take(2) {
             if let Ok(id) = Oid::new(id)
@@ -54,7 +62,6 @@ pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
                 .extend(moved.split(" to ").map(str::to_owned));
         }
     }
-    Ok(found)
 }
 
 /// Commits that go with the sandbox.

@@ -317,7 +317,7 @@ fn changed_bytes(measured: &Measured, unsure: Vec<RelPath>) -> Result<Vec<RelPat
 }
 
 /// Files of the administrative directory that describe the agent's work.
-fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
+pub(super) fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
     let mut files = walk(admin, true)?;
     files.retain(|path| {
         let text = bytes::lossy(path);
