@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::admin::{Note, Place};
+use super::branches::checked_out;
 use super::command::Git;
 use super::rig::{GitRepo, oid};
 use super::status::Status;
@@ -93,8 +94,8 @@ pub(super) fn lost(
         .lines()
         .filter_map(|line| line.split_once(' '))
         .collect();
-    let mut ours = branches(repo)?;
-    ours.retain(|branch| is_own(repo, place, note, status, reflog, (branch, &refs)));
+    let mut ours = branches(repo, place)?;
+    ours.retain(|branch| is_own(repo, note, status, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
     for (id, name) in &refs {
         let branch = name.strip_prefix("refs/heads/");
@@ -133,14 +134,26 @@ struct Branch {
     /// Who made that, and when, in seconds since 1970.
     committer: String,
     made: i64,
-    /// The work tree that has it checked out; empty for none.
-    at: String,
+    /// Whether another sandbox, or the forge, has it checked out.
+    elsewhere: bool,
 }
 
 /// Asked apart from the other refs, of which there may be many: this reads every commit.
-fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
-    let format = "--format=%(objectname)%00%(refname:lstrip=2)%00%(committername)\
-                  %00%(committerdate:unix)%00%(worktreepath)";
+fn branches(repo: &GitRepo, place: &Place) -> Result<Vec<Branch>, RepoError> {
+    let format = "--format=%(objectname)%00%(refname)%00%(committername)%00%(committerdate:unix)";
+    let in_use = checked_out(repo)?;
+    // What somebody has checked out beside the sandboxes nobody looks after.
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let homes = [real(repo.raiders_dir()), real(repo.forge_dir())];
+    let own = real(&place.sandbox);
+    let elsewhere = |(_, at): &(String, PathBuf)| {
+        let within = |home: &Option<PathBuf>| {
+            let at = real(at);
+            at.zip(home.as_ref())
+                .is_some_and(|(at, home)| at.starts_with(home))
+        };
+        !within(&own) && homes.iter().any(within)
+    };
     let listed = repo
         .git()
         .args(["for-each-ref", format, "refs/heads/"])
@@ -148,16 +161,16 @@ fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
     let text = listed.text();
     let read = |line: &str| {
         let fields: Vec<&str> = line.split('\0').collect();
-        let &[commit, name, committer, made, at] = fields.as_slice() else {
+        let &[commit, full, committer, made] = fields.as_slice() else {
             let what = format!("git for-each-ref printed {line:?}");
             return Err(RepoError::Failed(what));
         };
         Ok(Branch {
-            name: name.to_owned(),
+            name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
             commit: oid(commit)?,
             committer: committer.to_owned(),
             made: made.parse().unwrap_or(i64::MIN),
-            at: at.to_owned(),
+            elsewhere: in_use.iter().any(|used| used.0 == full && elsewhere(used)),
         })
     };
     text.lines().map(read).collect()
@@ -168,7 +181,6 @@ fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
 /// without pushing, one where work lands.
 fn is_own(
     repo: &GitRepo,
-    place: &Place,
     note: Option<&Note>,
     status: &Status,
     reflog: &HeadReflog,
@@ -178,8 +190,6 @@ fn is_own(
     if note.is_some_and(|note| note.branch == branch) {
         return true;
     }
-    let inside = |path: &str| Path::new(path).starts_with(&place.sandbox);
-    let elsewhere = !found.at.is_empty() && !inside(&found.at);
     let upstream = |(_, name): &(&str, &str)| {
         let remote = name.strip_prefix("refs/remotes/");
         remote
@@ -187,7 +197,7 @@ fn is_own(
             .map(|(_, name)| name)
             == Some(branch)
     };
-    if elsewhere || (!repo.pushes() && refs.iter().any(upstream)) {
+    if found.elsewhere || (!repo.pushes() && refs.iter().any(upstream)) {
         return false;
     }
     let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);
