@@ -92,3 +92,25 @@ fn what_a_worktree_inside_names_alone_is_saved() {
         assert_ne!(git(bare, &contains), "", "{id}");
     }
 }
+
+fn meta(refs: &[String]) -> &str {
+    let mut refs = refs.iter().filter(|name| name.ends_with("/meta"));
+    refs.next().unwrap()
+}
+
+/// What was staged before is in the file that a repair set aside, and nowhere else.
+#[test]
+fn what_a_repair_set_aside_is_saved_unasked() {
+    let (city, sandbox, _) = ignoring();
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    fs::write(admin.join("index"), "torn").unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    let facts = city.facts(&sandbox);
+    let aside = "only this sandbox names what a repair set aside as index.aside";
+    assert_eq!(facts.special, [aside]);
+    assert!(facts.is_committed() && !facts.is_clean());
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let file = format!("{}:state/index.aside", meta(&record.unwrap().refs));
+    let kept = git(city.repo.repo_dir(), &["cat-file", "blob", &file]);
+    assert_eq!(kept, "torn");
+}

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::admin::failed;
 use super::bytes;
 use super::measure::Measured;
 use super::nested::Kind;
@@ -22,11 +23,33 @@ pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
     ("MERGE_AUTOSTASH", "an autostash"),
 ];
 
+/// How the names of files begin that a repair set aside and that still hold something: what was staged,
+/// where HEAD was.
+pub(super) const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
+
 /// A line for each operation that this git directory shows to be in progress.
 pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
     let is_there = |name: &str| std::fs::symlink_metadata(git_dir.join(name)).is_ok();
     let found = IN_PROGRESS.iter().filter(move |(name, _)| is_there(name));
     found.map(|(_, what)| format!("{what} in progress"))
+}
+
+/// A line for each file that a repair set aside, unless it is empty.
+fn aside(admin: &Path) -> Result<Vec<String>, RepoError> {
+    let fail = |error: std::io::Error| failed("cannot list", admin, &error);
+    let mut lines = Vec::new();
+    for entry in std::fs::read_dir(admin).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if ASIDE.iter().any(|kept| name.starts_with(kept))
+            && entry.metadata().map_err(fail)?.len() > 0
+        {
+            lines.push(format!("{LEFT_BEHIND}what a repair set aside as {name}"));
+        }
+    }
+    lines.sort();
+    Ok(lines)
 }
 
 /// One line for each, for people. Stable as long as the sandbox does not change.
@@ -64,6 +87,7 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     for tip in &measured.lost.tips {
         lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
     }
+    lines.extend(aside(&measured.place.admin)?);
     if let Some(own) = &measured.lost.own {
         lines.push(format!("HEAD has left its own branch at {}", own.short()));
     }

@@ -10,15 +10,13 @@ use super::super::links;
 use super::super::measure::Measured;
 use super::super::nested::walk;
 use super::super::raw::{Raw, record_path};
+use super::super::special::ASIDE;
 use super::super::status::IndexEntry;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Names in the administrative directory that are not state of the agent's work.
 const NOT_STATE: &[&str] = &["index", "gitdir", "commondir", "locked", "horde.json"];
-
-/// What a repair set aside and still holds something: what was staged, where HEAD was.
-const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
 
 /// What was stored. Two captures of the same content are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
