@@ -1,13 +1,14 @@
 //! Repositories that ignore rules hide: clones, worktrees and what `git init` made.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::{City, permit, toast};
-use crate::support::git::{commit_all, git, try_git, write};
+use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// A sandbox that ignores two directories, all of it pushed, and where it can be cloned from.
 fn ignoring() -> (City, PathBuf, String) {
@@ -93,9 +94,81 @@ fn what_a_worktree_inside_names_alone_is_saved() {
     }
 }
 
+/// Tools write into what they fetched: that is saved, and not all that can be fetched again.
+#[test]
+fn of_a_clone_only_what_changed_is_saved() {
+    let (city, sandbox, origin) = ignoring();
+    let checkout = city.checkout();
+    write(&checkout, "large", "x".repeat(1 << 20));
+    commit_all(&checkout, "large");
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    let library = sandbox.join("vendor/library");
+    write(&library, "generated", "0123456789");
+    assert_eq!(city.repo.salvage_size(&sandbox).unwrap(), 10);
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let record = record.unwrap();
+    assert_eq!(record.bytes, 10);
+    let manifest = [
+        "cat-file",
+        "blob",
+        &format!("{}:manifest.json", meta(&record.refs)),
+    ];
+    let manifest = git(city.repo.repo_dir(), &manifest);
+    for told in [&rev(&library, "HEAD"), &origin] {
+        assert!(manifest.contains(told.as_str()), "{manifest}");
+    }
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    let generated = fs::read_to_string(to.join("vendor/library/generated"));
+    assert_eq!(generated.unwrap(), "0123456789");
+    // What only its index or its reflog tells needs all of it.
+    git(&library, &["add", "generated"]);
+    assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
+    git(&library, &["commit", "-qm", "only here"]);
+    git(&library, &["reset", "-q", "--hard", "HEAD~1"]);
+    assert_eq!(
+        city.facts(&sandbox).special,
+        ["ignored repository vendor/library: unpushed commits: 1"]
+    );
+    assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
+}
+
 fn meta(refs: &[String]) -> &str {
     let mut refs = refs.iter().filter(|name| name.ends_with("/meta"));
     refs.next().unwrap()
+}
+
+/// What the agent has closed may be work: it is no obstacle to a completion, and is not removed. A user
+/// whom permissions do not stop sees what is in it.
+#[test]
+fn what_is_closed_holds_up_only_its_removal() {
+    let (city, sandbox, origin) = ignoring();
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    let library = sandbox.join("vendor/library");
+    write(&library, "sub/work", "mine");
+    for (closed, mode) in [
+        ("", 0o755),
+        ("sub", 0o755),
+        (".git", 0o755),
+        ("sub/work", 0o644),
+    ] {
+        let closed = library.join(closed);
+        let close = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode));
+        close(0o000).unwrap();
+        let open = fs::read_dir(&closed).is_ok() || fs::read(&closed).is_ok();
+        let facts = city.repo.facts(&sandbox, "main");
+        let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        close(mode).unwrap();
+        let facts = facts.unwrap();
+        assert!(facts.is_committed() && !facts.is_clean(), "{facts:?}");
+        let line = &facts.special[0];
+        assert!(
+            line.starts_with("ignored repository vendor/library: "),
+            "{line}"
+        );
+        assert_eq!(saved.is_ok(), open, "{closed:?}: {saved:?}");
+    }
 }
 
 /// What was staged before is in the file that a repair set aside, and nowhere else.

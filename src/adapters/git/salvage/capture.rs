@@ -217,6 +217,11 @@ fn sort_out(measured: &Measured) -> Result<(BTreeSet<RelPath>, BTreeSet<RelPath>
         }
     }
     for nested in &measured.nested {
+        if nested.closed {
+            let path = bytes::lossy(&nested.path);
+            let what = format!("not all of {path} can be read: it cannot be saved");
+            return Err(RepoError::Failed(what));
+        }
         files.extend(nested.files.iter().cloned());
     }
     Ok((files, absent))
