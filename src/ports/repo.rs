@@ -342,6 +342,13 @@ pub trait Repo: Send + Sync {
         incarnation: Incarnation,
     ) -> Result<SalvageRecord, RepoError>;
 
+    /// Whether the target, a queue pin, salvage or somebody's branch on a remote reaches the commit. Those
+    /// of raiders are deleted there once somebody thinks that they are done with.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn holds(&self, commit: &Oid, target: &str) -> Result<bool, RepoError>;
+
     /// What a sandbox whose directory is gone had committed and nothing else holds: the tips of its
     /// branch and of what was checked out, as far as no remote, queue pin or salvage reaches them.
     ///

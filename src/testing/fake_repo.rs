@@ -333,9 +333,12 @@ impl Inner {
     }
 
     fn reaches(&self, oid: &Oid) -> bool {
-        let on_remote = self.remote.values().any(|head| head == oid);
+        self.remote.values().any(|head| head == oid) || self.holds(oid)
+    }
+
+    fn holds(&self, oid: &Oid) -> bool {
         let pinned = self.pins.values().any(|head| head == oid);
-        on_remote || pinned || self.target.contains(oid) || self.landed.contains(oid)
+        pinned || self.target.contains(oid) || self.landed.contains(oid)
     }
 
     fn measured(&self, slot: &SlotName) -> Option<GitFacts> {

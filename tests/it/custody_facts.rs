@@ -391,17 +391,18 @@ fn what_only_a_branch_beside_has_is_told() {
     let special = city.facts(&sandbox).special;
     assert_eq!(special.len(), 1, "{special:?}");
     assert!(special[0].contains(&backed_up[..7]), "{special:?}");
-    // Another's branch is another's matter.
-    let other = city.repo.repo_dir().join("elsewhere");
-    git(
-        city.repo.repo_dir(),
-        &[
-            "worktree",
-            "add",
-            "-q",
-            &other.display().to_string(),
-            "backup",
-        ],
-    );
+    // Another raider's branch is its own matter, as long as it is there.
+    let other = city.spec_of("Nux", 1);
+    city.repo.make_sandbox(&other).unwrap();
+    git(&other.path, &["checkout", "-q", "backup"]);
     assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    fs::remove_dir_all(&other.path).unwrap();
+    assert_eq!(city.facts(&sandbox).special, special);
+    // What lies elsewhere nobody looks after.
+    let beside = city.root().join("beside").display().to_string();
+    git(
+        &sandbox,
+        &["worktree", "add", "-q", "-f", &beside, "backup"],
+    );
+    assert_eq!(city.facts(&sandbox).special, special);
 }

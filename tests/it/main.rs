@@ -8,6 +8,7 @@ mod cli_terminal;
 mod cli_up;
 mod control;
 mod custody_facts;
+mod custody_hidden;
 mod custody_prepare;
 mod custody_progress;
 mod custody_prune;

@@ -351,6 +351,9 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
     let Some(permit) = permit else {
         return Ok(salvaged);
     };
+    if !salvaged {
+        keep::keep_unheld(world, target, &permit.git().head).await?;
+    }
     effects::discard(world, permit).await?;
     Ok(salvaged)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -189,7 +190,11 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
     for admin in entries(repo)? {
         let dir = fs::read(admin.join("gitdir")).and_then(|text| {
             let link = admin.join(bytes::path(text.trim_ascii_end()));
-            fs::canonicalize(link.parent().unwrap_or(&link))
+            let dir = link.parent().unwrap_or(&link);
+            match fs::canonicalize(dir) {
+                Err(error) if is_closed(dir, &error) => Ok(dir.to_owned()),
+                found => found,
+            }
         });
         let dir = match dir {
             Ok(dir) => dir,
@@ -204,6 +209,17 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
         }
     }
     Ok(found)
+}
+
+/// Whether this was refused because the directory, or one above it, is closed although it is this
+/// user's: the agent's work may be in it.
+pub(super) fn is_closed(dir: &Path, error: &std::io::Error) -> bool {
+    let closed = dir
+        .ancestors()
+        .find_map(|dir| fs::symlink_metadata(dir).ok());
+    let own = rustix::process::geteuid().as_raw();
+    error.kind() == ErrorKind::PermissionDenied
+        && closed.is_some_and(|meta| meta.is_dir() && meta.uid() == own)
 }
 
 /// Whether there is nothing, or nothing for this user, whose agent made no such thing: what a container

@@ -1,9 +1,8 @@
 //! Local branches of raiders: which of them nobody has checked out, and the one way they are deleted.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::bytes;
 use super::rig::GitRepo;
@@ -18,7 +17,9 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
         .run()?;
     let in_use = checked_out(repo)?;
     let text = listed.text();
-    let spare = text.lines().filter(|full| !in_use.contains(*full));
+    let spare = text
+        .lines()
+        .filter(|full| !in_use.iter().any(|(name, _)| name == full));
     let facts = |full: &str| {
         let name = full.strip_prefix("refs/heads/").unwrap_or(full);
         Ok(BranchFacts {
@@ -29,22 +30,21 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
     spare.map(facts).collect()
 }
 
-/// The full names of branches that worktrees have checked out. One whose directory is gone has none,
-/// however long git keeps what it knew of it.
-fn checked_out(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
+/// The full names of branches that worktrees have checked out, and where those are. One whose directory
+/// is gone has none, however long git keeps what it knew of it.
+pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, RepoError> {
     let output = repo
         .git()
         .args(["worktree", "list", "--porcelain", "-z"])
         .run()?;
-    let mut found = BTreeSet::new();
-    let mut is_there = false;
+    let (mut found, mut at) = (Vec::new(), Path::new(""));
     for line in output.stdout.split(|byte| *byte == 0) {
         if let Some(path) = line.strip_prefix(b"worktree ") {
-            is_there = !is_gone(bytes::path(path));
+            at = bytes::path(path);
         } else if let Some(branch) = line.strip_prefix(b"branch ")
-            && is_there
+            && !is_gone(at)
         {
-            found.insert(String::from_utf8_lossy(branch).into_owned());
+            found.push((bytes::lossy(branch), at.to_owned()));
         }
     }
     Ok(found)
@@ -70,7 +70,8 @@ pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<bool, RepoErro
     let Some(tip) = repo.resolve(&name)? else {
         return Ok(true);
     };
-    if !is_reachable(repo, tip.as_str(), &name)? || checked_out(repo)?.contains(&name) {
+    let in_use = checked_out(repo)?.iter().any(|(used, _)| *used == name);
+    if in_use || !is_reachable(repo, tip.as_str(), &name)? {
         return Ok(false);
     }
     repo.git()

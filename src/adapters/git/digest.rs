@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::admin::failed;
 use super::bytes;
 use super::measure::Measured;
-use super::nested::walk;
+use super::nested::{Kind, Nested, walk};
 use super::special::IN_PROGRESS;
 use crate::ports::repo::RepoError;
 
@@ -41,19 +41,30 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
         content(&mut hash, &root.join(bytes::path(path)))?;
     }
     for nested in &measured.nested {
-        part(&mut hash, &nested.path);
-        for file in &nested.files {
-            part(&mut hash, file);
-            content(&mut hash, &root.join(bytes::path(file)))?;
-        }
-        if let Some(git_dir) = &nested.git_dir {
-            stamps(&mut hash, git_dir)?;
+        match repository(&mut hash, root, nested) {
+            // It holds up nothing but its removal: what cannot be read cannot be saved either.
+            Err(error) if nested.kind == Kind::Ignored => {
+                part(&mut hash, error.to_string().as_bytes());
+            }
+            read => read?,
         }
     }
     for (name, _) in IN_PROGRESS {
         in_progress(&mut hash, &measured.place.admin.join(name))?;
     }
     Ok(hex(&hash.finalize()))
+}
+
+fn repository(hash: &mut Sha256, root: &Path, nested: &Nested) -> Result<(), RepoError> {
+    part(hash, &nested.path);
+    for file in &nested.files {
+        part(hash, file);
+        content(hash, &root.join(bytes::path(file)))?;
+    }
+    match &nested.git_dir {
+        Some(git_dir) => stamps(hash, git_dir),
+        None => Ok(()),
+    }
 }
 
 /// The digest of one file's mode and bytes, or of a link's target.

@@ -59,10 +59,12 @@ pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Resu
     if there {
         throw(path, &free_name(trash, &name))?;
     }
-    // Worktrees that the agent made in it would keep their branches locked for ever.
-    let inner = inner.iter().map(|(admin, _)| admin);
-    for admin in admins.iter().chain(inner) {
+    for admin in &admins {
         throw(admin, &free_name(trash, &format!("{name}.git")))?;
+    }
+    // Worktrees that the agent made in it would keep their branches locked for ever.
+    for (admin, _) in &inner {
+        admin::retire(repo, admin)?;
     }
     let mut branches: Vec<&str> = notes.iter().map(|note| note.branch.as_str()).collect();
     branches.extend(permit.git().branch.as_deref());

@@ -156,6 +156,21 @@ fn ahead(git: Git, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
 /// Whether a remote-tracking ref, a queue pin or, without pushing, a pushed branch or the target
 /// reaches the commit. The raider's own branch does not count.
 fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, RepoError> {
+    reached_from(repo, head, &lasting(repo, target))
+}
+
+/// Whether more than raiders' branches reach the commit: a remote-tracking ref of one only says what
+/// somebody else saw last.
+pub(super) fn holds(repo: &GitRepo, commit: &Oid, target: &str) -> Result<bool, RepoError> {
+    let mut refs = lasting(repo, Some(target));
+    refs.push("refs/horde/salvage".to_owned());
+    let of_raider = |name: &str| name.starts_with("refs/remotes/") && name.contains("/raider/");
+    let names = reaching(repo, commit, &refs)?;
+    Ok(names.lines().any(|name| !of_raider(name)))
+}
+
+/// Refs that outlive a sandbox and its branch.
+fn lasting(repo: &GitRepo, target: Option<&str>) -> Vec<String> {
     let mut refs = vec!["refs/remotes".to_owned(), "refs/horde/mq".to_owned()];
     if !repo.pushes() {
         refs.push(PUSHED.to_owned());
@@ -164,16 +179,20 @@ fn reachable(repo: &GitRepo, head: &Oid, target: Option<&str>) -> Result<bool, R
             None => "refs/heads".to_owned(),
         });
     }
-    reached_from(repo, head, &refs)
+    refs
 }
 
 /// Whether one of these refs, a raider's branch apart, reaches the commit.
 fn reached_from(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<bool, RepoError> {
-    let git = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)", "--contains"]);
-    let names = git.arg(head.as_str()).args(refs).run()?.text();
+    let names = reaching(repo, head, refs)?;
     Ok(names
         .lines()
         .any(|name| !name.starts_with("refs/heads/raider/")))
+}
+
+fn reaching(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<String, RepoError> {
+    let git = repo
+        .git()
+        .args(["for-each-ref", "--format=%(refname)", "--contains"]);
+    Ok(git.arg(head.as_str()).args(refs).run()?.text())
 }

@@ -4,7 +4,7 @@
 //! the one and not in the other.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::admin::{self, Note, Place, locate};
 use super::bytes::{self, RelPath};
@@ -20,6 +20,8 @@ use crate::ports::repo::RepoError;
 pub(super) struct Measured {
     /// Where.
     pub(super) place: Place,
+    /// Its administrative directory, and those of worktrees that the agent made inside it.
+    pub(super) admins: Vec<PathBuf>,
     /// What `git status` says.
     pub(super) status: Status,
     /// The index, flags included.
@@ -65,12 +67,15 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
     let hidden = hidden_edits(repo, &place, &index)?;
     let extra = links::strangers(sandbox, note.as_ref(), &index);
     let base = note.as_ref().map(|note| &note.base);
-    let nested = nested::find(repo, &place, &status, &index, base)?;
-    let reflog = traces::head_reflog(&place)?;
+    let (mut admins, inner): (Vec<_>, Vec<_>) = admin::inside(repo, sandbox)?.into_iter().unzip();
+    admins.insert(0, place.admin.clone());
+    let nested = nested::find(repo, &place, &status, &index, base, &inner)?;
+    let reflog = traces::head_reflogs(&admins)?;
     let stashes = traces::stashes(&place, note.as_ref(), &status, &reflog)?;
     let lost = traces::lost(repo, &place, note.as_ref(), &status, &reflog)?;
     let mut measured = Measured {
         place,
+        admins,
         status,
         index,
         hidden,

@@ -7,9 +7,11 @@ use std::{fs, io};
 
 use super::admin::{self, Place, linked};
 use super::bytes::{self, RelPath};
-use super::command::Git;
+use super::command::{Git, Output};
+use super::push::shown;
 use super::rig::{GitRepo, oid, resolve};
 use super::status::{IndexEntry, Status};
+use super::{special, traces};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -28,6 +30,10 @@ pub(super) struct Nested {
     pub(super) files: Vec<RelPath>,
     /// What it holds, for people.
     pub(super) holds: String,
+    /// Where it was cloned from, when all that is not there are its changed files.
+    pub(super) origin: Option<String>,
+    /// Not all of it can be read, hence not be saved either.
+    pub(super) closed: bool,
 }
 
 /// How a repository comes to be in a sandbox.
@@ -41,6 +47,16 @@ pub(super) enum Kind {
     Ignored,
 }
 
+/// What lies below an ignored directory.
+enum Hidden {
+    /// A repository.
+    Own,
+    /// A worktree of `repo.git`.
+    Worktree,
+    /// A directory that its owner, who is the agent's, has closed.
+    Closed(String),
+}
+
 /// Finds them. A submodule whose work is all in its remotes is not among them, nor is a repository
 /// below an ignored directory: tools fetch those.
 pub(super) fn find(
@@ -49,6 +65,7 @@ pub(super) fn find(
     status: &Status,
     index: &[IndexEntry],
     base: Option<&Oid>,
+    worktrees: &[RelPath],
 ) -> Result<Vec<Nested>, RepoError> {
     let mut found = Vec::new();
     for link in index.iter().filter(|entry| entry.is_gitlink()) {
@@ -65,7 +82,7 @@ pub(super) fn find(
             Some(dirty) => Some(dirty),
             None => {
                 let recorded = recorded(place, base, &link.path)?;
-                unpushed(&dir, recorded.as_ref().map(Oid::as_str))?
+                unpushed(&dir, &BTreeSet::new(), recorded.as_slice())?
             }
         };
         if let Some(holds) = holds {
@@ -81,14 +98,28 @@ pub(super) fn find(
             &mut found,
         )?;
     }
-    for (dir, linked) in ignored(repo, place, status)? {
+    for (dir, hidden) in ignored(repo, place, status, worktrees)? {
         if found.iter().any(|known| known.path == dir) {
             continue;
         }
-        let path = place.sandbox.join(bytes::path(&dir));
-        let head = status.head.as_ref().filter(|_| linked);
-        if let Some(holds) = unsaved(&path, linked, head)? {
-            collect(place, &dir, Kind::Ignored, holds, &mut found)?;
+        match hidden {
+            Hidden::Own => find_hidden(place, &dir, &mut found)?,
+            Hidden::Worktree => {
+                let path = place.sandbox.join(bytes::path(&dir));
+                if let Some(holds) = unshared(&path, status.head.as_ref())? {
+                    collect(place, &dir, Kind::Ignored, holds, &mut found)?;
+                }
+            }
+            Hidden::Closed(why) => found.push(Nested {
+                path: dir,
+                kind: Kind::Ignored,
+                git_dir: None,
+                head: None,
+                files: Vec::new(),
+                holds: format!("cannot be read: {why}"),
+                origin: None,
+                closed: true,
+            }),
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -121,17 +152,18 @@ fn repositories(place: &Place, status: &Status, index: &[IndexEntry]) -> BTreeSe
 }
 
 /// Repositories that ignore rules hide, at the top of an ignored directory or one level below, and
-/// worktrees of `repo.git` anywhere in the sandbox; true for those.
+/// worktrees of `repo.git` anywhere in the sandbox.
 fn ignored(
     repo: &GitRepo,
     place: &Place,
     status: &Status,
-) -> Result<BTreeMap<RelPath, bool>, RepoError> {
+    worktrees: &[RelPath],
+) -> Result<BTreeMap<RelPath, Hidden>, RepoError> {
     let mut found = BTreeMap::new();
     let mut note = |dir: &[u8]| {
         let full = place.sandbox.join(bytes::path(dir));
-        if let Some(meta) = there(&full, fs::symlink_metadata(full.join(".git")))? {
-            found.insert(dir.to_vec(), !meta.is_dir() && is_of(repo, &full));
+        if let Some(hidden) = look(repo, &full)? {
+            found.insert(dir.to_vec(), hidden);
         }
         Ok::<_, RepoError>(())
     };
@@ -145,10 +177,19 @@ fn ignored(
             }
         }
     }
-    for (_, dir) in admin::inside(repo, &place.sandbox)? {
-        note(&dir)?;
-    }
+    worktrees.iter().try_for_each(|dir| note(dir))?;
     Ok(found)
+}
+
+/// What a directory is to those that look for repositories, if anything.
+fn look(repo: &GitRepo, dir: &Path) -> Result<Option<Hidden>, RepoError> {
+    match fs::symlink_metadata(dir.join(".git")) {
+        Err(error) if admin::is_closed(dir, &error) => Ok(Some(Hidden::Closed(error.to_string()))),
+        git => Ok(there(dir, git)?.map(|meta| match meta.is_dir() {
+            false if is_of(repo, dir) => Hidden::Worktree,
+            _ => Hidden::Own,
+        })),
+    }
 }
 
 /// Nothing where there is nothing. Whatever else goes wrong says nothing of what is there.
@@ -166,33 +207,101 @@ fn is_of(repo: &GitRepo, dir: &Path) -> bool {
     linked(dir).is_some_and(|admin| home.is_ok_and(|home| admin.starts_with(home)))
 }
 
-/// What a repository holds that is nowhere else: changes, or commits that its remotes do not have. What
-/// a worktree of `repo.git` shares with the sandbox's HEAD is judged with the sandbox.
-fn unsaved(dir: &Path, linked: bool, head: Option<&Oid>) -> Result<Option<String>, RepoError> {
-    let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
-    let status = git().args(["status", "--porcelain", "-z", "--untracked-files=all"]);
-    let status = status.arg("--ignore-submodules=none").output()?;
+/// `git status` of a repository for programs.
+fn changes(dir: &Path) -> Result<Output, RepoError> {
+    let git = Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
+    git.args(["status", "--porcelain", "-z", "--no-renames"])
+        .args(["--untracked-files=all", "--ignore-submodules=none"])
+        .output()
+}
+
+/// What a worktree of `repo.git` holds that is nowhere else: changes, an operation in progress (which may
+/// have put changes aside), or commits. What it shares with the sandbox's HEAD is judged with that, and
+/// its branches are everybody's.
+fn unshared(dir: &Path, head: Option<&Oid>) -> Result<Option<String>, RepoError> {
+    let status = changes(dir)?;
     if !status.ok() {
         return Ok(Some(format!("cannot be judged: {}", status.stderr.trim())));
     }
-    if !status.stdout.is_empty() {
+    if !status.stdout.is_empty() || passed_over(dir, &status.stderr) {
         return Ok(Some("changes".to_owned()));
     }
-    if !linked {
-        // A shallow clone of a tag has no branch of its remote.
-        return unpushed(dir, Some("--tags"));
+    if let Some(line) = special::in_progress(&of_repository(dir)).next() {
+        return Ok(Some(line));
     }
-    // Its branches are everybody's; what is its own is what it has checked out.
-    let mut count = git().args(["rev-list", "--count", "HEAD", "--not", "--remotes"]);
-    if let Some(head) = head {
-        count = count.arg(head.as_str());
-    }
-    let count = count.output()?;
+    let git = Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
+    let count = git.args(["rev-list", "--count", "HEAD", "--not", "--remotes"]);
+    let count = count.args(head.map(Oid::as_str)).output()?;
     if !count.ok() {
         return Ok(Some(format!("cannot be judged: {}", count.stderr.trim())));
     }
     let commits = count.text();
     Ok((commits != "0").then(|| format!("unpushed commits: {commits}")))
+}
+
+/// Adds a repository that ignore rules hide, if it holds what is nowhere else. Of one whose commits its
+/// remotes have, the changed files are enough: what tools fetch is large, and they write into it.
+fn find_hidden(place: &Place, at: &[u8], found: &mut Vec<Nested>) -> Result<(), RepoError> {
+    let dir = place.sandbox.join(bytes::path(at));
+    let status = changes(&dir)?;
+    let git_dir = of_repository(&dir);
+    let own = match special::in_progress(&git_dir).next() {
+        Some(line) => Some(line),
+        None => match traces::head_reflogs(std::slice::from_ref(&git_dir)) {
+            Ok(left) => unpushed(&dir, &left.commits, &[])?,
+            Err(error) => Some(format!("cannot be judged: {error}")),
+        },
+    };
+    let edited = match &own {
+        None => edited(place, at, &status)?,
+        Some(_) => None,
+    };
+    let (holds, files) = match (own, edited) {
+        (None, Some(files)) if files.is_empty() => return Ok(()),
+        (None, _) if !status.ok() => (format!("cannot be judged: {}", status.stderr.trim()), None),
+        (Some(own), _) if status.stdout.is_empty() => (own, None),
+        (_, files) => ("changes".to_owned(), files),
+    };
+    let Some(files) = files else {
+        return collect(place, at, Kind::Ignored, holds, found);
+    };
+    let urls = Git::in_dir(&dir).args(["config", "--get-regexp", r"^remote\..*\.url$"]);
+    let urls = urls.output()?.text();
+    let url = urls.lines().find_map(|line| line.split_once(' '));
+    found.push(Nested {
+        path: at.to_vec(),
+        kind: Kind::Ignored,
+        git_dir: None,
+        head: resolve(Git::in_dir(&dir), "HEAD")?,
+        files,
+        holds,
+        origin: Some(url.map_or_else(String::new, |(_, url)| shown(url))),
+        closed: false,
+    });
+    Ok(())
+}
+
+/// The changed files of a repository, where those are all that changed. Its index tells what was staged,
+/// deleted or hidden from git; what it may not read, git passes over.
+fn edited(place: &Place, at: &[u8], status: &Output) -> Result<Option<Vec<RelPath>>, RepoError> {
+    let dir = place.sandbox.join(bytes::path(at));
+    if !status.ok() || passed_over(&dir, &status.stderr) {
+        return Ok(None);
+    }
+    let mut files = Vec::new();
+    for record in bytes::split(&status.stdout) {
+        let ([b'?', b'?', b' ', path @ ..] | [b' ', b'M' | b'T', b' ', path @ ..]) = record else {
+            return Ok(None);
+        };
+        let path = bytes::below(at, path);
+        if path.ends_with(b"/") || place.sandbox.join(bytes::path(&path)).is_dir() {
+            return Ok(None);
+        }
+        files.push(path);
+    }
+    let index = super::status::index(Git::in_dir(&dir).env("GIT_OPTIONAL_LOCKS", "0"))?;
+    let plain = !index.iter().any(|entry| entry.skip || entry.assume);
+    Ok((plain || files.is_empty()).then_some(files))
 }
 
 /// Adds the repository and those inside it.
@@ -214,8 +323,8 @@ fn collect(
             "--exclude-standard",
         ])
         .output()?;
-    let mut files = Vec::new();
-    let mut inner = Vec::new();
+    let (mut files, mut inner) = (Vec::new(), Vec::new());
+    let mut closed = passed_over(&dir, &listed.stderr);
     if listed.ok() {
         for name in bytes::split(&listed.stdout) {
             let full = bytes::below(path, name.strip_suffix(b"/").unwrap_or(name));
@@ -227,10 +336,14 @@ fn collect(
             }
         }
     } else {
-        files = walk(&dir, false)?
-            .iter()
-            .map(|name| bytes::below(path, name))
-            .collect();
+        let found = match walk(&dir, false) {
+            Err(_) if kind == Kind::Ignored => {
+                closed = true;
+                Vec::new()
+            }
+            found => found?,
+        };
+        files.extend(found.iter().map(|name| bytes::below(path, name)));
     }
     files.sort();
     files.dedup();
@@ -241,6 +354,8 @@ fn collect(
         head: resolve(Git::in_dir(&dir), "HEAD").unwrap_or_default(),
         files,
         holds,
+        origin: None,
+        closed,
     });
     for path in inner {
         let kind = match kind {
@@ -250,6 +365,23 @@ fn collect(
         collect(place, &path, kind, "its own repository".to_owned(), found)?;
     }
     Ok(())
+}
+
+/// Whether git says that it has passed over a directory which the agent has closed.
+fn passed_over(dir: &Path, stderr: &str) -> bool {
+    let warnings = stderr
+        .lines()
+        .filter(|line| line.contains("could not open directory"));
+    let mut names = warnings.filter_map(|line| line.split('\'').nth(1));
+    names.any(|name| {
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        admin::is_closed(&dir.join(name), &error)
+    })
+}
+
+/// The git directory of a repository; of a worktree, its administrative directory.
+fn of_repository(dir: &Path) -> PathBuf {
+    linked(dir).unwrap_or_else(|| dir.join(".git"))
 }
 
 /// The git directory, if it lies in the sandbox or in its administrative directory: one elsewhere
@@ -283,21 +415,22 @@ fn recorded(place: &Place, base: Option<&Oid>, path: &[u8]) -> Result<Option<Oid
     }
 }
 
-/// What a clean repository holds that neither its remotes do nor what else is known.
-fn unpushed(dir: &Path, known: Option<&str>) -> Result<Option<String>, RepoError> {
+/// What a clean repository holds that neither its remotes do nor a commit that is known; these commits
+/// count as well.
+fn unpushed(dir: &Path, left: &BTreeSet<Oid>, known: &[Oid]) -> Result<Option<String>, RepoError> {
     let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
-    let mut count = git().args([
-        "rev-list",
-        "--count",
-        "--ignore-missing",
-        "HEAD",
-        "--branches",
-    ]);
-    count = count.args(["--not", "--remotes"]);
-    if let Some(known) = known {
-        count = count.arg(known);
-    }
-    let output = count.output()?;
+    let count = git().args(["rev-list", "--count", "--ignore-missing"]);
+    let count = count.args(["HEAD", "--branches", "--not", "--remotes", "--stdin"]);
+    // Where a shallow clone ends is nobody's work; that of a tag has no branch of its remote.
+    let shallow = fs::read_to_string(of_repository(dir).join("shallow")).unwrap_or_default();
+    let known = known.iter().map(Oid::as_str).chain(shallow.lines());
+    let known = known.map(|id| format!("^{id}\n"));
+    let input: String = left
+        .iter()
+        .map(|id| format!("{id}\n"))
+        .chain(known)
+        .collect();
+    let output = count.stdin(input).output()?;
     if !output.ok() {
         return Ok(Some(format!("cannot be judged: {}", output.stderr.trim())));
     }
@@ -312,7 +445,7 @@ fn unpushed(dir: &Path, known: Option<&str>) -> Result<Option<String>, RepoError
     for link in inner.iter().filter(|entry| entry.is_gitlink()) {
         let inside = dir.join(bytes::path(&link.path));
         if fs::symlink_metadata(inside.join(".git")).is_ok()
-            && let Some(holds) = unpushed(&inside, Some(link.oid.as_str()))?
+            && let Some(holds) = unpushed(&inside, &BTreeSet::new(), &[link.oid.clone()])?
         {
             return Ok(Some(format!("{}: {holds}", bytes::lossy(&link.path))));
         }

@@ -99,6 +99,10 @@ impl Repo for GitRepo {
         salvage::keep(self, head, raider, incarnation)
     }
 
+    fn holds(&self, commit: &Oid, target: &str) -> Result<bool, RepoError> {
+        facts::holds(self, commit, target)
+    }
+
     fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError> {
         facts::strays(self, sandbox, branch, target)
     }

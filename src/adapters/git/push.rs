@@ -78,16 +78,20 @@ pub(super) fn without_password(error: RepoError, what: &str) -> RepoError {
     }
 }
 
-/// What git said to people, without the password a URL may hold.
-pub(super) fn said(output: &Output, url: &str) -> String {
-    let shown = match (url.split_once("://"), url.split_once('@')) {
+/// The URL without the password that it may hold.
+pub(super) fn shown(url: &str) -> String {
+    match (url.split_once("://"), url.split_once('@')) {
         (Some((scheme, rest)), Some(_)) => {
             let host = rest.split_once('@').map_or(rest, |(_, host)| host);
             format!("{scheme}://{host}")
         }
         _ => url.to_owned(),
-    };
-    let text = output.stderr.replace(url, &shown);
+    }
+}
+
+/// What git said to people, without the password a URL may hold.
+pub(super) fn said(output: &Output, url: &str) -> String {
+    let text = output.stderr.replace(url, &shown(url));
     let lines: Vec<&str> = text
         .lines()
         .map(str::trim)

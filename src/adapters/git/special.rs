@@ -1,6 +1,9 @@
 //! What else holds work in a sandbox: operations in progress, conflicts, nested repositories,
 //! hidden edits, commits that only the reflog names, a branch that HEAD has left.
 
+use std::path::Path;
+
+use super::admin::failed;
 use super::bytes;
 use super::measure::Measured;
 use super::nested::Kind;
@@ -20,14 +23,38 @@ pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
     ("MERGE_AUTOSTASH", "an autostash"),
 ];
 
-/// One line for each, for people. Stable as long as the sandbox does not change.
-pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
+/// How the names of files begin that a repair set aside and that still hold something: what was staged,
+/// where HEAD was.
+pub(super) const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
+
+/// A line for each operation that this git directory shows to be in progress.
+pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
+    let is_there = |name: &str| std::fs::symlink_metadata(git_dir.join(name)).is_ok();
+    let found = IN_PROGRESS.iter().filter(move |(name, _)| is_there(name));
+    found.map(|(_, what)| format!("{what} in progress"))
+}
+
+/// A line for each file that a repair set aside, unless it is empty.
+fn aside(admin: &Path) -> Result<Vec<String>, RepoError> {
+    let fail = |error: std::io::Error| failed("cannot list", admin, &error);
     let mut lines = Vec::new();
-    for (name, what) in IN_PROGRESS {
-        if std::fs::symlink_metadata(measured.place.admin.join(name)).is_ok() {
-            lines.push(format!("{what} in progress"));
+    for entry in std::fs::read_dir(admin).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if ASIDE.iter().any(|kept| name.starts_with(kept))
+            && entry.metadata().map_err(fail)?.len() > 0
+        {
+            lines.push(format!("{LEFT_BEHIND}what a repair set aside as {name}"));
         }
     }
+    lines.sort();
+    Ok(lines)
+}
+
+/// One line for each, for people. Stable as long as the sandbox does not change.
+pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
+    let mut lines: Vec<String> = in_progress(&measured.place.admin).collect();
     if measured.status.head.is_none() {
         lines.push("HEAD names a branch without commits".to_owned());
     } else if measured.status.branch.is_none() {
@@ -60,6 +87,7 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     for tip in &measured.lost.tips {
         lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
     }
+    lines.extend(aside(&measured.place.admin)?);
     if let Some(own) = &measured.lost.own {
         lines.push(format!("HEAD has left its own branch at {}", own.short()));
     }

@@ -1,10 +1,12 @@
 //! Traces that a sandbox leaves beside its files: HEAD's reflog, commits that only it and its
-//! branches name, and stash entries, which all worktrees of a repository share.
+//! branches name, and stash entries, which all worktrees of a repository share. Worktrees that the agent
+//! made inside it leave theirs.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::admin::{Note, Place};
+use super::branches::checked_out;
 use super::command::Git;
 use super::rig::{GitRepo, oid};
 use super::status::Status;
@@ -20,7 +22,7 @@ pub(super) struct Stash {
     pub(super) message: String,
 }
 
-/// What HEAD's reflog of one worktree names.
+/// What reflogs of HEAD name.
 #[derive(Debug, Default)]
 pub(super) struct HeadReflog {
     /// Commits, each once.
@@ -29,17 +31,24 @@ pub(super) struct HeadReflog {
     pub(super) branches: HashSet<String>,
 }
 
-/// Reads the reflog of the worktree's own HEAD.
-pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
+/// Reads those of worktrees with these administrative directories.
+pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
-    let file = place.admin.join("logs").join("HEAD");
-    let text = match std::fs::read(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),
-    };
+    for admin in admins {
+        let file = admin.join("logs").join("HEAD");
+        match std::fs::read(&file) {
+            Ok(text) => note(&String::from_utf8_lossy(&text), &mut found),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),
+        }
+    }
+    Ok(found)
+}
+
+/// Takes over what a reflog names.
+fn note(text: &str, found: &mut HeadReflog) {
     // `<old> <new> <who> <when> <zone>\t<message>`; repo.git keeps refs in files, always.
-    for line in String::from_utf8_lossy(&text).lines() {
+    for line in text.lines() {
         let (head, message) = line.split_once('\t').unwrap_or((line, ""));
         for id in head.split(' ').take(2) {
             if let Ok(id) = Oid::new(id)
@@ -54,7 +63,6 @@ pub(super) fn head_reflog(place: &Place) -> Result<HeadReflog, RepoError> {
                 .extend(moved.split(" to ").map(str::to_owned));
         }
     }
-    Ok(found)
 }
 
 /// Commits that go with the sandbox.
@@ -86,8 +94,8 @@ pub(super) fn lost(
         .lines()
         .filter_map(|line| line.split_once(' '))
         .collect();
-    let mut ours = branches(repo)?;
-    ours.retain(|branch| is_own(repo, place, note, status, reflog, (branch, &refs)));
+    let mut ours = branches(repo, place)?;
+    ours.retain(|branch| is_own(repo, note, status, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
     for (id, name) in &refs {
         let branch = name.strip_prefix("refs/heads/");
@@ -126,14 +134,26 @@ struct Branch {
     /// Who made that, and when, in seconds since 1970.
     committer: String,
     made: i64,
-    /// The work tree that has it checked out; empty for none.
-    at: String,
+    /// Whether another sandbox, or the forge, has it checked out.
+    elsewhere: bool,
 }
 
 /// Asked apart from the other refs, of which there may be many: this reads every commit.
-fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
-    let format = "--format=%(objectname)%00%(refname:lstrip=2)%00%(committername)\
-                  %00%(committerdate:unix)%00%(worktreepath)";
+fn branches(repo: &GitRepo, place: &Place) -> Result<Vec<Branch>, RepoError> {
+    let format = "--format=%(objectname)%00%(refname)%00%(committername)%00%(committerdate:unix)";
+    let in_use = checked_out(repo)?;
+    // What somebody has checked out beside the sandboxes nobody looks after.
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let homes = [real(repo.raiders_dir()), real(repo.forge_dir())];
+    let own = real(&place.sandbox);
+    let elsewhere = |(_, at): &(String, PathBuf)| {
+        let within = |home: &Option<PathBuf>| {
+            let at = real(at);
+            at.zip(home.as_ref())
+                .is_some_and(|(at, home)| at.starts_with(home))
+        };
+        !within(&own) && homes.iter().any(within)
+    };
     let listed = repo
         .git()
         .args(["for-each-ref", format, "refs/heads/"])
@@ -141,16 +161,16 @@ fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
     let text = listed.text();
     let read = |line: &str| {
         let fields: Vec<&str> = line.split('\0').collect();
-        let &[commit, name, committer, made, at] = fields.as_slice() else {
+        let &[commit, full, committer, made] = fields.as_slice() else {
             let what = format!("git for-each-ref printed {line:?}");
             return Err(RepoError::Failed(what));
         };
         Ok(Branch {
-            name: name.to_owned(),
+            name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
             commit: oid(commit)?,
             committer: committer.to_owned(),
             made: made.parse().unwrap_or(i64::MIN),
-            at: at.to_owned(),
+            elsewhere: in_use.iter().any(|used| used.0 == full && elsewhere(used)),
         })
     };
     text.lines().map(read).collect()
@@ -161,7 +181,6 @@ fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
 /// without pushing, one where work lands.
 fn is_own(
     repo: &GitRepo,
-    place: &Place,
     note: Option<&Note>,
     status: &Status,
     reflog: &HeadReflog,
@@ -171,8 +190,6 @@ fn is_own(
     if note.is_some_and(|note| note.branch == branch) {
         return true;
     }
-    let inside = |path: &str| Path::new(path).starts_with(&place.sandbox);
-    let elsewhere = !found.at.is_empty() && !inside(&found.at);
     let upstream = |(_, name): &(&str, &str)| {
         let remote = name.strip_prefix("refs/remotes/");
         remote
@@ -180,7 +197,7 @@ fn is_own(
             .map(|(_, name)| name)
             == Some(branch)
     };
-    if elsewhere || (!repo.pushes() && refs.iter().any(upstream)) {
+    if found.elsewhere || (!repo.pushes() && refs.iter().any(upstream)) {
         return false;
     }
     let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);

@@ -259,6 +259,11 @@ impl Repo for FakeRepo {
         Ok(record)
     }
 
+    fn holds(&self, commit: &Oid, _target: &str) -> Result<bool, RepoError> {
+        let inner = self.enter("holds", commit.as_str())?;
+        Ok(inner.holds(commit) || inner.salvaged.contains(commit))
+    }
+
     fn strays(&self, _sandbox: &Path, branch: &str, _target: &str) -> Result<Vec<Oid>, RepoError> {
         let inner = self.enter("strays", branch)?;
         let head = inner.orphans.get(branch);

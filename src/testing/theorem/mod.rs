@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use self::ends::{Case, End, Tally};
 use self::forms::Form;
 use self::lab::Lab;
+use crate::ports::repo::Repo;
 
 /// So many tests share the cases: the machine has more than one core.
 const SHARDS: usize = 4;
@@ -170,4 +171,33 @@ async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
     let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
     assert!(nuked.salvage.is_some());
     assert!(!charged.sandbox.exists());
+}
+
+/// What the remote had is not what it has: somebody tidies its branches. The commit outlives that, and
+/// the next start, which forgets what is not there any more.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_raiders_branch_on_the_remote_has_is_kept_as_well() {
+    let lab = Lab::new().await;
+    for held in [false, true] {
+        let relic = lab.town().relic("a").await;
+        let charged = lab.town().charge(&relic).await.unwrap();
+        let agent = forms::Agent {
+            dir: &charged.sandbox,
+            text: format!("{held}, ").into_bytes(),
+            library: &charged.sandbox,
+        };
+        agent.make(Form::Ahead);
+        let head = lab.repo.facts(&charged.sandbox, "main").unwrap().head;
+        let branch = charged.raider.branch(&relic, charged.incarnation);
+        lab.repo.push_branch(&branch, &head, None).unwrap();
+        let name = format!("refs/heads/{branch}");
+        git::git(&lab.path("origin.git"), &["update-ref", "-d", &name]);
+        if held {
+            lab.repo.pin(&relic, &head).unwrap();
+        }
+        let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
+        assert_eq!(nuked.salvage.is_none(), held, "a pin is enough");
+        lab.repo.prepare().unwrap();
+        assert!(lab.repo.holds(&head, "main").unwrap());
+    }
 }

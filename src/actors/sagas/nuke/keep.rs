@@ -9,6 +9,7 @@ use super::super::prune;
 use super::{Target, fence, room};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
+use crate::domain::ids::Oid;
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 use crate::ports::repo::SalvageRecord;
@@ -59,6 +60,36 @@ pub async fn safekeep(world: &World, target: &Target, since: Timestamp) -> Resul
         write_salvage(world, target).await?;
     }
     Ok(())
+}
+
+/// Keeps a commit that could be reached from nothing once somebody deletes a raider's branch on a remote,
+/// which may have happened already: what was last seen of it is no holder. A commit takes no room.
+///
+/// # Errors
+/// It could not be told, or not be kept.
+pub(super) async fn keep_unheld(world: &World, target: &Target, head: &Oid) -> Result<(), Refusal> {
+    let (commit, onto) = (head.clone(), target.target.clone());
+    let held = effects::repo(world, &target.raider.rig, move |repo| {
+        repo.holds(&commit, &onto)
+    });
+    match held.await? {
+        true => Ok(()),
+        false => keep_commit(world, target, head).await,
+    }
+}
+
+/// Keeps a commit, and puts it on record.
+///
+/// # Errors
+/// It could not be kept.
+pub(super) async fn keep_commit(world: &World, target: &Target, head: &Oid) -> Result<(), Refusal> {
+    let (head, raider, incarnation) = (head.clone(), target.raider.clone(), target.incarnation);
+    let kept = effects::repo(world, &target.raider.rig, move |repo| {
+        repo.salvage_head(&head, &raider, incarnation)
+    });
+    let (record, target) = (kept.await?, target.clone());
+    let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
+    Ok(world.store.run(noted).await?)
 }
 
 /// Notes a salvage, and journals it; once, for a retry finds the same.

@@ -4,9 +4,9 @@
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::{Target, at_risk, record_salvage};
+use super::keep::keep_commit;
+use super::{Target, at_risk};
 use crate::domain::ids::Oid;
-use crate::ports::relics::Txn;
 
 /// What the branch of a sandbox that is gone holds alone.
 async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
@@ -53,13 +53,7 @@ pub(super) async fn keep(world: &World, target: &Target, salvage: bool) -> Resul
         refuse(target, &strays)?;
     }
     for head in &strays {
-        let (head, raider, incarnation) = (head.clone(), target.raider.clone(), target.incarnation);
-        let kept = effects::repo(world, &target.raider.rig, move |repo| {
-            repo.salvage_head(&head, &raider, incarnation)
-        });
-        let (record, target) = (kept.await?, target.clone());
-        let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
-        world.store.run(noted).await?;
+        keep_commit(world, target, head).await?;
     }
     Ok(!strays.is_empty())
 }

@@ -10,15 +10,13 @@ use super::super::links;
 use super::super::measure::Measured;
 use super::super::nested::walk;
 use super::super::raw::{Raw, record_path};
+use super::super::special::ASIDE;
 use super::super::status::IndexEntry;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Names in the administrative directory that are not state of the agent's work.
 const NOT_STATE: &[&str] = &["index", "gitdir", "commondir", "locked", "horde.json"];
-
-/// What a repair set aside and still holds something: what was staged, where HEAD was.
-const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
 
 /// What was stored. Two captures of the same content are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,6 +217,11 @@ fn sort_out(measured: &Measured) -> Result<(BTreeSet<RelPath>, BTreeSet<RelPath>
         }
     }
     for nested in &measured.nested {
+        if nested.closed {
+            let path = bytes::lossy(&nested.path);
+            let what = format!("not all of {path} can be read: it cannot be saved");
+            return Err(RepoError::Failed(what));
+        }
         files.extend(nested.files.iter().cloned());
     }
     Ok((files, absent))
@@ -317,7 +320,7 @@ fn changed_bytes(measured: &Measured, unsure: Vec<RelPath>) -> Result<Vec<RelPat
 }
 
 /// Files of the administrative directory that describe the agent's work.
-fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
+pub(super) fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
     let mut files = walk(admin, true)?;
     files.retain(|path| {
         let text = bytes::lossy(path);

@@ -10,6 +10,7 @@ use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::super::measure::Measured;
+use super::super::nested::Nested;
 use super::super::rig::GitRepo;
 use super::capture::{Capture, intents};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
@@ -38,6 +39,32 @@ pub(super) struct Manifest {
     pub(super) special: Vec<String>,
     /// Ignored paths that were not saved.
     pub(super) ignored: Vec<String>,
+    /// Clones of which only what differs from their HEAD was saved.
+    #[serde(default)]
+    pub(super) clones: Vec<Cloned>,
+}
+
+/// A clone, which can be made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cloned {
+    /// Where it was.
+    path: String,
+    /// Its HEAD.
+    head: Option<Oid>,
+    /// Where it was cloned from.
+    url: String,
+}
+
+/// Those in a sandbox.
+pub(super) fn clones(measured: &Measured) -> Vec<Cloned> {
+    let clone = |nested: &Nested| {
+        Some(Cloned {
+            path: bytes::lossy(&nested.path),
+            head: nested.head.clone(),
+            url: nested.origin.clone()?,
+        })
+    };
+    measured.nested.iter().filter_map(clone).collect()
 }
 
 /// The lists for machines: NUL-separated, names of files in the tree of `meta`.

@@ -31,7 +31,7 @@ pub(super) use restore::restore;
 pub(super) use store::keep;
 
 use self::capture::{Capture, capture};
-use self::manifest::{Lists, Manifest};
+use self::manifest::{Lists, Manifest, clones};
 use super::measure::{Measured, measure};
 use super::raw::Raw;
 use super::rig::GitRepo;
@@ -96,6 +96,7 @@ fn describe(
             .collect(),
         special: measured.special.clone(),
         ignored,
+        clones: clones(measured),
     };
     (manifest, Lists::of(measured, capture))
 }

@@ -13,6 +13,7 @@ use super::super::raw::Raw;
 use super::super::rig::{GitRepo, oid};
 use super::super::status;
 use super::super::traces::tips;
+use super::capture::state_files;
 use super::{Capture, Manifest, describe};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
@@ -157,7 +158,7 @@ pub(super) fn write(
     let parents: Vec<Oid> = head.iter().cloned().chain([index.clone()]).collect();
     let worktree = commit("Work tree", &capture.worktree, &parents)?;
     let tree = meta_tree(raw, measured, capture, raider, incarnation, ignored.clone())?;
-    let meta = commit("State", &tree, &named_commits(measured, capture)?)?;
+    let meta = commit("State", &tree, &named_commits(measured)?)?;
     let mut refs: Vec<(String, Oid)> = head
         .into_iter()
         .map(|head| ("head".to_owned(), head))
@@ -284,9 +285,9 @@ fn meta_tree(
     index.write_tree()
 }
 
-/// Commits that the state of the sandbox names (a rebase's `orig-head`, `MERGE_HEAD`, an
-/// autostash, HEAD's reflog) and HEAD does not reach.
-fn named_commits(measured: &Measured, capture: &Capture) -> Result<Vec<Oid>, RepoError> {
+/// Commits that the state of the sandbox and of worktrees inside it names (a rebase's `orig-head`,
+/// `MERGE_HEAD`, an autostash, HEAD's reflog) and HEAD does not reach.
+fn named_commits(measured: &Measured) -> Result<Vec<Oid>, RepoError> {
     let mut named: BTreeSet<Oid> = measured.lost.tips.iter().cloned().collect();
     named.extend(
         measured
@@ -294,14 +295,16 @@ fn named_commits(measured: &Measured, capture: &Capture) -> Result<Vec<Oid>, Rep
             .iter()
             .filter_map(|nested| nested.head.clone()),
     );
-    for file in &capture.state_files {
-        let path = measured.place.admin.join(bytes::path(file));
-        let small = fs::metadata(&path).is_ok_and(|meta| meta.len() <= SEARCH_MAX);
-        if small {
-            let text = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
-            let text = String::from_utf8_lossy(&text);
-            let words = text.split(|char: char| !char.is_ascii_hexdigit());
-            named.extend(words.filter_map(|word| Oid::new(word).ok()));
+    for admin in &measured.admins {
+        for file in state_files(admin)? {
+            let path = admin.join(bytes::path(&file));
+            let small = fs::metadata(&path).is_ok_and(|meta| meta.len() <= SEARCH_MAX);
+            if small {
+                let text = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
+                let text = String::from_utf8_lossy(&text);
+                let words = text.split(|char: char| !char.is_ascii_hexdigit());
+                named.extend(words.filter_map(|word| Oid::new(word).ok()));
+            }
         }
     }
     named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));

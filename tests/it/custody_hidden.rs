@@ -1,0 +1,189 @@
+//! Repositories that ignore rules hide: clones, worktrees and what `git init` made.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::Repo;
+
+use crate::support::city::{City, permit, toast};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+
+/// A sandbox that ignores two directories, all of it pushed, and where it can be cloned from.
+fn ignoring() -> (City, PathBuf, String) {
+    let city = City::with(|checkout| write(checkout, ".gitignore", ".trees/\nvendor/\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let origin = format!("file://{}", city.repo.push_url().unwrap());
+    (city, sandbox, origin)
+}
+
+/// Salvages Toast's sandbox and restores it; where that is.
+fn restored(city: &City, sandbox: &Path) -> PathBuf {
+    let saved = city.repo.salvage(sandbox, &toast(), Incarnation(1));
+    let to = city.root().join("restored");
+    city.repo.restore(&saved.unwrap(), &to).unwrap();
+    to
+}
+
+/// A tag is as local as a branch, unless somebody pushed it.
+#[test]
+fn what_only_a_tag_names_is_not_saved_by_it() {
+    let (city, sandbox, origin) = ignoring();
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    git(&sandbox, &["init", "-q", "-b", "main", "vendor/own"]);
+    let mut tagged = Vec::new();
+    for name in ["vendor/library", "vendor/own"] {
+        let dir = sandbox.join(name);
+        write(&dir, "work", "mine\n");
+        tagged.push((name, commit_all(&dir, "only here")));
+        git(&dir, &["tag", "backup"]);
+    }
+    let holds = "unpushed commits: 1";
+    assert_eq!(
+        city.facts(&sandbox).special,
+        [
+            format!("ignored repository vendor/library: {holds}"),
+            format!("ignored repository vendor/own: {holds}"),
+        ]
+    );
+    let to = restored(&city, &sandbox);
+    for (name, commit) in tagged {
+        git(&to.join(name), &["cat-file", "-e", &commit]);
+    }
+}
+
+/// What only the administrative directory of such a worktree names is neither listed nor kept once that
+/// is gone: commits that its HEAD has left, changes that a rebase put aside.
+#[test]
+fn what_a_worktree_inside_names_alone_is_saved() {
+    let (city, sandbox, _) = ignoring();
+    write(&sandbox, "README", "1\n");
+    commit_all(&sandbox, "one");
+    let (left, rebased) = (sandbox.join(".trees/left"), sandbox.join(".trees/rebased"));
+    for dir in [&left, &rebased] {
+        let dir = dir.display().to_string();
+        git(&sandbox, &["worktree", "add", "-q", "--detach", &dir]);
+    }
+    write(&left, "README", "2\n");
+    let commit = commit_all(&left, "two");
+    git(&left, &["checkout", "-q", "--detach", "HEAD~1"]);
+    write(&rebased, "README", "aside\n");
+    let stops = ["rebase", "-q", "--autostash", "-x", "false", "HEAD~1"];
+    try_git(&rebased, &stops);
+    let admin = city.repo.repo_dir().join("worktrees/rebased");
+    let aside = fs::read_to_string(admin.join("rebase-merge/autostash")).unwrap();
+    let facts = city.facts(&sandbox);
+    let rebase = "ignored repository .trees/rebased: a rebase in progress";
+    let named = format!("only this sandbox names {}", &commit[..10]);
+    assert_eq!(facts.special, [rebase, &named]);
+    assert!(facts.is_committed(), "it holds up nothing");
+    city.repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let permit = permit(&city.spec(1), &city.facts(&sandbox));
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    fs::remove_dir_all(city.trash()).unwrap();
+    let bare = city.repo.repo_dir();
+    assert!(!git(bare, &["worktree", "list"]).contains(".trees"));
+    git(bare, &["gc", "-q", "--prune=now"]);
+    for id in [commit.as_str(), aside.trim()] {
+        let contains = ["for-each-ref", "--contains", id, "refs/horde/salvage"];
+        assert_ne!(git(bare, &contains), "", "{id}");
+    }
+}
+
+/// Tools write into what they fetched: that is saved, and not all that can be fetched again.
+#[test]
+fn of_a_clone_only_what_changed_is_saved() {
+    let (city, sandbox, origin) = ignoring();
+    let checkout = city.checkout();
+    write(&checkout, "large", "x".repeat(1 << 20));
+    commit_all(&checkout, "large");
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    let library = sandbox.join("vendor/library");
+    write(&library, "generated", "0123456789");
+    assert_eq!(city.repo.salvage_size(&sandbox).unwrap(), 10);
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let record = record.unwrap();
+    assert_eq!(record.bytes, 10);
+    let manifest = [
+        "cat-file",
+        "blob",
+        &format!("{}:manifest.json", meta(&record.refs)),
+    ];
+    let manifest = git(city.repo.repo_dir(), &manifest);
+    for told in [&rev(&library, "HEAD"), &origin] {
+        assert!(manifest.contains(told.as_str()), "{manifest}");
+    }
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    let generated = fs::read_to_string(to.join("vendor/library/generated"));
+    assert_eq!(generated.unwrap(), "0123456789");
+    // What only its index or its reflog tells needs all of it.
+    git(&library, &["add", "generated"]);
+    assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
+    git(&library, &["commit", "-qm", "only here"]);
+    git(&library, &["reset", "-q", "--hard", "HEAD~1"]);
+    assert_eq!(
+        city.facts(&sandbox).special,
+        ["ignored repository vendor/library: unpushed commits: 1"]
+    );
+    assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
+}
+
+fn meta(refs: &[String]) -> &str {
+    let mut refs = refs.iter().filter(|name| name.ends_with("/meta"));
+    refs.next().unwrap()
+}
+
+/// What the agent has closed may be work: it is no obstacle to a completion, and is not removed. A user
+/// whom permissions do not stop sees what is in it.
+#[test]
+fn what_is_closed_holds_up_only_its_removal() {
+    let (city, sandbox, origin) = ignoring();
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    let library = sandbox.join("vendor/library");
+    write(&library, "sub/work", "mine");
+    for (closed, mode) in [
+        ("", 0o755),
+        ("sub", 0o755),
+        (".git", 0o755),
+        ("sub/work", 0o644),
+    ] {
+        let closed = library.join(closed);
+        let close = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode));
+        close(0o000).unwrap();
+        let open = fs::read_dir(&closed).is_ok() || fs::read(&closed).is_ok();
+        let facts = city.repo.facts(&sandbox, "main");
+        let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        close(mode).unwrap();
+        let facts = facts.unwrap();
+        assert!(facts.is_committed() && !facts.is_clean(), "{facts:?}");
+        let line = &facts.special[0];
+        assert!(
+            line.starts_with("ignored repository vendor/library: "),
+            "{line}"
+        );
+        assert_eq!(saved.is_ok(), open, "{closed:?}: {saved:?}");
+    }
+}
+
+/// What was staged before is in the file that a repair set aside, and nowhere else.
+#[test]
+fn what_a_repair_set_aside_is_saved_unasked() {
+    let (city, sandbox, _) = ignoring();
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    fs::write(admin.join("index"), "torn").unwrap();
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    let facts = city.facts(&sandbox);
+    let aside = "only this sandbox names what a repair set aside as index.aside";
+    assert_eq!(facts.special, [aside]);
+    assert!(facts.is_committed() && !facts.is_clean());
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let file = format!("{}:state/index.aside", meta(&record.unwrap().refs));
+    let kept = git(city.repo.repo_dir(), &["cat-file", "blob", &file]);
+    assert_eq!(kept, "torn");
+}
