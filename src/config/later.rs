@@ -9,7 +9,6 @@ pub const LATER: &[(&str, &[&str])] = &[
     ("harness", &["resume", "rate_limit_patterns"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
-    ("rigs.witness", &["review_hold"]),
     (
         "rigs.forge",
         &[

@@ -62,6 +62,8 @@ causes! {
     Handoff => "handoff",
     /// Done, pushed and clean: nothing is lost by removing the sandbox.
     DoneCleanPushed => "done_clean_pushed",
+    /// Its merge request has waited for a person for `review_hold`.
+    ReviewHold => "review_hold",
     /// Its commit is on the target.
     Merged => "merged",
     /// Another attempt at the same relic landed.

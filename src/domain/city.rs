@@ -424,6 +424,8 @@ pub struct WitnessPolicy {
     /// How long a sandbox without work that holds something unsaved is kept before it is salvaged
     /// and removed.
     pub keep_dirty: Duration,
+    /// How long a finished raider whose merge request waits for a person keeps sandbox and slot.
+    pub review_hold: Duration,
 }
 
 /// `[rigs.forge]`.

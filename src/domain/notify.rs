@@ -25,7 +25,7 @@ pub struct NotifyPolicy {
 pub enum Notice {
     /// A person is called, or called again.
     Escalation,
-    /// An agent asks something.
+    /// An agent asks something, or its work waits to be looked at.
     NeedsInput,
     /// Work could not land.
     MergeFailed,

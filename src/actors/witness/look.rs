@@ -12,7 +12,7 @@ use super::super::shaman;
 use super::super::world::Claim;
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
-use super::{WitnessArgs, ailing, charges, nuke_now, sight, stall, unread, wisps, zombies};
+use super::{WitnessArgs, ailing, charges, nuke_now, review, sight, stall, unread, wisps, zombies};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
@@ -101,6 +101,10 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     };
     let mut suspects = lone.unwrap_or_default();
     suspects.retain(|raider| !kept.contains(raider));
+    let unlooked = match patrol {
+        true => review::overdue(args, &rig).await?,
+        false => Vec::new(),
+    };
     let read = move |txn: &mut dyn Txn| {
         wisps::review(txn, &rig.name, &seen)?;
         if let (true, Some(lone)) = (patrol, &seen.lone) {
@@ -124,6 +128,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         }
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
+    pieces.extend(unlooked.into_iter().map(Piece::Release));
     let mut keys = BTreeSet::new();
     pieces.retain(|piece| keys.insert(piece.key()));
     for piece in pieces {
@@ -336,16 +341,26 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
             return Ok(None);
         };
         let inbox = txn.inbox(&to)?;
-        if !is_over(txn, &hook, &inbox)? {
-            return Ok(None);
-        }
-        let since = hook.done.as_ref().map_or(hook.charged_at, |done| done.at);
-        Ok(Some((hook, since)))
+        let held = review::since(txn, &hook)?;
+        let goes = held.is_some() || is_over(txn, &hook, &inbox)?;
+        Ok(Some((hook, held)).filter(|_| goes))
     });
-    let Some((hook, since)) = found.await? else {
+    let (Some((hook, held)), Some(rig)) = (found.await?, world.city.rig(&args.rig)) else {
         return Ok(Handled::AtPatrol);
     };
-    let target = nuke::Target::of(&hook, Cause::DoneCleanPushed);
+    let (cause, since) = match held {
+        None => {
+            let said = hook.done.as_ref();
+            let since = said.map_or(hook.charged_at, |done| done.at);
+            (Cause::DoneCleanPushed, since)
+        }
+        Some(held) if review::is_over(args, rig, &hook, held) => {
+            let until = held.checked_add(rig.witness.review_hold);
+            (Cause::ReviewHold, until.unwrap_or(held))
+        }
+        Some(_) => return Ok(Handled::AtPatrol),
+    };
+    let target = nuke::Target::of(&hook, cause);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
         // Somebody is at it, and tells the witness when it is over; or has called a person.

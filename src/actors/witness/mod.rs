@@ -24,6 +24,7 @@ mod look;
 mod merged;
 mod outcomes;
 mod overdue;
+mod review;
 pub mod rework;
 pub mod sight;
 pub mod stall;

@@ -343,6 +343,9 @@ fn hold(txn: &mut dyn Txn, mut mr: MergeRequest) -> Result<Handled, StoreError> 
     txn.put_mr(&mr)?;
     if first {
         land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;
+        let data = serde_json::json!({ "question": mr.note, "mr": mr.id, "relic": mr.relic });
+        let event = NewEvent::new(EventType::RaiderNeedsInput, &mr.raider, Cause::Done);
+        txn.record(&event.with(data))?;
     }
     Ok(Handled::AtPatrol)
 }

@@ -292,11 +292,13 @@ fn witness_policy(mut reader: Reader<'_>) -> Option<WitnessPolicy> {
     let done_intent_timeout = reader.get("done_intent_timeout", some_duration);
     let spawn_grace = reader.get("spawn_grace", duration);
     let keep_dirty = reader.get("keep_dirty", some_duration);
+    let review_hold = reader.get("review_hold", duration);
     reader.finish();
     Some(WitnessPolicy {
         spawn_grace: spawn_grace?,
         done_intent_timeout: done_intent_timeout?,
         keep_dirty: keep_dirty?,
+        review_hold: review_hold?,
     })
 }
 

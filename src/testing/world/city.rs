@@ -102,6 +102,7 @@ fn the_rig(harness: HarnessName) -> Rig {
             done_intent_timeout: Duration::from_secs(60),
             spawn_grace: Duration::from_secs(300),
             keep_dirty: 24 * HOUR,
+            review_hold: 24 * HOUR,
         },
         forge: ForgePolicy {
             target: None,

@@ -13,6 +13,7 @@ mod nuke;
 mod outcomes;
 mod push;
 mod retry;
+mod review;
 mod same;
 mod sight;
 mod stall;

@@ -1,0 +1,58 @@
+//! Finished raiders whose merge requests wait for a person: they keep sandbox and slot for `review_hold`, and
+//! go then as any finished one does. The merge request waits on (`1-product.md`, human review).
+
+use jiff::Timestamp;
+
+use super::super::refusal::Refusal;
+use super::WitnessArgs;
+use crate::domain::city::Rig;
+use crate::domain::event::EventType;
+use crate::domain::ids::RaiderId;
+use crate::domain::relic::Hook;
+use crate::ports::relics::{EventFilter, StoreError, Txn};
+
+/// Those that have waited for long enough.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn overdue(args: &WitnessArgs, rig: &Rig) -> Result<Vec<RaiderId>, Refusal> {
+    let name = rig.name.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let mut waiting = Vec::new();
+        for hook in txn.hooks(Some(&name))? {
+            if let Some(since) = since(txn, &hook)? {
+                waiting.push((hook, since));
+            }
+        }
+        Ok(waiting)
+    };
+    let mut waiting = args.world.store.run(read).await?;
+    waiting.retain(|(hook, since)| is_over(args, rig, hook, *since));
+    Ok(waiting.into_iter().map(|(hook, _)| hook.raider).collect())
+}
+
+/// Since when a person is to look at what this raider has finished; none when none is.
+///
+/// # Errors
+/// The store's.
+pub(super) fn since(txn: &mut dyn Txn, hook: &Hook) -> Result<Option<Timestamp>, StoreError> {
+    let Some(done) = &hook.done else {
+        return Ok(None);
+    };
+    let mr = txn.mr_of(&hook.relic, &hook.raider, hook.incarnation)?;
+    let Some(mr) = mr.filter(|mr| mr.awaits_person()) else {
+        return Ok(None);
+    };
+    let held = txn.events(&EventFilter {
+        kind: Some(EventType::MrHeld.as_str().to_owned()),
+        subject: Some(mr.id.to_string()),
+        ..EventFilter::default()
+    })?;
+    Ok(Some(held.last().map_or(done.at, |event| event.ts)))
+}
+
+/// Whether one that waits since then has waited for long enough.
+pub(super) fn is_over(args: &WitnessArgs, rig: &Rig, hook: &Hook, since: Timestamp) -> bool {
+    let key = format!("review/{}/{}", hook.raider, hook.incarnation);
+    args.world.age(&key, since) >= rig.witness.review_hold
+}
