@@ -119,6 +119,7 @@ impl Lab {
             .with(|city| {
                 city.root = root;
                 city.daemon.patrol_interval = HOUR;
+                city.rigs[0].witness.keep_dirty = HOUR * 3;
             })
             .fault(Arc::new(move |point| fate.reach(point)));
         scenario.repo = Some(Arc::clone(&self.repo) as _);
