@@ -11,7 +11,7 @@ use super::ends::{
     BREAKS, Case, DELETED, DONE, Dice, End, NUKE, Tally, forms, is_at_risk, is_dirty,
 };
 use super::forms::{Agent, Form, is_there};
-use super::lab::{CRLF, Lab};
+use super::lab::{CRLF, HELD, Lab};
 use super::look::Seen;
 use super::reach::Reach;
 use crate::actors::refusal::{Refusal, RefusalKind};
@@ -245,7 +245,10 @@ impl Run<'_> {
             4 => write(admin.join("locked"), "by nobody"),
             5 => write(admin.join("HEAD"), ""),
             6 => fs::remove_file(admin.join("index")).expect("removed"),
-            _ => fs::remove_dir_all(&dir).expect("removed"),
+            _ => {
+                fs::remove_dir_all(&dir).expect("removed");
+                self.die_filling().await;
+            }
         }
         let world = Arc::clone(&self.lab.town().world);
         repair::run(&world, self.charged.raider.clone())
@@ -280,6 +283,28 @@ impl Run<'_> {
         );
         self.seen = now;
         self.seen.reflog.extend(wanted.reflog);
+        self.tally.count();
+    }
+
+    /// The daemon dies while a repair fills the work tree anew: nobody works in half of it.
+    async fn die_filling(&mut self) {
+        if !self
+            .seen
+            .index
+            .iter()
+            .any(|entry| entry.path == HELD.as_bytes())
+        {
+            return;
+        }
+        self.lab.hold(true);
+        let world = Arc::clone(&self.lab.town().world);
+        let raider = self.charged.raider.clone();
+        repair::run(&world, raider).await.unwrap_err();
+        self.lab.restart(&[]).await;
+        self.lab.hold(false);
+        assert!(self.lab.repo.ailment(&self.dir).unwrap().is_some());
+        self.lab.town().pass(HOUR).await;
+        assert!(!self.lab.town().runs(&self.charged.session));
         self.tally.count();
     }
 
