@@ -227,7 +227,7 @@ impl Run<'_> {
         for what in (first..first + times).map(|what| what % BREAKS) {
             self.repair(what).await;
         }
-        if all && case.seed % 2 == 0 {
+        if all && case.seed.is_multiple_of(2) {
             self.repair(DELETED).await;
         }
     }

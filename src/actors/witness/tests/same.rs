@@ -186,7 +186,7 @@ fn kill_at_calls(town: &Town, nth: usize) -> Arc<AtomicUsize> {
     for op in OPS {
         let (root, calls, kills) = (town.root.clone(), Arc::clone(&calls), Arc::clone(&kills));
         let interlude = move || {
-            let due = calls.fetch_add(1, Ordering::SeqCst) % nth == 0;
+            let due = calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(nth);
             if due && kills.load(Ordering::SeqCst) < KILLS {
                 let killed = Town::kill_actors_of::<WitnessMsg>(&root);
                 kills.fetch_add(killed, Ordering::SeqCst);
