@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use git2::{ObjectType, Oid};
 
-use super::ends::{BREAKS, Case, DONE, Dice, End, NUKE, Tally, forms, is_at_risk, is_dirty};
+use super::ends::{
+    BREAKS, Case, DELETED, DONE, Dice, End, NUKE, Tally, forms, is_at_risk, is_dirty,
+};
 use super::forms::{Agent, Form, is_there};
-use super::lab::{CRLF, Lab};
+use super::lab::{CRLF, HELD, Lab};
 use super::look::Seen;
 use super::reach::Reach;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::repair;
+use crate::domain::ids::RelicId;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
@@ -23,6 +26,7 @@ use crate::ports::repo::{Repo, SalvageRecord};
 use crate::testing::world::rig;
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// A case under way.
 struct Run<'a> {
@@ -81,45 +85,40 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
             poorer: false,
         }
     };
-    if case.end != End::Remuster {
+    if matches!(case.end, End::Nuke | End::Done | End::Repair) {
         if at_risk {
             run.refused_nuke().await;
         }
         if dirty {
             run.refused_done().await;
         }
-        let times = if case.end == End::Repair { BREAKS } else { 2 };
-        let first = dice.below(BREAKS);
-        for what in (first..first + times).map(|what| what % BREAKS) {
-            run.repair(what).await;
-        }
+        run.repairs(case, &mut dice).await;
     }
     let mut needed = at_risk && run.is_precious();
     match case.end {
         End::Done if !dirty => run.done().await,
         End::Nuke => run.dying(case.end, NUKE).await,
+        End::Kept => run.unhook().await,
+        End::Closed => run.close(&relic).await,
         _ => {}
     }
-    if case.end != End::Nuke {
-        needed &= run.is_held().await;
+    if case.end.is_patrols() {
+        run.patrols().await;
+    } else {
+        needed &= case.end == End::Nuke || run.is_held().await;
+        run.nuke().await;
     }
-    run.nuke().await;
     run.verify();
-    run.count();
+    run.tally.count();
     run.tally.end((case.form, case.end));
     run.settle(needed).await;
 }
 
 impl Run<'_> {
-    fn count(&mut self) {
-        self.tally.count();
-    }
-
     /// Nothing changed.
-    fn unchanged(&mut self, what: &str) {
+    fn unchanged(&self, what: &str) {
         let differs = self.seen.differs(&Seen::of(&self.dir));
         assert!(differs.is_empty(), "{what} changed {differs:?}");
-        self.count();
     }
 
     async fn is_held(&self) -> bool {
@@ -201,9 +200,8 @@ impl Run<'_> {
             self.tally.died(end, at);
             if self.dir.exists() {
                 self.unchanged(at.as_str());
-            } else {
-                self.count();
             }
+            self.tally.count();
             let index = steps.iter().position(|step| *step == at).expect("a step");
             steps = &steps[index + 1..];
             self.lab.restart(steps).await;
@@ -221,6 +219,19 @@ impl Run<'_> {
         }
     }
 
+    /// Things break, and are mended; all of them where that is what is tested.
+    async fn repairs(&mut self, case: Case, dice: &mut Dice) {
+        let all = case.end == End::Repair;
+        let times = if all { BREAKS } else { 2 };
+        let first = dice.below(BREAKS);
+        for what in (first..first + times).map(|what| what % BREAKS) {
+            self.repair(what).await;
+        }
+        if all && case.seed.is_multiple_of(2) {
+            self.repair(DELETED).await;
+        }
+    }
+
     /// Something breaks that is not the work, and is mended.
     async fn repair(&mut self, what: usize) {
         let (dir, admin) = (self.dir.clone(), Seen::admin(&self.dir));
@@ -233,7 +244,11 @@ impl Run<'_> {
             3 => fs::remove_file(admin.join("gitdir")).expect("removed"),
             4 => write(admin.join("locked"), "by nobody"),
             5 => write(admin.join("HEAD"), ""),
-            _ => fs::remove_file(admin.join("index")).expect("removed"),
+            6 => fs::remove_file(admin.join("index")).expect("removed"),
+            _ => {
+                fs::remove_dir_all(&dir).expect("removed");
+                self.die_filling().await;
+            }
         }
         let world = Arc::clone(&self.lab.town().world);
         repair::run(&world, self.charged.raider.clone())
@@ -250,6 +265,13 @@ impl Run<'_> {
                 }
             }
             6 => wanted.index = now.index.clone(),
+            // What is in the index is written anew.
+            DELETED => {
+                let lost = wanted.index.iter().filter(|entry| !now.has_file_of(entry));
+                let lost: Vec<_> = lost.collect();
+                assert!(lost.is_empty(), "not written anew: {lost:?}");
+                (wanted.files, wanted.inner) = (now.files.clone(), now.inner.clone());
+            }
             _ => {}
         }
         self.poorer |= what >= 5;
@@ -262,7 +284,62 @@ impl Run<'_> {
         );
         self.seen = now;
         self.seen.reflog.extend(wanted.reflog);
-        self.count();
+        self.tally.count();
+    }
+
+    /// The daemon dies while a repair fills the work tree anew: nobody works in half of it.
+    async fn die_filling(&mut self) {
+        if !self
+            .seen
+            .index
+            .iter()
+            .any(|entry| entry.path == HELD.as_bytes())
+        {
+            return;
+        }
+        self.lab.hold(true);
+        let world = Arc::clone(&self.lab.town().world);
+        let raider = self.charged.raider.clone();
+        repair::run(&world, raider).await.unwrap_err();
+        self.lab.restart(&[]).await;
+        self.lab.hold(false);
+        assert!(self.lab.repo.ailment(&self.dir).unwrap().is_some());
+        self.lab.town().pass(HOUR).await;
+        assert!(!self.lab.town().runs(&self.charged.session));
+        self.tally.count();
+    }
+
+    /// Its hook is lost.
+    async fn unhook(&self) {
+        let (raider, incarnation) = (self.charged.raider.clone(), self.charged.incarnation);
+        let town = self.lab.town();
+        assert!(
+            town.store(move |txn| txn.drop_hook(&raider, incarnation))
+                .await
+        );
+    }
+
+    /// Somebody closes its relic.
+    async fn close(&self, relic: &RelicId) {
+        let id = relic.clone();
+        let close = self.lab.town().store(move |txn| {
+            let mut relic = txn.relic(&id)?;
+            relic.status = RelicStatus::Closed;
+            txn.put_relic(&relic)
+        });
+        close.await;
+        self.lab.town().world.nudge(&format!("{}/witness", rig()));
+    }
+
+    /// Patrols come until it is gone.
+    async fn patrols(&self) {
+        for _ in 0..10 {
+            self.lab.town().pass(HOUR).await;
+            if !self.dir.exists() && self.lab.town().sagas().await == 0 {
+                return;
+            }
+        }
+        panic!("it lingers: {:?}", self.lab.town().escalations().await);
     }
 
     async fn nuke(&mut self) {
@@ -409,16 +486,7 @@ impl Run<'_> {
             run.unchanged("a fresh raider");
         }
         // The fresh one has nothing yet: it goes when nobody wants its work.
-        let id = relic.clone();
-        run.lab
-            .town()
-            .store(move |txn| {
-                let mut relic = txn.relic(&id)?;
-                relic.status = RelicStatus::Closed;
-                txn.put_relic(&relic)
-            })
-            .await;
-        run.lab.town().world.nudge(&format!("{}/witness", rig()));
+        run.close(&relic).await;
         for _ in 0..30 {
             run.lab.town().pass(SECOND).await;
             let hooks = run.lab.town().store(|txn| txn.hooks(None)).await;

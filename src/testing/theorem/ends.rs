@@ -16,6 +16,10 @@ pub enum End {
     Repair,
     /// A completion that conflicts, while the sandbox is still being worked in.
     Remuster,
+    /// Its hook is lost; the patrol removes it, when what it holds was kept for `keep_dirty`.
+    Kept,
+    /// Its relic is closed elsewhere; the patrol ends its session, and removes it so, too.
+    Closed,
 }
 
 /// The steps of a nuke.
@@ -48,7 +52,19 @@ pub const DONE: &[FaultPoint] = &[
 
 impl End {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Nuke, Self::Done, Self::Repair, Self::Remuster];
+    pub const ALL: &[Self] = &[
+        Self::Nuke,
+        Self::Done,
+        Self::Repair,
+        Self::Remuster,
+        Self::Kept,
+        Self::Closed,
+    ];
+
+    /// Whether nobody asks for its removal.
+    pub fn is_patrols(self) -> bool {
+        matches!(self, Self::Kept | Self::Closed)
+    }
 }
 
 /// Whether a nuke refuses it.
@@ -80,8 +96,10 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// So many things break.
+/// So many things break that are not the work.
 pub const BREAKS: usize = 7;
+/// And this one takes the work along that no commit and no index holds: the directory is deleted.
+pub const DELETED: usize = BREAKS;
 
 /// What was tested.
 #[derive(Default)]
@@ -172,6 +190,28 @@ fn goes_along(form: Form) -> bool {
         )
 }
 
+/// Forms that move HEAD, and leave room for others behind them.
+const MOVES: [Form; 11] = [
+    Form::Aside,
+    Form::Left,
+    Form::Stash,
+    Form::Detached,
+    Form::Bisect,
+    Form::Sparse,
+    Form::Rebase,
+    Form::Autostash,
+    Form::Merge,
+    Form::CherryPick,
+    Form::Revert,
+];
+
+/// Whether this one may be made before the other. While an operation is in progress, no other begins; and
+/// what is left behind is on the raider's own branch.
+fn goes_before(first: Form, then: Form) -> bool {
+    let leaves_off = first < Form::Bisect || first == Form::Sparse;
+    first < then && then != Form::Left && (leaves_off || then >= Form::Submodule)
+}
+
 /// The forms of a case, in the order in which an agent makes them.
 pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     let mut forms = BTreeSet::from([case.form]);
@@ -182,12 +222,17 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
         case.form,
         Form::Orphan | Form::Clean | Form::OwnWorktree | Form::HiddenWorktree | Form::Submodule
     );
+    let spoils = |also| case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
     for _ in 0..dice.below(4) {
         let also = Form::ALL[dice.below(Form::ALL.len())];
-        let spoils = case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
-        if !alone && !spoils && goes_along(also) {
+        if !alone && !spoils(also) && goes_along(also) {
             forms.insert(also);
         }
+    }
+    let also = MOVES[dice.below(MOVES.len())];
+    let alone = case.form == Form::Clean;
+    if dice.below(2) == 0 && !alone && !spoils(also) && goes_before(also, case.form) {
+        forms.insert(also);
     }
     forms.into_iter().collect()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::git::git;
+use super::git::{git, try_git};
 use crate::adapters::git::{GitRepo, GitRig};
 use crate::domain::city::RigSource;
 use crate::domain::saga::FaultPoint;
@@ -19,6 +19,9 @@ pub const OTHER: &str = "refs/horde/test/other";
 
 /// A file whose line endings are converted, as it is checked out.
 pub const CRLF: &[u8] = b"one\r\ntwo\r\n";
+
+/// A file that can be kept from being written.
+pub const HELD: &str = "src/last.held";
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -119,6 +122,7 @@ impl Lab {
             .with(|city| {
                 city.root = root;
                 city.daemon.patrol_interval = HOUR;
+                city.rigs[0].witness.keep_dirty = HOUR * 3;
             })
             .fault(Arc::new(move |point| fate.reach(point)));
         scenario.repo = Some(Arc::clone(&self.repo) as _);
@@ -145,6 +149,18 @@ impl Lab {
         fs::canonicalize(self.dir.path())
             .expect("a path")
             .join(name)
+    }
+
+    /// No work tree gets the held file now, or each does again.
+    pub fn hold(&self, hold: bool) {
+        for (key, value) in [("clean", "cat"), ("smudge", "false"), ("required", "true")] {
+            let key = format!("filter.held.{key}");
+            match hold {
+                true => git(self.repo.repo_dir(), &["config", &key, value]),
+                // A start may have taken them out.
+                false => drop(try_git(self.repo.repo_dir(), &["config", "--unset", &key])),
+            }
+        }
     }
 
     /// Somebody else changes a file on the target.
@@ -191,9 +207,13 @@ fn found(root: &Path) {
         ("src/deep/f.txt", "f\n"),
         ("kind/file", "a file\n"),
         ("kind/dir/file", "a directory\n"),
+        (HELD, "held\n"),
         ("run.sh", "#!/bin/sh\n"),
         (".gitignore", "*.ignored\ntarget/\n.env\n"),
-        (".gitattributes", "*.eol text eol=crlf\n"),
+        (
+            ".gitattributes",
+            "*.eol text eol=crlf\n*.held filter=held\n",
+        ),
     ] {
         let path = checkout.join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");

@@ -197,6 +197,13 @@ impl Seen {
         text.trim().strip_prefix("gitdir: ").expect("a link").into()
     }
 
+    /// Whether there is a file for the entry, where one is wanted.
+    pub fn has_file_of(&self, entry: &Entry) -> bool {
+        let skip = entry.extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0;
+        let wanted = !skip && !entry.is_submodule() && entry.stage() == 0;
+        !wanted || self.files.contains_key(&entry.path)
+    }
+
     /// Looks.
     pub fn of(dir: &Path) -> Self {
         let repo = Repository::open(dir).expect("a repository");

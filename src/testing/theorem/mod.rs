@@ -3,9 +3,11 @@
 //! reached from a ref afterwards, and a restore gives the same HEAD, index and files.
 //!
 //! The sagas, the witness and the forge are the real ones on real repositories; sessions are fakes,
-//! and time stands still. A case is one operation on one generated sandbox, with all of its bytes
-//! compared. Every form meets every end, and other forms come along by chance: `HORDE_SEED` repeats
-//! them, `HORDE_SWEEP=long` goes on with other seeds, `HORDE_CASES` says how long, and
+//! and time stands still. A case is one generated sandbox times one operation (a completion, a nuke, a
+//! repair, a conflict that musters a fresh raider, a removal by the patrol) or one death of the daemon at
+//! a step of it, with all of its bytes compared; refusals, which must change nothing, are not counted.
+//! Every form meets every end, and other forms come along by chance: `HORDE_SEED` repeats them,
+//! `HORDE_SWEEP=long` goes on with other seeds, `HORDE_CASES` says how long, and
 //! `HORDE_CASE=Sparse,Repair` takes these only.
 
 mod cases;
@@ -28,7 +30,7 @@ use crate::ports::repo::Repo;
 const SHARDS: usize = 4;
 
 /// So often every form comes to every end, where nobody asks for more.
-const ROUNDS: u64 = 2;
+const ROUNDS: u64 = 4;
 
 /// A repository becomes slower with what it holds.
 const PER_LAB: usize = 45;

@@ -3,6 +3,7 @@
 //! as one that runs on (`witness-patrol.md`, discovery over tracking). The seed is printed, and
 //! `HORDE_SEED` repeats it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -121,7 +122,7 @@ struct End {
     zombies: Vec<(String, u64)>,
     called: Vec<(String, RelicStatus)>,
     landings: usize,
-    salvages: usize,
+    salvages: BTreeSet<String>,
 }
 
 fn scenario(case: &Case) -> Scenario {
@@ -185,7 +186,7 @@ fn kill_at_calls(town: &Town, nth: usize) -> Arc<AtomicUsize> {
     for op in OPS {
         let (root, calls, kills) = (town.root.clone(), Arc::clone(&calls), Arc::clone(&kills));
         let interlude = move || {
-            let due = calls.fetch_add(1, Ordering::SeqCst) % nth == 0;
+            let due = calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(nth);
             if due && kills.load(Ordering::SeqCst) < KILLS {
                 let killed = Town::kill_actors_of::<WitnessMsg>(&root);
                 kills.fetch_add(killed, Ordering::SeqCst);
@@ -244,6 +245,7 @@ async fn end(case: &Case, kill: Kill) -> End {
         let told = sessions.sent(&charged.session).len();
         (told, town.starts(&charged.session))
     });
+    let saved = town.parts.repo.salvages();
     let end = End {
         sandboxes: town.parts.repo.names(),
         relics,
@@ -252,7 +254,8 @@ async fn end(case: &Case, kill: Kill) -> End {
         zombies: noted,
         called,
         landings: town.parts.repo.landings(),
-        salvages: town.parts.repo.salvages().len(),
+        // The fake saves the same state twice.
+        salvages: saved.into_iter().map(|saved| saved.id).collect(),
     };
     town.root.kill();
     end
@@ -295,7 +298,7 @@ fn changes_nothing(case: &Case, kills: &[Kill]) -> Result<(), TestCaseError> {
 fn a_kill_changes_no_conclusion() {
     let seed = seeded::first();
     let kills = [Kill::Witness, Kill::WitnessAtCalls, Kill::Supervisor];
-    match seeded::runner(seed, 6).run(&case(), |case| changes_nothing(&case, &kills)) {
+    match seeded::runner(seed, 4).run(&case(), |case| changes_nothing(&case, &kills)) {
         Ok(()) => {}
         Err(TestError::Fail(why, case)) => panic!("HORDE_SEED={seed}: {why}\n{case:#?}"),
         Err(TestError::Abort(why)) => panic!("{why}"),
