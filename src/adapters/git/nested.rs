@@ -445,7 +445,8 @@ fn unpushed(dir: &Path, left: &BTreeSet<Oid>, known: &[Oid]) -> Result<Option<St
     for link in inner.iter().filter(|entry| entry.is_gitlink()) {
         let inside = dir.join(bytes::path(&link.path));
         if fs::symlink_metadata(inside.join(".git")).is_ok()
-            && let Some(holds) = unpushed(&inside, &BTreeSet::new(), &[link.oid.clone()])?
+            && let Some(holds) =
+                unpushed(&inside, &BTreeSet::new(), std::slice::from_ref(&link.oid))?
         {
             return Ok(Some(format!("{}: {holds}", bytes::lossy(&link.path))));
         }
