@@ -11,7 +11,9 @@ use crate::ports::relics::{RelicFilter, StoreError, Txn};
 /// # Errors
 /// The store's.
 pub(super) fn reopen(txn: &mut dyn Txn, target: &Target) -> Result<(), StoreError> {
-    shaman::hookless_gone(txn, &target.raider)?;
+    let problems = [shaman::HOOKLESS, shaman::NUKE_STUCK];
+    let raider = target.raider.to_string();
+    shaman::over(txn, &problems, |who, work| who == raider && work.is_none())?;
     let Some(id) = &target.relic else {
         return Ok(());
     };
