@@ -262,6 +262,10 @@ async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Sta
     Err(StartError::Stragglers(session.id))
 }
 
+fn cannot(why: impl ToString) -> OpenFailure {
+    OpenFailure::Failed(why.to_string())
+}
+
 async fn raider(
     world: &World,
     cached: &Arc<Hook>,
@@ -285,11 +289,9 @@ async fn raider(
     }
     let city = &world.city;
     let rig = city.rig(&hook.raider.rig);
-    let rig = rig
-        .ok_or_else(|| OpenFailure::Failed(format!("rig {} is not configured", hook.raider.rig)))?;
+    let rig = rig.ok_or_else(|| cannot(format!("rig {} is not configured", hook.raider.rig)))?;
     let harness = city.harnesses.get(&hook.harness);
-    let harness =
-        harness.ok_or_else(|| OpenFailure::Failed(format!("no harness named {}", hook.harness)))?;
+    let harness = harness.ok_or_else(|| cannot(format!("no harness named {}", hook.harness)))?;
     let (relic, notes) = assignment(world, hook).await?;
     let sandbox = habitable(world, hook).await?;
     let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
@@ -313,13 +315,11 @@ async fn raider(
     let reduced = how == How::Respawned && less;
     let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
     let told = text.clone();
-    let prompt_file = effects::tasks(world, move |tasks| {
+    let written = effects::tasks(world, move |tasks| {
         tasks.watch(&dir);
         tasks.write_prompt(&dir, &told)
     });
-    let prompt_file = prompt_file
-        .await
-        .map_err(|e| OpenFailure::Failed(e.to_string()))?;
+    let prompt_file = written.await.map_err(cannot)?;
     let launch = harness::launch(harness, &text, &prompt_file, reduced);
     Ok(Start {
         argv: launch.argv,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
-use self::text::{at, read_some, write_whole};
+use self::text::{at, read_some, write_whole, written};
 use super::git::command::Git;
 use super::runs;
 use crate::ports::tasks::{
@@ -203,6 +203,7 @@ impl TaskFiles for DiskTaskFiles {
             // Something was put there, and says nothing.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(OutcomeText {
                 odd: Some(error.to_string()),
+                written: written(&path),
                 ..OutcomeText::default()
             }),
             Err(error) => Err(at(&path)(error)),

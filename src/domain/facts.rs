@@ -29,6 +29,18 @@ impl<T> Probed<T> {
     }
 }
 
+impl<T> Probed<Option<T>> {
+    /// `None` where the probe answered that there is nothing.
+    #[must_use]
+    pub fn transpose(self) -> Option<Probed<T>> {
+        match self {
+            Self::Known(None) => None,
+            Self::Known(Some(value)) => Some(Probed::Known(value)),
+            Self::Unknown(why) => Some(Probed::Unknown(why)),
+        }
+    }
+}
+
 impl<T, E: std::fmt::Display> From<Result<T, E>> for Probed<T> {
     fn from(result: Result<T, E>) -> Self {
         match result {

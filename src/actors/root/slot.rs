@@ -75,6 +75,25 @@ pub struct ChildView {
     pub drifted: bool,
 }
 
+impl ChildView {
+    /// Why there is no session, nor one coming.
+    #[must_use]
+    pub fn absence(&self) -> Option<String> {
+        let until = self.retry_at.or(self.quarantined_until);
+        let again = until.map(|at| format!(", starts again at {at}"));
+        let why = match self.state {
+            ChildState::Starting | ChildState::Running | ChildState::Ending => return None,
+            ChildState::Blocked => "an agent that it depends on is not up",
+            ChildState::Backoff => "its session ended",
+            ChildState::Quarantined => "it died too often",
+            ChildState::Finished => "its session ended as if its work were done",
+            ChildState::Stopped if self.suspended => "it is suspended",
+            ChildState::Stopped => "it was stopped",
+        };
+        Some(why.to_owned() + &again.unwrap_or_default())
+    }
+}
+
 pub(super) enum Desired {
     Up,
     Cycle(Cause),

@@ -57,7 +57,7 @@ async fn call(world: Arc<World>, id: ChildId, why: String) {
 
 async fn seen(world: Arc<World>, id: ChildId) {
     let who = id.to_string();
-    let seen = move |txn: &mut dyn Txn| shaman::seen(txn, &who);
+    let seen = move |txn: &mut dyn Txn| shaman::over(txn, &[shaman::UNSEEN], |it, _| it == who);
     match world.store.run(seen).await {
         Ok(()) => world.nudge(message::SHAMAN),
         Err(error) => tracing::warn!(child = %id, %error, "a call that is over stays open"),

@@ -489,14 +489,3 @@ fn at_risk(target: &Target, losses: Vec<String>) -> Refusal {
     let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
     Refusal::work_at_risk(message, losses).hint(hint)
 }
-
-impl<T> Probed<Option<T>> {
-    /// `None` where the probe answered that there is nothing.
-    fn transpose(self) -> Option<Probed<T>> {
-        match self {
-            Self::Known(None) => None,
-            Self::Known(Some(value)) => Some(Probed::Known(value)),
-            Self::Unknown(why) => Some(Probed::Unknown(why)),
-        }
-    }
-}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
-use crate::domain::relic::{Hook, Relic, RelicStatus};
+use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 use super::book::{self, Entry};
@@ -23,21 +23,40 @@ pub fn about(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<Vec<Relic>, StoreErr
     Ok(open.filter(named).map(|entry| entry.relic).collect())
 }
 
-/// What people were called for in these words, about a raider and its work, is over. What still waits to be
-/// read was said before.
+/// What people were called for in these words is over, about whom and which work this says. What still waits
+/// to be read was said before.
 ///
 /// # Errors
 /// The store's.
-pub fn over(txn: &mut dyn Txn, hook: &Hook, problems: &[&str]) -> Result<(), StoreError> {
+pub fn over(
+    txn: &mut dyn Txn,
+    problems: &[&str],
+    is_over: impl Fn(&str, Option<&RelicId>) -> bool,
+) -> Result<(), StoreError> {
     book::read_inbox(txn)?;
-    let (who, work) = (hook.raider.to_string(), Some(hook.relic.clone()));
     let mut over = book::open(txn)?;
     over.retain(|entry| {
-        entry.about() == (who.as_str(), work.clone())
-            && problems.contains(&entry.relic.title.as_str())
+        let (who, work) = entry.about();
+        problems.contains(&entry.relic.title.as_str()) && is_over(who, work.as_ref())
     });
     let over = over.into_iter().map(|entry| entry.relic);
     settle(txn, over.collect(), Cause::Vanished)
+}
+
+/// Of the raiders of this rig, only these still have that problem.
+///
+/// # Errors
+/// The store's.
+pub fn still_so(
+    txn: &mut dyn Txn,
+    rig: &RigName,
+    problem: &str,
+    these: &BTreeSet<RaiderId>,
+) -> Result<(), StoreError> {
+    over(txn, &[problem], |who, _| {
+        let raider = who.parse::<RaiderId>();
+        raider.is_ok_and(|raider| raider.rig == *rig && !these.contains(&raider))
+    })
 }
 
 /// Closes escalations that what happened has settled.
@@ -63,69 +82,14 @@ pub const HOOKLESS: &str = "its hook is gone, and its sandbox holds work";
 /// What is said of a session that cannot be seen.
 pub const UNSEEN: &str = "whether it gets on cannot be seen";
 
-/// It can be seen again.
-///
-/// # Errors
-/// The store's.
-pub fn seen(txn: &mut dyn Txn, who: &str) -> Result<(), StoreError> {
-    book::read_inbox(txn)?;
-    let mut over = book::open(txn)?;
-    over.retain(|entry| entry.about().0 == who && entry.relic.title == UNSEEN);
-    let over = over.into_iter().map(|entry| entry.relic);
-    settle(txn, over.collect(), Cause::Vanished)
-}
-
 /// What is said of a nuke that fails again and again.
 pub const NUKE_STUCK: &str = "its nuke does not get on";
-
-/// The sandbox without hook is gone, and what it held is kept.
-///
-/// # Errors
-/// The store's.
-pub fn hookless_gone(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
-    let who = raider.to_string();
-    no_more(txn, &who, HOOKLESS)?;
-    no_more(txn, &who, NUKE_STUCK)
-}
-
-/// What people were called for in these words, about nobody's work, is over. What still waits to be read was
-/// said before.
-///
-/// # Errors
-/// The store's.
-pub fn no_more(txn: &mut dyn Txn, who: &str, problem: &str) -> Result<(), StoreError> {
-    book::read_inbox(txn)?;
-    let mut settled = book::open(txn)?;
-    settled.retain(|entry| entry.about() == (who, None) && entry.relic.title == problem);
-    let settled = settled.into_iter().map(|entry| entry.relic);
-    settle(txn, settled.collect(), Cause::Vanished)
-}
 
 /// What is said of a directory that nothing tells the owner of.
 pub const NAMELESS: &str = "a directory that is no sandbox holds its slot";
 
 /// What is said of a sandbox without hook when nobody can tell for long whose it is.
 pub const UNREAD: &str = "whose sandbox it is cannot be read";
-
-/// Of the raiders of this rig, only these still have that problem.
-///
-/// # Errors
-/// The store's.
-pub fn still_so(
-    txn: &mut dyn Txn,
-    rig: &RigName,
-    problem: &str,
-    these: &BTreeSet<RaiderId>,
-) -> Result<(), StoreError> {
-    let mut over = book::open(txn)?;
-    over.retain(|entry| {
-        let raider = entry.about().0.parse::<RaiderId>();
-        let is_over = raider.is_ok_and(|raider| raider.rig == *rig && !these.contains(&raider));
-        is_over && entry.relic.title == problem
-    });
-    let over = over.into_iter().map(|entry| entry.relic);
-    settle(txn, over.collect(), Cause::Vanished)
-}
 
 /// Closes every escalation whose problem is no more, whoever or whatever made it so.
 pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {

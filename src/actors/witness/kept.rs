@@ -33,6 +33,8 @@ pub struct Keepers {
     unlanded: Mutex<BTreeMap<RaiderId, (Oid, Duration)>>,
     /// Since when it cannot be read whose sandbox that is.
     unread: Mutex<BTreeMap<RaiderId, Duration>>,
+    /// Since when nothing of a rig's sandboxes can be seen.
+    blind: Mutex<BTreeMap<RigName, Duration>>,
 }
 
 impl Keepers {
@@ -70,6 +72,19 @@ impl Keepers {
             unread.entry(raider.clone()).or_insert(now);
         }
         unread.clone()
+    }
+
+    /// Nothing of this rig's sandboxes can be seen now. Answers since when.
+    pub(super) fn note_blind(&self, rig: &RigName, now: Duration) -> Duration {
+        let blind = self.blind.lock();
+        let mut blind = blind.unwrap_or_else(PoisonError::into_inner);
+        *blind.entry(rig.clone()).or_insert(now)
+    }
+
+    /// They can be seen.
+    pub(super) fn note_sight(&self, rig: &RigName) {
+        let blind = self.blind.lock();
+        blind.unwrap_or_else(PoisonError::into_inner).remove(rig);
     }
 
     /// All of them.

@@ -8,11 +8,14 @@ use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
-use super::super::shaman;
 use super::super::world::Claim;
+use super::super::{ask, shaman};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
-use super::{WitnessArgs, ailing, charges, nuke_now, review, sight, stall, unread, wisps, zombies};
+use super::{
+    WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, review, sight, stall, unread,
+    wisps, zombies,
+};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
@@ -90,11 +93,16 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let lone = sight::lone(world, &rig.name).await.map_err(|error| {
         tracing::warn!(rig = %args.rig, %error, "the sandboxes cannot be seen");
     });
+    let views = match patrol {
+        true => ask::views(world).await.ok(),
+        false => None,
+    };
     let seen = wisps::Seen {
-        up: if patrol { sight::up(world).await } else { None },
+        well: views.as_deref().map(sight::well),
         lone: lone.clone().ok(),
     };
-    let saw = seen.up.is_some() && seen.lone.is_some();
+    let saw = seen.well.is_some() && seen.lone.is_some();
+    let absent = views.map(|views| absent::absent(world, &views));
     let kept = match patrol {
         true => world.directory.kept.clear(&rig.name),
         false => world.directory.kept.all(),
@@ -107,9 +115,15 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     };
     let read = move |txn: &mut dyn Txn| {
         wisps::review(txn, &rig.name, &seen)?;
+        if let Some(absent) = &absent {
+            absent::note(txn, &rig.name, absent)?;
+        }
         if let (true, Some(lone)) = (patrol, &seen.lone) {
             let lone = lone.iter().cloned().collect();
             shaman::still_so(txn, &rig.name, shaman::NAMELESS, &lone)?;
+        }
+        if patrol {
+            overdue::over(txn, &rig.name)?;
         }
         pieces(txn, &rig, &kept)
     };
@@ -121,6 +135,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         }
         if let Err(error) = unread::call(args).await {
             tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
+            unread::blind(args, &error).await?;
         }
         if saw {
             let now = world.clock.now();
@@ -183,8 +198,8 @@ fn waits_for(
 ) -> Result<bool, StoreError> {
     let (raider, incarnation) = match &message.body {
         Body::PolecatDone(done) => (&done.raider, done.incarnation),
-        // Before it closed the relic there is more to it than the sandbox.
-        Body::Merged(merged) if txn.relic(&merged.relic)?.status == RelicStatus::Closed => {
+        // Before it is told there is more to it than the sandbox.
+        Body::Merged(merged) if merged::is_told(txn, merged)? => {
             (&merged.raider, merged.incarnation)
         }
         _ => return Ok(false),

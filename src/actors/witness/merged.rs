@@ -89,7 +89,10 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
 }
 
 /// Whether it was said before that this merge request landed.
-fn is_told(txn: &mut dyn Txn, merged: &Merged) -> Result<bool, StoreError> {
+///
+/// # Errors
+/// The store's.
+pub(super) fn is_told(txn: &mut dyn Txn, merged: &Merged) -> Result<bool, StoreError> {
     let told = txn.events(&EventFilter {
         kind: Some(EventType::RaiderMerged.as_str().to_owned()),
         subject: Some(merged.raider.to_string()),

@@ -16,6 +16,7 @@
 //! It keeps nothing that matters: a successor resumes open sagas, reads the inbox, and looks at
 //! the outcome files, and comes to the same conclusions.
 
+mod absent;
 pub mod ailing;
 mod charges;
 mod inbox;
@@ -128,8 +129,6 @@ pub struct Witness {
     args: WitnessArgs,
     /// Since when it looks.
     looking: Option<Mono>,
-    /// It was said that the look does not come to an end.
-    overdue: bool,
     again: bool,
     /// The next look is a patrol's.
     patrol: bool,
@@ -163,7 +162,6 @@ impl Actor for WitnessActor {
         Ok(Witness {
             args,
             looking: None,
-            overdue: false,
             again: false,
             patrol: false,
             due: None,
@@ -214,7 +212,7 @@ impl Actor for WitnessActor {
                 witness.nuke(*target, salvage, reply);
             }
             WitnessMsg::Looked { retry, next } => {
-                witness.looked();
+                witness.looking = None;
                 witness.arm(&me, next);
                 if std::mem::take(&mut witness.again) {
                     witness.look(&me);
@@ -288,17 +286,8 @@ impl Witness {
         if self.looking.is_none_or(|since| now - since <= limit) {
             return;
         }
-        self.overdue = true;
         let args = self.args.clone();
         tokio::spawn(async move { overdue::call(&args).await });
-    }
-
-    fn looked(&mut self) {
-        self.looking = None;
-        if std::mem::take(&mut self.overdue) {
-            let args = self.args.clone();
-            tokio::spawn(async move { overdue::over(&args).await });
-        }
     }
 
     fn squash_wisps(&self) {

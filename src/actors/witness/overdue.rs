@@ -1,9 +1,10 @@
 //! A look that does not come to an end: a directory that does not answer, most likely.
 
-use super::super::refusal::Refusal;
 use super::super::shaman;
 use super::{WitnessArgs, inbox};
+use crate::domain::ids::RigName;
 use crate::domain::message::{self, Escalation, Severity};
+use crate::ports::relics::{StoreError, Txn};
 
 const PROBLEM: &str = "its look at the raiders does not come to an end";
 
@@ -19,21 +20,16 @@ pub(super) async fn call(args: &WitnessArgs) {
                    a disk or a network mount that does not answer"
                 .to_owned(),
     };
-    report(args, inbox::raise(args, body).await);
-}
-
-/// It has come to its end after all.
-pub(super) async fn over(args: &WitnessArgs) {
-    let who = message::witness(&args.rig);
-    let settled = args
-        .world
-        .store
-        .run(move |txn| shaman::no_more(txn, &who, PROBLEM));
-    report(args, settled.await.map_err(Refusal::from));
-}
-
-fn report(args: &WitnessArgs, told: Result<(), Refusal>) {
-    if let Err(error) = told {
+    if let Err(error) = inbox::raise(args, body).await {
         tracing::warn!(rig = %args.rig, %error, "a look that takes long could not be told of");
     }
+}
+
+/// Looks come to their ends again, whoever it was that called.
+///
+/// # Errors
+/// The store's.
+pub(super) fn over(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+    let witness = message::witness(rig);
+    shaman::over(txn, &[PROBLEM], |who, _| who == witness)
 }

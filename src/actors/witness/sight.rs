@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::super::refusal::Refusal;
-use super::super::root::ChildState;
+use super::super::root::{ChildState, ChildView};
 use super::super::sagas::{self, done, repair};
 use super::super::world::World;
 use super::super::{ask, effects, launch};
@@ -311,15 +311,16 @@ async fn agents(
     lives.await.unwrap_or_default()
 }
 
-/// Raiders with a session; none when the root cannot say.
-pub(super) async fn up(world: &World) -> Option<Vec<RaiderId>> {
-    let views = ask::views(world).await.ok()?;
-    let up = views.into_iter().filter(|view| view.session.is_some());
-    let raiders = up.filter_map(|view| match view.spec.id {
-        ChildId::Raider(raider) => Some(raider),
+/// Raiders that recovered, if ever they were in trouble: to be up between two deaths is no recovery.
+pub(super) fn well(views: &[ChildView]) -> Vec<RaiderId> {
+    let well = views
+        .iter()
+        .filter(|view| view.session.is_some() && view.restarts == 0);
+    let raiders = well.filter_map(|view| match &view.spec.id {
+        ChildId::Raider(raider) => Some(raider.clone()),
         ChildId::Agent(_) => None,
     });
-    Some(raiders.collect())
+    raiders.collect()
 }
 
 /// Raiders that the root does not start for now, and since when. None when it cannot say.

@@ -211,7 +211,7 @@ async fn note(
         let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook, Cause::Progress);
         world.store.run(free).await?;
     } else if found {
-        let found = move |txn: &mut dyn Txn| shaman::over(txn, &hook, &[shaman::UNSEEN]);
+        let found = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[shaman::UNSEEN]);
         world.store.run(found).await?;
     }
     Ok(verdict)

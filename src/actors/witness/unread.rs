@@ -1,13 +1,15 @@
-//! Sandboxes without hook whose owner cannot be read: nothing may be done about them, and they hold their
-//! slots. What is so for a moment is nobody's matter; when it lasts, a person is called.
+//! Sandboxes without hook whose owner cannot be read, or that cannot be seen at all: nothing may be done about
+//! them, and they hold their slots. What is so for a moment is nobody's matter; when it lasts, a person is called.
 
 use super::super::refusal::Refusal;
 use super::super::shaman;
 use super::inbox::raise;
 use super::{WitnessArgs, sight};
 use crate::domain::facts::Probed;
-use crate::domain::message::{Escalation, Severity};
+use crate::domain::message::{self, Escalation, Severity};
 use crate::ports::relics::Txn;
+
+const BLIND: &str = "the sandboxes of its rig cannot be seen";
 
 /// Calls a person for each that has been so for as long as a new raider is spared; what was said of
 /// those that can be read again is over.
@@ -47,6 +49,35 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
         raise(args, body).await?;
     }
     let name = rig.name.clone();
-    let settled = move |txn: &mut dyn Txn| shaman::still_so(txn, &name, shaman::UNREAD, &these);
+    kept.note_sight(&name);
+    let settled = move |txn: &mut dyn Txn| {
+        let witness = message::witness(&name);
+        shaman::over(txn, &[BLIND], |who, _| who == witness)?;
+        shaman::still_so(txn, &name, shaman::UNREAD, &these)
+    };
     Ok(world.store.run(settled).await?)
+}
+
+/// Calls a person when nothing of a rig's sandboxes could be seen for as long.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn blind(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
+    let world = &args.world;
+    let now = world.clock.mono();
+    let since = world.directory.kept.note_blind(&args.rig, now);
+    let grace = world.city.rig(&args.rig).map(|rig| rig.witness.spawn_grace);
+    if grace.is_none_or(|grace| now.saturating_sub(since) < grace) {
+        return Ok(());
+    }
+    let body = Escalation {
+        agent: message::witness(&args.rig),
+        relic: None,
+        problem: BLIND.to_owned(),
+        severity: Severity::High,
+        evidence: format!(
+            "{why}\nuntil they can, none that nobody works in is removed; look for what is in the way"
+        ),
+    };
+    raise(args, body).await
 }

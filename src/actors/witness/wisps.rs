@@ -78,8 +78,8 @@ pub fn kept_since(
 pub struct Seen {
     /// Those of which there is a sandbox without a hook; none when that is not known.
     pub lone: Option<Vec<RaiderId>>,
-    /// Those with a session; none when that was not looked at.
-    pub up: Option<Vec<RaiderId>>,
+    /// Those with a session and no death that counts; none when that was not looked at.
+    pub well: Option<Vec<RaiderId>>,
 }
 
 /// Ends the wisps of a rig that are not so any more.
@@ -122,7 +122,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, S
     let hook = txn.hook(&about.raider)?;
     if let Some(hook) = hook.filter(|hook| hook.incarnation == about.incarnation) {
         let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
-        let works = open && hook.done.is_none() && is_in(&seen.up) == Some(true);
+        let works = open && hook.done.is_none() && is_in(&seen.well) == Some(true);
         return Ok(works.then(|| "it works on".to_owned()));
     }
     Ok((is_in(&seen.lone) == Some(false)).then(|| "removed".to_owned()))

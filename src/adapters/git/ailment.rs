@@ -24,12 +24,12 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
         }
         Err(error) => return Err(error),
     };
-    let files: [(&str, fn(&[u8], u64) -> bool); 3] = [
-        ("HEAD", |start, _| is_head(start)),
-        ("commondir", |_, len| len > 0),
-        ("index", |start, len| start == INDEX.0 && len >= INDEX.1),
-    ];
-    for (file, is_whole) in files {
+    for file in ["HEAD", "commondir", "index"] {
+        let is_whole = |start: &[u8], len| match file {
+            "HEAD" => is_head(start),
+            "index" => start == INDEX.0 && len >= INDEX.1,
+            _ => len > 0,
+        };
         let path = admin.join(file);
         let why = match start(&path) {
             Ok((start, len)) if is_whole(&start, len) => continue,

@@ -17,7 +17,7 @@ pub(super) fn fill_missing(sandbox: &Path) -> Result<(), RepoError> {
     let of = |wanted: &[&[u8]]| {
         let of = |path: &&RelPath| {
             let stages = stages.get(*path).map_or(&[][..], Vec::as_slice);
-            wanted.iter().any(|wanted| *wanted == stages)
+            wanted.contains(&stages)
         };
         missing.iter().filter(of).collect::<Vec<_>>()
     };

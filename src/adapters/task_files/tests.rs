@@ -280,7 +280,12 @@ fn what_is_no_file_keeps_nobody_waiting() {
     fifo(&dir.join("outcome"));
     fifo(&sandbox.join(".horde-outcome"));
     let (own, of) = (Arc::clone(&tasks), (dir.clone(), sandbox.clone()));
-    let odd = soon(move || own.outcome(&of.0, &of.1)).unwrap().odd;
+    let found = soon(move || own.outcome(&of.0, &of.1)).unwrap();
+    assert!(
+        found.written.is_some(),
+        "it can be told apart from a new one"
+    );
+    let odd = found.odd;
     assert!(odd.is_some_and(|why| why.contains("regular file")));
     // The next incarnation has a file again.
     let (own, of) = (Arc::clone(&tasks), dir.clone());

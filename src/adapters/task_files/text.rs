@@ -55,6 +55,15 @@ pub(super) fn read_some(path: &Path) -> io::Result<OutcomeText> {
     })
 }
 
+/// When whatever is there was put there or changed.
+pub(super) fn written(path: &Path) -> Option<Timestamp> {
+    let changed = path
+        .symlink_metadata()
+        .and_then(|meta| meta.modified())
+        .ok()?;
+    Timestamp::try_from(changed).ok()
+}
+
 fn regular(meta: Metadata) -> io::Result<Metadata> {
     if meta.is_file() {
         return Ok(meta);

@@ -179,7 +179,10 @@ fn why(child: &Child<'_>) -> Option<String> {
         "backoff" => format!("it is tried again at {}: hd why {name}", told("/retry_at")?),
         "stalled" => match told("/stalled_since") {
             Some(since) => format!("found without progress at {since}: hd peek {name}"),
-            None => format!("it has no session: hd why {name}"),
+            None => {
+                let why = told("/detail").unwrap_or_else(|| "it has no session".to_owned());
+                format!("{why}: hd why {name}")
+            }
         },
         "zombie" => told("/detail").unwrap_or_else(|| {
             format!("its work is done and its session is still there: hd why {name}")

@@ -308,6 +308,7 @@ fn whoever_is_marked_is_told_of() {
         "rigs": [{"name": "r", "raiders": [
             raider("Ash", "stalled", json!({"stalled_since": since})),
             raider("Rust", "stalled", json!({})),
+            raider("Yew", "stalled", json!({"detail": "it was stopped"})),
             raider("Oak", "stalled", json!({"retry_at": since})),
             raider("Elm", "zombie", json!({"detail": "its hook is gone"})),
             raider("Fig", "working", json!({})),
@@ -315,8 +316,9 @@ fn whoever_is_marked_is_told_of() {
     });
     let screen = status::status(&shown, PLAIN);
     let marked = |line: &&str| line.starts_with("!  ");
-    assert_eq!(screen.lines().filter(marked).count(), 4, "{screen}");
+    assert_eq!(screen.lines().filter(marked).count(), 5, "{screen}");
     for line in [
+        "! r/Yew: stalled: it was stopped: hd why r/Yew",
         "! r/Ash: stalled: found without progress at 2026-01-31T11:00:00Z: hd peek r/Ash",
         "! r/Rust: stalled: it has no session: hd why r/Rust",
         "  r/Oak: backoff: it is tried again at 2026-01-31T11:00:00Z: hd why r/Oak",

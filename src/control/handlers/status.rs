@@ -332,7 +332,10 @@ fn raider_json(
             Some("waiting"),
             Some(format!("{}, until {}", wait.reason, wait.until)),
         ),
-        (None, None, None) => (None, None),
+        (None, None, None) => {
+            let absence = view.filter(|_| hook.done.is_none());
+            (None, absence.and_then(ChildView::absence))
+        }
     });
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,

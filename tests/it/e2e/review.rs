@@ -76,3 +76,30 @@ fn what_is_rejected_goes_to_a_fresh_raider_who_is_told_why() {
     assert!(city.landed().contains(&"good.txt".to_owned()));
     assert!(!city.landed().contains(&"bad.txt".to_owned()));
 }
+
+/// Nobody looks: the slot is free again after `review_hold`, and what was pushed lands when somebody does.
+#[test]
+fn what_nobody_looks_at_waits_on_without_its_raider() {
+    let plan = Plan::new().set("daemon", "patrol_interval", r#""1s""#).set(
+        "witness",
+        "review_hold",
+        r#""1s""#,
+    );
+    let mut city = City::made(&plan);
+    city.start();
+    let relic = city.work(
+        "look at it",
+        &["commit a.txt", "outcome reviewing", "forever"],
+    );
+    let id = waits_for_a_person(&city, &relic);
+    assert_eq!(
+        city.happened("raider.needs_input", "horde/raiders/Toast")
+            .len(),
+        1
+    );
+    city.wait_no_raiders();
+    assert_eq!(mr(&city, &relic).unwrap()["state"], "reviewing");
+    assert_eq!(city.hd(&["mq", "approve", &id]).code, 0);
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"a.txt".to_owned()));
+}

@@ -15,7 +15,9 @@ pub(super) fn reopen(
     target: &Target,
     salvage: Option<&SalvageEntry>,
 ) -> Result<(), StoreError> {
-    shaman::hookless_gone(txn, &target.raider)?;
+    let problems = [shaman::HOOKLESS, shaman::NUKE_STUCK];
+    let raider = target.raider.to_string();
+    shaman::over(txn, &problems, |who, work| who == raider && work.is_none())?;
     let Some(id) = &target.relic else {
         return Ok(());
     };

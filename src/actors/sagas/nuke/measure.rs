@@ -66,9 +66,10 @@ pub(super) async fn saved_unasked(world: &World, target: &Target, git: &GitFacts
     }
     let (head, onto) = (git.head.clone(), target.target.clone());
     let asked = effects::repo(world, &raider.rig, move |repo| repo.on_main(&head, &onto));
-    let landed = asked.await.unwrap_or(false);
-    if !landed {
+    let landed = asked.await;
+    // What nobody could answer is asked again.
+    if landed == Ok(false) {
         kept.note_unlanded(raider.clone(), git.head.clone(), now);
     }
-    landed
+    landed.unwrap_or(false)
 }

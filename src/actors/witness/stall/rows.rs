@@ -65,7 +65,7 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     write(txn, &wait_of(raider), wait)?;
     txn.set(&steps_of(raider), None)?;
     if let Some(hook) = txn.hook(raider)? {
-        shaman::over(txn, &hook, &[HELPLESS, UNTOLD, REFUSED])?;
+        over(txn, &hook, &[HELPLESS, UNTOLD, REFUSED])?;
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
@@ -110,10 +110,18 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
         return Ok(());
     };
     txn.set(&steps_of(&hook.raider), None)?;
-    shaman::over(txn, hook, &[HELPLESS, UNTOLD, REFUSED, shaman::UNSEEN])?;
+    over(txn, hook, &[HELPLESS, UNTOLD, REFUSED, shaman::UNSEEN])?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
     let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);
     txn.record(&event.with(data)).map(drop)
+}
+
+/// What people were called for in these words, about this raider and its work, is over.
+pub(super) fn over(txn: &mut dyn Txn, hook: &Hook, problems: &[&str]) -> Result<(), StoreError> {
+    let raider = hook.raider.to_string();
+    shaman::over(txn, problems, |who, work| {
+        who == raider && work == Some(&hook.relic)
+    })
 }
 
 /// Nobody of this rig is stalled: it is not looked for any more.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL, close, unhook};
 use crate::actors::root::ChildState;
+use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::repair;
 use crate::actors::witness::WitnessMsg;
 use crate::domain::event::EventType;
@@ -269,4 +270,52 @@ async fn what_is_kept_does_not_have_its_landing_verified_at_every_look() {
     town.pass(10 * MINUTE).await;
     assert!(town.parts.repo.names().is_empty());
     assert!(town.parts.repo.remote_branches().is_empty(), "MERGED ends");
+}
+
+/// Time passes, and it dies whenever it has lived for three patrols.
+async fn suffer(town: &Town, charged: &Charged, time: Duration) {
+    let mut left = time;
+    while left > 3 * PATROL {
+        town.pass(3 * PATROL).await;
+        left -= 3 * PATROL;
+        if town.runs(&charged.session) {
+            town.parts.sessions.crash(&charged.session, 9);
+        }
+    }
+    town.pass(left).await;
+}
+
+/// To be up between two deaths is no recovery either.
+#[tokio::test(start_paused = true)]
+async fn a_raider_that_lives_for_a_while_and_dies_each_time_is_salvaged_in_the_end() {
+    let town = fragile().rig(|rig| rig.witness.keep_dirty = 3 * HOUR);
+    let town = town.start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    suffer(&town, &charged, 3 * HOUR).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    let quarantined = town.events(EventType::AgentQuarantined).await;
+    assert!(quarantined.len() > 1, "it was let go in between");
+    suffer(&town, &charged, 2 * HOUR).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(town.parts.repo.salvages().len(), 1);
+}
+
+/// What nobody could answer is no answer.
+#[tokio::test(start_paused = true)]
+async fn remotes_that_were_away_are_asked_again_at_the_next_patrol() {
+    let town = kept_for(24 * HOUR).start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("on_main", away);
+    exhaust(&town, &charged).await;
+    let asked = || town.parts.repo.count("on_main");
+    while asked() == 0 {
+        town.pass(PATROL).await;
+    }
+    town.parts.repo.mend("on_main");
+    let before = asked();
+    town.pass(2 * PATROL).await;
+    assert_eq!(asked(), before + 1);
 }

@@ -55,9 +55,8 @@ async fn a_look_that_saw_nothing_and_one_that_an_event_asked_for_are_no_patrols(
     assert!(last() > seen);
 }
 
-/// Nothing else is noticed meanwhile: a person must know.
-#[tokio::test(start_paused = true)]
-async fn a_look_that_hangs_is_told_of_until_it_ends() {
+/// A look hangs until it is told to go on, and a person was called for it: nothing else is noticed meanwhile.
+async fn hung() -> (Town, mpsc::Sender<()>) {
     let town = Scenario::new().start().await;
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(Some(wait));
@@ -92,8 +91,46 @@ async fn a_look_that_hangs_is_told_of_until_it_ends() {
         said[0].title.contains("does not come to an end"),
         "{said:?}"
     );
+    (town, go)
+}
+
+async fn all_is_over(town: &Town) -> bool {
+    let said = town.escalations().await;
+    said.len() == 1 && said[0].status == RelicStatus::Closed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_hangs_is_told_of_until_it_ends() {
+    let (town, go) = hung().await;
     go.send(()).unwrap();
-    town.pass(PATROL).await;
-    let after = town.escalations().await;
-    assert!(after.iter().all(|one| one.status == RelicStatus::Closed));
+    town.pass(PATROL * 2).await;
+    assert!(all_is_over(&town).await);
+}
+
+/// Whoever called for it is gone by then.
+#[tokio::test(start_paused = true)]
+async fn what_was_said_of_a_look_that_hangs_is_over_with_the_patrol_of_a_successor() {
+    let (town, go) = hung().await;
+    assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
+    go.send(()).unwrap();
+    town.pass(PATROL * 2).await;
+    assert!(all_is_over(&town).await);
+}
+
+/// Sandboxes that nobody has any more are neither seen nor removed meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_witness_that_cannot_see_its_rig_for_long_calls_a_person_until_it_can() {
+    let town = Scenario::new().start().await;
+    let away = RepoError::Failed("input/output error".into());
+    town.parts.repo.break_op("sandboxes", away);
+    town.pass(PATROL * 8).await;
+    assert_eq!(town.escalations().await, []);
+    town.pass(PATROL * 8).await;
+    let said = town.escalations().await;
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].title.contains("cannot be seen"), "{said:?}");
+    assert!(said[0].body.contains("input/output error"), "{said:?}");
+    town.parts.repo.mend("sandboxes");
+    town.pass(PATROL * 2).await;
+    assert!(all_is_over(&town).await);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::actors::sagas::charge::Charged;
 use crate::domain::event::EventType;
+use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{FailureType, MergeOutcome, MrState};
 use crate::domain::message::{self, Body, MergeFailed, MergeReady, Merged};
@@ -323,4 +324,24 @@ async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
         .any(|event| event.subject == charged.relic.as_str());
     assert!(!twice, "a person had closed it");
     assert!(town.parts.repo.names().is_empty());
+}
+
+/// A sandbox that is kept holds up the sandbox alone.
+#[tokio::test(start_paused = true)]
+async fn what_landed_is_said_at_once_although_its_relic_was_closed_and_its_sandbox_is_kept() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("away".into());
+    town.parts.repo.break_op("land", away);
+    town.completed(&charged.raider).await.unwrap();
+    let stash = |facts: &mut GitFacts| facts.stashes.push("wip".into());
+    town.parts.repo.change(&charged.raider.name, stash);
+    town.settle().await;
+    super::close(&town, &charged).await;
+    town.pass(PATROL).await;
+    town.parts.repo.mend("land");
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.parts.repo.landings(), 1);
+    assert_eq!(town.parts.repo.names(), ["Toast"], "it is kept");
+    assert_eq!(town.events(EventType::RaiderMerged).await.len(), 1);
 }

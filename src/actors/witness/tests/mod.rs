@@ -1,5 +1,6 @@
 //! A rig's work from charge to landing, on fakes, under the paused clock.
 
+mod absent;
 mod adversary;
 mod ailing;
 mod apart;

@@ -1,0 +1,42 @@
+//! Raiders that should work and have no session.
+
+use super::PATROL;
+use crate::actors::witness::WitnessMsg;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::testing::world::Scenario;
+
+/// Who should work and has no session is stalled, too: said once each time, with the reason.
+#[tokio::test(start_paused = true)]
+async fn a_raider_without_a_session_is_said_to_be_stalled_once_and_why() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    for times in 1..3 {
+        town.rest(&id).await.unwrap();
+        town.pass(PATROL * 4).await;
+        let said = town.events(EventType::RaiderStalled).await;
+        assert_eq!(said.len(), times, "{said:?}");
+        assert!(said[times - 1].data["detail"].is_string(), "{said:?}");
+        // Another witness does not say it again.
+        town.kill_actors::<WitnessMsg>();
+        town.pass(PATROL * 2).await;
+        assert_eq!(town.events(EventType::RaiderStalled).await.len(), times);
+        town.wake(&id).await.unwrap();
+        town.pass(PATROL * 2).await;
+        assert_eq!(town.events(EventType::RaiderStalled).await.len(), times);
+    }
+}
+
+/// A death is followed by a start within a moment, and is no stall.
+#[tokio::test(start_paused = true)]
+async fn who_is_started_again_in_a_moment_and_who_is_suspended_is_not_said_to_be_stalled() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL * 2).await;
+    town.reload(|city| city.rigs[0].suspended = true).await;
+    town.pass(PATROL * 2).await;
+    assert!(!town.runs(&charged.session));
+    assert!(town.events(EventType::RaiderStalled).await.is_empty());
+}
