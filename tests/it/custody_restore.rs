@@ -114,6 +114,9 @@ fn what_is_not_ours_is_in_the_way() {
     assert_eq!(Saved::names(&saved.part), ["precious"]);
 }
 
+/// What a kill leaves, and how that is made.
+type Kill<'a> = (&'static str, &'a dyn Fn(&Saved));
+
 /// What kill -9 leaves, from one end of a restore to the other.
 #[test]
 fn what_a_killed_restore_left_is_replaced() {
@@ -145,7 +148,7 @@ fn what_a_killed_restore_left_is_replaced() {
         assert!(saved.part.join(".git").exists());
         assert_eq!(Saved::names(&admins).len(), 2);
     };
-    let kills: [(&str, &dyn Fn(&Saved)); 6] = [
+    let kills: [Kill<'_>; 6] = [
         ("its directory made", &|saved| {
             fs::create_dir_all(&saved.part).unwrap();
         }),
