@@ -293,7 +293,10 @@ fn consent_is_asked_for_on_a_terminal() {
 #[test]
 fn nobody_is_asked_to_consent_to_a_loss_unheard() {
     let city = FakeCity::start();
-    let looked = json!({"safe": false, "losses": ["2 commits"], "message": "work would be lost"});
+    let looked = json!({
+        "safe": false, "losses": ["2 commits"], "message": "work would be lost",
+        "hint": "`--salvage` keeps all of it",
+    });
     city.fake.answer("raider.nuke", Ok(looked));
     let (mut seat, end) = terminal();
     let nuke = |words: &[&str]| {
