@@ -268,7 +268,8 @@ fn lost_and_broken_sandboxes_and_a_missing_program_are_named_with_whom_they_conc
     }
     claude.unseen = Some("/nfs/claude: input/output error".to_owned());
     facts.lacking = Probed::Known(vec![claude]);
-    let unseen = &examine(&facts)[1].finding;
+    let told = examine(&facts);
+    let unseen = &told.last().unwrap().finding;
     assert_eq!(unseen.kind, Kind::Unseen);
     assert!(
         unseen.says.contains("input/output error"),

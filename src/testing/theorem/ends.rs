@@ -209,7 +209,9 @@ const MOVES: [Form; 11] = [
 /// what is left behind is on the raider's own branch.
 fn goes_before(first: Form, then: Form) -> bool {
     let leaves_off = first < Form::Bisect || first == Form::Sparse;
-    first < then && then != Form::Left && (leaves_off || then >= Form::Submodule)
+    // Outside of what is checked out nothing is promised.
+    let outside = first == Form::Sparse && then == Form::Intent;
+    first < then && then != Form::Left && !outside && (leaves_off || then >= Form::Submodule)
 }
 
 /// The forms of a case, in the order in which an agent makes them.

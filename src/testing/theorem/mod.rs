@@ -30,7 +30,7 @@ use crate::ports::repo::Repo;
 const SHARDS: usize = 4;
 
 /// So often every form comes to every end, where nobody asks for more.
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 2;
 
 /// A repository becomes slower with what it holds.
 const PER_LAB: usize = 45;
