@@ -71,8 +71,12 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     if has_hook && hook.done.is_none() {
         // Who could not be helped goes on if its sandbox lets it.
         let goes_on = ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await;
-        if repaired.is_ok() {
-            goes_on?;
+        match (&repaired, goes_on) {
+            (Ok(_), goes_on) => goes_on?,
+            (Err(_), Ok(())) => {}
+            (Err(_), Err(error)) => {
+                tracing::warn!(%raider, %error, "it is started by the next patrol");
+            }
         }
     }
     repaired

@@ -195,3 +195,17 @@ async fn nobody_is_started_in_a_sandbox_that_is_gone_or_broken_nor_tried_by_a_pr
     let view = town.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
 }
+
+/// What was ended for a repair that fails goes on at once where its sandbox lets it.
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_fails_takes_no_session_away() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let full = RepoError::Failed("no space left on device".into());
+    town.parts.repo.fail("repair_sandbox", full);
+    let repaired = repair::run(&town.world, charged.raider.clone()).await;
+    let refused = repaired.unwrap_err();
+    assert!(refused.message.contains("no space left"), "{refused}");
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.starts(&charged.session), 2);
+}
