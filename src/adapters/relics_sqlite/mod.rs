@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use crate::ports::clock::Clock;
 use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
@@ -89,6 +90,8 @@ impl SqliteRelics {
     fn over(mut conn: Connection, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         conn.busy_timeout(BUSY)?;
         conn.set_prepared_statement_cache_capacity(128);
+        // Else a statement with `LIMIT ?` is compiled again whenever another value is bound to it.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         schema::check(&conn)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.pragma_update(None, "journal_size_limit", WAL_LIMIT)?;
