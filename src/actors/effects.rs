@@ -285,6 +285,7 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
         stdin: None,
         limit: pool.check_interval,
         record,
+        alone: true,
         rights: Rights::All,
     };
     let ended = world.automations.runner.start(command).end.await;

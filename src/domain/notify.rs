@@ -1,5 +1,6 @@
 //! `[notify]`: whom events are told besides the journal. Which are, and which of too many wait.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -67,10 +68,43 @@ impl NotifyPolicy {
 pub struct Mark {
     /// The newest event that was told, or left out, or is of no kind that is told.
     pub cursor: u64,
-    /// What was told then: with other kinds it begins anew.
+    /// What was told then.
     pub on: Vec<String>,
+    /// Kinds that are told since then only, and the newest event of that time.
+    #[serde(default)]
+    pub since: BTreeMap<String, u64>,
     /// The last command failed: that was said once.
     pub failing: bool,
+}
+
+impl Mark {
+    /// Begins to tell now.
+    #[must_use]
+    pub fn new(on: Vec<String>, newest: u64) -> Self {
+        Self {
+            cursor: newest,
+            on,
+            since: BTreeMap::new(),
+            failing: false,
+        }
+    }
+
+    /// Other kinds are told from now on: of those that were told before, what waits still waits.
+    pub fn turn_to(&mut self, on: Vec<String>, newest: u64) {
+        let new = on.iter().filter(|kind| !self.on.contains(kind));
+        self.since.extend(new.map(|kind| (kind.clone(), newest)));
+        let cursor = self.cursor;
+        self.since
+            .retain(|kind, since| on.contains(kind) && *since > cursor);
+        self.on = on;
+    }
+
+    /// Of this kind, what comes after this event waits.
+    #[must_use]
+    pub fn after(&self, kind: &str) -> u64 {
+        let since = self.since.get(kind).copied();
+        self.cursor.max(since.unwrap_or_default())
+    }
 }
 
 /// Of what waits, the oldest first: what is left out, and what is told next.

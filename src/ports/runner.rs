@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 
 /// What is to be run.
@@ -24,6 +25,8 @@ pub struct Command {
     pub limit: Duration,
     /// The file that says which processes belong to it while it runs.
     pub record: PathBuf,
+    /// It is not run while something that an earlier one of this record left behind cannot be ended.
+    pub alone: bool,
     /// What its own calls may do.
     pub rights: Rights,
 }
@@ -45,6 +48,29 @@ pub struct Ended {
     pub tail: String,
 }
 
+impl Ended {
+    /// Whether it ran at all, however it ended.
+    #[must_use]
+    pub fn has_run(&self) -> bool {
+        self.timed_out || self.stopped || self.signal.is_some() || self.code.is_some()
+    }
+
+    /// How it ended, in the word of the journal.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match (self.code, self.signal) {
+            _ if self.stopped => Cause::Shutdown,
+            _ if self.timed_out => Cause::Timeout,
+            _ if !self.has_run() => Cause::StartFailed,
+            (_, Some(_)) => Cause::Signal,
+            (Some(0), None) if self.why.is_none() => Cause::Completed,
+            // Something that it started cannot be ended.
+            (Some(0), None) => Cause::Internal,
+            (_, None) => Cause::ExitCode,
+        }
+    }
+}
+
 /// Tells a command to end; may be called more than once, and after its end.
 pub type Stop = Arc<dyn Fn() + Send + Sync>;
 
@@ -58,7 +84,7 @@ pub struct Running {
 
 /// Runs commands.
 pub trait Runner: Send + Sync {
-    /// Starts one. Whatever an earlier one of the same record left behind is ended first.
+    /// Starts one. Whatever an earlier one of the same record left behind is ended first, if it can be.
     fn start(&self, command: Command) -> Running;
 
     /// Ends what a command left behind whose supervisor was killed. Blocks.

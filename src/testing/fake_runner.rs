@@ -21,6 +21,7 @@ pub struct FakeRunner(Mutex<State>);
 struct State {
     courses: BTreeMap<String, Course>,
     prints: BTreeMap<String, String>,
+    refuses: Option<String>,
     started: Vec<Command>,
     leftovers: Vec<PathBuf>,
     errands: BTreeMap<u32, Rights>,
@@ -39,6 +40,11 @@ impl FakeRunner {
     /// From now on this line prints so; any other says something.
     pub fn say(&self, line: &str, text: &str) {
         self.state().prints.insert(line.to_owned(), text.to_owned());
+    }
+
+    /// From now on nothing can be started, and this is why; or all can again.
+    pub fn refuse(&self, why: Option<&str>) {
+        self.state().refuses = why.map(str::to_owned);
     }
 
     /// What was started with this line, in order.
@@ -64,6 +70,16 @@ impl FakeRunner {
 impl Runner for FakeRunner {
     fn start(&self, command: Command) -> Running {
         let mut state = self.state();
+        if let Some(why) = state.refuses.clone() {
+            let never = Ended {
+                why: Some(why),
+                ..Ended::default()
+            };
+            return Running {
+                stop: Arc::new(|| {}),
+                end: Box::pin(std::future::ready(never)),
+            };
+        }
         let course = state.courses.get(&command.line).copied();
         let (takes, code) = course.unwrap_or_default();
         let limit = command.limit;

@@ -253,7 +253,7 @@ pub(super) async fn check(
         let automation = automation.id.to_string();
         tracing::warn!(automation, ?ended, "a check could not be answered");
     }
-    is_success(&ended)
+    ended.cause() == Cause::Completed
 }
 
 async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
@@ -264,10 +264,6 @@ async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
         (running.stop)();
     }
     running.end.await
-}
-
-fn is_success(ended: &Ended) -> bool {
-    ended.code == Some(0) && !ended.timed_out && !ended.stopped && ended.why.is_none()
 }
 
 async fn carry_out(
@@ -283,8 +279,8 @@ async fn carry_out(
         let command = command(world, automation, line, stdin.clone(), limit, Role::Run);
         let ended = attempt(world, command, &busy).await;
         run.attempts += 1;
-        let success = is_success(&ended);
-        let end = end_of(&ended);
+        let success = ended.cause() == Cause::Completed;
+        let end = ended.cause();
         let over = success || ended.stopped || run.attempts > automation.retries;
         (run.code, run.signal) = (ended.code, ended.signal);
         run.tail = match ended.why {
@@ -304,22 +300,6 @@ async fn carry_out(
     settle(world, run).await;
     drop(busy);
     look_again(world);
-}
-
-fn end_of(ended: &Ended) -> Cause {
-    if ended.stopped {
-        Cause::Shutdown
-    } else if ended.timed_out {
-        Cause::Timeout
-    } else if ended.why.is_some() {
-        Cause::StartFailed
-    } else if ended.signal.is_some() {
-        Cause::Signal
-    } else if ended.code == Some(0) {
-        Cause::Completed
-    } else {
-        Cause::ExitCode
-    }
 }
 
 /// A run whose supervisor was killed: what it left behind is ended, and that is told, once.
@@ -412,6 +392,7 @@ fn command(
         stdin,
         limit,
         record: record(world, &automation.id, role),
+        alone: true,
         // Agents write to the repositories of rigs; the city is its owner's alone.
         rights: match automation.id.rig {
             Some(_) => Rights::Work,

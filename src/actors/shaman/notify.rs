@@ -7,7 +7,7 @@
 //!
 //! The journal is the queue and the cursor is a row, so nothing waits in memory, and a slow command
 //! holds nobody up: one runs at a time, in a task of its own. The cursor moves when the command has
-//! ended, however it ended. A supervisor that is killed meanwhile tells that one event again and no
+//! ended, however it ended; not when it could not be run at all. A supervisor that is killed meanwhile tells that one event again and no
 //! other; none is lost, since a person who is told twice is better off than one who is not told.
 
 use std::sync::Arc;
@@ -120,13 +120,20 @@ async fn tell_all(world: &Arc<World>) -> Result<(), StoreError> {
             // Cut short by the stop: the next start tells it.
             return Ok(());
         }
-        notices.told.fetch_max(event.seq, Ordering::Relaxed);
+        // A command that was not run told nobody: no room, no process to be had. The next look tries again.
+        let ran = ended.as_ref().is_none_or(Ended::has_run);
+        if ran {
+            notices.told.fetch_max(event.seq, Ordering::Relaxed);
+        }
         let failed = ended.as_ref().and_then(failure);
         let subject = world.city.name.clone();
         let noted = world
             .store
-            .run(move |txn| note(txn, event.seq, failed.as_ref(), &subject));
+            .run(move |txn| note(txn, event.seq, ran, failed.as_ref(), &subject));
         noted.await?;
+        if !ran {
+            return Ok(());
+        }
     }
 }
 
@@ -143,7 +150,7 @@ fn remember(txn: &mut dyn Txn, mark: &Mark) -> Result<(), StoreError> {
     txn.set(KEY, Some(&text))
 }
 
-/// The next event to be told. Whoever is told of something else than before is told from now on.
+/// The next event to be told. Of what was not told before, people are told from now on.
 fn next(
     txn: &mut dyn Txn,
     policy: &NotifyPolicy,
@@ -158,22 +165,18 @@ fn next(
     }
     let on: Vec<_> = policy.on.iter().map(|on| on.event().to_owned()).collect();
     let newest = txn.last_seq()?;
-    let mut mark = match known.filter(|mark| mark.on == on) {
-        Some(mark) => mark,
-        None => {
-            let mark = Mark {
-                cursor: newest,
-                on,
-                failing: false,
-            };
-            remember(txn, &mark)?;
-            return Ok(None);
-        }
+    let Some(mut mark) = known else {
+        remember(txn, &Mark::new(on, newest))?;
+        return Ok(None);
     };
+    if mark.on != on {
+        mark.turn_to(on, newest);
+        remember(txn, &mark)?;
+    }
     let (mut waiting, mut read_to) = (Vec::new(), u64::MAX);
     for kind in &mark.on {
         let page = txn.events(&EventFilter {
-            after: mark.cursor,
+            after: mark.after(kind),
             kind: Some(kind.clone()),
             subject: None,
             limit: PAGE,
@@ -201,17 +204,20 @@ fn next(
     Ok(next)
 }
 
-/// Moves the cursor. That a command fails is said once, until one succeeds.
+/// Moves the cursor over what was told. That a command fails is said once, until one succeeds.
 fn note(
     txn: &mut dyn Txn,
     seq: u64,
+    told: bool,
     failed: Option<&(Cause, String)>,
     subject: &str,
 ) -> Result<(), StoreError> {
     let Some(mut mark) = recall(txn)? else {
         return Ok(());
     };
-    mark.cursor = mark.cursor.max(seq);
+    if told {
+        mark.cursor = mark.cursor.max(seq);
+    }
     if let Some((cause, tail)) = failed.filter(|_| !mark.failing) {
         let data = json!({ "event": seq, "tail": tail });
         let event = NewEvent::new(EventType::NotifyFailed, subject, *cause);
@@ -232,6 +238,8 @@ async fn run(world: &World, line: String, event: &Event) -> Ended {
         stdin: Some(stdin),
         limit: LIMIT,
         record: record(world),
+        // What cannot be ended must not keep people from being called.
+        alone: false,
     });
     let stop = Arc::clone(&running.stop);
     world.notices.running.send_replace(Some(stop));
@@ -246,17 +254,7 @@ async fn run(world: &World, line: String, event: &Event) -> Ended {
 
 /// How it failed, if it did.
 fn failure(ended: &Ended) -> Option<(Cause, String)> {
-    let cause = if ended.timed_out {
-        Cause::Timeout
-    } else if ended.why.is_some() {
-        Cause::StartFailed
-    } else if ended.signal.is_some() {
-        Cause::Signal
-    } else if ended.code != Some(0) {
-        Cause::ExitCode
-    } else {
-        return None;
-    };
+    let cause = Some(ended.cause()).filter(|cause| *cause != Cause::Completed)?;
     let tail = format!("{}{}", ended.tail, ended.why.as_deref().unwrap_or_default());
     Some((cause, tail))
 }

@@ -67,7 +67,14 @@ impl Runner for Commands {
 }
 
 fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
-    runs::end_leftovers(&command.record)?;
+    match runs::end_leftovers(&command.record) {
+        Err(error) if command.alone => return Err(error),
+        Err(error) => {
+            let line = &command.line;
+            tracing::error!(line, %error, "what an earlier command left behind cannot be ended");
+        }
+        Ok(()) => {}
+    }
     let own = Run::begin(&command.record, command.rights)?;
     let mut tail = Tail::new(TAIL_MAX);
     let script = Script {
@@ -79,8 +86,10 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
         stop,
     };
     let end = process::run(script, &own, &mut |bytes| tail.add(bytes));
-    own.end()?;
+    let left = own.end();
     let mut ended = Ended {
+        // What it came to stands, whatever is left of it.
+        why: left.err().map(|error| error.to_string()),
         tail: tail.text(),
         ..Ended::default()
     };
@@ -120,6 +129,7 @@ mod tests {
             stdin: Some("said\n".to_owned()),
             limit,
             record: dir.join("x.run"),
+            alone: true,
             rights: Rights::All,
         });
         if stop {
@@ -177,6 +187,7 @@ mod tests {
             stdin: None,
             limit: LONG,
             record: dir.path().join("x.run"),
+            alone: true,
             rights: Rights::All,
         });
         assert!(running.end.await.why.is_some());

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::actors::root::StopMode;
 use crate::actors::shaman::ShamanMsg;
+use crate::domain::notify::Notice;
 use crate::testing::world::{Scenario, Town};
 
 const LINE: &str = "tell";
@@ -195,4 +196,43 @@ async fn a_stop_ends_the_command_and_it_is_told_afterwards() {
     let town = scenario().start_on(parts, clock).await;
     town.settle().await;
     assert_eq!(told(&town), ["1", "1"]);
+}
+
+/// No room for its input, no process to be had: that is no telling.
+#[tokio::test(start_paused = true)]
+async fn what_no_command_could_be_run_for_is_told_when_one_can() {
+    let town = scenario().start().await;
+    town.parts.runner.refuse(Some("no space left"));
+    raise(&town, 1..=2, "critical").await;
+    town.pass(Duration::from_secs(300)).await;
+    assert!(told(&town).is_empty());
+    let failed = town.events(EventType::NotifyFailed).await;
+    assert_eq!(failed.len(), 1, "it is said once");
+    assert_eq!(failed[0].cause, "start_failed");
+    town.parts.runner.refuse(None);
+    town.pass(Duration::from_secs(31)).await;
+    assert_eq!(told(&town), ["1", "2"]);
+}
+
+/// What waits is told although something else is to be told from now on, which happened before, too.
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_told_although_the_kinds_change() {
+    let quarantined = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
+    let town = scenario()
+        .with(|city| city.notify.on = vec![Notice::Escalation, Notice::NeedsInput])
+        .start()
+        .await;
+    town.parts.runner.refuse(Some("no space left"));
+    raise(&town, [1], "high").await;
+    let before = quarantined.clone();
+    town.store(move |txn| txn.record(&before)).await;
+    town.reconfigure(|city| city.notify.on = vec![Notice::Quarantined, Notice::Escalation])
+        .await;
+    let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
+    town.store(move |txn| txn.record(&reloaded)).await;
+    town.settle().await;
+    town.store(move |txn| txn.record(&quarantined)).await;
+    town.parts.runner.refuse(None);
+    town.pass(Duration::from_secs(31)).await;
+    assert_eq!(told(&town), ["1", "mayor"]);
 }
