@@ -14,6 +14,7 @@ use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ignored::Ignored;
 use crate::domain::merge::{COMMIT_OR_STASH, LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
@@ -261,6 +262,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
+
+    /// Files that ignore rules hide and salvage does not keep, nor tools make again. They are no part of the
+    /// facts: whatever becomes of them makes no permit stale. Costs a `git status`.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it is not known whether there are any.
+    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError>;
 
     /// A mark of HEAD, reflog and index that changes with them. A few looks at files, no process.
     ///

@@ -9,6 +9,7 @@ mod cli_up;
 mod control;
 mod custody_facts;
 mod custody_hidden;
+mod custody_ignored;
 mod custody_prepare;
 mod custody_progress;
 mod custody_prune;

@@ -13,6 +13,7 @@ mod equal;
 mod facts;
 mod fetch;
 mod gate;
+mod ignored;
 mod land;
 mod links;
 mod measure;

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress,
+    ailment, branches, discard, facts, fetch, gate, ignored, land, merge, pins, prepare, progress,
     provenance, remote, repair, salvage, sandbox,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
@@ -57,6 +58,10 @@ impl Repo for GitRepo {
 
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
         facts::glance(self, sandbox, target)
+    }
+
+    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError> {
+        ignored::list(self, sandbox)
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {

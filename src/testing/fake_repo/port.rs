@@ -8,6 +8,7 @@ use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
@@ -103,6 +104,7 @@ impl Repo for FakeRepo {
         let made = Sandbox {
             spec,
             facts,
+            ignored: Vec::new(),
             nameless: false,
             broken: None,
         };
@@ -155,6 +157,13 @@ impl Repo for FakeRepo {
             facts.dirty.len() as u64,
             facts.untracked.len() as u64,
         ))
+    }
+
+    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError> {
+        let inner = self.enter("ignored", &sandbox.display().to_string())?;
+        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
+        let found = found.ok_or_else(|| no_sandbox(sandbox))?;
+        Ok(Ignored::known(found.ignored.iter().cloned()))
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
@@ -228,13 +237,14 @@ impl Repo for FakeRepo {
         let mut inner = self.enter("salvage", &raider.to_string())?;
         let facts = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
         let facts = facts.ok_or_else(|| no_sandbox(sandbox))?;
+        let ignored = inner.sandboxes[&raider.name].ignored.clone();
         inner.salvaged.insert(facts.head);
         let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
         let record = SalvageRecord {
             refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/head")],
             id,
             bytes: 1,
-            ignored: Vec::new(),
+            ignored,
         };
         inner.salvages.push(record.clone());
         Ok(record)
