@@ -202,6 +202,12 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the rig cannot be worked on, and why.
     fn prepare(&self) -> Result<(), RepoError>;
 
+    /// Which git it is that works here: what `git version` prints.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be run.
+    fn program(&self) -> Result<String, RepoError>;
+
     /// The default branch, discovered from `origin/HEAD` or the path's HEAD.
     ///
     /// # Errors
@@ -319,6 +325,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
+
+    /// Removes what was set aside of worktrees that are gone, where refs hold all that it names; says how
+    /// many. The rest stays: it may be the last to name a commit.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn drop_retired(&self) -> Result<usize, RepoError>;
 
     /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
     ///

@@ -16,6 +16,7 @@ mod custody_prune;
 mod custody_remove;
 mod custody_repair;
 mod custody_restore;
+mod custody_retired;
 mod custody_salvage;
 mod custody_sandbox;
 mod custody_theorem;

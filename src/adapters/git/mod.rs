@@ -29,6 +29,7 @@ mod raw;
 mod refill;
 mod remote;
 mod repair;
+mod retired;
 pub mod rig;
 mod salvage;
 mod sandbox;

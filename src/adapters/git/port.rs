@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::rig::GitRepo;
 use super::{
     ailment, branches, discard, facts, fetch, gate, ignored, land, merge, pins, prepare, progress,
-    provenance, remote, repair, salvage, sandbox,
+    provenance, remote, repair, retired, salvage, sandbox,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -22,6 +22,10 @@ use crate::ports::repo::{
 impl Repo for GitRepo {
     fn prepare(&self) -> Result<(), RepoError> {
         prepare::prepare(self)
+    }
+
+    fn program(&self) -> Result<String, RepoError> {
+        prepare::version()
     }
 
     fn default_branch(&self) -> Result<String, RepoError> {
@@ -80,6 +84,10 @@ impl Repo for GitRepo {
         // Nobody may check it out meanwhile.
         let _worktrees = self.worktrees();
         branches::drop_branch(self, branch)
+    }
+
+    fn drop_retired(&self) -> Result<usize, RepoError> {
+        retired::drop(self)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {

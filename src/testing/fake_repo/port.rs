@@ -57,6 +57,11 @@ impl Repo for FakeRepo {
         self.enter("prepare", "").map(drop)
     }
 
+    fn program(&self) -> Result<String, RepoError> {
+        let version = |_| "git version 2.47.3".to_owned();
+        self.enter("program", "").map(version)
+    }
+
     fn default_branch(&self) -> Result<String, RepoError> {
         let main = |_| "main".to_owned();
         self.enter("default_branch", "").map(main)
@@ -221,6 +226,10 @@ impl Repo for FakeRepo {
         let stays = |spare: &BranchFacts| spare.name != branch || !spare.reachable;
         inner.spare.retain(stays);
         Ok(inner.spare.iter().all(|spare| spare.name != branch))
+    }
+
+    fn drop_retired(&self) -> Result<usize, RepoError> {
+        self.enter("drop_retired", "").map(|_| 0)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {
