@@ -339,7 +339,7 @@ fn another_git_than_the_supervisors_is_told() {
     let city = City::new();
     let git = city.root().join("other/git");
     write(
-        &city.root(),
+        city.root(),
         "other/git",
         "#!/bin/sh\n[ \"$1\" = version ] && { echo git version 99.1.2; exit; }\nPATH=${PATH#*:} exec git \"$@\"\n",
     );
