@@ -35,6 +35,8 @@ pub enum Kind {
     StraySandbox,
     /// A raider without a sandbox that it could work in.
     LostSandbox,
+    /// A relic whose raider is nowhere.
+    LostRelic,
     /// A raider's branch without work.
     StrayBranch,
     /// What was thrown away is still there.
@@ -111,6 +113,8 @@ pub enum Remedy {
     Nuke(RaiderId),
     /// Delete the branch, if another ref reaches it.
     Drop(RigName, String),
+    /// Open the relic again, if its raider is still nowhere.
+    Reopen(RelicId, RaiderId),
     /// Empty the trash.
     Empty,
     /// Carry the intent out.
@@ -154,6 +158,9 @@ pub struct Facts {
     pub sessions: Probed<Vec<SessionFacts>>,
     /// Those that somebody asks for.
     pub wanted: BTreeSet<SessionId>,
+    /// Relics that say that a raider is at them, who has neither hook nor sandbox, nor any work of theirs in
+    /// the queue.
+    pub lost: Vec<(RelicId, RaiderId)>,
     /// Every rig.
     pub rigs: Vec<RigFacts>,
     /// What lies in the trash; nothing while it is being emptied.
@@ -264,6 +271,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
         let branches = rig.branches.known().into_iter().flatten();
         found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
     }
+    found.extend(facts.lost.iter().map(lost_relic));
     found.extend(lacking.iter().map(no_program));
     if !trash.is_empty() {
         found.push(trashed(trash));
@@ -351,6 +359,15 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<Ailment>) -> Diagnosis {
         Probed::Unknown(why) => (Kind::Unseen, why.clone(), AGAIN.to_owned()),
     };
     Finding::new(kind, raider, says, hint).into()
+}
+
+/// The witness opens relics again when it removes a sandbox, and finds no sandbox here.
+fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
+    let says =
+        format!("it is hooked to {raider}, who has neither hook nor sandbox: nobody is at it");
+    let hint = "`hd doctor --fix` opens it again; what was pushed for it is where it was";
+    let finding = Finding::new(Kind::LostRelic, relic, says, hint);
+    Diagnosis::mended_by(finding, Remedy::Reopen(relic.clone(), raider.clone()))
 }
 
 /// A branch whose raider is gone and whose relic is gone or closed. Branches of slots that are held,

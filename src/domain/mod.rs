@@ -16,6 +16,7 @@ pub mod gates;
 pub mod harness;
 pub mod holder_wire;
 pub mod ids;
+pub mod ignored;
 pub mod merge;
 pub mod message;
 pub mod notify;

@@ -14,6 +14,7 @@ use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ignored::Ignored;
 use crate::domain::merge::{COMMIT_OR_STASH, LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
@@ -201,6 +202,12 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the rig cannot be worked on, and why.
     fn prepare(&self) -> Result<(), RepoError>;
 
+    /// Which git it is that works here: what `git version` prints.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be run.
+    fn program(&self) -> Result<String, RepoError>;
+
     /// The default branch, discovered from `origin/HEAD` or the path's HEAD.
     ///
     /// # Errors
@@ -262,6 +269,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
 
+    /// Files that ignore rules hide and salvage does not keep, nor tools make again. They are no part of the
+    /// facts: whatever becomes of them makes no permit stale. Costs a `git status`.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it is not known whether there are any.
+    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError>;
+
     /// A mark of HEAD, reflog and index that changes with them. A few looks at files, no process.
     ///
     /// # Errors
@@ -311,6 +325,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
+
+    /// Removes what was set aside of worktrees that are gone, where refs hold all that it names; says how
+    /// many. The rest stays: it may be the last to name a commit.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn drop_retired(&self) -> Result<usize, RepoError>;
 
     /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
     ///

@@ -59,6 +59,8 @@ struct Inner {
 struct Sandbox {
     spec: SandboxSpec,
     facts: GitFacts,
+    /// Paths that ignore rules hide.
+    ignored: Vec<String>,
     /// Nothing tells whose it is.
     nameless: bool,
     /// git cannot use it, and why.
@@ -120,6 +122,16 @@ impl FakeRepo {
     /// The agent leaves a file that no commit holds.
     pub fn dirty(&self, slot: &SlotName, path: &str) {
         self.change(slot, |facts| facts.dirty.push(path.to_owned()));
+    }
+
+    /// There is a file that ignore rules hide.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn ignore(&self, slot: &SlotName, path: &str) {
+        let mut inner = self.inner();
+        let sandbox = inner.sandboxes.get_mut(slot).expect("a sandbox");
+        sandbox.ignored.push(path.to_owned());
     }
 
     /// Somebody removes the sandbox's directory; its branch stays.

@@ -130,7 +130,7 @@ impl FakeTasks {
     fn leave_file(&self, holds: impl FnOnce(PathBuf) -> Result<Intent, TaskError>) {
         let mut inner = self.inner();
         inner.serial += 1;
-        let file = PathBuf::from(format!("/outbox/{}", inner.serial));
+        let file = PathBuf::from(format!("/outbox/{}.json", inner.serial));
         inner.outbox.insert(file.clone(), holds(file));
     }
 

@@ -2,6 +2,7 @@
 //! makes sure once more, at the instant of acting, that what it is about is still nobody's.
 
 mod programs;
+mod relics;
 mod remedies;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,12 @@ pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal>
         findings.push(finding);
     }
     Ok(findings)
+}
+
+/// The git that works here, as it calls itself; none where no rig needs one, or it does not say.
+pub async fn git(world: &World) -> Option<String> {
+    let rig = &world.city.rigs.first()?.name;
+    effects::repo(world, rig, |repo| repo.program()).await.ok()
 }
 
 /// What is wrong at two looks: not everything is seen at one instant, and a city at work has moved on
@@ -102,6 +109,9 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
         seen.push((rig, lone, spare, ailing));
     }
     let owned = world.store.run(owned).await?;
+    let sandboxes = relics::Sandboxes::look(world).await;
+    let lost = move |txn: &mut dyn Txn| relics::lost(txn, &sandboxes);
+    let lost = world.store.run(lost).await?;
     let mut wanted = wanted(world, &owned.held).await?;
     let listed = sessions.iter().flatten().map(|facts| &facts.id);
     wanted.extend(listed.filter(|id| world.city.is_agents(id)).cloned());
@@ -135,6 +145,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     Ok(Facts {
         sessions: Probed::from(sessions),
         wanted,
+        lost,
         rigs,
         trash: Probed::from(trash),
         outbox: Probed::from(left.as_ref().map(|left| left.outbox.clone())),

@@ -11,7 +11,7 @@ use super::super::root::end_orphan;
 use super::super::sagas::nuke::{self, Target};
 use super::super::witness::sight::{self, Hookless};
 use super::super::world::World;
-use super::{owned, said, wanted};
+use super::{owned, relics, said, wanted};
 use crate::domain::cause::Cause;
 use crate::domain::doctor::Remedy;
 use crate::domain::event::{EventType, NewEvent};
@@ -28,6 +28,10 @@ pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), Stri
         Remedy::End(session) => end(world, session).await,
         Remedy::Nuke(raider) => nuke(world, raider).await,
         Remedy::Drop(rig, branch) => drop_branch(world, rig, branch).await,
+        Remedy::Reopen(relic, raider) => {
+            let opened = relics::reopen(world, relic, raider).await;
+            opened.map_err(|refusal| said(&refusal))
+        }
         Remedy::Empty => empty(world).await,
         Remedy::CarryOut(file) => {
             dispatcher::settle_outbox(world).await;

@@ -1,5 +1,5 @@
 //! What is over is kept for a while, and then goes: closed wisps by `[daemon] wisp_ttl`, the rest as
-//! `[retention]` says. The dispatcher asks, after each patrol has reconciled and before it looks at
+//! `[retention]` says; what is left of worktrees that are gone, when it names nothing that refs do not. The dispatcher asks, after each patrol has reconciled and before it looks at
 //! what is due; most times the answer is that it is too early.
 //!
 //! ```text
@@ -82,6 +82,15 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
         && let Err(error) = prune_salvage(world, age, looking).await
     {
         tracing::warn!(%error, "salvage could not be looked at");
+    }
+    for rig in &world.city.rigs {
+        match effects::repo(world, &rig.name, |repo| repo.drop_retired()).await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(rig = %rig.name, count, "spent entries of worktrees went"),
+            Err(error) => {
+                tracing::warn!(rig = %rig.name, %error, "entries of worktrees that are gone stay")
+            }
+        }
     }
 }
 

@@ -440,3 +440,15 @@ async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
     town.nuke(&raider, true).await.unwrap();
     assert_eq!(salvages(&town).await.len(), 1);
 }
+
+/// What is left of worktrees is looked at with the rest, for every rig.
+#[tokio::test(start_paused = true)]
+async fn what_was_set_aside_of_worktrees_is_looked_at_hourly() {
+    let town = scenario().start().await;
+    town.pass(MINUTE).await;
+    let first = town.parts.repo.count("drop_retired");
+    assert_eq!(first, 1, "after the start");
+    town.pass(3 * HOUR).await;
+    let later = town.parts.repo.count("drop_retired");
+    assert!((3..=4).contains(&later), "{later}");
+}

@@ -7,6 +7,7 @@
 //!               └── refused: nothing has changed  └── changed meanwhile: kept, nothing is lost
 //! ```
 
+mod ignored;
 mod keep;
 mod lone;
 mod measure;
@@ -15,6 +16,7 @@ mod reopen;
 mod room;
 mod strays;
 mod stuck;
+mod verdict;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -26,20 +28,23 @@ use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
+use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
+use crate::domain::ignored::Ignored;
 use crate::domain::message;
-use crate::domain::nuke::{CleanupStatus, Evidence, Judgement, LastSession, NukePermit, judge};
+use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError};
 
+pub use ignored::named;
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
 pub use measure::{facts, savable};
 use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
+use verdict::{at_risk, evidence, permit, probe, probe_with, session};
 
 /// Which sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,6 +101,9 @@ pub(super) struct Plan {
     /// How often it failed in a way that may pass.
     #[serde(default)]
     tries: u32,
+    /// What goes with the sandbox: once that is gone, nobody can look any more.
+    #[serde(default)]
+    ignored: Ignored,
 }
 
 /// What a nuke did.
@@ -107,6 +115,9 @@ pub struct Nuked {
     pub incarnation: Incarnation,
     /// What holds its work, when salvage was needed.
     pub salvage: Option<String>,
+    /// What went with the sandbox.
+    #[serde(flatten)]
+    pub ignored: Ignored,
 }
 
 /// Keeps a nuke to the incarnation that it is about: while the claim is held, nobody else frees the
@@ -215,7 +226,7 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
         Probed::Known(git),
         salvaged,
     );
-    permit(judge(evidence), target).map(|_| ())
+    permit(evidence, target).map(drop)
 }
 
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
@@ -234,6 +245,7 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
         target: target.clone(),
         salvage,
         tries: 0,
+        ignored: Ignored::default(),
     });
     let claims = world.claims.clone();
     let begun = world
@@ -267,8 +279,8 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
 /// # Errors
 /// Why the sandbox was kept. The saga is closed then, unless the failure will pass by itself.
 pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
-    let plan: Plan = unpack(&saga)?;
-    match forward(world, &mut saga, &plan).await {
+    let mut plan: Plan = unpack(&saga)?;
+    match forward(world, &mut saga, &mut plan).await {
         Ok(nuked) => Ok(nuked),
         Err(failure) if world.is_stopping() => Err(failure),
         Err(failure) if failure.is_passing() => {
@@ -285,16 +297,17 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Nuked, Refusal> {
     }
 }
 
-async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, Refusal> {
+async fn forward(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<Nuked, Refusal> {
+    ask::end(world, plan.target.meant(), plan.target.cause).await?;
+    ignored::note(world, saga, plan).await?;
     let target = &plan.target;
-    ask::end(world, target.meant(), target.cause).await?;
     if discard(world, target, plan.salvage).await? {
         world.at(FaultPoint::NukeSalvageAfter);
         step(world, saga, "removed", plan).await?;
     }
     forget(world, target).await;
     world.at(FaultPoint::NukeReleaseBefore);
-    let salvage = release(world, saga.id, target).await?;
+    let salvage = release(world, saga.id, plan).await?;
     world.at(FaultPoint::NukeReleaseAfter);
     effects::empty_trash(world);
     let raider = target.raider.clone();
@@ -302,6 +315,7 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<Nuked, R
         raider,
         incarnation: target.incarnation,
         salvage,
+        ignored: plan.ignored.clone(),
     })
 }
 
@@ -360,8 +374,8 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
 
 /// Frees the slot: hook dropped, relic settled, saga closed, one transaction. Returns the salvage's
 /// id, from its row: the attempt that wrote it may have been an earlier one.
-async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<String>, Refusal> {
-    let target = target.clone();
+async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>, Refusal> {
+    let (target, ignored) = (plan.target.clone(), plan.ignored.clone());
     let released = world.store.run(move |txn| {
         let (rig, name) = (&target.raider.rig, &target.raider.name);
         let own = |entry: &SalvageEntry| {
@@ -376,9 +390,9 @@ async fn release(world: &World, saga: u64, target: &Target) -> Result<Option<Str
             None => lone::reopen(txn, &target, kept.as_ref())?,
         }
         let salvage = kept.map(|entry| entry.id);
-        let data = serde_json::json!({
+        let data = ignored.beside(serde_json::json!({
             "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
-        });
+        }));
         let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
         txn.record(&event.with(data))?;
         txn.close_saga(saga)?;
@@ -402,90 +416,4 @@ async fn forget(world: &World, target: &Target) {
             .task_dir(&target.raider.rig, relic, target.incarnation);
         world.tasks.unwatch(&dir);
     }
-}
-
-/// Measures and judges; no permit is needed when there is no sandbox any more.
-async fn probe(
-    world: &World,
-    target: &Target,
-    salvaged: Option<GitFacts>,
-) -> Result<Option<NukePermit>, Refusal> {
-    match measure(world, target).await.transpose() {
-        None => Ok(None),
-        Some(git) => probe_with(world, target, git, salvaged).await,
-    }
-}
-
-async fn probe_with(
-    world: &World,
-    target: &Target,
-    git: Probed<GitFacts>,
-    salvaged: Option<GitFacts>,
-) -> Result<Option<NukePermit>, Refusal> {
-    let seen = session(world, target).await;
-    permit(judge(evidence(target, world, seen, git, salvaged)), target).map(Some)
-}
-
-/// The raider's last session.
-async fn session(world: &World, target: &Target) -> Probed<Option<SessionFacts>> {
-    match effects::facts(world, &target.raider.session_id()).await {
-        Ok(Some(SessionFacts {
-            state: RunState::Unknown { why },
-            ..
-        })) => Probed::Unknown(why),
-        seen => seen.into(),
-    }
-}
-
-fn evidence(
-    target: &Target,
-    world: &World,
-    seen: Probed<Option<SessionFacts>>,
-    git: Probed<GitFacts>,
-    salvaged: Option<GitFacts>,
-) -> Evidence {
-    let last = seen.known().and_then(Option::as_ref);
-    let session_runs = last.is_some_and(|last| last.state == RunState::Running);
-    // Of what was seen itself it is not asked when it began: clocks are set back.
-    let began = last.map_or(Timestamp::MIN, |last| last.started_at);
-    let detected = target.detected;
-    let detected = detected.unwrap_or_else(|| world.clock.now().max(began));
-    let session = match seen {
-        Probed::Unknown(why) => Probed::Unknown(why),
-        Probed::Known(last) => Probed::Known(last.map(|last| LastSession {
-            token: last.token,
-            generation: last.generation,
-        })),
-    };
-    Evidence {
-        raider: target.raider.clone(),
-        incarnation: target.incarnation,
-        sandbox: world.city.sandbox(&target.raider),
-        session,
-        session_runs,
-        git,
-        salvaged,
-        cause: target.cause,
-        detected,
-    }
-}
-
-fn permit(judgement: Judgement, target: &Target) -> Result<NukePermit, Refusal> {
-    match judgement {
-        Judgement::Permit(permit) => Ok(*permit),
-        Judgement::Skip { losses, status } => Err(Refusal {
-            status: Some(status),
-            ..at_risk(target, losses)
-        }),
-        Judgement::Escalate { losses, status } => Err(Refusal {
-            status,
-            ..at_risk(target, losses)
-        }),
-    }
-}
-
-fn at_risk(target: &Target, losses: Vec<String>) -> Refusal {
-    let message = format!("nuking {} would lose work", target.raider);
-    let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
-    Refusal::work_at_risk(message, losses).hint(hint)
 }

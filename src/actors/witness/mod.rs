@@ -379,9 +379,12 @@ pub(super) async fn nuke_now(
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
-    match salvage {
-        true => nuke::savable(world, &target).await?,
-        false => nuke::check(world, &target).await?,
+    let judged = match salvage {
+        true => nuke::savable(world, &target).await,
+        false => nuke::check(world, &target).await,
+    };
+    if let Err(refused) = judged {
+        return Err(nuke::named(world, &target, refused).await);
     }
     super::ask::end(world, target.meant(), target.cause).await?;
     let raider = target.raider.clone();

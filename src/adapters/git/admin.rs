@@ -247,10 +247,15 @@ pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     Ok(found)
 }
 
+/// Where such directories are set aside.
+pub(super) fn retired(repo: &GitRepo) -> PathBuf {
+    repo.repo_dir().join("horde").join("retired")
+}
+
 /// Moves an administrative directory out of git's sight without destroying it: its reflog may be
 /// the last thing that names some commit.
 pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<(), RepoError> {
-    let retired = repo.repo_dir().join("horde").join("retired");
+    let retired = retired(repo);
     fs::create_dir_all(&retired).map_err(|error| failed("cannot make", &retired, &error))?;
     let name = admin.file_name().unwrap_or_default().to_string_lossy();
     let to = free_name(&retired, &name);

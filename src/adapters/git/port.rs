@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, discard, facts, fetch, gate, land, merge, pins, prepare, progress,
-    provenance, remote, repair, salvage, sandbox,
+    ailment, branches, discard, facts, fetch, gate, ignored, land, merge, pins, prepare, progress,
+    provenance, remote, repair, retired, salvage, sandbox,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
@@ -21,6 +22,10 @@ use crate::ports::repo::{
 impl Repo for GitRepo {
     fn prepare(&self) -> Result<(), RepoError> {
         prepare::prepare(self)
+    }
+
+    fn program(&self) -> Result<String, RepoError> {
+        prepare::version()
     }
 
     fn default_branch(&self) -> Result<String, RepoError> {
@@ -59,6 +64,10 @@ impl Repo for GitRepo {
         facts::glance(self, sandbox, target)
     }
 
+    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError> {
+        ignored::list(self, sandbox)
+    }
+
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
         progress::progress(self, sandbox)
     }
@@ -75,6 +84,10 @@ impl Repo for GitRepo {
         // Nobody may check it out meanwhile.
         let _worktrees = self.worktrees();
         branches::drop_branch(self, branch)
+    }
+
+    fn drop_retired(&self) -> Result<usize, RepoError> {
+        retired::drop(self)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {

@@ -17,11 +17,15 @@ use crate::ports::repo::RepoError;
 /// Set once the first fetch is done.
 const READY_KEY: &str = "horde.ready";
 
+/// What the git program says that it is.
+pub(super) fn version() -> Result<String, RepoError> {
+    Ok(Git::in_dir(Path::new("/")).arg("version").run()?.text())
+}
+
 /// Makes or refreshes `repo.git`.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = repo.preparing();
-    let version = Git::in_dir(Path::new("/")).arg("version").run()?.text();
-    local::git_version(&version).map_err(RepoError::Failed)?;
+    local::git_version(&version()?).map_err(RepoError::Failed)?;
     let checkout = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
         RigSource::Remote(_) => None,

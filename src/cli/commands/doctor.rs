@@ -14,8 +14,12 @@ use crate::domain::doctor::{Finding, Kind};
 pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliError> {
     let (city, fix) = (context.city()?, args.fix);
     // First: whether this caller may mend anything is for the supervisor to say.
+    let mut their_git = Value::Null;
     let (mut findings, exit) = match context.ask(&Op::Doctor(args)) {
-        Ok(mut answer) => (found(answer["findings"].take())?, Exit::Failed),
+        Ok(mut answer) => {
+            their_git = answer["git"].take();
+            (found(answer["findings"].take())?, Exit::Failed)
+        }
         Err(error) if error.exit == Exit::Unreachable => {
             let hint = "`hd up -d` starts it; sessions, sandboxes and branches are looked at then";
             let away = Finding::new(Kind::Supervisor, city.root.display(), error.message, hint);
@@ -23,7 +27,12 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         }
         Err(error) => return Err(error),
     };
-    findings.extend(local::look(&city, &context.city_file()?, fix));
+    findings.extend(local::look(
+        &city,
+        &context.city_file()?,
+        fix,
+        their_git.as_str(),
+    ));
     let left = findings.iter().filter(|finding| !finding.fixed).count();
     let result = json!({ "ok": left == 0, "findings": findings });
     context.print(&result, show::findings)?;

@@ -64,7 +64,8 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
     let looked = context.ask(&Op::RaiderNuke(look))?;
     let seen = looked.get("incarnation").and_then(Value::as_u64);
     if looked.get("safe") != Some(&Value::Bool(false)) {
-        output::say(&format!("hd: nothing of {} would be lost", args.name));
+        let safe = format!("hd: nothing of {} would be lost", args.name);
+        output::say(&said::with_ignored(safe, &looked));
         return Ok(seen);
     }
     let losses = looked.get("losses").and_then(Value::as_array);
@@ -72,9 +73,10 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
     let losses: String = losses.map(|loss| format!("\n  {loss}")).collect();
     let what = looked.get("message").and_then(Value::as_str);
     let what = format!("{}{losses}", what.unwrap_or("work would be lost"));
+    let what = said::with_ignored(what, &looked);
     let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
     if args.salvage && kept {
-        output::say(&format!("hd: {what}\nhd: salvage refs will keep it"));
+        output::say(&format!("hd: {what}\nhd: salvage refs will keep the work"));
         return Ok(seen);
     }
     let mut error = CliError::new(Exit::Refused, what);

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
+use crate::domain::ignored::Ignored;
 
-use super::words::{at, cell};
+use super::words::{at, cell, clean};
 
 /// A standing agent or raider that was told to start, stop or rest.
 pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
@@ -20,9 +21,19 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
 /// A raider that was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
-    match at(told, "/salvage").as_str() {
+    let gone = match at(told, "/salvage").as_str() {
         "-" => format!("{raider} is gone; nothing of it had to be kept"),
         id => format!("{raider} is gone; what it held is kept: hd salvage restore {id}"),
+    };
+    with_ignored(gone, told)
+}
+
+/// The text, and below it which ignored files the sandbox takes along, where it has any.
+pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
+    let ignored = serde_json::from_value::<Ignored>(told.clone());
+    match ignored.ok().and_then(|ignored| ignored.line()) {
+        None => text,
+        Some(line) => format!("{text}\n  {}", clean(&line)),
     }
 }
 
@@ -30,7 +41,8 @@ pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
 pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     let raider = at(told, "/raider");
     if told.get("safe") != Some(&Value::Bool(false)) {
-        return format!("{raider} would go; nothing of it would be lost");
+        let safe = format!("{raider} would go; nothing of it would be lost");
+        return with_ignored(safe, told);
     }
     let head = match at(told, "/would").as_str() {
         "salvage" => style.paint(
@@ -41,7 +53,8 @@ pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     };
     let losses = told.get("losses").and_then(Value::as_array);
     let losses = losses.into_iter().flatten();
-    losses.fold(head, |text, loss| text + "\n  " + &cell(loss))
+    let all = losses.fold(head, |text, loss| text + "\n  " + &cell(loss));
+    with_ignored(all, told)
 }
 
 /// A sandbox that was made whole.

@@ -334,6 +334,9 @@ fn whoever_is_marked_is_told_of() {
 fn an_action_is_said_in_a_sentence() {
     let toast = "horde/raiders/Toast";
     let nuked = json!({"raider": toast, "incarnation": 1, "salvage": "horde-Toast-1"});
+    let bare =
+        json!({"raider": toast, "salvage": null, "ignored": [".env", "a\u{7}"], "ignored_more": 2});
+    let unseen = json!({"raider": toast, "safe": true, "ignored": null, "ignored_unknown": "why"});
     let kept =
         json!({"raider": toast, "safe": false, "losses": ["untracked: x"], "would": "refuse"});
     let whole = json!({"raider": toast, "sandbox": "/c/Toast", "was": null, "salvage": "s-1"});
@@ -345,6 +348,18 @@ fn an_action_is_said_in_a_sentence() {
             said::nuked,
             nuked,
             "horde/raiders/Toast is gone; what it held is kept: hd salvage restore horde-Toast-1",
+        ),
+        (
+            said::nuked,
+            bare,
+            "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
+             ignored files, which no salvage keeps: .env, a and 2 more",
+        ),
+        (
+            said::rehearsed,
+            unseen,
+            "horde/raiders/Toast would go; nothing of it would be lost\n  \
+             ignored files, which no salvage keeps: it is not known which (why)",
         ),
         (
             said::rehearsed,

@@ -24,5 +24,5 @@ pub(super) async fn doctor(
     }
     let findings = doctor::run(world, args.fix).await?;
     let ok = findings.iter().all(|finding| finding.fixed);
-    Ok(json!({ "ok": ok, "findings": findings }))
+    Ok(json!({ "ok": ok, "findings": findings, "git": doctor::git(world).await }))
 }

@@ -1,6 +1,7 @@
 //! What operators ask for, on a town of fakes under the paused clock.
 
 mod doctor;
+mod doctor_work;
 mod fuzz;
 mod shown;
 mod standing;

@@ -25,6 +25,20 @@ pub fn git_version(text: &str) -> Result<(), String> {
     ))
 }
 
+/// The supervisor's git, where it is another than the one that `hd` finds. Both work; what one of them
+/// writes the other may not understand, and what is tried by hand says little about the supervisor.
+#[must_use]
+pub fn other_git(own: &str, supervisors: &str) -> Option<Finding> {
+    let number = |text: &str| text.trim().trim_start_matches("git version ").to_owned();
+    let (own, theirs) = (number(own), number(supervisors));
+    (own != theirs).then(|| {
+        let says = format!("the supervisor uses git {theirs}, and `git` here is {own}");
+        let hint = "start the supervisor with a PATH that has the git you use; `hd config systemd` makes a \
+                    unit of yours";
+        Finding::new(Kind::GitVersion, "the supervisor's git", says, hint)
+    })
+}
+
 /// A file that is ours alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Private {

@@ -1,6 +1,8 @@
 //! The rules as a table: what is seen, what is said of it, and what may be tried.
 
-use super::local::{Private, Repository, git_version, permissions, repository, shadowed};
+use super::local::{
+    Private, Repository, git_version, other_git, permissions, repository, shadowed,
+};
 use super::*;
 use crate::domain::ailment::Ailment;
 use crate::domain::facts::SessionExit;
@@ -26,6 +28,7 @@ fn healthy() -> Facts {
     Facts {
         sessions: Probed::Known(Vec::new()),
         wanted: BTreeSet::new(),
+        lost: Vec::new(),
         rigs: vec![rig()],
         trash: Probed::Known(Vec::new()),
         outbox: Probed::Known(Vec::new()),
@@ -176,6 +179,16 @@ fn an_old_git_is_told_by_its_number() {
     let old = git_version("git version 2.38.5").unwrap_err();
     assert!(old.contains("2.39") && old.contains("2.38.5"), "{old}");
     assert!(git_version("git version unknown").is_err());
+}
+
+#[test]
+fn another_git_of_the_supervisors_is_told_with_both_numbers() {
+    assert_eq!(other_git("git version 2.47.3", "git version 2.47.3"), None);
+    let other = other_git("git version 2.50.1", "git version 2.39.5").unwrap();
+    assert_eq!(other.kind, Kind::GitVersion);
+    for number in ["2.50.1", "2.39.5"] {
+        assert!(other.says.contains(number), "{other:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ignored::Ignored;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::{
@@ -54,6 +55,11 @@ fn no_sandbox(path: &Path) -> RepoError {
 impl Repo for FakeRepo {
     fn prepare(&self) -> Result<(), RepoError> {
         self.enter("prepare", "").map(drop)
+    }
+
+    fn program(&self) -> Result<String, RepoError> {
+        let version = |_| "git version 2.47.3".to_owned();
+        self.enter("program", "").map(version)
     }
 
     fn default_branch(&self) -> Result<String, RepoError> {
@@ -103,6 +109,7 @@ impl Repo for FakeRepo {
         let made = Sandbox {
             spec,
             facts,
+            ignored: Vec::new(),
             nameless: false,
             broken: None,
         };
@@ -155,6 +162,13 @@ impl Repo for FakeRepo {
             facts.dirty.len() as u64,
             facts.untracked.len() as u64,
         ))
+    }
+
+    fn ignored(&self, sandbox: &Path) -> Result<Ignored, RepoError> {
+        let inner = self.enter("ignored", &sandbox.display().to_string())?;
+        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
+        let found = found.ok_or_else(|| no_sandbox(sandbox))?;
+        Ok(Ignored::known(found.ignored.iter().cloned()))
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
@@ -214,6 +228,10 @@ impl Repo for FakeRepo {
         Ok(inner.spare.iter().all(|spare| spare.name != branch))
     }
 
+    fn drop_retired(&self) -> Result<usize, RepoError> {
+        self.enter("drop_retired", "").map(|_| 0)
+    }
+
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {
         self.enter("salvage_size", &sandbox.display().to_string())
             .map(|_| 1)
@@ -228,13 +246,14 @@ impl Repo for FakeRepo {
         let mut inner = self.enter("salvage", &raider.to_string())?;
         let facts = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
         let facts = facts.ok_or_else(|| no_sandbox(sandbox))?;
+        let ignored = inner.sandboxes[&raider.name].ignored.clone();
         inner.salvaged.insert(facts.head);
         let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
         let record = SalvageRecord {
             refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/head")],
             id,
             bytes: 1,
-            ignored: Vec::new(),
+            ignored,
         };
         inner.salvages.push(record.clone());
         Ok(record)

@@ -332,3 +332,33 @@ fn a_repository_that_cannot_be_copied_is_told() {
     let mut refused = city.supervisor();
     assert_eq!(refused.status().unwrap().code(), Some(1));
 }
+
+/// The supervisor goes on with the git that it was started with.
+#[test]
+fn another_git_than_the_supervisors_is_told() {
+    let city = City::new();
+    let git = city.root().join("other/git");
+    write(
+        city.root(),
+        "other/git",
+        "#!/bin/sh\n[ \"$1\" = version ] && { echo git version 99.1.2; exit; }\nPATH=${PATH#*:} exec git \"$@\"\n",
+    );
+    mode(&git, 0o755);
+    let mut doctor = doctor(&city, "hd", false);
+    let path = doctor.get_envs().find(|(name, _)| *name == "PATH");
+    let path = path.unwrap().1.unwrap().to_str().unwrap().to_owned();
+    let other = git.parent().unwrap().display();
+    let output = doctor
+        .env("PATH", format!("{other}:{path}"))
+        .output()
+        .unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let finding = &said["findings"][0];
+    assert_eq!(finding["kind"], "git_version", "{said}");
+    let says = finding["says"].as_str().unwrap();
+    assert!(
+        says.contains("99.1.2") && says.contains("the supervisor uses"),
+        "{says}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}

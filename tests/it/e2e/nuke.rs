@@ -24,6 +24,8 @@ const ALL_KINDS: &[&str] = &[
     "printf '#!/bin/sh\\n' >deep/er/run.sh",
     "chmod +x deep/er/run.sh",
     "ln -s run.sh deep/er/link",
+    "printf '*.ignored\\n' >.gitignore",
+    "printf 'key\\n' >secret.ignored",
     "sign ready",
     "forever",
 ];
@@ -56,13 +58,20 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     let error = city.hd(&["raider", "nuke", "Toast", "--yes"]).error(5);
     assert_eq!(error["kind"], "refused");
     let message = error["message"].as_str().unwrap();
-    for name in ["staged.txt", "README", "untracked.bin", "unpushed"] {
+    for name in [
+        "staged.txt",
+        "README",
+        "untracked.bin",
+        "unpushed",
+        "ignored files, which no salvage keeps: secret.ignored",
+    ] {
         assert!(message.contains(name), "{name} is not in {message}");
     }
     let rehearse = |more: &[&str]| {
         let words = [&["raider", "nuke", "Toast", "--dry-run"], more].concat();
         let ran = city.hd(&words);
         let told: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(told["ignored"], json!(["secret.ignored"]));
         (ran.code, told["safe"].clone(), told["would"].clone())
     };
     assert_eq!(rehearse(&[]), (5, json!(false), json!("refuse")));
@@ -70,6 +79,7 @@ fn a_nuke_that_would_lose_work_is_refused_and_changes_nothing() {
     assert_eq!(rehearse(&["--salvage"]), salvaged);
     let said = city.say(&["raider", "nuke", "Toast", "--salvage", "--dry-run"]);
     assert!(said.out.contains("untracked: untracked.bin"), "{said:?}");
+    assert!(said.out.contains("keeps: secret.ignored"), "{said:?}");
     assert_eq!((before, files), (state(&sandbox), snapshot(&sandbox)));
     assert_eq!(city.wait_session(&relic, 1)["session"], session);
     assert_eq!(city.status_of(&relic), "hooked");
@@ -116,7 +126,9 @@ fn salvage_gives_back_every_kind_of_work() {
     assert_eq!(files, snapshot(&restored));
     assert_eq!(city.status_of(&relic), "open", "nuke returns the relic");
     assert_eq!(city.happened("raider.salvaged", TOAST).len(), 1);
-    assert_eq!(city.happened("raider.nuked", TOAST).len(), 1);
+    let nuked = city.happened("raider.nuked", TOAST);
+    assert_eq!(nuked.len(), 1);
+    assert_eq!(nuked[0]["data"]["ignored"], json!(["secret.ignored"]));
 }
 
 /// A clean tree whose commits are on no remote is work too.

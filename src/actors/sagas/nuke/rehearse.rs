@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::measure::unreadable;
-use super::{Target, admitted, busy, check, fenced, measure, room};
+use super::{Target, admitted, busy, check, fenced, ignored, measure, room};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId};
+use crate::domain::ignored::Ignored;
 use crate::domain::nuke::CleanupStatus;
 
 /// What would be done.
@@ -43,6 +44,9 @@ pub struct Rehearsed {
     pub status: Option<CleanupStatus>,
     /// What the nuke would do.
     pub would: Would,
+    /// What would go with the sandbox even so.
+    #[serde(flatten)]
+    pub ignored: Ignored,
 }
 
 /// Rehearses a nuke.
@@ -60,6 +64,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
         hint: None,
         status: None,
         would: Would::Nuke,
+        ignored: ignored::look(world, target).await,
     };
     let Err(refused) = check(world, target).await else {
         return Ok(safe);

@@ -6,6 +6,7 @@ mod ailing;
 mod apart;
 mod charge;
 mod done;
+mod ignored;
 mod intruder;
 mod kept;
 mod looks;

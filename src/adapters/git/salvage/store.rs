@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::super::admin::{failed, linked};
+use super::super::admin::{Note, failed, linked};
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::facts::LIST_MAX;
-use super::super::links;
+use super::super::ignored::precious;
 use super::super::measure::Measured;
 use super::super::raw::Raw;
 use super::super::rig::{GitRepo, oid};
@@ -148,7 +148,10 @@ pub(super) fn write(
 ) -> Result<SalvageRecord, RepoError> {
     let number = next_number(repo, raider, incarnation)?;
     let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
-    let ignored = ignored(measured);
+    let note = Note::read(&measured.place.admin);
+    let ignored: Vec<_> = precious(&measured.status, note.as_ref())
+        .take(LIST_MAX)
+        .collect();
     let commit = |what: &str, tree: &Oid, parents: &[Oid]| {
         let message = format!("{what} of {raider}, incarnation {incarnation}");
         commit_tree(repo, raider, tree, parents, &message)
@@ -411,40 +414,4 @@ fn tree_blob(record: &[u8]) -> Option<Oid> {
     let head = record.split(|byte| *byte == b'\t').next()?;
     let (_, id) = std::str::from_utf8(head).ok()?.split_once(" blob ")?;
     Oid::new(id).ok()
-}
-
-/// What tools build, and would build again: not worth a line among what may be precious.
-const BUILT: &[&str] = &[
-    "target/",
-    "node_modules/",
-    "build/",
-    "dist/",
-    "out/",
-    "__pycache__/",
-    ".venv/",
-    "venv/",
-    ".tox/",
-    ".gradle/",
-    ".next/",
-    ".cache/",
-    ".mypy_cache/",
-    ".pytest_cache/",
-];
-
-/// Ignored paths that a removal loses for good (`.env`, the settings of an editor), directories as
-/// one, at most a few hundred. Our own links and what tools build are not among them.
-fn ignored(measured: &Measured) -> Vec<String> {
-    let names = measured
-        .status
-        .ignored
-        .iter()
-        .map(|name| bytes::lossy(name));
-    names
-        .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
-        .filter(|name| {
-            let above = |dir: &&str| name.starts_with(*dir) || name.contains(&format!("/{dir}"));
-            !BUILT.iter().any(above)
-        })
-        .take(LIST_MAX)
-        .collect()
 }

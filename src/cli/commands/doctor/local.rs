@@ -9,12 +9,13 @@ use std::process::Command;
 use crate::cli::city::City;
 use crate::config::{self, Env};
 use crate::domain::doctor::local::{
-    Private, Repository, git_version, permissions, repository, shadowed,
+    Private, Repository, git_version, other_git, permissions, repository, shadowed,
 };
 use crate::domain::doctor::{Finding, Kind};
 
 /// Looks, and mends where that is wanted and can be done from here.
-pub(super) fn look(city: &City, file: &Path, fix: bool) -> Vec<Finding> {
+/// Of the supervisor's git it is told what it is, where there is a supervisor that could say.
+pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
     let private = [
         (city.root.join(".horde"), 0o700),
         (city.socket.clone(), 0o600),
@@ -25,7 +26,10 @@ pub(super) fn look(city: &City, file: &Path, fix: bool) -> Vec<Finding> {
     let mut findings: Vec<_> = private.filter_map(|file| closed(&file, fix)).collect();
     findings.extend(other_hd());
     match git(&["version"]) {
-        Ok(version) => findings.extend(git_version(&version).err().map(old_git)),
+        Ok(version) => {
+            findings.extend(git_version(&version).err().map(old_git));
+            findings.extend(their_git.and_then(|theirs| other_git(&version, theirs)));
+        }
         // Nothing can be said of a repository without it.
         Err(why) => {
             findings.push(old_git(why));

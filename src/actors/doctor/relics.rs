@@ -1,0 +1,97 @@
+//! Relics whose raider is nowhere: no patrol comes across them, for there is nothing of the raider to be
+//! seen.
+
+use std::collections::BTreeSet;
+
+use super::super::effects;
+use super::super::refusal::Refusal;
+use super::super::sagas;
+use super::super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{RaiderId, RelicId, RigName};
+use crate::domain::merge::MrState;
+use crate::domain::message;
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::{RelicFilter, StoreError, Txn};
+
+/// Sandboxes that were seen, and rigs of which none could be.
+pub(super) struct Sandboxes {
+    seen: BTreeSet<RaiderId>,
+    rigs: BTreeSet<RigName>,
+}
+
+impl Sandboxes {
+    /// Looks at all rigs.
+    pub(super) async fn look(world: &World) -> Self {
+        let (mut seen, mut rigs) = (BTreeSet::new(), BTreeSet::new());
+        for rig in &world.city.rigs {
+            if let Ok(found) = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await {
+                let found = found.into_iter();
+                seen.extend(found.map(|(name, _)| RaiderId::new(rig.name.clone(), name)));
+                rigs.insert(rig.name.clone());
+            }
+        }
+        Self { seen, rigs }
+    }
+
+    /// Whether the raider is known to have none.
+    fn lack(&self, raider: &RaiderId) -> bool {
+        self.rigs.contains(&raider.rig) && !self.seen.contains(raider)
+    }
+}
+
+/// Relics that are hooked to somebody who is nowhere. Work of theirs that got as far as the queue is
+/// somebody's there, until a person rejects it: what follows from its end is on the way.
+///
+/// # Errors
+/// The store's.
+pub(super) fn lost(
+    txn: &mut dyn Txn,
+    sandboxes: &Sandboxes,
+) -> Result<Vec<(RelicId, RaiderId)>, StoreError> {
+    let hooked = RelicFilter {
+        status: Some(RelicStatus::Hooked),
+        ..RelicFilter::default()
+    };
+    let held = sagas::held(txn, None)?;
+    let mut lost = Vec::new();
+    for relic in txn.relics(&hooked)? {
+        let raider = relic.assignee.as_deref().and_then(|who| who.parse().ok());
+        let Some(raider) = raider else { continue };
+        if held.contains(&raider) || !sandboxes.lack(&raider) {
+            continue;
+        }
+        let mut mrs = txn.mrs_of(&relic.id)?.into_iter();
+        if mrs.all(|mr| mr.state == MrState::Rejected) && txn.hook_of_relic(&relic.id)?.is_none() {
+            lost.push((relic.id, raider));
+        }
+    }
+    Ok(lost)
+}
+
+/// Opens the relic again, as a nuke of its raider would have.
+///
+/// # Errors
+/// Somebody is at it by now, or the store's.
+pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Result<(), Refusal> {
+    let (sandboxes, rig) = (Sandboxes::look(world).await, raider.rig.clone());
+    let meant = (id.clone(), raider);
+    let opened = world.store.run(move |txn| {
+        if !lost(txn, &sandboxes)?.contains(&meant) {
+            let why = format!("somebody is at {id} by now, or it is over");
+            return Err(StoreError::Conflict(why));
+        }
+        let mut relic = txn.relic(&id)?;
+        relic.status = RelicStatus::Open;
+        relic.assignee = None;
+        txn.put_relic(&relic)?;
+        let data = serde_json::json!({ "status": "open" });
+        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+        txn.record(&event.with(data)).map(drop)
+    });
+    opened.await?;
+    // It may be due at once.
+    world.nudge(&message::witness(&rig));
+    Ok(())
+}

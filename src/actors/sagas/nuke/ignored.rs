@@ -1,0 +1,57 @@
+//! Files that ignore rules hide go with the sandbox, whatever else is saved of it (`1-product.md`, promise
+//! 1, is about work): a person learns which before, where one asks for the removal, and after each.
+
+use std::time::Duration;
+
+use super::super::super::effects;
+use super::super::super::refusal::{Refusal, RefusalKind};
+use super::super::super::world::World;
+use super::super::step;
+use super::{Plan, Target};
+use crate::domain::cause::Cause;
+use crate::domain::ignored::Ignored;
+use crate::domain::saga::Saga;
+use crate::ports::repo::RepoError;
+
+/// No removal waits longer to be able to name them.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Those of the sandbox now. That they cannot be listed is said, and holds nothing up: it is the safety
+/// protocol that decides, and they are nothing that it keeps a sandbox for.
+pub(super) async fn look(world: &World, target: &Target) -> Ignored {
+    let sandbox = world.city.sandbox(&target.raider);
+    let look = effects::repo(world, &target.raider.rig, move |repo| {
+        repo.ignored(&sandbox)
+    });
+    match tokio::time::timeout(LIMIT, look).await {
+        Ok(Ok(ignored)) => ignored,
+        // With the sandbox they are gone, whichever there were.
+        Ok(Err(RepoError::NotFound(_))) => Ignored::default(),
+        Ok(Err(error)) => Ignored::unknown(error),
+        Err(_) => Ignored::unknown(format!("git did not say it within {LIMIT:?}")),
+    }
+}
+
+/// Journals those of a sandbox that is about to go: whoever resumes the removal behind that finds them
+/// here. What an earlier attempt saw is not forgotten for what a later one cannot see.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn note(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<(), Refusal> {
+    let now = look(world, &plan.target).await;
+    if now == plan.ignored || (plan.ignored.is_known() && !now.is_known()) {
+        return Ok(());
+    }
+    plan.ignored = now;
+    let at = saga.step.clone();
+    step(world, saga, at, plan).await
+}
+
+/// The refusal of a removal that a person asked for, with what the removal would take along besides.
+pub async fn named(world: &World, target: &Target, refused: Refusal) -> Refusal {
+    let mut refused = refused;
+    if refused.kind == RefusalKind::WorkAtRisk && target.cause == Cause::Operator {
+        refused.losses.extend(look(world, target).await.line());
+    }
+    refused
+}

@@ -1,0 +1,97 @@
+//! What the safety protocol says of a sandbox at this moment.
+
+use jiff::Timestamp;
+
+use super::super::super::effects;
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::Target;
+use super::measure::measure;
+use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
+use crate::domain::nuke::{Evidence, Judgement, LastSession, NukePermit, judge};
+
+/// Measures and judges; no permit is needed when there is no sandbox any more.
+pub(super) async fn probe(
+    world: &World,
+    target: &Target,
+    salvaged: Option<GitFacts>,
+) -> Result<Option<NukePermit>, Refusal> {
+    match measure(world, target).await.transpose() {
+        None => Ok(None),
+        Some(git) => probe_with(world, target, git, salvaged).await,
+    }
+}
+
+pub(super) async fn probe_with(
+    world: &World,
+    target: &Target,
+    git: Probed<GitFacts>,
+    salvaged: Option<GitFacts>,
+) -> Result<Option<NukePermit>, Refusal> {
+    let seen = session(world, target).await;
+    permit(evidence(target, world, seen, git, salvaged), target).map(Some)
+}
+
+/// The raider's last session.
+pub(super) async fn session(world: &World, target: &Target) -> Probed<Option<SessionFacts>> {
+    match effects::facts(world, &target.raider.session_id()).await {
+        Ok(Some(SessionFacts {
+            state: RunState::Unknown { why },
+            ..
+        })) => Probed::Unknown(why),
+        seen => seen.into(),
+    }
+}
+
+pub(super) fn evidence(
+    target: &Target,
+    world: &World,
+    seen: Probed<Option<SessionFacts>>,
+    git: Probed<GitFacts>,
+    salvaged: Option<GitFacts>,
+) -> Evidence {
+    let last = seen.known().and_then(Option::as_ref);
+    let session_runs = last.is_some_and(|last| last.state == RunState::Running);
+    // Of what was seen itself it is not asked when it began: clocks are set back.
+    let began = last.map_or(Timestamp::MIN, |last| last.started_at);
+    let detected = target.detected;
+    let detected = detected.unwrap_or_else(|| world.clock.now().max(began));
+    let session = match seen {
+        Probed::Unknown(why) => Probed::Unknown(why),
+        Probed::Known(last) => Probed::Known(last.map(|last| LastSession {
+            token: last.token,
+            generation: last.generation,
+        })),
+    };
+    Evidence {
+        raider: target.raider.clone(),
+        incarnation: target.incarnation,
+        sandbox: world.city.sandbox(&target.raider),
+        session,
+        session_runs,
+        git,
+        salvaged,
+        cause: target.cause,
+        detected,
+    }
+}
+
+pub(super) fn permit(evidence: Evidence, target: &Target) -> Result<NukePermit, Refusal> {
+    match judge(evidence) {
+        Judgement::Permit(permit) => Ok(*permit),
+        Judgement::Skip { losses, status } => Err(Refusal {
+            status: Some(status),
+            ..at_risk(target, losses)
+        }),
+        Judgement::Escalate { losses, status } => Err(Refusal {
+            status,
+            ..at_risk(target, losses)
+        }),
+    }
+}
+
+pub(super) fn at_risk(target: &Target, losses: Vec<String>) -> Refusal {
+    let message = format!("nuking {} would lose work", target.raider);
+    let hint = "`--salvage` keeps all of it under refs/horde/salvage and goes on";
+    Refusal::work_at_risk(message, losses).hint(hint)
+}

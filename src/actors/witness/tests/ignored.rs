@@ -1,0 +1,130 @@
+//! Ignored files go with a sandbox, and whoever removes it, or asks what that would cost, is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use super::zombies::{exhaust, fragile};
+use super::{GROWN, PATROL};
+use crate::actors::sagas::charge::Charged;
+use crate::actors::sagas::nuke;
+use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
+use crate::domain::saga::FaultPoint;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town};
+
+/// A raider without any work yet that has a file which ignore rules hide.
+async fn secretive(town: &Town) -> Charged {
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.repo.ignore(&charged.raider.name, ".env");
+    charged
+}
+
+/// What the only removal says of it.
+async fn said(town: &Town) -> Value {
+    let mut nuked = town.events(EventType::RaiderNuked).await;
+    assert_eq!(nuked.len(), 1);
+    nuked.remove(0).data
+}
+
+async fn rehearsed(town: &Town, charged: &Charged) -> Value {
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let target = nuke::Target::of(&hook, Cause::Operator);
+    let would = nuke::rehearse(&town.world, &target, false).await.unwrap();
+    serde_json::to_value(would).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_removes_a_clean_sandbox_is_told_before_and_after() {
+    let town = Scenario::new().start().await;
+    let charged = secretive(&town).await;
+    let would = rehearsed(&town, &charged).await;
+    assert_eq!(would["safe"], true, "they hold up nothing");
+    assert_eq!(would["ignored"], json!([".env"]));
+    let nuked = town.nuke(&charged.raider, false).await.unwrap();
+    let nuked = serde_json::to_value(nuked).unwrap();
+    assert_eq!(nuked["ignored"], json!([".env"]));
+    let event = said(&town).await;
+    assert_eq!(event["ignored"], json!([".env"]));
+    assert_eq!(event["incarnation"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_them_beside_the_work() {
+    let town = Scenario::new().start().await;
+    let charged = secretive(&town).await;
+    town.parts.repo.dirty(&charged.raider.name, "notes.txt");
+    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    let losses = [
+        "uncommitted: notes.txt",
+        "ignored files, which no salvage keeps: .env",
+    ];
+    assert_eq!(refused.losses, losses);
+    let would = rehearsed(&town, &charged).await;
+    assert_eq!(would["losses"], json!(["uncommitted: notes.txt"]));
+    assert_eq!(would["ignored"], json!([".env"]));
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert_eq!(town.parts.repo.salvages()[0].ignored, [".env"]);
+    assert_eq!(said(&town).await["ignored"], json!([".env"]));
+}
+
+/// Not to know them is not to know of none, and keeps no sandbox.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_listed_is_not_none() {
+    let town = Scenario::new().start().await;
+    let charged = secretive(&town).await;
+    let broken = RepoError::Failed("git status said nothing".into());
+    town.parts.repo.break_op("ignored", broken);
+    let would = rehearsed(&town, &charged).await;
+    town.nuke(&charged.raider, false).await.unwrap();
+    for told in [would, said(&town).await] {
+        assert_eq!(told["ignored"], Value::Null);
+        assert_eq!(told["ignored_unknown"], "git status said nothing");
+    }
+}
+
+/// The witness's own removals are told likewise; its patrols do not look.
+#[tokio::test(start_paused = true)]
+async fn the_witness_names_them_when_it_removes() {
+    let town = fragile().start().await;
+    let charged = secretive(&town).await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.repo.count("ignored"), 0);
+    exhaust(&town, &charged).await;
+    town.pass(GROWN).await;
+    assert!(town.parts.repo.names().is_empty());
+    let event = said(&town).await;
+    assert_eq!(event["ignored"], json!([".env"]));
+    assert_eq!(town.parts.repo.count("ignored"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn done_work_goes_with_them_named() {
+    let town = Scenario::new().start().await;
+    let charged = secretive(&town).await;
+    town.parts.repo.commit(&charged.raider.name);
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(said(&town).await["ignored"], json!([".env"]));
+}
+
+/// Behind the removal nobody can look any more: what was seen before is journalled.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_was_interrupted_still_names_them() {
+    let once = AtomicBool::new(true);
+    let fault = move |point| {
+        if point == FaultPoint::NukeReleaseBefore && once.swap(false, Ordering::SeqCst) {
+            panic!("at {point:?}");
+        }
+    };
+    let town = Scenario::new().fault(Arc::new(fault)).start().await;
+    let charged = secretive(&town).await;
+    town.nuke(&charged.raider, false).await.unwrap_err();
+    assert!(town.parts.repo.names().is_empty());
+    town.pass(PATROL).await;
+    assert_eq!(said(&town).await["ignored"], json!([".env"]));
+}

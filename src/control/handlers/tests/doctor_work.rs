@@ -1,0 +1,122 @@
+//! `doctor`: work that nobody is at, and intents that nobody carried out.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask;
+use crate::domain::event::EventType;
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::ports::tasks::Leftovers;
+use crate::testing::fake_tasks::done_intent;
+use crate::testing::world::{Scenario, Town};
+
+const PATROL: Duration = Duration::from_secs(31);
+
+/// The only thing that is wrong.
+async fn found(town: &Town, fix: bool) -> Value {
+    let answer = ask(town, "doctor", json!({ "fix": fix })).await.unwrap();
+    let findings = answer["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 1, "{answer}");
+    findings[0].clone()
+}
+
+async fn is_well(town: &Town) -> bool {
+    let answer = ask(town, "doctor", json!({})).await.unwrap();
+    answer["ok"] == true
+}
+
+/// Hook and sandbox of its raider are lost, and no patrol opens it again.
+#[tokio::test(start_paused = true)]
+async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    assert!(is_well(&town).await);
+    let (raider, incarnation) = (charged.raider.clone(), charged.incarnation);
+    town.nuke(&raider, false).await.unwrap();
+    let (id, name) = (relic.clone(), raider.to_string());
+    let forget = move |txn: &mut dyn crate::ports::relics::Txn| {
+        let mut relic = txn.relic(&id)?;
+        relic.status = RelicStatus::Hooked;
+        relic.assignee = Some(name.clone());
+        txn.put_relic(&relic)
+    };
+    town.store(forget).await;
+    town.pass(PATROL * 4).await;
+    let lost = found(&town, false).await;
+    let says = lost["says"].as_str().unwrap();
+    assert_eq!(
+        (&lost["kind"], &lost["subject"]),
+        (&json!("lost_relic"), &json!(relic.as_str()))
+    );
+    assert!(says.contains("horde/raiders/Toast"), "{says}");
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
+    // What may have a sandbox that cannot be seen is left alone.
+    let blind = RepoError::Failed("input/output error".into());
+    town.parts.repo.break_op("sandboxes", blind);
+    let unseen = found(&town, true).await;
+    assert_eq!(unseen["kind"], "unseen");
+    town.parts.repo.mend("sandboxes");
+    assert_eq!(found(&town, true).await["fixed"], true);
+    let open = town.relic_now(&relic).await;
+    assert_eq!((open.status, open.assignee), (RelicStatus::Open, None));
+    assert!(is_well(&town).await);
+    let again = town.charge(&relic).await.unwrap();
+    assert!(again.incarnation > incarnation);
+}
+
+/// Its raider is gone as well, and its work is not.
+#[tokio::test(start_paused = true)]
+async fn a_relic_whose_work_is_in_the_queue_is_not_lost() {
+    let town = Scenario::new().gate("test").start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("no route".into());
+    town.parts.repo.break_op("fetch_target", away);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 2).await;
+    let mr = town.mr(&charged.relic).await.unwrap();
+    assert!(
+        !mr.state.is_final() && mr.state != MrState::Reviewing,
+        "{mr:?}"
+    );
+    assert!(town.parts.repo.names().is_empty());
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Hooked);
+    assert!(is_well(&town).await);
+}
+
+/// An intent that waited for something is tried again, and its finding says what came of that.
+#[tokio::test(start_paused = true)]
+async fn an_old_intent_is_carried_out_when_it_can_be() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts.tasks.leave_unheard(done_intent(&charged));
+    let (trash, outbox) = (Vec::new(), vec![("/outbox/1.json".into(), None)]);
+    town.parts.tasks.litter(Leftovers { trash, outbox });
+    let waits = found(&town, false).await;
+    assert_eq!(
+        (&waits["kind"], &waits["fixable"]),
+        (&json!("outbox"), &json!(true))
+    );
+    assert_eq!(town.parts.tasks.intents(), 1, "a look changes nothing");
+    let slow = RepoError::Timeout {
+        what: "git status".into(),
+        limit: PATROL,
+    };
+    town.parts.repo.break_op("facts", slow);
+    let waits = found(&town, true).await;
+    assert_eq!(waits["fixed"], false);
+    let hint = waits["hint"].as_str().unwrap();
+    assert!(hint.contains("it waits on"), "{hint}");
+    assert_eq!(town.parts.tasks.intents(), 1);
+    town.parts.repo.mend("facts");
+    assert_eq!(found(&town, true).await["fixed"], true);
+    assert_eq!(town.parts.tasks.intents(), 0);
+    assert!(town.parts.tasks.aside().is_empty());
+    town.settle().await;
+    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
+    assert!(is_well(&town).await);
+}

@@ -1,0 +1,73 @@
+//! What ignore rules hide: no removal is held up by it, and who removes can name it.
+
+use std::fs;
+
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::ignored::Ignored;
+use horde_supervisor::ports::repo::{Repo, RepoError};
+
+use crate::support::city::{City, permit, toast};
+use crate::support::git::write;
+
+fn ignored(names: &[&str]) -> Ignored {
+    Ignored::known(names.iter().map(|&name| name.to_owned()))
+}
+
+/// A city whose sandboxes have a copy of the checkout's `.env`.
+fn city() -> City {
+    let rules = "*.ignored\n.env\ntarget/\nsecrets/\n";
+    let city = City::with(|checkout| write(checkout, ".gitignore", rules));
+    city.repo.prepare().unwrap();
+    write(&city.checkout(), ".env", "KEY=1\n");
+    city
+}
+
+#[test]
+fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
+    let city = city();
+    let mut spec = city.spec(1);
+    spec.copy = vec![".env".into()];
+    city.repo.make_sandbox(&spec).unwrap();
+    let sandbox = &spec.path;
+    let list = || city.repo.ignored(sandbox).unwrap();
+    write(sandbox, "target/debug/app", "built\n");
+    write(sandbox, "src/target/app", "built\n");
+    assert_eq!(list(), ignored(&[]), "the checkout has its .env still");
+    let before = city.facts(sandbox);
+    write(sandbox, "secrets/a.pem", "1\n");
+    write(sandbox, "secrets/b.pem", "2\n");
+    write(sandbox, "deep/x.ignored", "x\n");
+    assert_eq!(list(), ignored(&["deep/x.ignored", "secrets/"]));
+    // They are nobody's reason to keep the sandbox.
+    assert_eq!(city.facts(sandbox), before);
+    let permit = permit(&spec, &before);
+    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    let gone = city.repo.ignored(sandbox).unwrap_err();
+    assert!(matches!(gone, RepoError::NotFound(_)), "{gone}");
+}
+
+/// What salvage does not keep is what is named, also of an edited copy: that is work.
+#[test]
+fn salvage_lists_the_same() {
+    let city = city();
+    let mut spec = city.spec(1);
+    spec.copy = vec![".env".into()];
+    city.repo.make_sandbox(&spec).unwrap();
+    write(&spec.path, ".env", "KEY=2\n");
+    write(&spec.path, "x.ignored", "x\n");
+    assert_eq!(city.facts(&spec.path).untracked, [".env"]);
+    let listed = city.repo.ignored(&spec.path).unwrap();
+    let record = city.repo.salvage(&spec.path, &toast(), Incarnation(1));
+    assert_eq!(record.unwrap().ignored, ["x.ignored"]);
+    assert_eq!(listed, ignored(&["x.ignored"]));
+}
+
+/// A list that cannot be made is no empty one.
+#[test]
+fn a_sandbox_that_git_cannot_read_has_no_list() {
+    let city = city();
+    let sandbox = city.sandbox();
+    fs::remove_file(sandbox.join(".git")).unwrap();
+    let broken = city.repo.ignored(&sandbox).unwrap_err();
+    assert!(matches!(broken, RepoError::Broken { .. }), "{broken}");
+}

@@ -1,0 +1,93 @@
+//! What was set aside of worktrees that are gone: it goes when refs hold all that it names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use horde_supervisor::ports::repo::Repo;
+
+use crate::support::city::City;
+use crate::support::git::{commit_all, git, rev, write};
+
+/// Where the entry of Toast's first sandbox lies once its directory was removed and a second one made, with
+/// what was done in it before.
+fn retired(city: &City, act: impl FnOnce(&Path)) -> PathBuf {
+    let sandbox = city.sandbox();
+    act(&sandbox);
+    fs::remove_dir_all(&sandbox).unwrap();
+    city.repo.make_sandbox(&city.spec(2)).unwrap();
+    let entry = city.repo.repo_dir().join("horde/retired/Toast");
+    assert!(entry.join("HEAD").exists());
+    entry
+}
+
+#[test]
+fn an_entry_goes_when_a_branch_has_all_of_it() {
+    let city = City::new();
+    assert_eq!(city.repo.drop_retired().unwrap(), 0, "there is nothing yet");
+    let entry = retired(&city, |sandbox| {
+        write(sandbox, "README", "1\n");
+        commit_all(sandbox, "one");
+    });
+    let branch = city.spec(1).branch;
+    let head = rev(city.repo.repo_dir(), &branch);
+    assert_eq!(city.repo.drop_retired().unwrap(), 1);
+    assert!(!entry.exists());
+    assert_eq!(rev(city.repo.repo_dir(), &branch), head);
+    assert!(
+        city.facts(&city.spec(2).path).is_clean(),
+        "in use, and untouched"
+    );
+    assert_eq!(city.repo.drop_retired().unwrap(), 0);
+}
+
+/// Only its reflog names what an amend left.
+#[test]
+fn an_entry_stays_while_only_its_reflog_names_a_commit() {
+    let city = City::new();
+    let mut left = String::new();
+    let entry = retired(&city, |sandbox| {
+        write(sandbox, "README", "1\n");
+        left = commit_all(sandbox, "one");
+        git(sandbox, &["reset", "-q", "--hard", "HEAD~1"]);
+    });
+    assert_eq!(city.repo.drop_retired().unwrap(), 0);
+    let bare = city.repo.repo_dir();
+    // What was seen on a remote of a raider's branch may be deleted there.
+    let (seen, kept) = ("refs/remotes/origin/raider/Toast/x", "refs/heads/kept");
+    git(bare, &["update-ref", seen, &left]);
+    assert_eq!(city.repo.drop_retired().unwrap(), 0);
+    assert!(entry.join("logs/HEAD").exists());
+    git(bare, &["update-ref", kept, &left]);
+    assert_eq!(city.repo.drop_retired().unwrap(), 1);
+    assert!(!entry.exists());
+}
+
+/// What was added and never committed is in no commit.
+#[test]
+fn an_entry_stays_for_what_was_staged() {
+    let city = City::new();
+    let entry = retired(&city, |sandbox| {
+        write(sandbox, "new", "1\n");
+        git(sandbox, &["add", "new"]);
+    });
+    assert_eq!(city.repo.drop_retired().unwrap(), 0);
+    assert!(entry.join("index").exists());
+}
+
+/// Of what was under way something may be named nowhere else; what cannot be judged is not judged.
+#[test]
+fn an_entry_stays_for_a_merge_under_way_and_when_it_is_no_entry() {
+    let city = City::new();
+    let entry = retired(&city, |sandbox| {
+        let tree = rev(sandbox, "HEAD^{tree}");
+        let alone = git(sandbox, &["commit-tree", "-m", "alone", &tree]);
+        let file = git(sandbox, &["rev-parse", "--git-path", "MERGE_HEAD"]);
+        fs::write(sandbox.join(file.trim()), alone).unwrap();
+    });
+    let odd = entry.with_file_name("odd");
+    fs::create_dir(&odd).unwrap();
+    assert_eq!(city.repo.drop_retired().unwrap(), 0);
+    fs::remove_file(entry.join("MERGE_HEAD")).unwrap();
+    assert_eq!(city.repo.drop_retired().unwrap(), 1);
+    assert!(!entry.exists() && odd.exists());
+}
