@@ -36,7 +36,7 @@ use crate::ports::relics::{StoreError, Txn};
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
 pub use self::notify::Notices;
 pub use self::settle::{
-    HOOKLESS, NAMELESS, NUKE_STUCK, UNREAD, UNSEEN, about, over, settle, still_so,
+    HOOKLESS, NAMELESS, NUKE_STUCK, UNKILLABLE, UNREAD, UNSEEN, about, over, settle, still_so,
 };
 
 /// Messages to the shaman.
@@ -121,13 +121,20 @@ impl Shaman {
 }
 
 /// Looks at the book, and says when the next look is due.
-async fn look(world: &World) -> Option<Timestamp> {
-    let reraise = world.city.notify.reraise;
-    let looked = world.store.run(move |txn| reraise::look(txn, reraise));
-    looked.await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the shaman could not look");
-        lookout::retry(world)
-    })
+async fn look(world: &Arc<World>) -> Option<Timestamp> {
+    let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
+    let age = move |key: &str, stamp| own.age(key, stamp);
+    let looked = world
+        .store
+        .run(move |txn| reraise::look(txn, reraise, &age));
+    match looked.await {
+        // A time that no calendar has is never.
+        Ok(next) => world.clock.now().checked_add(next?).ok(),
+        Err(error) => {
+            tracing::warn!(%error, "the shaman could not look");
+            lookout::retry(world)
+        }
+    }
 }
 
 /// Has the shaman act when something happens that may end a problem, changes when it is due, or is told
@@ -206,11 +213,12 @@ pub async fn unkillable(world: World, session: SessionId, why: String) {
     let body = Escalation {
         agent: subject,
         relic: None,
-        problem: "its session could not be ended".to_owned(),
+        problem: UNKILLABLE.to_owned(),
         severity: Severity::High,
         evidence: format!("{session}: {why}\n{hint}"),
     };
     let told = world.store.run(move |txn| {
+        settle::vanished(txn)?;
         if find(txn, &body)?.is_some() {
             return Ok(());
         }
@@ -232,8 +240,8 @@ pub async fn unkillable(world: World, session: SessionId, why: String) {
 /// Whose session it is. Where the name of one rig begins that of another, several raiders may have
 /// sessions of that id: it is the one's that has work.
 async fn subject(world: &World, session: &SessionId) -> String {
-    if let Some(agent) = world.city.agent_of(session) {
-        return agent.name.to_string();
+    if let Some(agent) = world.city.standing(session) {
+        return agent.to_string();
     }
     let raider = |rig: &Rig| {
         let name = session
