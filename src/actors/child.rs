@@ -102,6 +102,11 @@ impl ChildExit {
         }
     }
 
+    /// Whether it says nothing of the child, and is only to be waited for.
+    pub(super) fn will_pass(&self) -> bool {
+        matches!(self, Self::Unseen(_) | Self::Unwritable(_))
+    }
+
     /// How its session was ended, if it was told to end.
     pub(super) fn how(&self) -> Option<Stopped> {
         match self {

@@ -179,10 +179,9 @@ impl Root {
             (Desired::Up | Desired::Cycle(_), Some(ChildExit::Homeless(why))) => {
                 self.homeless(me, id, why);
             }
-            (
-                Desired::Up | Desired::Cycle(_),
-                Some(exit @ (ChildExit::Unseen(_) | ChildExit::Unwritable(_))),
-            ) => self.put_off(me, id, &exit),
+            (Desired::Up | Desired::Cycle(_), Some(exit)) if exit.will_pass() => {
+                self.put_off(me, id, &exit);
+            }
             (Desired::Together, exit @ Some(ChildExit::Undead(_) | ChildExit::Broken(_))) => {
                 self.died(me, id, exit, Cause::Group).await;
             }

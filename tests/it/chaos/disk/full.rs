@@ -93,6 +93,7 @@ fn a_nuke_whose_salvage_has_no_room_destroys_nothing() {
     let (mut city, _elsewhere) = city_on(&disk, &two_agents());
     city.start();
     let steps = [
+        "[ $n = 1 ] || forever",
         "commit a.txt",
         "printf more >>a.txt",
         "printf new >new.txt",
