@@ -381,6 +381,8 @@ pub(super) async fn nuke_now(
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
+    // Before its session is ended for what could not be begun then.
+    world.store.find_room().await?;
     let judged = match salvage {
         true => nuke::savable(world, &target).await,
         false => nuke::check(world, &target).await,
