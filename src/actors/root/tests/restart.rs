@@ -422,7 +422,6 @@ async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_an
         town.parts.sessions.allow_stop(&session);
         town.rest(&id).await.unwrap();
         town.pass(SECOND * 40).await;
-        for k in EventType::ALL { for e in town.events(*k).await { eprintln!("DBG {} {} {} {}", e.ts, e.kind, e.subject, e.cause); } }
         assert_eq!(open().await, 0);
         town.wake(&id).await.unwrap();
         town.settle().await;
