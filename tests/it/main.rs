@@ -10,6 +10,7 @@ mod control;
 mod custody_facts;
 mod custody_hidden;
 mod custody_ignored;
+mod custody_modules;
 mod custody_prepare;
 mod custody_progress;
 mod custody_prune;

@@ -70,13 +70,13 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         lines.push(format!("unresolved conflicts: {conflicts}"));
     }
     for nested in &measured.nested {
-        let kind = match nested.kind {
-            Kind::Submodule => "submodule ",
-            Kind::Untracked => "nested repository ",
-            Kind::Ignored => HIDDEN,
-        };
-        let path = bytes::lossy(&nested.path);
-        lines.push(format!("{kind}{path}: {}", nested.holds));
+        let (path, holds) = (bytes::lossy(&nested.path), &nested.holds);
+        lines.push(match nested.kind {
+            Kind::Submodule => format!("submodule {path}: {holds}"),
+            Kind::Left => format!("{LEFT_BEHIND}what submodule {path} holds: {holds}"),
+            Kind::Untracked => format!("nested repository {path}: {holds}"),
+            Kind::Ignored => format!("{HIDDEN}{path}: {holds}"),
+        });
     }
     for path in &measured.hidden {
         let path = bytes::lossy(path);
