@@ -8,6 +8,7 @@ mod cli_terminal;
 mod cli_up;
 mod control;
 mod custody_facts;
+mod custody_gone;
 mod custody_hidden;
 mod custody_ignored;
 mod custody_modules;

@@ -6,6 +6,7 @@ mod ailing;
 mod apart;
 mod charge;
 mod done;
+mod gone;
 mod ignored;
 mod intruder;
 mod kept;
