@@ -5,6 +5,7 @@ mod adversary;
 mod ailing;
 mod apart;
 mod charge;
+mod deciders;
 mod done;
 mod gone;
 mod ignored;
