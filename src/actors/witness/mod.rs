@@ -385,7 +385,7 @@ pub(super) async fn nuke_now(
     world.store.find_room().await?;
     let judged = match salvage {
         true => nuke::savable(world, &target).await,
-        false => nuke::check(world, &target).await,
+        false => nuke::permitted(world, &target).await,
     };
     if let Err(refused) = judged {
         return Err(nuke::named(world, &target, refused).await);
