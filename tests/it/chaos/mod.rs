@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | C1 | one child killed at a time, 1000 times at random | every_kill_is_answered_by_one_restart |
 //! | C2 | 100 children killed at once | all_that_are_killed_at_once_come_back_and_nobody_is_quarantined |
-//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
+//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, a_daemon_killed_during_its_stop_doubles_and_loses_nobody, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
 //! | C3 | counters and quarantine, with `restart_history = "persistent"` | a_quarantine_outlives_the_kill_of_the_daemon_until_an_operator_ends_it |
 //! | C4 | a holder killed | a_killed_holder_is_lost_and_never_leads_to_a_second_copy, a_session_that_is_lost_with_its_holder_is_started_again |
 //! | C5 | the daemon and all holders killed | who_outlives_daemon_and_holder_is_replaced_and_never_doubled |
