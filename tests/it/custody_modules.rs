@@ -271,3 +271,62 @@ fn a_commit_that_came_with_the_base_is_nobodys_work() {
     git(&sandbox, &["submodule", "--quiet", "deinit", "lib"]);
     assert!(city.facts(&sandbox).is_clean());
 }
+
+/// Libraries pin their own at tags, which no branch need have: a clone in which nobody has done anything
+/// holds nothing, hidden or not.
+#[test]
+fn a_pin_that_no_branch_has_is_nobodys_work() {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
+    let (inner, inner_url) = library(&city, "inner");
+    write(&inner, "code", "released\n");
+    commit_all(&inner, "released");
+    git(&inner, &["tag", "v1"]);
+    git(&inner, &["reset", "--quiet", "--hard", "HEAD~1"]);
+    let (outer, url) = library(&city, "library");
+    with_local(
+        &outer,
+        &["submodule", "--quiet", "add", &inner_url, "inner"],
+    );
+    git(&outer.join("inner"), &["checkout", "--quiet", "v1"]);
+    commit_all(&outer, "with an inner one");
+    let checkout = city.checkout();
+    with_local(&checkout, &["submodule", "--quiet", "add", &url, "lib"]);
+    commit_all(&checkout, "with a library");
+    git(&checkout, &["push", "--quiet", "origin", "main"]);
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let deep = ["submodule", "--quiet", "update", "--init", "--recursive"];
+    with_local(&sandbox, &deep);
+    let clone = [
+        "clone",
+        "--quiet",
+        "--recurse-submodules",
+        &url,
+        "vendor/lib",
+    ];
+    with_local(&sandbox, &clone);
+    let facts = city.facts(&sandbox);
+    assert!(facts.is_clean(), "{facts:?}");
+    // What is made there and pinned is somebody's.
+    let mine = sandbox.join("lib/inner");
+    write(&mine, "code", "mine\n");
+    commit_all(&mine, "only here");
+    assert!(!city.facts(&sandbox).is_clean());
+}
+
+/// A removal that was broken off takes HEAD, and leaves objects that nothing else may have.
+#[test]
+fn a_git_directory_without_head_is_saved_whole() {
+    let taken = Taken::new();
+    taken.commit("lib");
+    let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
+    git(&taken.sandbox, &deinit);
+    let admin = taken.city.repo.repo_dir().join("worktrees/Toast");
+    fs::remove_file(admin.join("modules/lib/HEAD")).unwrap();
+    let facts = taken.city.facts(&taken.sandbox);
+    let line = "only this sandbox names what submodule .git/modules/lib holds: cannot be judged";
+    let [told] = &facts.special[..] else {
+        panic!("{facts:?}")
+    };
+    assert!(told.starts_with(line), "{told}");
+}

@@ -95,14 +95,16 @@ impl Inner {
     }
 
     fn commits(&self, base: Option<&Oid>, pins: &[Oid]) -> Result<Option<Held>, RepoError> {
-        let left = traces::head_reflogs(std::slice::from_ref(&self.git_dir))?.commits;
+        let reflog = traces::head_reflogs(std::slice::from_ref(&self.git_dir))?;
         let known: Vec<&Oid> = base.into_iter().collect();
-        let all = self.count(&left, &known)?;
+        let all = self.count(&reflog.commits, &known)?;
         if all == Ok(0) {
             return Ok(None);
         }
         let known: Vec<&Oid> = base.into_iter().chain(pins).collect();
         Ok(Some(match (self.count(&BTreeSet::new(), &known)?, all) {
+            // Pins on a tag, and those of before: nothing was made there.
+            (Ok(0), Ok(_)) if !reflog.made && !reflog.commits.is_empty() => return Ok(None),
             (Ok(0), Ok(all)) => Held::left(format!("unpushed commits: {all}")),
             (Ok(present), _) => Held::at_work(format!("unpushed commits: {present}")),
             (Err(why), _) => Held::at_work(format!("cannot be judged: {why}")),
@@ -144,7 +146,8 @@ impl Inner {
             let index = status::index(self.git())?;
             for link in index.iter().filter(|entry| entry.is_gitlink()) {
                 let inside = dir.join(bytes::path(&link.path));
-                if fs::symlink_metadata(inside.join(".git")).is_ok() {
+                let has_git = || fs::symlink_metadata(inside.join(".git")).is_ok();
+                if is_inside(dir, &link.path) && has_git() {
                     let inner = Self::checked_out(&inside);
                     let base = recorded(self.git(), base, &link.path)?;
                     let held = inner.held(base, std::slice::from_ref(&link.oid))?;
@@ -194,7 +197,9 @@ pub(super) fn absent(
             }
             let name = bytes::below(&below, bytes::of(Path::new(&entry.file_name())));
             let git_dir = entry.path();
-            if fs::symlink_metadata(git_dir.join("HEAD")).is_err() {
+            let has = |name: &str| fs::symlink_metadata(git_dir.join(name)).is_ok();
+            // One whose removal was broken off may have lost its HEAD.
+            if !(has("HEAD") || has("objects") && has("refs")) {
                 // A name may have slashes.
                 open.push(name);
             } else if !present.iter().any(|known| is_same(known, &git_dir)) {
@@ -204,6 +209,15 @@ pub(super) fn absent(
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
+}
+
+/// Whether there is a directory which no link leads to: what one leads to is not the repository's.
+pub(super) fn is_inside(root: &Path, path: &[u8]) -> bool {
+    let mut here = root.to_owned();
+    bytes::path(path).components().all(|part| {
+        here.push(part);
+        fs::symlink_metadata(&here).is_ok_and(|meta| meta.is_dir())
+    })
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {
@@ -229,5 +243,27 @@ pub(super) fn recorded(
     match head.strip_prefix("160000 commit ") {
         Some(id) => oid(id).map(Some),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent that puts a link where a submodule belongs would have the machine walked behind it; newer
+    /// versions of git refuse to look at such a sandbox at all.
+    #[test]
+    fn what_a_link_leads_to_is_not_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("elsewhere/lib")).unwrap();
+        fs::create_dir_all(dir.path().join("root/a/lib")).unwrap();
+        let root = dir.path().join("root");
+        for (name, to) in [("link", "../elsewhere"), ("a/link", "lib")] {
+            std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+        }
+        assert!(is_inside(&root, b"a/lib"));
+        for outside in [&b"link"[..], b"link/lib", b"a/link", b"gone"] {
+            assert!(!is_inside(&root, outside), "{}", bytes::lossy(outside));
+        }
     }
 }

@@ -126,8 +126,11 @@ fn submodules(
     let mut git_dirs = Vec::new();
     for link in index.iter().filter(|entry| entry.is_gitlink()) {
         let dir = place.sandbox.join(bytes::path(&link.path));
+        if !modules::is_inside(&place.sandbox, &link.path) {
+            continue;
+        }
         if fs::symlink_metadata(dir.join(".git")).is_err() {
-            if dir.is_dir() && !walk(&dir, false)?.is_empty() {
+            if !walk(&dir, false)?.is_empty() {
                 let holds = "files, although it is not checked out".to_owned();
                 collect(place, &link.path, Kind::Submodule, holds, found)?;
             }

@@ -29,6 +29,8 @@ pub(super) struct HeadReflog {
     pub(super) commits: BTreeSet<Oid>,
     /// Branches that were checked out.
     pub(super) branches: HashSet<String>,
+    /// Whether HEAD did more than go from one commit to another that was there.
+    pub(super) made: bool,
 }
 
 /// Reads those of worktrees with these administrative directories.
@@ -45,6 +47,9 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
     Ok(found)
 }
 
+/// How the messages begin of what makes no commit.
+const WENT: &[&str] = &["clone:", "checkout:", "reset:"];
+
 /// Takes over what a reflog names.
 fn note(text: &str, found: &mut HeadReflog) {
     // `<old> <new> <who> <when> <zone>\t<message>`; repo.git keeps refs in files, always.
@@ -57,6 +62,7 @@ fn note(text: &str, found: &mut HeadReflog) {
                 found.commits.insert(id);
             }
         }
+        found.made |= !WENT.iter().any(|how| message.starts_with(how));
         if let Some((_, moved)) = message.split_once("moving from ") {
             found
                 .branches
