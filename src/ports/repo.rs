@@ -326,8 +326,8 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
 
-    /// Removes what was set aside of worktrees that are gone, where refs hold all that it names; says how
-    /// many. The rest stays: it may be the last to name a commit.
+    /// Removes what was set aside of worktrees that are gone, where nothing was under way or staged and refs
+    /// hold all that it names; says how many. The rest stays: it may be the last to hold some work.
     ///
     /// # Errors
     /// [`RepoError`].

@@ -91,3 +91,36 @@ fn an_entry_stays_for_a_merge_under_way_and_when_it_is_no_entry() {
     assert_eq!(city.repo.drop_retired().unwrap(), 1);
     assert!(!entry.exists() && odd.exists());
 }
+
+/// The patches of a series that are not applied yet are text, which no search for commits finds; nor does
+/// one find what was staged in an index that a repair set aside, or that a killed git was writing.
+#[test]
+fn an_entry_stays_for_any_file_that_a_clean_worktree_has_not() {
+    for name in ["rebase-apply/0002", "index.aside", "index.lock"] {
+        let city = City::new();
+        let entry = retired(&city, |_| {});
+        write(&entry, name, "From: Ada\n\nnot yet\n");
+        assert_eq!(city.repo.drop_retired().unwrap(), 0, "{name}");
+        fs::remove_file(entry.join(name)).unwrap();
+        assert_eq!(city.repo.drop_retired().unwrap(), 1, "{name}");
+    }
+}
+
+/// `git fetch --tags` names the tags that it brings.
+#[test]
+fn a_tag_that_a_ref_has_is_held() {
+    let city = City::new();
+    let entry = retired(&city, |sandbox| {
+        git(sandbox, &["tag", "--annotate", "-m", "one", "v1"]);
+        let tag = format!("{}\t\ttag 'v1'\n", rev(sandbox, "v1"));
+        let admin = git(sandbox, &["rev-parse", "--absolute-git-dir"]);
+        write(Path::new(&admin), "FETCH_HEAD", tag);
+    });
+    let bare = city.repo.repo_dir();
+    let tag = rev(bare, "v1");
+    git(bare, &["tag", "--delete", "v1"]);
+    assert_eq!(city.repo.drop_retired().unwrap(), 0);
+    git(bare, &["update-ref", "refs/tags/v1", &tag]);
+    assert_eq!(city.repo.drop_retired().unwrap(), 1);
+    assert!(!entry.exists());
+}

@@ -1,5 +1,6 @@
-//! What was set aside of worktrees that are gone ([`super::admin::retire`]): it stays for as long as it is
-//! the last that names some work, and goes once refs hold all of that.
+//! What was set aside of worktrees that are gone ([`super::admin::retire`]): it stays for as long as it may
+//! be the last that holds or names some work. One that looks like a clean worktree's goes once refs hold
+//! all that it names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,34 +10,53 @@ use std::path::{Path, PathBuf};
 use super::admin::{self, failed};
 use super::bytes;
 use super::nested::walk;
-use super::rig::{GitRepo, oid};
-use super::traces::tips;
+use super::rig::GitRepo;
+use super::traces::{ids, kinds, tips};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Nothing that git writes there by itself is larger; what is, is not searched, and kept.
+/// What git and we make for a clean worktree, and what its commits and fetches leave there. Whatever else
+/// there is may be work.
+const PLAIN: &[&str] = &[
+    "COMMIT_EDITMSG",
+    "FETCH_HEAD",
+    "HEAD",
+    "ORIG_HEAD",
+    "commondir",
+    "gitdir",
+    "horde.json",
+    "index",
+    "logs/HEAD",
+];
+
+/// Nothing of that is larger; what is, is not searched, and kept.
 const SEARCH_MAX: u64 = 4 * 1024 * 1024;
 
-/// Removes the entries that name nothing alone, and says how many. One that cannot be judged stays.
+/// Removes the entries that name nothing alone, and says how many. One that cannot be judged, or not be
+/// removed, stays, and holds up no other.
 pub(super) fn drop(repo: &GitRepo) -> Result<usize, RepoError> {
-    // Nobody sets one aside meanwhile.
-    let _serial = repo.worktrees();
     let mut dropped = 0;
     for entry in list(&admin::retired(repo))? {
-        match is_needed(repo, &entry) {
-            Ok(true) => {}
-            Ok(false) => {
-                fs::remove_dir_all(&entry)
-                    .map_err(|error| failed("cannot remove", &entry, &error))?;
-                dropped += 1;
-            }
+        // No branch goes while it is judged; sandboxes are made and removed between two of them.
+        let _serial = repo.worktrees();
+        match is_needed(repo, &entry).and_then(|needed| remove(&entry, needed)) {
+            Ok(removed) => dropped += usize::from(removed),
             Err(error) => {
                 let entry = entry.display();
-                tracing::debug!(%entry, %error, "what was set aside cannot be judged, and stays");
+                tracing::warn!(%entry, %error, "what was set aside of a worktree stays");
             }
         }
     }
     Ok(dropped)
+}
+
+fn remove(entry: &Path, needed: bool) -> Result<bool, RepoError> {
+    if needed {
+        return Ok(false);
+    }
+    let removed = fs::remove_dir_all(entry);
+    removed.map_err(|error| failed("cannot remove", entry, &error))?;
+    Ok(true)
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
@@ -51,27 +71,26 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
         .collect()
 }
 
-/// Whether the entry names anything that no ref holds: a commit of its HEAD, reflog or of what was under
-/// way in it, or staged content. What is no worktree's entry is not ours to judge.
+/// Whether the entry may have anything that no ref holds: a file of other than a clean worktree, a commit
+/// of its HEAD or reflog, or staged content, be it that a salvage has that, too. What is no worktree's
+/// entry is not ours to judge.
 fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
     let mut named = BTreeSet::new();
     for file in walk(entry, true)? {
         let name = bytes::lossy(&file);
+        let path = entry.join(bytes::path(&file));
+        let fail = |error: std::io::Error| failed("cannot read", &path, &error);
+        let meta = fs::symlink_metadata(&path).map_err(fail)?;
+        if !PLAIN.contains(&name.as_str()) || !meta.is_file() {
+            return Ok(true);
+        }
         if name == "index" {
             continue;
         }
-        let path = entry.join(bytes::path(&file));
-        let meta = fs::symlink_metadata(&path);
-        let meta = meta.map_err(|error| failed("cannot read", &path, &error))?;
-        // A submodule's repository, and a part of the index, name what is not searched for here.
-        let whole = name.starts_with("modules/") || name.starts_with("sharedindex.");
-        if whole || meta.len() > SEARCH_MAX {
+        if meta.len() > SEARCH_MAX {
             return Ok(true);
         }
-        let text = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
-        let text = String::from_utf8_lossy(&text);
-        let words = text.split(|char: char| !char.is_ascii_hexdigit());
-        named.extend(words.filter_map(|word| Oid::new(word).ok()));
+        named.extend(ids(&fs::read(&path).map_err(fail)?));
     }
     let Some(head) = head(repo, entry)? else {
         return Ok(true);
@@ -95,32 +114,29 @@ fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
     Ok(last.and_then(|id| Oid::new(id).ok()))
 }
 
-/// Whether refs reach all of these, as far as they are there at all; what is there and no commit counts as
-/// not held. What a remote has of raiders was only seen there: their branches are deleted when somebody
-/// thinks that they are done with.
+/// Whether refs reach all of these, as far as they are there at all; a tag must be a ref's own, and what
+/// else is there and no commit counts as not held. What a remote has of raiders was only seen there: their
+/// branches are deleted when somebody thinks that they are done with.
 fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
-    let list: String = named.iter().map(|id| format!("{id}\n")).collect();
-    let found = repo
-        .git()
-        .args(["cat-file", "--batch-check=%(objectname) %(objecttype)"])
-        .stdin(list)
-        .run()?
-        .text();
-    let mut commits = BTreeSet::new();
-    for line in found.lines().filter(|line| !line.ends_with(" missing")) {
-        match line.strip_suffix(" commit") {
-            Some(id) => commits.insert(oid(id)?),
-            None => return Ok(false),
-        };
-    }
-    let format = "--format=^%(objectname) %(refname)";
+    let format = "--format=%(objectname) %(refname)";
     let refs = repo.git().args(["for-each-ref", format]).run()?.text();
     let refs = refs.lines().filter_map(|line| line.split_once(' '));
     let lasting = refs.filter(|(_, name)| {
         let seen = name.strip_prefix("refs/remotes/");
         !seen.is_some_and(|name| name.contains("/raider/"))
     });
-    let known: String = lasting.map(|(id, _)| format!("{id}\n")).collect();
+    let known: BTreeSet<&str> = lasting.map(|(id, _)| id).collect();
+    let mut commits = BTreeSet::new();
+    for (id, kind) in kinds(repo.git(), named)? {
+        match kind.as_str() {
+            "commit" => {
+                commits.insert(id);
+            }
+            "tag" if known.contains(id.as_str()) => {}
+            _ => return Ok(false),
+        }
+    }
+    let known: String = known.iter().map(|id| format!("^{id}\n")).collect();
     Ok(tips(repo.git(), &commits, known.as_bytes())?.is_empty())
 }
 

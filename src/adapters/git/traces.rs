@@ -71,6 +71,25 @@ fn note(text: &str, found: &mut HeadReflog) {
     }
 }
 
+/// Full object ids in a text.
+pub(super) fn ids(text: &[u8]) -> Vec<Oid> {
+    let text = String::from_utf8_lossy(text);
+    let words = text.split(|char: char| !char.is_ascii_hexdigit());
+    words.filter_map(|word| Oid::new(word).ok()).collect()
+}
+
+/// Those of these objects that are there, and of what type.
+pub(super) fn kinds(git: Git, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, String)>, RepoError> {
+    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let format = "--batch-check=%(objectname) %(objecttype)";
+    let found = git.args(["cat-file", format]).stdin(list).run()?.text();
+    let there = found.lines().filter_map(|line| line.split_once(' '));
+    let there = there.filter(|(_, kind)| *kind != "missing");
+    there
+        .map(|(id, kind)| Ok((oid(id)?, kind.to_owned())))
+        .collect()
+}
+
 /// Commits that go with the sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Lost {

@@ -12,7 +12,7 @@ use super::super::measure::Measured;
 use super::super::raw::Raw;
 use super::super::rig::{GitRepo, oid};
 use super::super::status;
-use super::super::traces::tips;
+use super::super::traces::{ids, kinds, tips};
 use super::capture::state_files;
 use super::{Capture, Manifest, describe};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
@@ -304,14 +304,14 @@ fn named_commits(measured: &Measured) -> Result<Vec<Oid>, RepoError> {
             let small = fs::metadata(&path).is_ok_and(|meta| meta.len() <= SEARCH_MAX);
             if small {
                 let text = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
-                let text = String::from_utf8_lossy(&text);
-                let words = text.split(|char: char| !char.is_ascii_hexdigit());
-                named.extend(words.filter_map(|word| Oid::new(word).ok()));
+                named.extend(ids(&text));
             }
         }
     }
     named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));
-    let named = commits_only(measured, named)?;
+    let mut named = kinds(measured.place.git(), &named)?;
+    named.retain(|(_, kind)| kind == "commit");
+    let named = named.into_iter().map(|(id, _)| id).collect();
     let known = measured
         .status
         .head
@@ -322,22 +322,6 @@ fn named_commits(measured: &Measured) -> Result<Vec<Oid>, RepoError> {
         &named,
         known.unwrap_or_default().as_bytes(),
     )
-}
-
-/// Of the ids, those that are commits of this repository.
-fn commits_only(measured: &Measured, ids: BTreeSet<Oid>) -> Result<BTreeSet<Oid>, RepoError> {
-    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    let output = measured
-        .place
-        .git()
-        .args(["cat-file", "--batch-check=%(objectname) %(objecttype)"])
-        .stdin(list)
-        .run()?;
-    let text = output.text();
-    text.lines()
-        .filter_map(|line| line.strip_suffix(" commit"))
-        .map(oid)
-        .collect()
 }
 
 fn commit_tree(
