@@ -146,3 +146,35 @@ fn nothing_is_nothing() {
     assert_eq!(remains(&city, &sandbox), None);
     assert!(city.facts(&sandbox).dirty.is_empty());
 }
+
+/// One that was never filled has no index, and nobody was in it.
+#[test]
+fn of_one_that_was_never_filled_nothing_is_left() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let note = fs::read_to_string(admin.join("horde.json")).unwrap();
+    let unfilled = note.replace(r#""complete":true"#, r#""complete":false"#);
+    assert_ne!(unfilled, note);
+    fs::write(admin.join("horde.json"), unfilled).unwrap();
+    fs::remove_file(admin.join("index")).unwrap();
+    fs::remove_dir_all(&sandbox).unwrap();
+    assert_eq!(remains(&city, &sandbox), None);
+    assert_eq!(city.repo.salvage_size(&sandbox), Ok(0));
+}
+
+/// A machine that crashes leaves such files; a repair makes them whole.
+#[test]
+fn a_damaged_entry_cannot_be_read_until_it_is_repaired() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    for file in ["HEAD", "index"] {
+        fs::remove_dir_all(&sandbox).unwrap();
+        fs::write(admin.join(file), "").unwrap();
+        let left = city.repo.remains(&sandbox, "main");
+        assert!(left.is_err(), "{file}: {left:?}");
+        city.repo.repair_sandbox(&city.spec(1)).unwrap();
+        assert!(city.facts(&sandbox).dirty.is_empty());
+    }
+}

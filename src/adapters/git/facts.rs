@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::command::Git;
-use super::measure::{Measured, measure, measure_left};
+use super::measure::{Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::status;
@@ -93,10 +93,7 @@ pub(super) fn remains(
     sandbox: &Path,
     target: &str,
 ) -> Result<Option<GitFacts>, RepoError> {
-    if std::fs::symlink_metadata(sandbox).is_ok() {
-        return Ok(None);
-    }
-    let left = measure_left(repo, sandbox)?;
+    let left = measure_gone(repo, sandbox)?;
     left.map(|left| judge(repo, &left, Some(target)))
         .transpose()
 }

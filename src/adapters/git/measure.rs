@@ -60,16 +60,26 @@ pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoEr
     look(repo, locate(repo, sandbox)?)
 }
 
-/// Measures what is left of a sandbox, be it that its directory is gone: then all that git still knows of
-/// it, as if its files were as the index has them. None where there is nothing.
+/// Measures what is left of a sandbox, be it that its directory is gone. None where there is nothing.
 pub(super) fn measure_left(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
-    match admin::locate_gone(repo, sandbox)? {
-        Some(place) => look(repo, place).map(Some),
-        None => match measure(repo, sandbox) {
-            Err(RepoError::NotFound(_)) => Ok(None),
-            measured => measured.map(Some),
-        },
+    match measure(repo, sandbox) {
+        Err(RepoError::NotFound(_)) => measure_gone(repo, sandbox),
+        measured => measured.map(Some),
     }
+}
+
+/// Measures all that git still knows of a sandbox whose directory is gone, as if its files were as the
+/// index has them. None where it is there, or git knows nothing.
+pub(super) fn measure_gone(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
+    let place = admin::locate_gone(repo, sandbox)?;
+    let place = place.filter(|place| !is_unborn(&place.admin));
+    place.map(|place| look(repo, place)).transpose()
+}
+
+/// Whether it was never filled: no agent was in it, and without an index all files look deleted.
+fn is_unborn(admin: &Path) -> bool {
+    let unfilled = Note::read(admin).is_some_and(|note| !note.complete);
+    unfilled && std::fs::symlink_metadata(admin.join("index")).is_err()
 }
 
 fn look(repo: &GitRepo, place: Place) -> Result<Measured, RepoError> {
