@@ -106,3 +106,16 @@ fn only_what_is_not_stored_yet_counts_for_the_size() {
     git(&sandbox, &["commit", "--quiet", "-m", "dos"]);
     assert_eq!(city.repo.salvage_size(&sandbox), Ok(13 + 3));
 }
+
+/// Whoever asks again for what is saved already needs no more room.
+#[test]
+fn what_was_saved_before_from_the_same_state_needs_no_room() {
+    let city = City::new();
+    let [_, second] = salvaged(&city);
+    let sandbox = city.spec(1).path;
+    assert_eq!(city.repo.salvage_size(&sandbox), Ok(0));
+    let again = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    assert_eq!(again.expect("salvaged"), second);
+    write(&sandbox, "new", "third");
+    assert_eq!(city.repo.salvage_size(&sandbox), Ok(5));
+}

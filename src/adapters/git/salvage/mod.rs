@@ -32,6 +32,7 @@ pub(super) use store::keep;
 
 use self::capture::{Capture, capture};
 use self::manifest::{Lists, Manifest, clones};
+use super::admin::Note;
 use super::measure::{Measured, measure_left};
 use super::raw::Raw;
 use super::rig::GitRepo;
@@ -41,12 +42,21 @@ use crate::ports::repo::{RepoError, SalvageRecord};
 /// A sandbox that changes under salvage this often is in use.
 const ROUNDS: usize = 3;
 
-/// How much there is to save, before any of it is written; nothing where there is nothing any more.
+/// How much there is to save, before any of it is written; nothing where there is nothing any more, or
+/// [`salvage`] would find it saved.
 pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
-    measure_left(repo, sandbox)?.map_or(Ok(0), |left| capture::size(&left))
+    let Some(left) = measure_left(repo, sandbox)? else {
+        return Ok(0);
+    };
+    let saved = match Note::read(&left.place.admin) {
+        Some(note) => store::existing(repo, &note.raider, note.incarnation, &left.fingerprint)?,
+        None => None,
+    };
+    saved.map_or_else(|| capture::size(&left), |_| Ok(0))
 }
 
-/// Saves the sandbox, or what git still knows of it where its directory is gone. What was saved before from the very same state is not saved twice.
+/// Saves the sandbox, or what git still knows of it where its directory is gone. What was saved before
+/// from the very same state is not saved twice.
 pub(super) fn salvage(
     repo: &GitRepo,
     sandbox: &Path,
