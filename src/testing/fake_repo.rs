@@ -146,6 +146,16 @@ impl FakeRepo {
         inner.lost.insert(slot.clone(), lost);
     }
 
+    /// HEAD leaves the sandbox's own branch, which alone has this commit.
+    ///
+    /// # Panics
+    /// There is no such sandbox.
+    pub fn leave(&self, slot: &SlotName, commit: &Oid) {
+        let mut inner = self.inner();
+        let branch = inner.sandboxes[slot].spec.branch.clone();
+        inner.orphans.insert(branch, commit.clone());
+    }
+
     /// Somebody puts it back.
     ///
     /// # Panics

@@ -9,6 +9,7 @@ use crate::domain::automation::Automation;
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, RetentionPolicy, WispGc};
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::GitFacts;
 use crate::domain::gates::Gate;
 use crate::domain::gates::event::Pattern;
 use crate::domain::ids::{RaiderId, RelicId};
@@ -345,6 +346,25 @@ async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
     town.pass(DAY).await;
     assert_eq!(salvages(&town).await.len(), 1);
     town.pass(8 * DAY).await;
+    assert_eq!(salvages(&town).await, []);
+}
+
+/// Nor one that was written of what git still knew of a deleted sandbox.
+#[tokio::test(start_paused = true)]
+async fn nor_that_of_a_deleted_sandbox() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let kept = || town_with(|keep| keep.salvage = Some(9 * DAY));
+    let (town, clock) = jumpy(kept().start().await, kept()).await;
+    town.pass(2 * HOUR).await;
+    let raider = precious(&town).await;
+    let rebase = |facts: &mut GitFacts| facts.special.push("a rebase in progress".into());
+    town.parts.repo.change(&raider.name, rebase);
+    town.parts.repo.lose(&raider.name);
+    town.nuke(&raider, true).await.unwrap();
+    clock.jump(YEAR);
+    town.pass(9 * DAY - 4 * HOUR).await;
+    assert_eq!(salvages(&town).await.len(), 1);
+    town.pass(6 * HOUR).await;
     assert_eq!(salvages(&town).await, []);
 }
 

@@ -296,9 +296,8 @@ impl Repo for FakeRepo {
         let inner = self.enter("remains", &sandbox.display().to_string())?;
         let slot = slot_of(sandbox).filter(|slot| !inner.sandboxes.contains_key(slot));
         let lost = slot.and_then(|slot| inner.lost.get(&slot));
-        // Files went with the directory.
+        // Files went with the directory; what was staged, as all of `dirty` is here, did not.
         Ok(lost.map(|lost| GitFacts {
-            dirty: Vec::new(),
             untracked: Vec::new(),
             ..lost.facts.clone()
         }))

@@ -6,6 +6,7 @@ use super::super::super::effects;
 use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::super::prune;
+use super::strays::strays;
 use super::{Target, facts, fence, room};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -32,15 +33,24 @@ pub(in super::super) async fn write_salvage(
         Ok((facts, record))
     })
     .await?;
+    let id = record.id.clone();
+    put_on_record(world, target, record).await?;
+    Ok((facts, id))
+}
+
+/// Puts on record what is written.
+async fn put_on_record(
+    world: &World,
+    target: &Target,
+    record: SalvageRecord,
+) -> Result<(), Refusal> {
     world.at(FaultPoint::NukeSalvageBefore);
     let (target, id) = (target.clone(), record.id.clone());
-    world
-        .store
-        .run(move |txn| record_salvage(txn, &target, &record))
-        .await?;
+    let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
+    world.store.run(noted).await?;
     // It is new, whatever the wall clock is set to before it is asked for its age.
     let _new = prune::age(world, &id, world.clock.now());
-    Ok((facts, id))
+    Ok(())
 }
 
 /// Saves what a sandbox holds that stays although nobody is in it, once from that time on: unpushed
@@ -68,6 +78,10 @@ pub async fn safekeep(world: &World, target: &Target, since: Timestamp) -> Resul
             // Commits alone take no room.
             if let Some(git) = facts(world, target).await? {
                 keep_commit(world, target, &git.head).await?;
+            }
+            // HEAD may have left its own branch.
+            for head in strays(world, target).await? {
+                keep_commit(world, target, &head).await?;
             }
             Err(refused)
         }
@@ -107,9 +121,7 @@ pub(super) async fn keep_remains(world: &World, target: &Target) -> Result<(), R
     let kept = effects::repo(world, &target.raider.rig, move |repo| {
         repo.salvage(&sandbox, &raider, incarnation)
     });
-    let (record, target) = (kept.await?, target.clone());
-    let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
-    Ok(world.store.run(noted).await?)
+    put_on_record(world, target, kept.await?).await
 }
 
 /// Keeps a commit, and puts it on record.
@@ -121,9 +133,7 @@ pub(super) async fn keep_commit(world: &World, target: &Target, head: &Oid) -> R
     let kept = effects::repo(world, &target.raider.rig, move |repo| {
         repo.salvage_head(&head, &raider, incarnation)
     });
-    let (record, target) = (kept.await?, target.clone());
-    let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
-    Ok(world.store.run(noted).await?)
+    put_on_record(world, target, kept.await?).await
 }
 
 /// Notes a salvage, and journals it; once, for a retry finds the same.

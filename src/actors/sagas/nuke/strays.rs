@@ -6,13 +6,14 @@ use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::keep::{keep_commit, keep_remains};
+use super::measure::unreadable;
 use super::{Target, at_risk, room};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::nuke::losses;
 
-/// What the branch of a sandbox that is gone holds alone.
-async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
+/// What the branch of a sandbox and its HEAD hold alone.
+pub(super) async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
     let Some(relic) = &target.relic else {
         return Ok(Vec::new());
     };
@@ -26,10 +27,15 @@ async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
 }
 
 /// What git still knows of it beside commits of its branch, which are [`strays`]; stash entries outlive it.
+/// An entry that a crash has damaged is at risk until it is repaired.
 async fn remains(world: &World, target: &Target) -> Result<Option<GitFacts>, Refusal> {
     let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
     let rig = &target.raider.rig;
-    let left = effects::repo(world, rig, move |repo| repo.remains(&sandbox, &onto)).await?;
+    let left = effects::repo(world, rig, move |repo| repo.remains(&sandbox, &onto)).await;
+    let left = match left.map_err(Refusal::from) {
+        Err(error) if !error.is_passing() => return Err(unreadable(target, error.message)),
+        left => left?,
+    };
     let beside = |left: GitFacts| GitFacts {
         head_reachable: true,
         stashes: Vec::new(),

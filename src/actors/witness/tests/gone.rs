@@ -6,6 +6,7 @@ use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::facts::LEFT_BEHIND;
+use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
 const REBASE: &str = "a rebase in progress";
@@ -104,4 +105,36 @@ async fn where_nothing_is_left_the_slot_is_free() {
     town.pass(GROWN).await;
     assert_eq!(town.parts.repo.count("salvage"), 0);
     assert!(town.escalations().await.is_empty());
+}
+
+/// A crash of the machine may leave an entry that git cannot read: what helps is said, not only that it
+/// failed.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_of_it_is_at_risk_until_it_is_repaired() {
+    let (town, charged) = robbed(Scenario::new(), REBASE).await;
+    let torn = RepoError::Failed("fatal: index file corrupt".into());
+    town.parts.repo.break_op("remains", torn);
+    for salvage in [false, true] {
+        let refused = town.nuke(&charged.raider, salvage).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+        assert!(refused.losses[0].contains("index file corrupt"));
+        assert!(refused.hint.unwrap().contains("hd raider repair"));
+    }
+    town.parts.repo.mend("remains");
+    town.nuke(&charged.raider, true).await.unwrap();
+}
+
+/// What was staged outlives the directory, too.
+#[tokio::test(start_paused = true)]
+async fn what_was_staged_is_at_risk_and_kept() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.repo.dirty(&charged.raider.name, "staged.txt");
+    town.parts.repo.lose(&charged.raider.name);
+    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+    assert!(refused.losses[0].contains("staged.txt"), "{refused:?}");
+    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    assert!(nuked.salvage.is_some());
 }

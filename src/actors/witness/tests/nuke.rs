@@ -12,11 +12,11 @@ use crate::actors::sagas::nuke;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::facts::Probed;
-use crate::domain::ids::{ChildId, Generation};
+use crate::domain::ids::{ChildId, Generation, Oid};
 use crate::domain::nuke::{Evidence, Judgement, LastSession, judge};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::ports::repo::{Repo, RepoError};
+use crate::ports::repo::{Repo, RepoError, SalvageRecord};
 use crate::testing::world::Scenario;
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -276,6 +276,23 @@ async fn unpushed_commits_are_saved_where_there_is_no_room_for_the_rest() {
     town.reload(|city| city.retention.salvage_max = None).await;
     town.pass(PATROL * 3).await;
     assert_eq!(town.parts.repo.count("salvage"), 1, "once");
+}
+
+/// So are those of its own branch, where HEAD is elsewhere.
+#[tokio::test(start_paused = true)]
+async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_rest() {
+    let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
+    let town = full.start().await;
+    let charged = town.worker("a").await;
+    let name = &charged.raider.name;
+    let left = Oid::new("e".repeat(40)).unwrap();
+    town.parts.repo.dirty(name, "wip.txt");
+    town.parts.repo.leave(name, &left);
+    super::close(&town, &charged).await;
+    town.pass(PATROL * 3).await;
+    let kept = town.parts.repo.salvages();
+    let names = |kept: &SalvageRecord| kept.refs.iter().any(|name| name.ends_with(left.as_str()));
+    assert!(kept.iter().any(names), "{kept:?}");
 }
 
 /// Its own merge request lands while it is saved: that is outside.
