@@ -1,6 +1,7 @@
 //! What is over is kept for a while, and then goes: closed wisps by `[daemon] wisp_ttl`, the rest as
-//! `[retention]` says; what is left of worktrees that are gone, when it names nothing that refs do not. The dispatcher asks, after each patrol has reconciled and before it looks at
-//! what is due; most times the answer is that it is too early.
+//! `[retention]` says; what is left of worktrees that are gone, when it names nothing that refs do not.
+//! The dispatcher asks, after each patrol has reconciled and before it looks at what is due; most times
+//! the answer is that it is too early.
 //!
 //! ```text
 //!   reconciled ─► wisps, when `wisp_gc_interval` has passed ─► dispatch

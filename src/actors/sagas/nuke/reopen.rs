@@ -10,10 +10,10 @@ use crate::domain::prompt;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
-/// A relic whose raider went before its work was in the queue is open again (`4-rules.md`,
-/// charge), and begins from what was pushed; who takes it up is told of what was salvaged. Work in the queue stays where it is, and so does what a
-/// person has to decide about (`1-product.md`, human review). What its raiders die at is given up after
-/// a few.
+/// A relic whose raider went before its work was in the queue is open again (`4-rules.md`, charge), and
+/// begins from what was pushed; who takes it up is told of what was salvaged. Work in the queue stays where
+/// it is, and so does what a person has to decide about (`1-product.md`, human review). What its raiders die
+/// at is given up after a few.
 ///
 /// # Errors
 /// The store's.
