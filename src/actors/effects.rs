@@ -186,16 +186,9 @@ pub async fn stop(
         }
     });
     let stopped = stopped.await;
-    // Beside everything else: nobody waits for what cannot be ended, nor for a store.
-    match &stopped {
-        Err(SessionError::Failed { id, why }) => {
-            world.directory.undead.insert(id.clone());
-            tokio::spawn(unkillable::call(world.clone(), id.clone(), why.clone()));
-        }
-        Ok(_) if world.directory.undead.remove(&id) => {
-            tokio::spawn(unkillable::over(world.clone(), id));
-        }
-        Ok(_) | Err(SessionError::Gone(_)) => {}
+    if let Err(SessionError::Failed { id, why }) = &stopped {
+        // Beside everything else: nobody waits for what cannot be ended, nor for a store.
+        tokio::spawn(unkillable::call(world.clone(), id.clone(), why.clone()));
     }
     stopped
 }

@@ -119,8 +119,11 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     pieces.extend(unlooked.into_iter().map(Piece::Release));
     let mut keys = BTreeSet::new();
     pieces.retain(|piece| keys.insert(piece.key()));
-    if patrol {
-        trouble::over(args, &pieces).await?;
+    if patrol
+        && saw
+        && let Err(error) = trouble::over(args, &pieces).await
+    {
+        tracing::warn!(rig = %args.rig, %error, "calls that are over may stay open");
     }
     for piece in pieces {
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
