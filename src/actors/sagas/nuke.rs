@@ -41,7 +41,7 @@ pub use ignored::named;
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
-pub use measure::{facts, savable};
+pub use measure::{facts, savable, unreadable};
 use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 use verdict::{at_risk, evidence, permit, probe, probe_with, session};

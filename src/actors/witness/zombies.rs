@@ -18,7 +18,7 @@ use super::super::{ask, effects, shaman};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
-use super::{WitnessArgs, nuke_now};
+use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
@@ -91,9 +91,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     };
     match done {
         // It is another by now, or somebody is at it, who tells the witness when that is over.
-        Err(other) if matches!(other.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
-            Ok(Handled::AtPatrol)
-        }
+        Err(other) if other.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         done => done,
     }
 }
@@ -114,7 +112,9 @@ async fn remove(
     };
     let refused = match nuke_now(args, target, false).await {
         Ok(_) => return Ok(Handled::Yes),
-        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => refused,
+        Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
+            refused
+        }
         Err(error) => return Err(error),
     };
     let problem = match bond {
@@ -140,6 +140,7 @@ async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refu
         "nothing tells whose {} is; look at what is in it and move it elsewhere",
         path.display()
     );
+    wisps::track_nobodys(args, raider, &evidence).await?;
     call(args, raider, shaman::NAMELESS, evidence).await?;
     Ok(Handled::AtPatrol)
 }

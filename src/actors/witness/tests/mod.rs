@@ -9,6 +9,7 @@ mod done;
 mod ignored;
 mod intruder;
 mod kept;
+mod lingers;
 mod looks;
 mod merged;
 mod nuke;
