@@ -35,6 +35,8 @@ pub struct Keepers {
     unread: Mutex<BTreeMap<RaiderId, Duration>>,
     /// Since when nothing of a rig's sandboxes can be seen.
     blind: Mutex<BTreeMap<RigName, Duration>>,
+    /// Sessions, by their tokens, that every patrol since then saw without their agents.
+    shells: Mutex<BTreeMap<RaiderId, (String, Duration)>>,
 }
 
 impl Keepers {
@@ -79,6 +81,29 @@ impl Keepers {
         let blind = self.blind.lock();
         let mut blind = blind.unwrap_or_else(PoisonError::into_inner);
         *blind.entry(rig.clone()).or_insert(now)
+    }
+
+    /// A patrol saw these sessions of the rig without their agents, and no others.
+    pub(super) fn note_shells(
+        &self,
+        rig: &RigName,
+        these: BTreeMap<RaiderId, String>,
+        now: Duration,
+    ) {
+        let shells = self.shells.lock();
+        let mut shells = shells.unwrap_or_else(PoisonError::into_inner);
+        shells.retain(|raider, (token, _)| raider.rig != *rig || these.get(raider) == Some(token));
+        for (raider, token) in these {
+            shells.entry(raider).or_insert((token, now));
+        }
+    }
+
+    /// Since when every patrol has seen this session without its agent; none when the last one has not.
+    pub(super) fn shell_since(&self, raider: &RaiderId, token: &str) -> Option<Duration> {
+        let shells = self.shells.lock();
+        let shells = shells.unwrap_or_else(PoisonError::into_inner);
+        let (seen, since) = shells.get(raider)?;
+        (seen == token).then_some(*since)
     }
 
     /// They can be seen.

@@ -109,6 +109,35 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
     assert_eq!(town.starts(&charged.session), 2, "the fresh one has one");
 }
 
+/// A program that starts its agent anew now and then is met without one: it is no shell.
+#[tokio::test(start_paused = true)]
+async fn class_2_is_what_two_patrols_running_have_seen() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let sessions = &town.parts.sessions;
+    town.pass(GROWN).await;
+    for _ in 0..3 {
+        sessions.hollow(&charged.session);
+        town.pass(PATROL).await;
+        // Another look a moment later is the same sight, and so is a new witness's.
+        town.world
+            .directory
+            .tell_witness(&rig(), WitnessMsg::Patrol);
+        town.settle().await;
+        town.kill_actors::<WitnessMsg>();
+        town.settle().await;
+        sessions.fill(&charged.session);
+        town.pass(PATROL).await;
+    }
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(zombies(&town).await.is_empty());
+    sessions.hollow(&charged.session);
+    town.pass(PATROL).await;
+    town.kill_actors::<WitnessMsg>();
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&charged.session), 2, "the next patrol");
+}
+
 fn intent(town: &Town) -> DoneIntent {
     DoneIntent {
         exit: Exit::Completed,
