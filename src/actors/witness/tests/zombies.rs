@@ -203,6 +203,34 @@ async fn class_4_ends_the_session_and_keeps_the_work() {
     assert_eq!(relic.status, RelicStatus::Closed);
 }
 
+/// Somebody closes its relic, and opens it again while its session is being ended for that.
+#[tokio::test(start_paused = true)]
+async fn class_4_is_over_when_the_relic_is_open_again() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let (store, id) = (town.world.store.clone(), relic.clone());
+    town.parts.sessions.interlude("stop", move || {
+        let id = id.clone();
+        let reopened = store.run(move |txn| {
+            let mut relic = txn.relic(&id)?;
+            (relic.status, relic.closed) = (RelicStatus::Hooked, None);
+            txn.put_relic(&relic)
+        });
+        // Calls of a port are on blocking threads.
+        tokio::runtime::Handle::current()
+            .block_on(reopened)
+            .unwrap();
+    });
+    close(&town, &charged).await;
+    town.pass(PATROL * 3).await;
+    assert!(!town.parts.sessions.stops().is_empty(), "it was ended");
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert!(town.runs(&charged.session), "it goes on");
+    let relic = town.relic_now(&relic).await;
+    assert_eq!(relic.status, RelicStatus::Hooked);
+}
+
 /// The next incarnation is another zombie.
 #[tokio::test(start_paused = true)]
 async fn each_is_noted_once_per_incarnation() {
