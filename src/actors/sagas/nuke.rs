@@ -315,7 +315,6 @@ async fn forward(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<Nuke
     ignored::note(world, saga, plan).await?;
     let target = &plan.target;
     if discard(world, target, plan.salvage).await? {
-        world.at(FaultPoint::NukeSalvageAfter);
         step(world, saga, "removed", plan).await?;
     }
     forget(world, target).await;
