@@ -82,6 +82,22 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> DaemonError + '_ {
     move |error| DaemonError::Failed(format!("{what}: {error}"))
 }
 
+/// What to look at when the city's disk takes nothing.
+const NO_ROOM: &str = "is there room on its disk, and may it be written to?";
+
+fn failed_at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> DaemonError {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let said = format!("{} {what}", path.display());
+    move |error| {
+        DaemonError::Failed(match error.kind() {
+            QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
+                format!("{said}: {error}; {NO_ROOM}")
+            }
+            _ => format!("{said}: {error}"),
+        })
+    }
+}
+
 /// Validates a city and says what is wrong with it.
 #[must_use]
 pub fn check(path: &Path) -> ExitCode {
@@ -329,9 +345,9 @@ fn private_dir(dir: &Path) -> Result<(), DaemonError> {
         .recursive(true)
         .mode(0o700)
         .create(dir);
-    made.map_err(failed("the state directory cannot be made"))?;
+    made.map_err(failed_at(dir, "cannot be made ready"))?;
     let mode = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(dir, mode).map_err(failed("the state directory cannot be closed"))
+    std::fs::set_permissions(dir, mode).map_err(failed_at(dir, "cannot be made ready"))
 }
 
 /// A panic ends one actor or task: it is a log line, not a backtrace on the hot path.

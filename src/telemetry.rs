@@ -33,8 +33,11 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), TryInitError> {
     match format {
         Format::Json => registry.with(JsonLines).try_init(),
         Format::Pretty => {
-            let pretty = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-            registry.with(pretty).try_init()
+            // It would say on stderr that stderr takes nothing, and panic of that.
+            let pretty = tracing_subscriber::fmt::layer().log_internal_errors(false);
+            registry
+                .with(pretty.with_writer(std::io::stderr))
+                .try_init()
         }
     }
 }

@@ -63,6 +63,9 @@ pub enum ChildExit {
     /// Whether a session of it runs cannot be seen: none was started.
     #[error("its session cannot be seen: {0}")]
     Unseen(String),
+    /// What a session is started from cannot be written: none was started.
+    #[error("no session can be written down: {0}")]
+    Unwritable(String),
     /// No session could be started.
     #[error("the session could not be started: {0}")]
     StartFailed(String),
@@ -87,7 +90,10 @@ impl ChildExit {
     /// Why it has no session, if it never had one.
     pub(super) fn unopened(&self) -> Option<&str> {
         match self {
-            Self::Unseen(why) | Self::StartFailed(why) | Self::Homeless(why) => Some(why),
+            Self::Unseen(why)
+            | Self::Unwritable(why)
+            | Self::StartFailed(why)
+            | Self::Homeless(why) => Some(why),
             Self::Died { .. }
             | Self::Finished
             | Self::Ended(_)
@@ -96,12 +102,18 @@ impl ChildExit {
         }
     }
 
+    /// Whether it says nothing of the child, and is only to be waited for.
+    pub(super) fn will_pass(&self) -> bool {
+        matches!(self, Self::Unseen(_) | Self::Unwritable(_))
+    }
+
     /// How its session was ended, if it was told to end.
     pub(super) fn how(&self) -> Option<Stopped> {
         match self {
             Self::Ended(how) => Some(*how),
             Self::Died { .. }
             | Self::Unseen(_)
+            | Self::Unwritable(_)
             | Self::StartFailed(_)
             | Self::Homeless(_)
             | Self::Finished
@@ -116,6 +128,7 @@ impl From<OpenFailure> for ChildExit {
         match failure {
             OpenFailure::Finished => Self::Finished,
             OpenFailure::Unseen(why) => Self::Unseen(why),
+            OpenFailure::Unwritable(why) => Self::Unwritable(why),
             OpenFailure::Failed(why) => Self::StartFailed(why),
             OpenFailure::Homeless(why) => Self::Homeless(why),
             OpenFailure::Died { exit, tail } => Self::Died {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::shaman;
+use super::shaman::unkillable;
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -193,9 +193,16 @@ pub async fn stop(
         }
     });
     let stopped = stopped.await;
-    if let Err(SessionError::Failed { id, why }) = &stopped {
-        // Beside everything else: nobody waits for what cannot be ended, nor for a store.
-        tokio::spawn(shaman::unkillable(world.clone(), id.clone(), why.clone()));
+    // Beside everything else: nobody waits for what cannot be ended, nor for a store.
+    match &stopped {
+        Err(SessionError::Failed { id, why }) => {
+            world.directory.undead.insert(id.clone());
+            tokio::spawn(unkillable::call(world.clone(), id.clone(), why.clone()));
+        }
+        Ok(_) if world.directory.undead.remove(&id) => {
+            tokio::spawn(unkillable::over(world.clone(), id));
+        }
+        Ok(_) | Err(SessionError::Gone(_)) => {}
     }
     stopped
 }

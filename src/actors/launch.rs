@@ -35,6 +35,7 @@ use crate::domain::relic::{Hook, Relic};
 use crate::domain::session_env::SessionEnv;
 use crate::ports::repo::Signature;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
+use crate::ports::tasks::TaskError;
 
 use self::words::brief;
 pub use self::words::{nudge_text, task_text};
@@ -75,6 +76,8 @@ pub enum OpenFailure {
     Finished,
     /// Whether it runs cannot be seen; nothing is concluded from that.
     Unseen(String),
+    /// What it is started from cannot be written, for the disk is full or read-only; no death.
+    Unwritable(String),
     /// It could not be started; a death.
     Failed(String),
     /// Its sandbox is gone or broken, and how; no death.
@@ -223,6 +226,9 @@ async fn start_session(
                 "its sandbox is gone: {error}"
             )));
         }
+        Err(error @ StartError::Unwritable(_)) => {
+            return Err(OpenFailure::Unwritable(error.to_string()));
+        }
         Err(error) => return Err(OpenFailure::Failed(error.to_string())),
     };
     if !start.notes.is_empty() {
@@ -319,7 +325,8 @@ async fn raider(
         tasks.watch(&dir);
         tasks.write_prompt(&dir, &told)
     });
-    let prompt_file = written.await.map_err(cannot)?;
+    let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
+    let prompt_file = written.await.map_err(unwritable)?;
     let launch = harness::launch(harness, &text, &prompt_file, reduced);
     Ok(Start {
         argv: launch.argv,

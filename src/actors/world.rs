@@ -15,9 +15,10 @@ use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
 use super::questions::Questions;
 use super::root::RootMsg;
+use super::shaman::unkillable::Undead;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
-use super::witness::{Keepers, Silences, WitnessMsg};
+use super::witness::{Keepers, Silences, Troubles, WitnessMsg};
 use crate::domain::age::Ages;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
@@ -229,6 +230,10 @@ pub struct Directory {
     ages: Mutex<Ages>,
     /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
     pub silences: Silences,
+    /// Sessions that could not be ended.
+    pub undead: Undead,
+    /// Pieces of work of witnesses that do not go on.
+    pub troubles: Troubles,
     /// Raiders whose sandboxes were judged, and kept, since the last patrol.
     pub kept: Keepers,
     /// What agents ask on their screens.

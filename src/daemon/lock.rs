@@ -2,13 +2,13 @@
 //! (`health-patrol.md`, invariants: single controller, no pid files for liveness).
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{DaemonError, failed};
+use super::{DaemonError, failed_at};
 
 /// How long a lock may outlive a supervisor that was killed.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ impl CityLock {
             .truncate(false)
             .mode(0o600)
             .open(&path)
-            .map_err(failed("the lock file cannot be opened"))?;
+            .map_err(failed_at(&path, "cannot be opened"))?;
         match try_for_a_moment(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -41,15 +41,15 @@ impl CityLock {
                 });
             }
             Err(TryLockError::Error(error)) => {
-                return Err(failed("the city cannot be locked")(error));
+                return Err(failed_at(&path, "cannot be locked")(error));
             }
         }
-        let write = || {
-            file.set_len(0)?;
-            writeln!(file, "{}", std::process::id())
-        };
-        let mut write = write;
-        write().map_err(failed("the lock file cannot be written"))?;
+        let pid = format!("{}\n", std::process::id());
+        // Over what is there: a full disk has no other room for it.
+        let written = file.write_all_at(pid.as_bytes(), 0);
+        written
+            .and_then(|()| file.set_len(pid.len() as u64))
+            .map_err(failed_at(&path, "cannot be written"))?;
         Ok(Self { _file: file })
     }
 }

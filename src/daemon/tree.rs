@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
 use super::manager::Manager;
-use super::{DaemonError, infra, own_env};
+use super::{DaemonError, NO_ROOM, failed_at, infra, own_env};
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::dispatcher::automations::Automations;
@@ -28,7 +28,7 @@ use crate::domain::ids::RigName;
 use crate::faults;
 use crate::ports::clock::Clock;
 use crate::ports::config::ConfigSource;
-use crate::ports::relics::Relics;
+use crate::ports::relics::{Relics, StoreError};
 use crate::ports::repo::Repo;
 use crate::ports::sessions::Sessions as _;
 use crate::ports::tasks::TaskEvent;
@@ -45,13 +45,15 @@ pub(super) async fn build(
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let exe = std::env::current_exe().map_err(|e| failed("the program cannot find itself", &e))?;
-    let sessions =
-        sessions(city).map_err(|e| failed("the session provider cannot be started", &e))?;
+    let sessions = sessions(city)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock);
     // A damaged store is said at once, before anything is started on top of it.
-    open().map_err(|e| failed("the relic store cannot be opened", &e))?;
+    open().map_err(|error| match error {
+        StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
+        _ => failed("the relic store cannot be opened", &error),
+    })?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(file));
     let repos = repos(city).await?;
     let world = Arc::new(World {
@@ -83,14 +85,17 @@ pub(super) async fn build(
     })
 }
 
-fn sessions(city: &City) -> Result<LocalSessions, String> {
+fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
     // This very program, also when its file has been replaced or removed by an upgrade: a holder of
     // another version may not understand what it is to start.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
-    let sessions = LocalSessions::new(city.state_dir().join("sessions"), exe, &server)
-        .map_err(|error| error.to_string())?;
-    sessions.make_ready(city.session.provider)?;
+    let dir = city.state_dir().join("sessions");
+    let sessions = LocalSessions::new(dir.clone(), exe, &server);
+    let sessions = sessions.map_err(failed_at(&dir, "cannot be made ready"))?;
+    sessions
+        .make_ready(city.session.provider)
+        .map_err(|why| DaemonError::Failed(format!("no session can be started: {why}")))?;
     sessions.prefer(city.session.provider);
     Ok(sessions)
 }

@@ -91,6 +91,13 @@ impl City {
         agents.find(|agent| agent.name == name || agent.member_number(&name).is_some())
     }
 
+    /// The standing agent, or the member of a pool, whose session it is.
+    #[must_use]
+    pub fn standing(&self, session: &SessionId) -> Option<AgentName> {
+        self.agent_of(session)?;
+        self.agent_name(session)
+    }
+
     fn agent_name(&self, session: &SessionId) -> Option<AgentName> {
         let rest = session.as_str().strip_prefix(self.name.as_str())?;
         AgentName::new(rest.strip_prefix('-')?).ok()

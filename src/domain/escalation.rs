@@ -58,13 +58,13 @@ impl Standing {
         }
     }
 
-    /// When it is to be raised again; never when somebody knows, or when that was in vain often enough.
+    /// In how long it is to be raised again, people having been told so long ago; never when somebody knows,
+    /// or when that was in vain often enough.
     #[must_use]
-    pub fn due(&self, after: Option<Duration>) -> Option<Timestamp> {
+    pub fn due(&self, after: Option<Duration>, age: Duration) -> Option<Duration> {
         let silent = self.acked || self.again >= RERAISES;
         let after = after.filter(|_| !silent)?;
-        // A time that no calendar has is never.
-        self.told.checked_add(after).ok()
+        Some(after.saturating_sub(age))
     }
 
     /// Raises it again: how loud.
@@ -101,18 +101,29 @@ pub fn subject(about: &Escalation) -> String {
 }
 
 /// The words that tell one cause from another: numbers, hashes, counters and times are left out, so that
-/// `failed, attempt 17` is what `failed, attempt 16` was.
+/// `failed, attempt 17` is what `failed, attempt 16` was. Names keep their digits: `s3` is not `k8s`.
 #[must_use]
 pub fn gist(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
-        let counts = word.chars().any(|c| c.is_ascii_digit());
-        if counts {
-            "#".to_owned()
-        } else {
-            word.to_lowercase()
-        }
+        let parts = word.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
+        parts.map(without_numbers).collect::<String>()
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// A part of a word, at most its last character no letter or digit, where it counts nothing.
+fn without_numbers(part: &str) -> String {
+    /// A hash has at least so many digits, a number in a name at most one less than that.
+    const HASH: usize = 7;
+    let name = part.trim_end_matches(|c: char| !c.is_alphanumeric());
+    let end = &part[name.len()..];
+    let digits = name.chars().filter(char::is_ascii_digit).count();
+    let hex = name.len() >= HASH && name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let counts = name.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    match digits > 0 && (counts || hex || digits >= HASH) {
+        true => format!("#{end}"),
+        false => part.to_lowercase(),
+    }
 }
 
 /// What a repeat comes to.
@@ -223,6 +234,12 @@ mod tests {
         for (one, other, same) in [
             ("tests fail (attempt 16)", "Tests  fail (attempt 17)", true),
             ("push of 0a1b2c failed", "push of 9f8e7d failed", true),
+            ("after 10.5s: pid=4312", "after 3.25s: pid=77", true),
+            ("at 2026-05-01T10:00:00Z", "at 2026-06-02T11:30:00Z", true),
+            ("head a1b2c3d, (errno:28)", "head d4e5f6a, (errno:5)", true),
+            ("no access to s3", "no access to k8s", false),
+            ("db1 is down", "db2 is down", false),
+            ("waits for gt-4", "waits for gt-9", false),
             ("no key", "no disk", false),
             ("no key", "no key here", false),
         ] {
@@ -358,21 +375,21 @@ mod tests {
             let mut standing = Standing::raised(at(0));
             let mut now = ladder[0];
             for (n, next) in (1_i64..).zip(&ladder[1..]) {
-                assert_eq!(standing.due(Some(HOUR)), Some(at(n)));
+                assert_eq!(standing.due(Some(HOUR), HOUR / 3), Some(HOUR * 2 / 3));
+                assert_eq!(standing.due(Some(HOUR), HOUR * 2), Some(Duration::ZERO));
                 now = standing.raise_again(now, at(n));
                 assert_eq!(now, *next);
             }
-            assert_eq!(standing.due(Some(HOUR)), None, "twice at most");
+            assert_eq!(standing.due(Some(HOUR), HOUR), None, "twice at most");
         }
     }
 
     #[test]
     fn what_is_known_or_has_no_end_is_never_due() {
         let mut standing = Standing::raised(at(0));
-        assert_eq!(standing.due(None), None);
-        assert_eq!(standing.due(Some(Duration::MAX)), None);
+        assert_eq!(standing.due(None, HOUR), None);
         standing.acked = true;
-        assert_eq!(standing.due(Some(HOUR)), None);
+        assert_eq!(standing.due(Some(HOUR), HOUR), None);
     }
 
     #[test]

@@ -172,6 +172,23 @@ impl GitFacts {
         self.dirty.is_empty() && self.untracked.is_empty() && self.special.is_empty()
     }
 
+    /// What is in the sandbox now and was not then, or the other way round. Where the target is, and hence
+    /// how much is ahead of it and what reaches HEAD, may change meanwhile: that is outside.
+    #[must_use]
+    pub fn changed_since(&self, then: &Self) -> Option<&'static str> {
+        let differs = [
+            (then.head != self.head, "HEAD moved"),
+            (then.branch != self.branch, "another branch is checked out"),
+            (then.dirty != self.dirty, "tracked files changed"),
+            (then.untracked != self.untracked, "untracked files changed"),
+            (then.stashes != self.stashes, "stash entries changed"),
+            (then.special != self.special, "other work changed"),
+            (then.fingerprint != self.fingerprint, "content changed"),
+        ];
+        let first = differs.iter().find(|(differs, _)| *differs);
+        first.map(|(_, what)| *what)
+    }
+
     /// Whether all present work is committed. `done` asks this: an agent that amended or rebased
     /// has left commits behind, or a clone where nobody looks, which a removal must save, and is finished
     /// all the same.

@@ -1,9 +1,14 @@
 //! Merge requests and the order in which they land.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
+
+/// The longest that a parked merge request waits (`4-rules.md`).
+pub const PARKED_MAX: Duration = Duration::from_secs(600);
 
 /// How work becomes part of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,7 +217,12 @@ impl MergeRequest {
     /// Whether it must wait for its time.
     #[must_use]
     pub fn is_parked(&self, now: Timestamp) -> bool {
-        self.not_before.is_some_and(|at| at > now)
+        // One that is further off than anything waits was noted by a clock that was set back since.
+        let waits = |at: Timestamp| {
+            let wait = Duration::try_from(at.duration_since(now));
+            wait.is_ok_and(|wait| !wait.is_zero() && wait <= PARKED_MAX)
+        };
+        self.not_before.is_some_and(waits)
     }
 }
 

@@ -197,14 +197,14 @@ impl Body {
         }
     }
 
-    /// The raider that it is about, where its fields say so.
+    /// The raider that it is about, and with which work, where its fields say so.
     #[must_use]
-    pub fn raider(&self) -> Option<&RaiderId> {
+    pub fn work(&self) -> Option<(&RaiderId, &RelicId)> {
         match self {
-            Self::PolecatDone(body) => Some(&body.raider),
-            Self::MergeReady(body) => Some(&body.raider),
-            Self::Merged(body) => Some(&body.raider),
-            Self::MergeFailed(body) => Some(&body.raider),
+            Self::PolecatDone(body) => Some((&body.raider, &body.relic)),
+            Self::MergeReady(body) => Some((&body.raider, &body.relic)),
+            Self::Merged(body) => Some((&body.raider, &body.relic)),
+            Self::MergeFailed(body) => Some((&body.raider, &body.relic)),
             Self::Help(_) | Self::RecoveryNeeded(_) | Self::Escalation(_) | Self::Handoff(_) => {
                 None
             }

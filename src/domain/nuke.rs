@@ -8,7 +8,7 @@
 //!   uncommitted, special    Skip       (work in progress)
 //!   stash of this branch    Skip       (an intentional save)
 //!   otherwise               Permit
-//!   any of these, but all of it is in salvage refs written from these very facts: Permit
+//!   any of these, but all of it is in salvage refs written from what is there now: Permit
 //! ```
 //!
 //! What an agent left behind by an amend, and commits whose patches are on some remote's target, are
@@ -222,7 +222,8 @@ pub fn judge(evidence: Evidence) -> Judgement {
         }
     };
     let status = CleanupStatus::measured(&git);
-    if status == CleanupStatus::Clean || salvaged.as_ref() == Some(&git) {
+    let saved = salvaged.is_some_and(|then| git.changed_since(&then).is_none());
+    if status == CleanupStatus::Clean || saved {
         let permit = NukePermit {
             raider,
             incarnation,

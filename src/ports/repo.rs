@@ -377,6 +377,15 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: it cannot be judged.
     fn strays(&self, sandbox: &Path, branch: &str, target: &str) -> Result<Vec<Oid>, RepoError>;
 
+    /// What git still knows of a sandbox whose directory is gone, beside commits of its branch: what was
+    /// staged (as `dirty`), commits that only its reflog names, operations in progress, submodules. A
+    /// salvage saves it, a repair makes it a sandbox again. None while the directory is there, and where
+    /// git knows of nothing.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be judged.
+    fn remains(&self, sandbox: &Path, target: &str) -> Result<Option<GitFacts>, RepoError>;
+
     /// Where these refs point; those that are gone are left out.
     ///
     /// # Errors

@@ -65,6 +65,9 @@ pub enum StartError {
     /// Processes of an earlier session live on and could not be ended.
     #[error("processes of an earlier session of {0} are still alive")]
     Stragglers(SessionId),
+    /// Its records cannot be written: the disk is full or read-only. No agent failed.
+    #[error("its records cannot be written: {0}")]
+    Unwritable(String),
     /// The provider itself failed (no process, no file, no memory).
     #[error("the session provider failed: {0}")]
     Provider(String),

@@ -286,6 +286,11 @@ impl FakeSessions {
         self.inner().undead.push(id.clone());
     }
 
+    /// From now on it can be ended.
+    pub fn allow_stop(&self, id: &SessionId) {
+        self.inner().undead.retain(|other| other != id);
+    }
+
     /// Whether its terminal takes nothing that is sent to it.
     pub fn deafen(&self, id: &SessionId, deaf: bool) {
         let mut inner = self.inner();

@@ -48,6 +48,26 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     assert!(matches!(gone, RepoError::NotFound(_)), "{gone}");
 }
 
+/// What is built is of no interest as a whole; a file that a rule of its own hides may be anything, and is
+/// named before logs are.
+#[test]
+fn a_precious_file_among_what_is_built_is_named() {
+    let rules = "*.ignored\n.env\n*.log\nnode_modules/\n";
+    let city = City::with(|checkout| write(checkout, ".gitignore", rules));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    write(&sandbox, "node_modules/x/.env", "1\n");
+    write(&sandbox, "build/.env", "KEY=1\n");
+    write(
+        &sandbox,
+        "build/kept",
+        "tracked or not, it is not ignored\n",
+    );
+    write(&sandbox, "a.log", "1\n");
+    let told = city.repo.ignored(&sandbox).unwrap();
+    assert_eq!(told, ignored(&["build/.env", "a.log"]));
+}
+
 /// What salvage does not keep is what is named, also of an edited copy: that is work.
 #[test]
 fn salvage_lists_the_same() {

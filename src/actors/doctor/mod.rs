@@ -163,7 +163,7 @@ async fn judged(world: &World, lone: Vec<Hookless>) -> Vec<(SlotName, Stray)> {
             Probed::Known(None) => Stray::Nobodys,
             Probed::Known(Some(hook)) => {
                 match nuke::check(world, &Target::of(&hook, Cause::Operator)).await {
-                    Ok(()) => Stray::Spare,
+                    Ok(_) => Stray::Spare,
                     Err(kept) => Stray::Kept(said(&kept)),
                 }
             }

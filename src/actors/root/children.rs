@@ -23,8 +23,8 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Generation};
 use crate::ports::sessions::SessionEvent;
 
-/// What cannot be seen is looked at again after this.
-const UNSEEN: Duration = Duration::from_secs(5);
+/// What cannot be seen, or not be written, is tried again after this.
+const PUT_OFF: Duration = Duration::from_secs(5);
 
 impl Root {
     /// Makes the actor. Its start runs in a task of its own; nothing is awaited here but ractor.
@@ -179,8 +179,8 @@ impl Root {
             (Desired::Up | Desired::Cycle(_), Some(ChildExit::Homeless(why))) => {
                 self.homeless(me, id, why);
             }
-            (Desired::Up | Desired::Cycle(_), Some(ChildExit::Unseen(why))) => {
-                self.unseen(me, id, why);
+            (Desired::Up | Desired::Cycle(_), Some(exit)) if exit.will_pass() => {
+                self.put_off(me, id, &exit);
             }
             (Desired::Together, exit @ Some(ChildExit::Undead(_) | ChildExit::Broken(_))) => {
                 self.died(me, id, exit, Cause::Group).await;
@@ -213,24 +213,24 @@ impl Root {
         }
     }
 
-    /// Whether it runs cannot be seen, which is no death and no reason to start another: it is looked at
-    /// again, as often as it takes.
-    fn unseen(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, why: String) {
+    /// Whether it runs cannot be seen, or nothing can be written, which is no death and no reason to start
+    /// another: it is tried again, as often as it takes.
+    fn put_off(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, exit: &ChildExit) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        tracing::warn!(child = %id, why, "whether its session runs cannot be seen");
-        slot.unseen = Some(why.clone());
-        tell_operators(slot, Some(&ChildExit::Unseen(why)));
+        tracing::warn!(child = %id, why = %exit, "no session is started for now");
+        slot.unseen = Some(exit.to_string());
+        tell_operators(slot, Some(exit));
         slot.desired = Desired::Up;
         if std::mem::take(&mut slot.tried) {
             return slot.become_state(ChildState::Stopped, now);
         }
-        slot.back_off(now, UNSEEN);
+        slot.back_off(now, PUT_OFF);
         slot.epoch += 1;
         let (id, epoch) = (id.clone(), slot.epoch);
-        let _timer = me.send_after(UNSEEN, move || RootMsg::Retry { id, epoch });
+        let _timer = me.send_after(PUT_OFF, move || RootMsg::Retry { id, epoch });
     }
 
     /// Everything ends, and so did this one, or its session was left running.
@@ -366,7 +366,12 @@ pub(super) fn tell_operators(slot: &mut Slot, exit: Option<&ChildExit>) {
     let told = slot.for_wake.iter().any(|reply| !reply.is_closed());
     let failed = matches!(
         exit,
-        Some(ChildExit::StartFailed(_) | ChildExit::Homeless(_) | ChildExit::Unseen(_))
+        Some(
+            ChildExit::StartFailed(_)
+                | ChildExit::Homeless(_)
+                | ChildExit::Unseen(_)
+                | ChildExit::Unwritable(_)
+        )
     );
     slot.tried &= told && failed;
     if let Some(exit) = exit {

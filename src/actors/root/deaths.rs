@@ -152,7 +152,12 @@ fn describe(
             });
             (cause, exit, data)
         }
-        Some(ChildExit::StartFailed(why) | ChildExit::Homeless(why) | ChildExit::Unseen(why)) => (
+        Some(
+            ChildExit::StartFailed(why)
+            | ChildExit::Homeless(why)
+            | ChildExit::Unseen(why)
+            | ChildExit::Unwritable(why),
+        ) => (
             Cause::StartFailed,
             None,
             serde_json::json!({ "error": why }),

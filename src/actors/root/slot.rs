@@ -138,7 +138,8 @@ pub(super) struct Slot {
     pub(super) for_up: Waiting<(), String>,
     /// Its sandbox was not there when it was to be started, and that was said.
     pub(super) homeless: bool,
-    /// Why whether its session runs could not be seen when it was to be started.
+    /// Why it was put off when it was to be started: whether its session runs could not be seen, or nothing
+    /// could be written.
     pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,

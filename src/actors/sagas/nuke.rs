@@ -32,7 +32,7 @@ use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::ignored::Ignored;
 use crate::domain::message;
-use crate::domain::nuke::CleanupStatus;
+use crate::domain::nuke::{CleanupStatus, losses};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
@@ -194,11 +194,23 @@ fn gives_up(target: &Target, salvage: bool) -> bool {
     salvage && target.cause == Cause::Operator
 }
 
-/// Judges a raider that may still be working, without touching anything.
+/// Refuses a nuke of a raider that may still be working, before anything is done to it.
+///
+/// # Errors
+/// As [`check`]'s; [`RefusalKind::NoRoom`] where there is none for what is salvaged unasked.
+pub async fn permitted(world: &World, target: &Target) -> Result<(), Refusal> {
+    match check(world, target).await?.is_empty() {
+        true => Ok(()),
+        false => room::check(world, target).await,
+    }
+}
+
+/// Judges a raider that may still be working, without touching anything. Answers what a removal salvages
+/// of it without being asked to, for people.
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] with what would be lost.
-pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
+pub async fn check(world: &World, target: &Target) -> Result<Vec<String>, Refusal> {
     // One that runs is ended before the sandbox is judged again.
     if let Probed::Unknown(why) = session(world, target).await {
         let message = format!(
@@ -219,6 +231,7 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
     };
     let saved = saved_unasked(world, target, &git).await;
     let salvaged = saved.then(|| git.clone());
+    let saves = salvaged.as_ref().map(losses).unwrap_or_default();
     let evidence = evidence(
         target,
         world,
@@ -226,7 +239,7 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
         Probed::Known(git),
         salvaged,
     );
-    permit(evidence, target).map(drop)
+    permit(evidence, target).map(|_| saves)
 }
 
 /// Opens the saga. With `salvage`, what is at risk is written to salvage refs; without it, a
@@ -237,7 +250,7 @@ pub async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
 /// [`RefusalKind::WorkAtRisk`]; [`RefusalKind::Conflict`] while another operation is on the raider.
 pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga, Claim), Refusal> {
     if !salvage {
-        check(world, &target).await?;
+        permitted(world, &target).await?;
     }
     world.at(FaultPoint::NukeIntentBefore);
     let (rig, subject) = (target.raider.rig.clone(), target.raider.to_string());

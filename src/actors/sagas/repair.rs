@@ -118,13 +118,15 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     };
     let (path, target) = (sandbox.clone(), hook.target.clone());
     let seen = effects::repo(world, &rig.name, move |repo| repo.facts(&path, &target)).await;
-    let (was, salvage) = match seen {
+    let (was, salvage) = match seen.map_err(Refusal::from) {
         Ok(facts) if CleanupStatus::measured(&facts) == CleanupStatus::Clean => (ailment, None),
         Ok(_) => {
             let target = nuke::Target::of(hook, Cause::Repair);
             let (_, salvage) = nuke::write_salvage(world, &target).await?;
             (ailment, Some(salvage))
         }
+        // It may be read in a moment, and saved then.
+        Err(error) if error.is_passing() => return Err(error),
         // What cannot be read cannot be saved, and is not overwritten either.
         Err(error) => (ailment.or(Some(error.to_string())), None),
     };

@@ -41,7 +41,8 @@ impl Entry {
     }
 
     /// Who it is about, as its label says, and with which work.
-    pub(super) fn about(&self) -> (&str, Option<RelicId>) {
+    #[must_use]
+    pub fn about(&self) -> (&str, Option<RelicId>) {
         let mut labels = self.relic.labels.iter();
         let about = labels.find_map(|label| label.strip_prefix("about:"));
         let about = about.unwrap_or_default();

@@ -14,6 +14,7 @@ mod reraise;
 mod settle;
 #[cfg(test)]
 mod tests;
+pub mod unkillable;
 
 use std::sync::Arc;
 
@@ -21,16 +22,11 @@ use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::effects;
 use super::lookout::{self, Lookout};
 use super::refusal::Refusal;
 use super::world::World;
-use crate::domain::cause::Cause;
-use crate::domain::city::Rig;
-use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::RunState;
-use crate::domain::ids::{RaiderId, SessionId, SlotName};
-use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::event::EventType;
+use crate::domain::message::{self, Body, Escalation};
 use crate::ports::relics::{StoreError, Txn};
 
 pub use self::book::{Entry, acknowledge, find, open, read_inbox, send};
@@ -121,13 +117,20 @@ impl Shaman {
 }
 
 /// Looks at the book, and says when the next look is due.
-async fn look(world: &World) -> Option<Timestamp> {
-    let reraise = world.city.notify.reraise;
-    let looked = world.store.run(move |txn| reraise::look(txn, reraise));
-    looked.await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the shaman could not look");
-        lookout::retry(world)
-    })
+async fn look(world: &Arc<World>) -> Option<Timestamp> {
+    let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
+    let age = move |key: &str, stamp| own.age(key, stamp);
+    let looked = world
+        .store
+        .run(move |txn| reraise::look(txn, reraise, &age));
+    match looked.await {
+        // A time that no calendar has is never.
+        Ok(next) => world.clock.now().checked_add(next?).ok(),
+        Err(error) => {
+            tracing::warn!(%error, "the shaman could not look");
+            lookout::retry(world)
+        }
+    }
 }
 
 /// Has the shaman act when something happens that may end a problem, changes when it is due, or is told
@@ -188,74 +191,6 @@ pub async fn call(world: &World, from: &str, body: Escalation) -> Result<(), Ref
 /// The store's.
 pub async fn escalate(world: &World, from: &str, body: Escalation) -> Result<(), Refusal> {
     say(world, from, Body::Escalation(body)).await
-}
-
-/// Calls a person, once, about a session that outlives every signal: it is in the kernel's hands, and
-/// neither a restart nor waiting helps. One that cannot be seen was not tried.
-pub async fn unkillable(world: World, session: SessionId, why: String) {
-    let seen = effects::facts(&world, &session).await;
-    let Some(facts) = seen.ok().flatten() else {
-        return;
-    };
-    if matches!(facts.state, RunState::Unknown { .. }) {
-        return;
-    }
-    let subject = subject(&world, &session).await;
-    let hint =
-        "look for its processes (state D) and for what they wait for: a disk, a network mount";
-    let body = Escalation {
-        agent: subject,
-        relic: None,
-        problem: "its session could not be ended".to_owned(),
-        severity: Severity::High,
-        evidence: format!("{session}: {why}\n{hint}"),
-    };
-    let told = world.store.run(move |txn| {
-        if find(txn, &body)?.is_some() {
-            return Ok(());
-        }
-        let data = serde_json::json!({ "session": session, "error": why });
-        let event = NewEvent::new(EventType::AgentUnkillable, &body.agent, Cause::Internal);
-        txn.record(&event.with(data))?;
-        book::send(txn, "root", Body::Escalation(body.clone()))?;
-        // Here and now: the next attempt finds it in the book.
-        read_inbox(txn)
-    });
-    match told.await {
-        Ok(()) => world.nudge(message::SHAMAN),
-        Err(error) => {
-            tracing::error!(%error, "nobody could be told of a session that does not end")
-        }
-    }
-}
-
-/// Whose session it is. Where the name of one rig begins that of another, several raiders may have
-/// sessions of that id: it is the one's that has work.
-async fn subject(world: &World, session: &SessionId) -> String {
-    if let Some(agent) = world.city.agent_of(session) {
-        return agent.name.to_string();
-    }
-    let raider = |rig: &Rig| {
-        let name = session
-            .as_str()
-            .strip_prefix(&format!("gt-{}-", rig.name))?;
-        Some(RaiderId::new(rig.name.clone(), SlotName::new(name).ok()?))
-    };
-    let mut raiders: Vec<_> = world.city.rigs.iter().filter_map(raider).collect();
-    // The longest name of a rig, where nobody has work.
-    raiders.sort_by_key(|raider| std::cmp::Reverse(raider.rig.as_str().len()));
-    let asked = raiders.clone();
-    let working = world.store.run(move |txn| {
-        for raider in &asked {
-            if txn.hook(raider)?.is_some() {
-                return Ok(Some(raider.clone()));
-            }
-        }
-        Ok(None)
-    });
-    let known = working.await.ok().flatten();
-    let raider = known.or_else(|| raiders.into_iter().next());
-    raider.map_or(session.to_string(), |raider| raider.to_string())
 }
 
 async fn say(world: &World, from: &str, body: Body) -> Result<(), Refusal> {

@@ -10,31 +10,32 @@ use crate::ports::relics::{StoreError, Txn};
 
 use super::{book, settle};
 
-/// Looks; says when the next escalation is due to be raised again.
+/// How old a stamp of this key is.
+type Age<'a> = &'a dyn Fn(&str, Timestamp) -> Duration;
+
+/// Looks; says in how long the next escalation is due to be raised again.
 pub(super) fn look(
     txn: &mut dyn Txn,
     reraise: Option<Duration>,
-) -> Result<Option<Timestamp>, StoreError> {
+    age: Age<'_>,
+) -> Result<Option<Duration>, StoreError> {
     book::read_inbox(txn)?;
     settle::vanished(txn)?;
     let now = txn.now();
     let mut next = None;
     for mut entry in book::open(txn)? {
-        // Noted by a clock that was ahead.
-        if entry.standing.told > now {
-            entry.standing.told = now;
-            entry.write(txn)?;
-        }
-        if entry.standing.due(reraise).is_some_and(|due| due <= now) {
+        let key = format!("told/{}", entry.relic.id);
+        let due = |entry: &book::Entry| {
+            let told = entry.standing.told;
+            entry.standing.due(reraise, age(&key, told))
+        };
+        if due(&entry).is_some_and(|wait| wait.is_zero()) {
             let severity = escalation::severity(entry.relic.priority);
             entry.relic.priority = entry.standing.raise_again(severity, now) as i64;
             entry.write(txn)?;
             entry.raised(txn, Cause::Unanswered)?;
         }
-        next = [next, entry.standing.due(reraise)]
-            .into_iter()
-            .flatten()
-            .min();
+        next = [next, due(&entry)].into_iter().flatten().min();
     }
     Ok(next)
 }

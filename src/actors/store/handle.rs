@@ -11,6 +11,7 @@ use crate::ports::relics::{StoreError, Txn};
 
 use super::super::metrics::Metrics;
 use super::queue::{Queue, Request};
+use super::writer::{give_room, take_room};
 
 /// Talks to the store. Cheap to clone, and good for as long as the daemon runs: what is handed to it
 /// while the store actor restarts waits for the new one.
@@ -75,6 +76,15 @@ impl StoreHandle {
         self.queue.push(Box::new(call));
         let lost = || StoreError::Unavailable("the store went away before it answered".to_owned());
         async move { answered(answer).await.unwrap_or_else(|| Err(lost())) }
+    }
+
+    /// Makes sure that there is room for what an order may have to put on record.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when there is none, or the store cannot write or is stopped.
+    pub async fn find_room(&self) -> Result<(), StoreError> {
+        self.run(take_room).await?;
+        self.run(give_room).await
     }
 
     /// Journals events behind: never waits, never fails. While the store cannot write they are kept

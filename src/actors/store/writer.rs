@@ -115,16 +115,24 @@ impl Writer {
         items: &mut [Item],
         durability: Durability,
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        let store = match &mut self.store {
-            Some(store) => store,
-            None => self.store.insert((self.open)()?),
-        };
         let mut jobs: Vec<_> = items
             .iter_mut()
             .map(|item| |txn: &mut dyn Txn| item.run(txn))
             .collect();
         let mut jobs: Vec<Job<'_>> = jobs.iter_mut().map(|job| job as Job<'_>).collect();
-        match store.commit(&mut jobs, durability) {
+        self.commit_jobs(&mut jobs, durability)
+    }
+
+    fn commit_jobs(
+        &mut self,
+        jobs: &mut [Job<'_>],
+        durability: Durability,
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let store = match &mut self.store {
+            Some(store) => store,
+            None => self.store.insert((self.open)()?),
+        };
+        match store.commit(jobs, durability) {
             Ok((results, events)) => {
                 for event in events {
                     announce(&event);
@@ -201,9 +209,18 @@ impl Writer {
         }
     }
 
-    /// While an alarm is raised: tries to journal it. If that works, the store works again.
+    /// While an alarm is raised: tries to journal it. If that works, and there is room for more than that,
+    /// the store works again; where the alarm itself took the last room, it would be raised again at once.
     fn clear(&mut self, alarm: &mut Option<Alarm>) {
         let Some(raised) = alarm else { return };
+        if !matches!(
+            self.commit_jobs(&mut [&mut take_room], Durability::Behind)
+                .as_deref(),
+            Ok([Ok(())])
+        ) {
+            raised.retry = Instant::now() + RETRY;
+            return;
+        }
         let dropped = self.queue.take_dropped();
         let data = json!({
             "error": raised.error,
@@ -211,8 +228,14 @@ impl Writer {
             "dropped": dropped,
         });
         let event = NewEvent::new(EventType::StoreDegraded, SUBJECT, Cause::Internal).with(data);
-        let mut note = [Item::Notes(VecDeque::from([event]))];
-        match self.commit(&mut note, Durability::Behind).as_deref() {
+        let mut note = |txn: &mut dyn Txn| {
+            give_room(txn)?;
+            txn.record(&event).map(|_| ())
+        };
+        match self
+            .commit_jobs(&mut [&mut note], Durability::Behind)
+            .as_deref()
+        {
             Ok([Ok(())]) => {
                 self.queue.set_degraded(false);
                 *alarm = None;
@@ -223,6 +246,19 @@ impl Writer {
             }
         }
     }
+}
+
+/// Where the room that was tried out is, and how much: more than any order puts on record, but for texts.
+const ROOM: (&str, usize) = ("room", 64 * 1024);
+
+/// Takes as much room as orders may need. It has to be committed to say anything.
+pub(super) fn take_room(txn: &mut dyn Txn) -> Result<(), StoreError> {
+    txn.set(ROOM.0, Some(&" ".repeat(ROOM.1)))
+}
+
+/// Gives it back, in another commit.
+pub(super) fn give_room(txn: &mut dyn Txn) -> Result<(), StoreError> {
+    txn.set(ROOM.0, None)
 }
 
 /// Whom the store's own events are about.

@@ -13,8 +13,8 @@ use super::super::{ask, shaman};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
 use super::{
-    WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, review, sight, stall, unread,
-    wisps, zombies,
+    WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, review, sight, stall, trouble,
+    unread, wisps, zombies,
 };
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -42,40 +42,13 @@ pub enum Piece {
 
 impl Piece {
     /// The key of its claim.
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         match self {
             Self::Message(message) => format!("message/{}", message.id),
             Self::Saga(saga) => claim_key(saga.id),
             Self::Suspect(raider) => format!("suspect/{raider}"),
             Self::Release(raider) => format!("release/{raider}"),
             Self::Charges(rig) => format!("charges/{rig}"),
-        }
-    }
-
-    /// Whom it is about, and what it means for people that it cannot go on.
-    fn trouble(&self) -> (String, String) {
-        match self {
-            Self::Message(message) => {
-                let raider = message.body.raider().map(ToString::to_string);
-                let problem = "what became of its work cannot be dealt with".to_owned();
-                (raider.unwrap_or_else(|| message.from.clone()), problem)
-            }
-            Self::Saga(saga) => {
-                let problem = format!("its {} cannot go on", saga.kind.as_str());
-                (saga.subject.clone(), problem)
-            }
-            Self::Release(raider) => {
-                let problem = "it has no work any more and cannot be removed".to_owned();
-                (raider.to_string(), problem)
-            }
-            Self::Suspect(raider) => {
-                let problem = "it is a zombie that cannot be dealt with".to_owned();
-                (raider.to_string(), problem)
-            }
-            Self::Charges(rig) => {
-                let problem = "waiting work cannot be charged".to_owned();
-                (message::witness(rig), problem)
-            }
         }
     }
 }
@@ -146,6 +119,9 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     pieces.extend(unlooked.into_iter().map(Piece::Release));
     let mut keys = BTreeSet::new();
     pieces.retain(|piece| keys.insert(piece.key()));
+    if patrol {
+        trouble::over(args, &pieces).await?;
+    }
     for piece in pieces {
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
             attend(args, piece, claim);
@@ -256,42 +232,18 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
     let attempt = tokio::spawn(async move { work_on(&own, work).await });
     let key = piece.key();
     match attempt.await {
-        Ok(Ok(handled)) => handled,
+        Ok(Ok(handled)) => {
+            trouble::passed(args, piece).await;
+            handled
+        }
         Ok(Err(error)) => {
             tracing::warn!(rig = %args.rig, key, %error, "a piece of work could not go on");
-            stopped(args, piece, error).await
+            trouble::stopped(args, piece, error).await
         }
         Err(panic) => {
             tracing::error!(rig = %args.rig, key, %panic, "a piece of work panicked");
             Handled::Soon
         }
-    }
-}
-
-/// When to try again what could not go on: soon, when it may pass by itself or somebody else was at it.
-/// What will not pass is a person's, and is tried at each look all the same.
-async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -> Handled {
-    let passes = error.is_passing() || error.kind == RefusalKind::Conflict;
-    if passes || args.world.is_stopping() {
-        return Handled::Soon;
-    }
-    if error.kind == RefusalKind::NoRoom {
-        return Handled::AtPatrol;
-    }
-    let (agent, problem) = piece.trouble();
-    let mut evidence = vec![error.message];
-    evidence.extend(error.losses);
-    evidence.extend(error.hint);
-    let body = Escalation {
-        agent,
-        relic: None,
-        problem,
-        severity: Severity::High,
-        evidence: evidence.join("\n"),
-    };
-    match inbox::raise(args, body).await {
-        Ok(()) => Handled::AtPatrol,
-        Err(_) => Handled::Soon,
     }
 }
 
@@ -318,7 +270,7 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
         let body = Escalation {
             agent: saga.subject,
             relic: None,
-            problem: format!("its {kind} was begun by another version and cannot go on"),
+            problem: trouble::of_another_version(saga.kind),
             severity: Severity::High,
             evidence: unreadable.message,
         };

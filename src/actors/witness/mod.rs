@@ -29,6 +29,7 @@ mod review;
 pub mod rework;
 pub mod sight;
 pub mod stall;
+mod trouble;
 mod unread;
 mod validate;
 mod wisps;
@@ -45,6 +46,7 @@ use self::inbox::Handled;
 pub use self::kept::Keepers;
 use self::look::Piece;
 pub use self::stall::Silences;
+pub use self::trouble::{LASTING, Troubles};
 use super::refusal::Refusal;
 use super::root::{RootMsg, raider_spec};
 use super::sagas::charge::{ChargeRequest, Charged};
@@ -379,9 +381,11 @@ pub(super) async fn nuke_now(
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
+    // Before its session is ended for what could not be begun then.
+    world.store.find_room().await?;
     let judged = match salvage {
         true => nuke::savable(world, &target).await,
-        false => nuke::check(world, &target).await,
+        false => nuke::permitted(world, &target).await,
     };
     if let Err(refused) = judged {
         return Err(nuke::named(world, &target, refused).await);

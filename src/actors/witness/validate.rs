@@ -231,7 +231,7 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     let error = match nuke::facts(world, &target).await.map_err(Refusal::from) {
         Ok(Some(facts)) => return Ok(Found::There(facts)),
         Ok(None) => match nuke::check(world, &target).await {
-            Ok(()) => return Ok(Found::Gone(None)),
+            Ok(_) => return Ok(Found::Gone(None)),
             Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
                 return Ok(Found::Gone(Some(refused)));
             }

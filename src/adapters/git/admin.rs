@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -92,12 +93,27 @@ pub(super) struct Place {
     pub(super) sandbox: PathBuf,
     /// `repo.git/worktrees/<id>`.
     pub(super) admin: PathBuf,
+    /// An empty directory, where the sandbox's own is gone.
+    stand_in: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Place {
     /// A `git` command in the sandbox that takes no lock.
     pub(super) fn git(&self) -> Git {
-        Git::in_dir(&self.sandbox).env("GIT_OPTIONAL_LOCKS", "0")
+        let git = match &self.stand_in {
+            None => Git::in_dir(&self.sandbox),
+            // By a `.git` file, git would have the administrative directory name this one.
+            Some(dir) => Git::in_dir(dir.path())
+                .arg("--git-dir")
+                .arg(&self.admin)
+                .arg("--work-tree=."),
+        };
+        git.env("GIT_OPTIONAL_LOCKS", "0")
+    }
+
+    /// Whether there are no files any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.stand_in.is_some()
     }
 }
 
@@ -123,7 +139,25 @@ pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError>
     Ok(Place {
         sandbox: sandbox.to_owned(),
         admin,
+        stand_in: None,
     })
+}
+
+/// The place of a sandbox whose directory is gone, if git still knows of it.
+pub(super) fn locate_gone(repo: &GitRepo, sandbox: &Path) -> Result<Option<Place>, RepoError> {
+    match fs::symlink_metadata(sandbox) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("cannot read", sandbox, &error)),
+        Ok(_) => return Ok(None),
+    }
+    let Some(admin) = of_sandbox(repo, sandbox)?.into_iter().next() else {
+        return Ok(None);
+    };
+    Ok(Some(Place {
+        sandbox: sandbox.to_owned(),
+        admin,
+        stand_in: Some(Arc::new(scratch(repo)?)),
+    }))
 }
 
 fn broken(sandbox: &Path, why: &str) -> RepoError {

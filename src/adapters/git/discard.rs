@@ -124,23 +124,9 @@ fn verify(repo: &GitRepo, permit: &NukePermit) -> Result<(), RepoError> {
 }
 
 fn difference(judged: &GitFacts, now: &GitFacts) -> Option<&'static str> {
-    let differs = [
-        (judged.head != now.head, "HEAD moved"),
-        (judged.branch != now.branch, "another branch is checked out"),
-        (judged.dirty != now.dirty, "tracked files changed"),
-        (judged.untracked != now.untracked, "untracked files changed"),
-        (judged.stashes != now.stashes, "stash entries changed"),
-        (judged.special != now.special, "other work changed"),
-        (judged.fingerprint != now.fingerprint, "content changed"),
-        (
-            judged.head_reachable && !now.head_reachable,
-            "HEAD is not reachable any more",
-        ),
-    ];
-    differs
-        .iter()
-        .find(|differs| differs.0)
-        .map(|differs| differs.1)
+    let lost = judged.head_reachable && !now.head_reachable;
+    let less = lost.then_some("HEAD is not reachable any more");
+    now.changed_since(judged).or(less)
 }
 
 /// Renames into the trash; the trash must be on the same file system, or it would be a copy.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::command::Git;
-use super::measure::{Measured, measure};
+use super::measure::{Measured, measure, measure_left};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::status;
@@ -87,8 +87,21 @@ pub(super) fn glance(
     ))
 }
 
-/// What a sandbox whose directory is gone had committed, as far as nothing else holds it. What was
-/// not committed went with the directory.
+/// What git still knows of a sandbox whose directory is gone, as facts: what was staged is in `dirty`.
+pub(super) fn remains(
+    repo: &GitRepo,
+    sandbox: &Path,
+    target: &str,
+) -> Result<Option<GitFacts>, RepoError> {
+    if std::fs::symlink_metadata(sandbox).is_ok() {
+        return Ok(None);
+    }
+    let left = measure_left(repo, sandbox)?;
+    left.map(|left| judge(repo, &left, Some(target)))
+        .transpose()
+}
+
+/// What a sandbox whose directory is gone had committed, as far as nothing else holds it.
 pub(super) fn strays(
     repo: &GitRepo,
     sandbox: &Path,

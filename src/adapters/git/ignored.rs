@@ -9,13 +9,13 @@ use super::{bytes, links, status};
 use crate::domain::ignored::Ignored;
 use crate::ports::repo::RepoError;
 
-/// What tools build, and would build again: not worth a line among what may be precious.
-const BUILT: &[&str] = &[
-    "target/",
+/// What tools build, and would build again, where all of it is ignored: not worth a line among what may be
+/// precious. By itself, a file in there may be (`build/.env`).
+const BUILT: &[&str] = &["target/", "build/", "dist/", "out/"];
+
+/// Directories in which nobody but tools writes.
+const CACHES: &[&str] = &[
     "node_modules/",
-    "build/",
-    "dist/",
-    "out/",
     "__pycache__/",
     ".venv/",
     "venv/",
@@ -27,6 +27,9 @@ const BUILT: &[&str] = &[
     ".pytest_cache/",
 ];
 
+/// How the names of files end that programs write in passing.
+const WRITTEN: &[&str] = &[".log", ".o", ".pyc", ".class", ".tmp"];
+
 /// Looks for it now: one `git status`, content is not read.
 pub(super) fn list(repo: &GitRepo, sandbox: &Path) -> Result<Ignored, RepoError> {
     let place = locate(repo, sandbox)?;
@@ -37,12 +40,21 @@ pub(super) fn list(repo: &GitRepo, sandbox: &Path) -> Result<Ignored, RepoError>
 
 /// Ignored paths that a removal loses (`.env`, the settings of an editor), directories as one. Our own
 /// links are not among them, nor what tools build, nor files that were copied from the rig's checkout:
-/// as they were they are still there, and edited ones are work that salvage keeps.
+/// as they were they are still there, and edited ones are work that salvage keeps. Those that tell least
+/// come last: a list has an end.
 pub(super) fn precious(status: &Status, note: Option<&Note>) -> impl Iterator<Item = String> {
     let names = status.ignored.iter().map(|name| bytes::lossy(name));
-    let copied = move |name: &str| note.is_some_and(|note| note.copied.contains_key(name));
-    names.filter(move |name| {
-        let above = |dir: &&str| name.starts_with(*dir) || name.contains(&format!("/{dir}"));
-        !links::EXCLUDED.contains(&name.as_str()) && !copied(name) && !BUILT.iter().any(above)
-    })
+    let copied = |name: &str| note.is_some_and(|note| note.copied.contains_key(name));
+    let is_made = |name: &str| {
+        let own = format!("/{name}");
+        let below = |dir: &&str| own.contains(&format!("/{dir}"));
+        let is = |dir: &&str| own.ends_with(&format!("/{dir}"));
+        CACHES.iter().any(below) || BUILT.iter().any(is)
+    };
+    let mut names: Vec<String> = names
+        .filter(|name| !links::EXCLUDED.contains(&name.as_str()))
+        .filter(|name| !copied(name) && !is_made(name))
+        .collect();
+    names.sort_by_key(|name| WRITTEN.iter().any(|end| name.ends_with(end)));
+    names.into_iter()
 }

@@ -57,17 +57,42 @@ impl Measured {
 
 /// Measures the sandbox now. Changes nothing in it.
 pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoError> {
-    let place = locate(repo, sandbox)?;
+    look(repo, locate(repo, sandbox)?)
+}
+
+/// Measures what is left of a sandbox, be it that its directory is gone: then all that git still knows of
+/// it, as if its files were as the index has them. None where there is nothing.
+pub(super) fn measure_left(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
+    match admin::locate_gone(repo, sandbox)? {
+        Some(place) => look(repo, place).map(Some),
+        None => match measure(repo, sandbox) {
+            Err(RepoError::NotFound(_)) => Ok(None),
+            measured => measured.map(Some),
+        },
+    }
+}
+
+fn look(repo: &GitRepo, place: Place) -> Result<Measured, RepoError> {
+    let sandbox = place.sandbox.as_path();
     let note = Note::read(&place.admin);
     let mut status = status::read(place.git())?;
     status
         .untracked
         .retain(|path| !links::is_ours(sandbox, path));
     let index = status::index(place.git())?;
-    let hidden = hidden_edits(repo, &place, &index)?;
-    let extra = links::strangers(sandbox, note.as_ref(), &index);
     let base = note.as_ref().map(|note| &note.base);
-    let (mut admins, inner): (Vec<_>, Vec<_>) = admin::inside(repo, sandbox)?.into_iter().unzip();
+    let (mut hidden, mut extra, mut inside) = (Vec::new(), Vec::new(), Vec::new());
+    if place.is_gone() {
+        status.changes.retain(|change| change.in_index);
+        for change in &mut status.changes {
+            change.in_tree = false;
+        }
+    } else {
+        hidden = hidden_edits(repo, &place, &index)?;
+        extra = links::strangers(sandbox, note.as_ref(), &index);
+        inside = admin::inside(repo, sandbox)?;
+    }
+    let (mut admins, inner): (Vec<_>, Vec<_>) = inside.into_iter().unzip();
     admins.insert(0, place.admin.clone());
     let nested = nested::find(repo, &place, &status, &index, base, &inner)?;
     let reflog = traces::head_reflogs(&admins)?;

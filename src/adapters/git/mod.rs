@@ -18,6 +18,7 @@ mod land;
 mod links;
 mod measure;
 mod merge;
+mod modules;
 mod nested;
 mod pins;
 mod port;

@@ -8,17 +8,18 @@ use std::{fs, io};
 use super::admin::{self, Place, linked};
 use super::bytes::{self, RelPath};
 use super::command::{Git, Output};
+use super::modules::{self, Held, Inner, recorded};
 use super::push::shown;
-use super::rig::{GitRepo, oid, resolve};
+use super::rig::{GitRepo, resolve};
+use super::special;
 use super::status::{IndexEntry, Status};
-use super::{special, traces};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// A repository inside the sandbox that holds work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nested {
-    /// Its directory.
+    /// Its directory; one below [`MODULES`] where it is not checked out.
     pub(super) path: RelPath,
     /// How it comes to be there.
     pub(super) kind: Kind,
@@ -36,11 +37,16 @@ pub(super) struct Nested {
     pub(super) closed: bool,
 }
 
+/// Where the git directory of a submodule lies that is not checked out. No file has such a path.
+pub(super) const MODULES: &[u8] = b".git/modules";
+
 /// How a repository comes to be in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The index has it.
     Submodule,
+    /// A submodule where nobody is at work: what it holds only its git directory tells.
+    Left,
     /// It lies among the files.
     Untracked,
     /// Ignore rules hide it.
@@ -68,27 +74,7 @@ pub(super) fn find(
     worktrees: &[RelPath],
 ) -> Result<Vec<Nested>, RepoError> {
     let mut found = Vec::new();
-    for link in index.iter().filter(|entry| entry.is_gitlink()) {
-        let dir = place.sandbox.join(bytes::path(&link.path));
-        if fs::symlink_metadata(dir.join(".git")).is_err() {
-            continue;
-        }
-        let change = status
-            .changes
-            .iter()
-            .find(|change| change.path == link.path);
-        let dirty = change.and_then(|change| change.submodule.clone());
-        let holds = match dirty {
-            Some(dirty) => Some(dirty),
-            None => {
-                let recorded = recorded(place, base, &link.path)?;
-                unpushed(&dir, &BTreeSet::new(), recorded.as_slice())?
-            }
-        };
-        if let Some(holds) = holds {
-            collect(place, &link.path, Kind::Submodule, holds, &mut found)?;
-        }
-    }
+    let mut known = submodules(place, status, index, base, &mut found)?;
     for dir in repositories(place, status, index) {
         collect(
             place,
@@ -122,9 +108,74 @@ pub(super) fn find(
             }),
         }
     }
+    known.extend(found.iter().filter_map(|nested| nested.git_dir.clone()));
+    find_absent(place, base, &known, &mut found)?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup_by(|a, b| a.path == b.path);
     Ok(found)
+}
+
+/// Adds checked-out submodules that hold what is nowhere else. Answers with the git directories of all.
+fn submodules(
+    place: &Place,
+    status: &Status,
+    index: &[IndexEntry],
+    base: Option<&Oid>,
+    found: &mut Vec<Nested>,
+) -> Result<Vec<PathBuf>, RepoError> {
+    let mut git_dirs = Vec::new();
+    for link in index.iter().filter(|entry| entry.is_gitlink()) {
+        let dir = place.sandbox.join(bytes::path(&link.path));
+        if fs::symlink_metadata(dir.join(".git")).is_err() {
+            if dir.is_dir() && !walk(&dir, false)?.is_empty() {
+                let holds = "files, although it is not checked out".to_owned();
+                collect(place, &link.path, Kind::Submodule, holds, found)?;
+            }
+            continue;
+        }
+        let inner = Inner::checked_out(&dir);
+        let change = status
+            .changes
+            .iter()
+            .find(|change| change.path == link.path);
+        let held = match change.and_then(|change| change.submodule.clone()) {
+            Some(dirty) => Some(Held::at_work(dirty)),
+            None => inner.held(recorded(place.git(), base, &link.path)?, &[])?,
+        };
+        if let Some(held) = held {
+            let kind = match held.left {
+                true => Kind::Left,
+                false => Kind::Submodule,
+            };
+            collect(place, &link.path, kind, held.what, found)?;
+        }
+        git_dirs.push(inner.git_dir);
+    }
+    Ok(git_dirs)
+}
+
+/// Adds those of which there is only a git directory, which none of these is.
+fn find_absent(
+    place: &Place,
+    base: Option<&Oid>,
+    known: &[PathBuf],
+    found: &mut Vec<Nested>,
+) -> Result<(), RepoError> {
+    for (name, inner) in modules::absent(&place.admin, known)? {
+        if let Some(held) = inner.held(recorded(place.git(), base, &name)?, &[])? {
+            found.push(Nested {
+                path: bytes::below(MODULES, &name),
+                kind: Kind::Left,
+                git_dir: Some(inner.git_dir),
+                head: None,
+                files: Vec::new(),
+                holds: held.what,
+                origin: None,
+                closed: false,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Directories with a `.git` of their own: untracked ones, which git prints with a `/`, and those
@@ -244,13 +295,9 @@ fn unshared(dir: &Path, head: Option<&Oid>) -> Result<Option<String>, RepoError>
 fn find_hidden(place: &Place, at: &[u8], found: &mut Vec<Nested>) -> Result<(), RepoError> {
     let dir = place.sandbox.join(bytes::path(at));
     let status = changes(&dir)?;
-    let git_dir = of_repository(&dir);
-    let own = match special::in_progress(&git_dir).next() {
-        Some(line) => Some(line),
-        None => match traces::head_reflogs(std::slice::from_ref(&git_dir)) {
-            Ok(left) => unpushed(&dir, &left.commits, &[])?,
-            Err(error) => Some(format!("cannot be judged: {error}")),
-        },
+    let own = match Inner::checked_out(&dir).held(None, &[]) {
+        Ok(held) => held.map(|held| held.what),
+        Err(error) => Some(format!("cannot be judged: {error}")),
     };
     let edited = match &own {
         None => edited(place, at, &status)?,
@@ -347,6 +394,10 @@ fn collect(
     }
     files.sort();
     files.dedup();
+    if files.is_empty() && fs::symlink_metadata(dir.join(".git")).is_err() {
+        // A submodule of a submodule that is not checked out.
+        return Ok(());
+    }
     found.push(Nested {
         path: path.to_vec(),
         kind,
@@ -359,7 +410,7 @@ fn collect(
     });
     for path in inner {
         let kind = match kind {
-            Kind::Ignored => Kind::Ignored,
+            Kind::Ignored | Kind::Left => kind,
             Kind::Submodule | Kind::Untracked => Kind::Untracked,
         };
         collect(place, &path, kind, "its own repository".to_owned(), found)?;
@@ -380,7 +431,7 @@ fn passed_over(dir: &Path, stderr: &str) -> bool {
 }
 
 /// The git directory of a repository; of a worktree, its administrative directory.
-fn of_repository(dir: &Path) -> PathBuf {
+pub(super) fn of_repository(dir: &Path) -> PathBuf {
     linked(dir).unwrap_or_else(|| dir.join(".git"))
 }
 
@@ -395,63 +446,6 @@ fn git_dir(place: &Place, dir: &Path) -> Option<PathBuf> {
     let home = fs::canonicalize(&place.sandbox).ok()?;
     let admin = fs::canonicalize(&place.admin).ok()?;
     (target.starts_with(home) || target.starts_with(admin)).then_some(target)
-}
-
-/// The commit that the sandbox's base records for the submodule: it came from outside.
-fn recorded(place: &Place, base: Option<&Oid>, path: &[u8]) -> Result<Option<Oid>, RepoError> {
-    let Some(base) = base else { return Ok(None) };
-    let output = place
-        .git()
-        .env("GIT_LITERAL_PATHSPECS", "1")
-        .args(["ls-tree", "-z", base.as_str(), "--"])
-        .arg(bytes::path(path))
-        .run()?;
-    // `160000 commit <oid>\t<path>`
-    let text = bytes::lossy(&output.stdout);
-    let head = text.split('\t').next().unwrap_or_default();
-    match head.strip_prefix("160000 commit ") {
-        Some(id) => oid(id).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// What a clean repository holds that neither its remotes do nor a commit that is known; these commits
-/// count as well.
-fn unpushed(dir: &Path, left: &BTreeSet<Oid>, known: &[Oid]) -> Result<Option<String>, RepoError> {
-    let git = || Git::in_dir(dir).env("GIT_OPTIONAL_LOCKS", "0");
-    let count = git().args(["rev-list", "--count", "--ignore-missing"]);
-    let count = count.args(["HEAD", "--branches", "--not", "--remotes", "--stdin"]);
-    // Where a shallow clone ends is nobody's work; that of a tag has no branch of its remote.
-    let shallow = fs::read_to_string(of_repository(dir).join("shallow")).unwrap_or_default();
-    let known = known.iter().map(Oid::as_str).chain(shallow.lines());
-    let known = known.map(|id| format!("^{id}\n"));
-    let input: String = left
-        .iter()
-        .map(|id| format!("{id}\n"))
-        .chain(known)
-        .collect();
-    let output = count.stdin(input).output()?;
-    if !output.ok() {
-        return Ok(Some(format!("cannot be judged: {}", output.stderr.trim())));
-    }
-    let commits = output.text();
-    if commits != "0" {
-        return Ok(Some(format!("unpushed commits: {commits}")));
-    }
-    if resolve(git(), "refs/stash")?.is_some() {
-        return Ok(Some("stash entries".to_owned()));
-    }
-    let inner = super::status::index(git())?;
-    for link in inner.iter().filter(|entry| entry.is_gitlink()) {
-        let inside = dir.join(bytes::path(&link.path));
-        if fs::symlink_metadata(inside.join(".git")).is_ok()
-            && let Some(holds) =
-                unpushed(&inside, &BTreeSet::new(), std::slice::from_ref(&link.oid))?
-        {
-            return Ok(Some(format!("{}: {holds}", bytes::lossy(&link.path))));
-        }
-    }
-    Ok(None)
 }
 
 /// Every regular file and link below the directory, relative and sorted. With `all`, those in

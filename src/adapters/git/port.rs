@@ -120,6 +120,10 @@ impl Repo for GitRepo {
         facts::strays(self, sandbox, branch, target)
     }
 
+    fn remains(&self, sandbox: &Path, target: &str) -> Result<Option<GitFacts>, RepoError> {
+        facts::remains(self, sandbox, target)
+    }
+
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {
         salvage::tips(self, names)
     }

@@ -55,9 +55,11 @@ fn aside(admin: &Path) -> Result<Vec<String>, RepoError> {
 /// One line for each, for people. Stable as long as the sandbox does not change.
 pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     let mut lines: Vec<String> = in_progress(&measured.place.admin).collect();
-    if measured.status.head.is_none() {
+    // Where nobody works any more, nobody is at the wrong place.
+    let at_work = !measured.place.is_gone();
+    if at_work && measured.status.head.is_none() {
         lines.push("HEAD names a branch without commits".to_owned());
-    } else if measured.status.branch.is_none() {
+    } else if at_work && measured.status.branch.is_none() {
         lines.push("HEAD is detached".to_owned());
     }
     let conflicts = measured
@@ -70,13 +72,13 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         lines.push(format!("unresolved conflicts: {conflicts}"));
     }
     for nested in &measured.nested {
-        let kind = match nested.kind {
-            Kind::Submodule => "submodule ",
-            Kind::Untracked => "nested repository ",
-            Kind::Ignored => HIDDEN,
-        };
-        let path = bytes::lossy(&nested.path);
-        lines.push(format!("{kind}{path}: {}", nested.holds));
+        let (path, holds) = (bytes::lossy(&nested.path), &nested.holds);
+        lines.push(match nested.kind {
+            Kind::Submodule => format!("submodule {path}: {holds}"),
+            Kind::Left => format!("{LEFT_BEHIND}what submodule {path} holds: {holds}"),
+            Kind::Untracked => format!("nested repository {path}: {holds}"),
+            Kind::Ignored => format!("{HIDDEN}{path}: {holds}"),
+        });
     }
     for path in &measured.hidden {
         let path = bytes::lossy(path);
@@ -88,7 +90,7 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
         lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
     }
     lines.extend(aside(&measured.place.admin)?);
-    if let Some(own) = &measured.lost.own {
+    if let Some(own) = measured.lost.own.as_ref().filter(|_| at_work) {
         lines.push(format!("HEAD has left its own branch at {}", own.short()));
     }
     let own = measured

@@ -11,6 +11,8 @@ use crate::ports::repo::RepoError;
 pub(super) struct Change {
     /// The path.
     pub(super) path: RelPath,
+    /// Whether the index differs from HEAD.
+    pub(super) in_index: bool,
     /// Whether the work tree differs from the index.
     pub(super) in_tree: bool,
     /// Whether it is only promised to the index (`git add -N`).
@@ -111,6 +113,7 @@ fn change(record: &[u8], fields: usize) -> Option<Change> {
     let path = parts.nth(fields - 3)?;
     Some(Change {
         path: path.to_vec(),
+        in_index: xy.first() != Some(&b'.'),
         in_tree: xy.get(1) != Some(&b'.'),
         intent: kind == b"1" && xy.get(1) == Some(&b'A'),
         conflict: kind == b"u",

@@ -46,8 +46,8 @@ pub(super) fn send(
     let id = txn.conn.last_insert_rowid();
     data["from"] = Value::from(from);
     data["to"] = Value::from(to);
-    let subject = match body.raider() {
-        Some(raider) => raider.to_string(),
+    let subject = match body.work() {
+        Some((raider, _)) => raider.to_string(),
         None => to.to_owned(),
     };
     let event = NewEvent::new(EventType::MessageSent, subject, body.cause()).with(data);

@@ -225,6 +225,16 @@ pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
     }
 }
 
+/// Whether nothing more can be written there, whoever tries and whatever it is.
+#[must_use]
+pub fn is_unwritable(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        QuotaExceeded | ReadOnlyFilesystem | StorageFull
+    )
+}
+
 /// Opens the alive-lock, making it when needed.
 ///
 /// # Errors

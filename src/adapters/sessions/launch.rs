@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
-use super::files::State;
+use super::files::{self, State};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
 /// Size of a session's terminal until somebody changes it.
@@ -59,11 +59,22 @@ pub enum Reply {
     NoCwd,
     /// The program cannot be run.
     NoProgram(String),
+    /// What it needs to write down cannot be written: the disk is full or read-only.
+    Unwritable(String),
     /// Something else.
     Failed(String),
 }
 
 impl Reply {
+    /// What this failure of the file system, or of something else, comes to.
+    pub fn of(what: &str, error: &io::Error) -> Self {
+        let said = format!("{what}: {error}");
+        match files::is_unwritable(error) {
+            true => Self::Unwritable(said),
+            false => Self::Failed(said),
+        }
+    }
+
     /// The reply as one line.
     #[must_use]
     pub fn line(&self) -> String {

@@ -157,7 +157,6 @@ impl LocalSessions {
 
     /// Makes sure that nothing of an earlier session of this id lives.
     fn clear(&self, id: &SessionId, dir: &Path) -> Result<(), StartError> {
-        let provider = |error: io::Error| StartError::Provider(error.to_string());
         let sight = observe::look(id, dir);
         match sight.as_ref().map(|sight| &sight.facts.state) {
             Some(RunState::Running) => return Err(StartError::Exists(id.clone())),
@@ -191,7 +190,6 @@ impl LocalSessions {
     }
 
     fn launch(&self, spec: &SessionSpec, dir: &Path) -> Result<State, StartError> {
-        let provider = |error: io::Error| StartError::Provider(error.to_string());
         let launch = Launch {
             id: spec.id.clone(),
             token: new_token().map_err(provider)?,
@@ -236,6 +234,7 @@ impl LocalSessions {
                 program: spec.argv.first().cloned().unwrap_or_default(),
                 why,
             }),
+            Reply::Unwritable(why) => Err(StartError::Unwritable(why)),
             Reply::Failed(why) => Err(StartError::Provider(why)),
         }
     }
@@ -299,6 +298,13 @@ fn failed(id: &SessionId, why: impl std::fmt::Display) -> SessionError {
     SessionError::Failed {
         id: id.clone(),
         why: why.to_string(),
+    }
+}
+
+fn provider(error: io::Error) -> StartError {
+    match files::is_unwritable(&error) {
+        true => StartError::Unwritable(error.to_string()),
+        false => StartError::Provider(error.to_string()),
     }
 }
 

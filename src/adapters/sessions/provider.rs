@@ -12,7 +12,7 @@ use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::Sight;
 use super::tmux;
-use super::{Client, LocalSessions, failed, fault, logs, remains, started};
+use super::{Client, LocalSessions, failed, fault, logs, provider, remains, started};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
@@ -34,7 +34,7 @@ impl Sessions for LocalSessions {
         let gate = self.gate(&spec.id);
         let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = self.dir(&spec.id);
-        files::make_dir(&dir).map_err(|error| StartError::Provider(error.to_string()))?;
+        files::make_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
         let before = self.look(&spec.id).and_then(|sight| sight.state);
         let state = self.launch(spec, &dir)?;

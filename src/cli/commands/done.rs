@@ -14,7 +14,7 @@ use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
 use crate::cli::render::said;
 use crate::control::client::Client;
-use crate::control::protocol::{self, ErrorKind, Intent, Op, args};
+use crate::control::protocol::{self, ControlError, ErrorKind, Intent, Op, args};
 use crate::domain::ids::RaiderId;
 
 pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
@@ -23,7 +23,7 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
     let answer = Client::connect(&city.socket).and_then(|mut client| client.call(&op));
     match answer {
         Err(error) if error.kind == ErrorKind::Unavailable => {
-            let file = leave(&city.root, &op)?;
+            let file = leave(&city.root, &op, &error)?;
             output::say(&format!("hd: {error}"));
             output::say("hd: your completion is written down and will be taken up when it is back");
             let result = serde_json::json!({"outbox": file, "accepted": false});
@@ -35,7 +35,7 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
 }
 
 /// Writes the intent so that it is there whole or not at all, and stays when the power fails.
-fn leave(root: &Path, op: &Op) -> Result<PathBuf, CliError> {
+fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError> {
     let var = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let intent = Intent {
         v: protocol::VERSION,
@@ -74,7 +74,11 @@ fn leave(root: &Path, op: &Op) -> Result<PathBuf, CliError> {
         });
     }
     let dir = root.join(".horde/outbox");
-    write(&dir, &intent).doing(format!("the outbox {}", dir.display()))
+    write(&dir, &intent).map_err(|error| {
+        let message = format!("{away}; nor can it be written down: {error}");
+        let hint = "nothing of your work is lost: say it again when that can be written";
+        CliError::new(protocol::Exit::Unreachable, message).hint(hint)
+    })
 }
 
 fn write(dir: &Path, intent: &Intent) -> io::Result<PathBuf> {

@@ -40,11 +40,12 @@ pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
 /// What removing a raider would come to.
 pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
     let raider = at(told, "/raider");
-    if told.get("safe") != Some(&Value::Bool(false)) {
+    let would = at(told, "/would");
+    if told.get("safe") != Some(&Value::Bool(false)) && would != "salvage" {
         let safe = format!("{raider} would go; nothing of it would be lost");
         return with_ignored(safe, told);
     }
-    let head = match at(told, "/would").as_str() {
+    let head = match would.as_str() {
         "salvage" => style.paint(
             Tone::Waits,
             &format!("{raider} would go, and salvage refs would keep of it:"),

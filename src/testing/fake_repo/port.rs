@@ -245,8 +245,10 @@ impl Repo for FakeRepo {
     ) -> Result<SalvageRecord, RepoError> {
         let mut inner = self.enter("salvage", &raider.to_string())?;
         let facts = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
-        let facts = facts.ok_or_else(|| no_sandbox(sandbox))?;
-        let ignored = inner.sandboxes[&raider.name].ignored.clone();
+        let lost = inner.lost.get(&raider.name).map(|lost| lost.facts.clone());
+        let facts = facts.or(lost).ok_or_else(|| no_sandbox(sandbox))?;
+        let own = inner.sandboxes.get(&raider.name);
+        let ignored = own.map(|own| own.ignored.clone()).unwrap_or_default();
         inner.salvaged.insert(facts.head.clone());
         inner.saved.push(facts);
         let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
@@ -289,6 +291,18 @@ impl Repo for FakeRepo {
         let head = inner.orphans.get(branch);
         let stray = head.filter(|head| !inner.reaches(head) && !inner.salvaged.contains(head));
         Ok(stray.cloned().into_iter().collect())
+    }
+
+    fn remains(&self, sandbox: &Path, _target: &str) -> Result<Option<GitFacts>, RepoError> {
+        let inner = self.enter("remains", &sandbox.display().to_string())?;
+        let slot = slot_of(sandbox).filter(|slot| !inner.sandboxes.contains_key(slot));
+        let lost = slot.and_then(|slot| inner.lost.get(&slot));
+        // Files went with the directory.
+        Ok(lost.map(|lost| GitFacts {
+            dirty: Vec::new(),
+            untracked: Vec::new(),
+            ..lost.facts.clone()
+        }))
     }
 
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {

@@ -84,8 +84,16 @@ pub fn is_at_risk(form: Form) -> bool {
 
 /// Whether a completion refuses it.
 pub fn is_dirty(form: Form) -> bool {
-    let committed = [Form::Ahead, Form::Amended, Form::Stash];
-    is_at_risk(form) && !committed.contains(&form)
+    let committed = matches!(
+        form,
+        Form::Ahead
+            | Form::Amended
+            | Form::Stash
+            | Form::SubmoduleLeft
+            | Form::SubmoduleGone
+            | Form::SubmoduleRemoved
+    );
+    is_at_risk(form) && !committed
 }
 
 /// One of them.
@@ -209,9 +217,12 @@ const MOVES: [Form; 11] = [
 /// what is left behind is on the raider's own branch.
 fn goes_before(first: Form, then: Form) -> bool {
     let leaves_off = first < Form::Bisect || first == Form::Sparse;
-    // Outside of what is checked out nothing is promised.
-    let outside = first == Form::Sparse && then == Form::Intent;
-    first < then && then != Form::Left && !outside && (leaves_off || then >= Form::Submodule)
+    // Outside of what is checked out nothing is promised, and no submodule is taken in; nor is one committed
+    // while something else is to be.
+    let taken = Form::Submodule <= then && then <= Form::SubmoduleRemoved;
+    let outside = first == Form::Sparse && (taken || then == Form::Intent);
+    let busy = !leaves_off && (then < Form::Submodule || taken && then != Form::Submodule);
+    first < then && then != Form::Left && !outside && !busy
 }
 
 /// The forms of a case, in the order in which an agent makes them.
@@ -222,7 +233,14 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
     }
     let alone = matches!(
         case.form,
-        Form::Orphan | Form::Clean | Form::OwnWorktree | Form::HiddenWorktree | Form::Submodule
+        Form::Orphan
+            | Form::Clean
+            | Form::OwnWorktree
+            | Form::HiddenWorktree
+            | Form::Submodule
+            | Form::SubmoduleLeft
+            | Form::SubmoduleGone
+            | Form::SubmoduleRemoved
     );
     let spoils = |also| case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
     for _ in 0..dice.below(4) {

@@ -1,6 +1,8 @@
 //! The forms in which a sandbox holds work: what an agent does to make each, and how to see that it
 //! is there.
 
+mod submodules;
+
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -35,6 +37,9 @@ pub enum Form {
     Revert,
     // What lies in index and files.
     Submodule,
+    SubmoduleLeft,
+    SubmoduleGone,
+    SubmoduleRemoved,
     Nested,
     OwnWorktree,
     HiddenWorktree,
@@ -82,6 +87,9 @@ impl Form {
         Self::CherryPick,
         Self::Revert,
         Self::Submodule,
+        Self::SubmoduleLeft,
+        Self::SubmoduleGone,
+        Self::SubmoduleRemoved,
         Self::Nested,
         Self::OwnWorktree,
         Self::HiddenWorktree,
@@ -260,13 +268,14 @@ impl Agent<'_> {
         let dir = self.dir;
         match form {
             Form::Submodule => {
-                let url = self.library.display().to_string();
-                let allow = "protocol.file.allow=always";
-                self.run(&["-c", allow, "submodule", "-q", "add", &url, "lib"]);
+                self.take_in();
                 let lib = dir.join("lib");
                 let lib = self.within(&lib);
                 lib.commit("code", "only here\n");
                 lib.write("code", "dirty\n");
+            }
+            Form::SubmoduleLeft | Form::SubmoduleGone | Form::SubmoduleRemoved => {
+                self.tidy_up(form);
             }
             Form::Nested => {
                 self.run(&["init", "-q", "-b", "main", "tools/inner"]);
@@ -426,6 +435,9 @@ pub fn is_there(form: Form, dir: &Path, seen: &Seen) -> bool {
         Form::CherryPick => has("CHERRY_PICK_HEAD"),
         Form::Revert => has("REVERT_HEAD"),
         Form::Submodule => staged(b"lib") && has("modules/lib/HEAD"),
+        Form::SubmoduleLeft | Form::SubmoduleGone | Form::SubmoduleRemoved => {
+            submodules::is_there(form, dir, seen)
+        }
         Form::Nested => dir.join("tools/inner/.git/refs/stash").exists(),
         Form::OwnWorktree => dir.join("beside/.git").is_file(),
         Form::HiddenWorktree => dir.join("target/beside/.git").is_file(),

@@ -281,7 +281,15 @@ impl Seen {
             };
             (name(&home, dir), inner)
         });
-        inner.collect()
+        let mut inner: BTreeMap<_, _> = inner.collect();
+        let library = admin.join("modules/lib");
+        if library.is_dir() && !dir.join("lib/.git").exists() {
+            let mut files = walk(&library, true);
+            files.retain(|name, _| name != b"index" && name != b"config");
+            let (head, index) = (None, Vec::new());
+            inner.insert(b".git/modules/lib".to_vec(), Inner { head, index, files });
+        }
+        inner
     }
 
     /// Commits that the reflog names and HEAD does not reach.
@@ -320,18 +328,15 @@ impl Seen {
             .filter(|(_, inner)| !inner.files.is_empty())
     }
 
-    /// Every content that was tracked, staged or untracked. What an inner repository with a git
-    /// directory of its own has staged is in that: those files are compared.
+    /// Every content that was tracked, staged or untracked. What an inner repository has staged whose git
+    /// directory goes with the sandbox is in that.
     pub fn contents(&self) -> BTreeSet<Oid> {
         let staged = |entry: &&Entry| !entry.is_submodule() && !entry.is_promised();
-        let inner = self.inner.values().filter(|inner| inner.files.is_empty());
-        let inner = inner.flat_map(|inner| &inner.index);
-        let index = self
-            .index
-            .iter()
-            .chain(inner)
-            .filter(staged)
-            .map(|entry| entry.id);
-        index.chain(self.files.values().map(File::id)).collect()
+        let elsewhere = self.inner.values().filter(|inner| inner.files.is_empty());
+        let index = elsewhere.flat_map(|inner| &inner.index);
+        let index = self.index.iter().chain(index).filter(staged);
+        let own = self.own_inner().flat_map(|(_, inner)| inner.files.values());
+        let files = self.files.values().chain(own).map(File::id);
+        index.map(|entry| entry.id).chain(files).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -26,12 +27,21 @@ fn clients_that_hang_or_rave_delay_no_restart() {
         let _turned_away = client.write_all(said);
         client
     };
-    let clients: Vec<_> = (0..times(200, 900)).map(client).collect();
-    kill(first);
+    let replaced = |first: u32| {
+        let killed = Instant::now();
+        kill(first);
+        let back = || matches!(named(&city, "sleep")[..], [pid] if pid != first);
+        until("it is back", back);
+        killed.elapsed()
+    };
+    let alone = replaced(first);
+    let second = runs_as(&city, "a0", 2);
     // More than are let in at once: whoever comes now is turned away, and no agent notices.
-    let back = || matches!(named(&city, "sleep")[..], [pid] if pid != first);
-    until("it is back", back);
+    let clients: Vec<_> = (0..times(200, 900)).map(client).collect();
+    let crowded = replaced(second);
+    let many = clients.len();
+    eprintln!("C16: replaced after {alone:?} alone, after {crowded:?} among {many} clients");
     drop(clients);
-    runs_as(&city, "a0", 2);
+    runs_as(&city, "a0", 3);
     city.ask("ping", json!({})).unwrap();
 }

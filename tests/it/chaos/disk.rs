@@ -1,16 +1,58 @@
-//! A store that cannot grow. Files above a size cannot be written by the daemon (`RLIMIT_FSIZE`), which
-//! the store's log is at once and the small records of sessions are not.
+//! Where nothing can be written: a disk that is full, one that is read-only, a limit on the size of files.
 
-use std::fs;
+mod full;
+mod read_only;
+mod start;
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 
-use horde_supervisor::control::protocol::ErrorKind;
+use horde_supervisor::control::protocol::{ControlError, ErrorKind};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use serde_json::json;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use super::{count, crowd, kill, runs_as};
+use super::{agent, count, crowd, kill, runs_as};
+use crate::support::disk::Disk;
 use crate::support::live::{City, until};
+use crate::support::plan::Plan;
+
+/// Two agents that only wait, and are in quarantine with their second death.
+fn two_agents() -> Plan {
+    let agents = ["a0", "a1"].map(|name| agent(name, "exec sleep 100000"));
+    let plan = Plan::new().set("daemon", "max_restarts", "1");
+    plan.add(&agents.concat())
+}
+
+/// The city of a plan on a disk. What the test's agents tell is elsewhere: they can tell it at any time.
+fn city_on(disk: &Disk, plan: &Plan) -> (City, TempDir) {
+    let city = City::made_in(disk.path(), plan);
+    let elsewhere = tempfile::tempdir().unwrap();
+    for part in ["signs", "seen"] {
+        fs::remove_dir(city.root().join(part)).unwrap();
+        fs::create_dir(elsewhere.path().join(part)).unwrap();
+        symlink(elsewhere.path().join(part), city.root().join(part)).unwrap();
+    }
+    (city, elsewhere)
+}
+
+/// An order that has to be on record.
+fn write(city: &City) -> Result<Value, ControlError> {
+    city.ask("relic.create", json!({ "title": "fill", "rig": "horde" }))
+}
+
+/// Waits until an agent is to be started again later; it is never quarantined meanwhile.
+fn waits(city: &City, name: &str) {
+    until(&format!("{name} waits"), || {
+        let agents = city.ask("agent.list", json!({})).unwrap();
+        let mut agents = agents.as_array().unwrap().iter();
+        let agent = agents.find(|agent| agent["name"] == name).unwrap();
+        assert_ne!(agent["state"], "quarantined", "{agent}");
+        agent["state"] == "backoff"
+    });
+}
 
 /// Above what a session's records are, below what the log of the store is.
 const SMALL: u64 = 64 * 1024;
@@ -24,6 +66,8 @@ fn limit(city: &City, bytes: Option<u64>) {
     prlimit(pid, Resource::Fsize, limit).unwrap();
 }
 
+/// The store cannot grow: files above a size cannot be written by the daemon (`RLIMIT_FSIZE`), which the
+/// store's log is at once and the small records of sessions are not.
 #[test]
 fn sessions_run_on_and_restart_while_nothing_can_be_written() {
     let mut city = City::made(&crowd(2));
@@ -38,22 +82,38 @@ fn sessions_run_on_and_restart_while_nothing_can_be_written() {
     }
     city.start_as(supervisor);
     let (first, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
-    let relic = |title: &str| city.ask("relic.create", json!({ "title": title, "rig": "horde" }));
     let log = city.root().join(".horde/relics.db-wal");
     until("the log of the store is large", || {
-        relic("fill").unwrap();
+        write(&city).unwrap();
         fs::metadata(&log).is_ok_and(|meta| meta.len() > 2 * SMALL)
     });
     limit(&city, Some(SMALL));
-    let refused = relic("too much").unwrap_err();
+    let refused = write(&city).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused}");
     kill(first);
     runs_as(&city, "a0", 2);
     assert_eq!(runs_as(&city, "a1", 1), other);
-    assert!(relic("still too much").is_err());
+    assert!(write(&city).is_err());
     limit(&city, None);
-    until("it recovers by itself", || relic("room again").is_ok());
+    until("it recovers by itself", || write(&city).is_ok());
     assert_eq!(count(&city, "store.degraded"), 1, "one alarm");
     let crashed = city.happened("agent.crashed", "a0");
     assert_eq!(crashed.len(), 1, "told afterwards");
+}
+
+/// A log that cannot be written ends nobody, whatever it looks like.
+#[test]
+fn a_log_that_takes_nothing_costs_only_the_log() {
+    for format in ["json", "pretty"] {
+        let mut city = City::made(&crowd(1));
+        let mut supervisor = city.supervisor();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        supervisor.args(["--log-format", format, "--log-level", "debug"]);
+        supervisor.stderr(full);
+        city.start_as(supervisor);
+        kill(runs_as(&city, "a0", 1));
+        runs_as(&city, "a0", 2);
+        assert_eq!(count(&city, "agent.crashed"), 1);
+        city.stop();
+    }
 }

@@ -54,6 +54,14 @@ fn a_daemon_that_was_frozen_catches_up_without_a_storm() {
     assert_eq!(named(&city, "sleep").len(), 8);
 }
 
+/// The most memory that it has had so far, in KiB.
+fn most_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = status.lines();
+    let most = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    most.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 /// Random bytes: no lines, no encoding, and every control sequence there is.
 #[test]
 fn a_flood_is_bounded_and_stops_nobody() {
@@ -74,5 +82,11 @@ fn a_flood_is_bounded_and_stops_nobody() {
     }
     // Both segments of one log, and the records of two sessions.
     assert!(kept < 1_300_000, "{kept} bytes");
+    let flooded = city.happened("agent.started", "flood").remove(0);
+    let holder = most_memory(pid(&flooded["data"]["holder_pid"]));
+    let daemon = most_memory(city.pid());
+    eprintln!("C14: {bytes} bytes; kept {kept}; KiB at most: holder {holder}, daemon {daemon}");
+    assert!(holder < 32 * 1024, "{holder} KiB");
+    assert!(daemon < 256 * 1024, "{daemon} KiB");
     runs_as(&city, "flood", 1);
 }

@@ -1,6 +1,9 @@
 //! Kill storms: of children, of all children, of the daemon with its holders.
 
-use serde_json::json;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use super::{Chance, agent, count, crowd, kill, name, named, no_zombies, pid, runs_as, times};
 use crate::support::git::write;
@@ -44,6 +47,37 @@ fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
     seen.sort_unstable();
     assert_eq!(back, seen, "each of them once");
     assert_eq!(count(&city, "agent.crashed"), agents);
+    assert_eq!(count(&city, "agent.quarantined"), 0);
+    no_zombies(&city);
+}
+
+/// The stop ends some of them and gives the others, which hear no TERM, their grace; somewhere in that it
+/// is killed. The next one finds who is left, and starts who is not.
+#[test]
+fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
+    let rounds = times(3, 60);
+    let mut chance = Chance::seeded();
+    let polite = (0..3).map(|number| agent(&name(number), "exec sleep 100000"));
+    let deaf = (3..6).map(|number| agent(&name(number), "trap '' TERM INT; exec sleep 100000"));
+    let agents: String = polite.chain(deaf).collect();
+    let plan = Plan::new().set("daemon", "shutdown_timeout", r#""1s""#);
+    let mut city = plan.add(&agents).start();
+    for _ in 0..rounds {
+        until("all of them run, each once", || {
+            let agents = city.ask("agent.list", json!({})).unwrap();
+            let up = |agent: &&Value| agent["state"] == "running";
+            let up = agents.as_array().unwrap().iter().filter(up).count();
+            up == 6 && named(&city, "sleep").len() == 6
+        });
+        let mut stop = city.program("hd").arg("stop").spawn().unwrap();
+        let moment = Duration::from_millis(chance.below(1500) as u64);
+        // Here the moment itself is the condition.
+        thread::park_timeout(moment);
+        kill(city.pid());
+        city.ended();
+        stop.wait().unwrap();
+        city.start();
+    }
     assert_eq!(count(&city, "agent.quarantined"), 0);
     no_zombies(&city);
 }

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | C1 | one child killed at a time, 1000 times at random | every_kill_is_answered_by_one_restart |
 //! | C2 | 100 children killed at once | all_that_are_killed_at_once_come_back_and_nobody_is_quarantined |
-//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
+//! | C3 | the daemon killed at random, and at every journalled step | a_daemon_killed_at_random_moments_loses_nothing, a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end, a_daemon_killed_during_its_stop_doubles_and_loses_nobody, sessions_survive_the_kill_of_the_daemon_and_are_adopted |
 //! | C3 | counters and quarantine, with `restart_history = "persistent"` | a_quarantine_outlives_the_kill_of_the_daemon_until_an_operator_ends_it |
 //! | C4 | a holder killed | a_killed_holder_is_lost_and_never_leads_to_a_second_copy, a_session_that_is_lost_with_its_holder_is_started_again |
 //! | C5 | the daemon and all holders killed | who_outlives_daemon_and_holder_is_replaced_and_never_doubled |
@@ -17,7 +17,10 @@
 //! | C9 | a start that takes for ever | a_start_that_hangs_is_a_death_and_what_it_starts_too_late_is_ended |
 //! | C10 | the wall clock set an hour forth or back | a_jump_makes_nothing_old_and_keeps_nothing_young, a_jump_of_the_wall_clock_makes_no_session_idle_before_its_time_or_after, a_jump_of_the_wall_clock_ends_no_quarantine_and_restarts_nobody, a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or_after |
 //! | C11 | the store cannot grow | sessions_run_on_and_restart_while_nothing_can_be_written |
-//! | C11 | a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, what_was_committed_is_there_after_a_crash_and_what_was_not_is_not |
+//! | C11 | a full disk | on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room, a_nuke_whose_salvage_has_no_room_destroys_nothing, a_supervisor_that_is_killed_on_a_full_disk_loses_nobody, a_log_that_takes_nothing_costs_only_the_log |
+//! | C11 | a disk that turns read-only | a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_to |
+//! | C11 | a start where nothing can be written | a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some |
+//! | C11 | the store itself: a full disk, a read-only one, torn writes | a_really_full_disk_refuses_and_recovers_when_there_is_room_again, a_disk_that_turns_read_only_refuses_and_recovers, what_was_committed_is_there_after_a_crash_and_what_was_not_is_not |
 //! | C12 | a program that is not there, a start that fails | a_command_that_does_not_exist_is_named, attempts_count_and_the_limit_concerns_nobody_else |
 //! | C12 | no file descriptor, no memory for the daemon | without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some, without_memory_no_session_is_lost_or_doubled |
 //! | C13 | the daemon stopped by SIGSTOP while children die | a_daemon_that_was_frozen_catches_up_without_a_storm |

@@ -84,7 +84,13 @@ impl City {
 
     /// The city of a plan, its daemon not started yet.
     pub fn made(plan: &Plan) -> Self {
-        let dir = tempfile::Builder::new().prefix("e2e-").tempdir().unwrap();
+        Self::made_in(&std::env::temp_dir(), plan)
+    }
+
+    /// The same, below this directory.
+    pub fn made_in(place: &Path, plan: &Plan) -> Self {
+        let dir = tempfile::Builder::new().prefix("e2e-").tempdir_in(place);
+        let dir = dir.unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
         for part in ["home", "signs", "seen"] {
             fs::create_dir(root.join(part)).unwrap();

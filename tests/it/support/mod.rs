@@ -1,8 +1,10 @@
 //! What the integration tests share.
 
 pub mod city;
+pub mod disk;
 pub mod git;
 pub mod live;
+pub mod namespace;
 pub mod plan;
 pub mod processes;
 pub mod program;

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::RootMsg;
+use crate::actors::shaman;
 use crate::actors::store::StoreHandle;
-use crate::domain::city::RestartType;
+use crate::domain::city::{City, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::SessionId;
+use crate::domain::message::{Escalation, Severity};
+use crate::domain::relic::RelicStatus;
 use crate::domain::saga::SagaKind;
+use crate::ports::repo::RepoError;
 use crate::testing::jumpy_clock::JumpyClock;
 use crate::testing::world::{Scenario, Town, agent, rig};
 
@@ -104,5 +108,49 @@ async fn a_jump_of_the_wall_clock_makes_no_completion_overdue_before_its_time_or
         town.pass(SECOND * 60).await;
         let stuck = town.events(EventType::RaiderZombie).await;
         assert_eq!(stuck.len(), 1, "silent for 340 s ({jump})");
+    }
+}
+
+/// `[notify] reraise`: people were told, and the clock is set meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_calls_nobody_again_before_its_time_or_after() {
+    for jump in [HOUR, -HOUR] {
+        let reraise = |city: &mut City| city.notify.reraise = Some(SECOND * 600);
+        let (town, clock) = jumpy(Scenario::new().with(reraise)).await;
+        let call = Escalation {
+            agent: "mayor".into(),
+            relic: None,
+            problem: "no key".into(),
+            severity: Severity::Low,
+            evidence: String::new(),
+        };
+        shaman::escalate(&town.world, "mayor", call).await.unwrap();
+        town.pass(SECOND * 40).await;
+        clock.jump(jump);
+        for (seconds, raised) in [(500, 1), (120, 2), (500, 2), (120, 3)] {
+            town.pass(SECOND * seconds).await;
+            let all = town.events(EventType::EscalationRaised).await;
+            assert_eq!(all.len(), raised, "{jump}, {seconds}");
+        }
+    }
+}
+
+/// A merge request that waits because of infrastructure, and the clock is set meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_wall_clock_holds_no_merge_request() {
+    for jump in [HOUR, -HOUR] {
+        let (town, clock) = jumpy(Scenario::new()).await;
+        town.parts
+            .repo
+            .fail("land", RepoError::Remote("away".into()));
+        let charged = town.worker("a").await;
+        town.completed(&charged.raider).await.unwrap();
+        town.settle().await;
+        let mr = town.mr(&charged.relic).await.unwrap();
+        assert!(mr.not_before.is_some(), "parked for 10 s ({jump})");
+        clock.jump(jump);
+        town.pass(SECOND * 31).await;
+        let relic = town.relic_now(&charged.relic).await;
+        assert_eq!(relic.status, RelicStatus::Closed, "{jump}");
     }
 }

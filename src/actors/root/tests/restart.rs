@@ -10,6 +10,7 @@ use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::ChildId;
+use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{SessionEvent, SessionHandle, StartError};
 use crate::testing::world::{MOMENT, Scenario, Town, agent};
 
@@ -347,6 +348,25 @@ async fn a_session_that_cannot_be_seen_is_no_death_and_is_adopted_when_it_can() 
     assert_eq!(town.view(&id).await.unwrap().restarts, 1);
 }
 
+/// C11: on a full disk nobody can be started again. That is no death of theirs either, and is tried at a
+/// steady pace.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_cannot_be_written_down_is_no_death_and_is_tried_until_it_can() {
+    let (town, id) = mayor(RestartType::Permanent).await;
+    let session = town.session(&id);
+    for _ in 0..10 {
+        let full = StartError::Unwritable("no space left".into());
+        town.parts.sessions.refuse_start(&session, full);
+    }
+    town.parts.sessions.crash(&session, 9);
+    town.pass(SECOND * 44).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Backoff));
+    town.pass(SECOND * 10).await;
+    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(town.view(&id).await.unwrap().restarts, 1);
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+}
+
 /// Whoever waits for it hears why it does not come up, and it rests as before.
 #[tokio::test(start_paused = true)]
 async fn who_wakes_what_cannot_be_seen_is_told() {
@@ -379,6 +399,33 @@ async fn a_session_that_survives_a_kill_raises_one_alarm() {
     town.parts.sessions.crash(&other, 9);
     town.pass(SECOND * 10).await;
     assert!(town.runs(&other));
+}
+
+/// What hung went on in the end: that call is over, and when it hangs again, people are called again.
+#[tokio::test(start_paused = true)]
+async fn an_alarm_about_what_would_not_end_is_over_with_its_end_and_is_raised_anew() {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let town = scenario.start().await;
+    let (id, session) = (agent("mayor"), town.session(&agent("mayor")));
+    for alarms in 1..=2 {
+        town.parts.sessions.refuse_stop(&session);
+        town.rest(&id).await.unwrap_err();
+        town.pass(SECOND * 40).await;
+        let raised = town.events(EventType::AgentUnkillable).await;
+        assert_eq!(raised.len(), alarms, "{raised:?}");
+        let open = async || {
+            let mut all = town.escalations().await;
+            all.retain(|relic| relic.status != RelicStatus::Closed);
+            all.len()
+        };
+        assert_eq!(open().await, 1);
+        town.parts.sessions.allow_stop(&session);
+        town.rest(&id).await.unwrap();
+        town.pass(SECOND * 40).await;
+        assert_eq!(open().await, 0);
+        town.wake(&id).await.unwrap();
+        town.settle().await;
+    }
 }
 
 /// The name of one rig begins that of another: the alarm is about the raider that has work.

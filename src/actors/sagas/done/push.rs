@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::super::super::refusal::Refusal;
+use super::super::super::witness::LASTING;
 use super::super::super::world::World;
 use super::super::super::{effects, shaman};
 use super::super::pack;
@@ -26,7 +27,8 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     // A person may have settled it: the patrol's pace is the slowest there is.
     let most = MOST.min(world.city.daemon.patrol_interval).max(FIRST);
     let id = saga.id;
-    let mut wait = FIRST;
+    let (mut wait, began) = (FIRST, world.clock.mono());
+    let mut called = false;
     while world.store.run(move |txn| txn.saga(id)).await?.is_some() {
         let (branch, head) = (plan.branch.clone(), plan.head.clone());
         let pushed = effects::repo(world, &plan.raider.rig, move |repo| {
@@ -45,9 +47,12 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
             return Ok(true);
         };
         let error = Refusal::from(error);
-        if plan.blocked.as_deref() != Some(&error.message) {
+        let lasts = world.clock.mono() - began >= LASTING;
+        let calls = !error.is_passing() || lasts && !called;
+        if plan.blocked.as_deref() != Some(&error.message) || lasts && !called {
             plan.blocked = Some(error.message.clone());
-            tell(world, saga, plan, &error).await?;
+            tell(world, saga, plan, &error, calls).await?;
+            called |= lasts;
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(most);
@@ -55,9 +60,16 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     Ok(false)
 }
 
-/// Notes what keeps the push from going through, and calls a person when it will not pass by itself.
-async fn tell(world: &World, saga: &mut Saga, plan: &Plan, error: &Refusal) -> Result<(), Refusal> {
-    let (id, data, passes) = (saga.id, pack(plan), error.is_passing());
+/// Notes what keeps the push from going through, and calls a person when it will not pass by itself, or
+/// has not for long.
+async fn tell(
+    world: &World,
+    saga: &mut Saga,
+    plan: &Plan,
+    error: &Refusal,
+    calls: bool,
+) -> Result<(), Refusal> {
+    let (id, data) = (saga.id, pack(plan));
     let body = Escalation {
         agent: plan.raider.to_string(),
         relic: Some(plan.relic.clone()),
@@ -79,7 +91,7 @@ async fn tell(world: &World, saga: &mut Saga, plan: &Plan, error: &Refusal) -> R
         txn.step_saga(id, "intent", &data)?;
         let blocked = NewEvent::new(EventType::RaiderPushBlocked, &raider, Cause::Done);
         txn.record(&blocked.with(event.clone()))?;
-        if !passes {
+        if calls {
             shaman::report(txn, &from, &body)?;
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState};
+use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState, PARKED_MAX};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
@@ -197,9 +197,8 @@ pub(super) async fn fail(
 /// others go on. A person is called when that does not help.
 pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
     const FIRST: Duration = Duration::from_secs(10);
-    const MOST: Duration = Duration::from_secs(600);
     let doublings = mr.attempts.saturating_sub(1).min(10);
-    let wait = (FIRST * 2_u32.pow(doublings)).min(MOST);
+    let wait = (FIRST * 2_u32.pow(doublings)).min(PARKED_MAX);
     let at = world.clock.now().checked_add(wait);
     let at = at.unwrap_or(Timestamp::MAX);
     tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");

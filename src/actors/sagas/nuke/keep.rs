@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::super::super::effects;
-use super::super::super::refusal::Refusal;
+use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::super::prune;
-use super::{Target, fence, room};
+use super::{Target, facts, fence, room};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
@@ -45,7 +45,8 @@ pub(in super::super) async fn write_salvage(
 }
 
 /// Saves what a sandbox holds that stays although nobody is in it, once from that time on: unpushed
-/// commits wait for a person, and must not depend on the sandbox meanwhile.
+/// commits wait for a person, and must not depend on the sandbox meanwhile. They are saved even where there
+/// is no room for the rest.
 ///
 /// # Errors
 /// As [`write_salvage`]'s; or somebody is at the sandbox.
@@ -57,10 +58,27 @@ pub async fn safekeep(world: &World, target: &Target, since: Timestamp) -> Resul
         let of = (&entry.rig, &entry.raider, entry.incarnation);
         of == (&raider.rig, &raider.name, incarnation) && entry.created >= since
     };
-    if !kept.iter().any(own) {
-        write_salvage(world, target).await?;
+    if kept
+        .iter()
+        .any(|entry| own(entry) && !is_commit_alone(entry))
+    {
+        return Ok(());
     }
-    Ok(())
+    match write_salvage(world, target).await {
+        Err(refused) if refused.kind == RefusalKind::NoRoom => {
+            // Commits alone take no room.
+            if let Some(git) = facts(world, target).await? {
+                keep_commit(world, target, &git.head).await?;
+            }
+            Err(refused)
+        }
+        written => written.map(drop),
+    }
+}
+
+/// Whether it holds no more than a commit.
+fn is_commit_alone(entry: &SalvageEntry) -> bool {
+    entry.refs.len() == 1 && entry.bytes == 0
 }
 
 /// Keeps a commit that could be reached from nothing once somebody deletes a raider's branch on a remote,
@@ -77,6 +95,22 @@ pub(super) async fn keep_unheld(world: &World, target: &Target, head: &Oid) -> R
         true => Ok(()),
         false => keep_commit(world, target, head).await,
     }
+}
+
+/// Keeps what git still knows of a sandbox whose directory is gone.
+///
+/// # Errors
+/// There is no room, or git could not keep it all.
+pub(super) async fn keep_remains(world: &World, target: &Target) -> Result<(), Refusal> {
+    room::check(world, target).await?;
+    let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
+    let incarnation = target.incarnation;
+    let kept = effects::repo(world, &target.raider.rig, move |repo| {
+        repo.salvage(&sandbox, &raider, incarnation)
+    });
+    let (record, target) = (kept.await?, target.clone());
+    let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
+    Ok(world.store.run(noted).await?)
 }
 
 /// Keeps a commit, and puts it on record.

@@ -3,7 +3,7 @@
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::{Target, room};
+use super::{Target, room, strays};
 use crate::domain::cause::Cause;
 use crate::domain::facts::{GitFacts, Probed};
 use crate::domain::nuke::{CleanupStatus, only_left_behind, only_unpushed};
@@ -25,7 +25,8 @@ pub async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
         Ok(Some(git)) if CleanupStatus::measured(&git) != CleanupStatus::Clean => {
             room::check(world, target).await
         }
-        Ok(_) => Ok(()),
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => strays::savable(world, target).await,
         Err(passing) if passing.is_passing() => Err(passing),
         Err(error) => Err(unreadable(target, error.message)),
     }

@@ -66,8 +66,10 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
         would: Would::Nuke,
         ignored: ignored::look(world, target).await,
     };
-    let Err(refused) = check(world, target).await else {
-        return Ok(safe);
+    let refused = match check(world, target).await {
+        Ok(saves) if saves.is_empty() => return Ok(safe),
+        Ok(saves) => return unasked(world, target, safe, saves).await,
+        Err(refused) => refused,
     };
     if refused.kind != RefusalKind::WorkAtRisk {
         // Nothing is known of what would be lost; the nuke would say the same.
@@ -82,9 +84,7 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
                 (message, hint) = (refused.message, refused.hint);
                 Would::Refuse
             }
-            // Commits alone take no room.
-            Probed::Known(None) => Would::Salvage,
-            Probed::Known(Some(_)) => match room::lacking(world, target).await? {
+            Probed::Known(_) => match room::lacking(world, target).await? {
                 None => Would::Salvage,
                 Some(numbers) => {
                     message = format!("{message}, and {}: {numbers}", room::PROBLEM);
@@ -102,6 +102,33 @@ pub async fn rehearse(world: &World, target: &Target, salvage: bool) -> Result<R
         status: refused.status,
         would,
         ..safe
+    })
+}
+
+/// What is salvaged without being asked to needs room as well.
+async fn unasked(
+    world: &World,
+    target: &Target,
+    safe: Rehearsed,
+    losses: Vec<String>,
+) -> Result<Rehearsed, Refusal> {
+    Ok(match room::lacking(world, target).await? {
+        None => Rehearsed {
+            losses,
+            would: Would::Salvage,
+            ..safe
+        },
+        Some(numbers) => {
+            let refused = room::refusal(target, &numbers);
+            Rehearsed {
+                safe: false,
+                losses,
+                message: Some(refused.message),
+                hint: refused.hint,
+                would: Would::Refuse,
+                ..safe
+            }
+        }
     })
 }
 

@@ -29,8 +29,13 @@ pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal>
         evidence: format!("{numbers}\n{HINT}"),
     };
     shaman::call(world, &message::witness(&target.raider.rig), body).await?;
+    Err(refusal(target, &numbers))
+}
+
+/// What is said where there is not room enough.
+pub(super) fn refusal(target: &Target, numbers: &str) -> Refusal {
     let message = format!("{} is kept, {PROBLEM}: {numbers}", target.raider);
-    Err(Refusal::new(RefusalKind::NoRoom, message).hint(HINT))
+    Refusal::new(RefusalKind::NoRoom, message).hint(HINT)
 }
 
 /// The numbers, where there is not room enough.

@@ -1,12 +1,15 @@
-//! A sandbox whose directory is gone: what its branch holds alone is as precious as what the
-//! directory held (`1-product.md`, promise 1).
+//! A sandbox whose directory is gone: what its branch holds alone, and what git still knows of it (what was
+//! staged, commits that it left behind, submodules), is as precious as what the directory held
+//! (`1-product.md`, promise 1).
 
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::keep::keep_commit;
-use super::{Target, at_risk};
+use super::keep::{keep_commit, keep_remains};
+use super::{Target, at_risk, room};
+use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
+use crate::domain::nuke::losses;
 
 /// What the branch of a sandbox that is gone holds alone.
 async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
@@ -22,38 +25,80 @@ async fn strays(world: &World, target: &Target) -> Result<Vec<Oid>, Refusal> {
     Ok(strays.await?)
 }
 
-/// Refuses a nuke that would lose them.
+/// What git still knows of it beside commits of its branch, which are [`strays`]; stash entries outlive it.
+async fn remains(world: &World, target: &Target) -> Result<Option<GitFacts>, Refusal> {
+    let (sandbox, onto) = (world.city.sandbox(&target.raider), target.target.clone());
+    let rig = &target.raider.rig;
+    let left = effects::repo(world, rig, move |repo| repo.remains(&sandbox, &onto)).await?;
+    let beside = |left: GitFacts| GitFacts {
+        head_reachable: true,
+        stashes: Vec::new(),
+        ..left
+    };
+    Ok(left.map(beside).filter(|left| !left.is_clean()))
+}
+
+/// Refuses a nuke that would lose them. Answers what is salvaged of it without being asked to: what its
+/// agent left behind holds up nothing.
 ///
 /// # Errors
 /// What would be lost.
-pub(super) async fn check(world: &World, target: &Target) -> Result<(), Refusal> {
-    refuse(target, &strays(world, target).await?)
+pub(super) async fn check(world: &World, target: &Target) -> Result<Vec<String>, Refusal> {
+    let left = remains(world, target).await?;
+    refuse(target, &strays(world, target).await?, left.as_ref())?;
+    Ok(left.as_ref().map(losses).unwrap_or_default())
 }
 
-fn refuse(target: &Target, strays: &[Oid]) -> Result<(), Refusal> {
-    if strays.is_empty() {
-        return Ok(());
-    }
+fn refuse(target: &Target, strays: &[Oid], left: Option<&GitFacts>) -> Result<(), Refusal> {
     let line = |head: &Oid| {
         format!(
             "the sandbox is gone; unpushed commits up to {}",
             head.short()
         )
     };
-    Err(at_risk(target, strays.iter().map(line).collect()))
+    let mut lines: Vec<String> = strays.iter().map(line).collect();
+    let left = left.filter(|left| !left.is_committed());
+    lines.extend(left.map(losses).into_iter().flatten());
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let refused = at_risk(target, lines);
+    let raider = &target.raider;
+    Err(match left {
+        None => refused,
+        Some(_) => refused.hint(format!(
+            "`hd raider repair {raider}` writes anew what was staged; `--salvage` keeps it and goes on"
+        )),
+    })
+}
+
+/// Refuses where there is no room for what would have to be salvaged.
+///
+/// # Errors
+/// There is none.
+pub(super) async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
+    match remains(world, target).await? {
+        Some(_) => room::check(world, target).await,
+        None => Ok(()),
+    }
 }
 
 /// Salvages them, where that is allowed. True when there were any.
 ///
 /// # Errors
-/// As [`check`], without `salvage`.
+/// As [`check`], without `salvage`; there is no room.
 pub(super) async fn keep(world: &World, target: &Target, salvage: bool) -> Result<bool, Refusal> {
-    let strays = strays(world, target).await?;
+    let left = remains(world, target).await?;
     if !salvage {
-        refuse(target, &strays)?;
+        refuse(target, &strays(world, target).await?, left.as_ref())?;
     }
+    if left.is_some() {
+        keep_remains(world, target).await?;
+    }
+    // Those that this has saved are none any more.
+    let strays = strays(world, target).await?;
     for head in &strays {
         keep_commit(world, target, head).await?;
     }
-    Ok(!strays.is_empty())
+    Ok(left.is_some() || !strays.is_empty())
 }

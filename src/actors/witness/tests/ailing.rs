@@ -209,3 +209,21 @@ async fn a_repair_that_fails_takes_no_session_away() {
     assert!(town.runs(&charged.session));
     assert_eq!(town.starts(&charged.session), 2);
 }
+
+/// What can be read in a moment is saved then: nothing is mended before.
+#[tokio::test(start_paused = true)]
+async fn a_repair_waits_for_what_cannot_be_read_at_present() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let late = RepoError::Timeout {
+        what: "git status".into(),
+        limit: PATROL,
+    };
+    town.parts.repo.fail("facts", late);
+    let repaired = repair::run(&town.world, charged.raider.clone()).await;
+    let refused = repaired.unwrap_err();
+    assert!(refused.is_passing(), "{refused}");
+    assert_eq!(town.parts.repo.count("repair_sandbox"), 0);
+    assert!(town.runs(&charged.session));
+    repair::run(&town.world, charged.raider).await.unwrap();
+}

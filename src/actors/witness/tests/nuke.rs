@@ -260,6 +260,44 @@ async fn unpushed_commits_of_work_that_is_over_are_saved_at_once_and_the_sandbox
     assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
 }
 
+/// "Commits alone take no room": they are saved although the rest has none, and the rest once it has.
+#[tokio::test(start_paused = true)]
+async fn unpushed_commits_are_saved_where_there_is_no_room_for_the_rest() {
+    let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
+    let town = full.start().await;
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    super::close(&town, &charged).await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    let head = town.parts.repo.salvages();
+    assert!(!head.is_empty() && head.iter().all(|kept| kept.bytes == 0));
+    assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
+    assert_eq!(town.parts.repo.count("salvage"), 0);
+    town.reload(|city| city.retention.salvage_max = None).await;
+    town.pass(PATROL * 3).await;
+    assert_eq!(town.parts.repo.count("salvage"), 1, "once");
+}
+
+/// Its own merge request lands while it is saved: that is outside.
+#[tokio::test(start_paused = true)]
+async fn a_target_that_moves_during_salvage_changes_nothing() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let name = charged.raider.name.clone();
+    town.parts.repo.dirty(&name, "wip.txt");
+    let (repo, slot) = (std::sync::Arc::clone(&town.parts.repo), name);
+    town.parts.repo.interlude("salvage", move || {
+        repo.change(&slot, |facts| {
+            facts.ahead += 1;
+            facts.merge_base = Some(facts.head.clone());
+        });
+    });
+    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert!(town.parts.repo.names().is_empty());
+}
+
 /// Of a dry run as of the nuke itself.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
+use crate::actors::witness::LASTING;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
@@ -57,6 +58,21 @@ async fn a_remote_that_is_away_calls_nobody() {
     let (town, _) = blocked(RepoError::Remote("no route".into())).await;
     town.pass(PATROL * 20).await;
     assert!(town.escalations().await.is_empty());
+}
+
+/// An expired token looks like a remote that is away.
+#[tokio::test(start_paused = true)]
+async fn a_remote_that_stays_away_calls_a_person_once_until_it_is_back() {
+    let (town, charged) = blocked(RepoError::Remote("permission denied".into())).await;
+    town.pass(LASTING * 3).await;
+    let raised = town.escalations().await;
+    assert_eq!(raised.len(), 1, "{raised:?}");
+    assert!(raised[0].body.contains("permission denied"));
+    town.parts.repo.mend("push_branch");
+    town.pass(PATROL).await;
+    assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]

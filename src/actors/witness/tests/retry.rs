@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::actors::ask;
 use crate::actors::root::raider_spec;
 use crate::actors::sagas::repair;
+use crate::actors::witness::LASTING;
 use crate::domain::cause::Cause;
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Relic, RelicStatus};
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, completion, raider};
+use crate::testing::world::{Scenario, Town, completion, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
@@ -89,6 +90,13 @@ async fn a_message_that_cannot_be_handled_holds_up_no_other() {
     assert_eq!(relic.status, RelicStatus::Hooked);
 }
 
+/// What people are called for now.
+async fn calls(town: &Town) -> Vec<Relic> {
+    let mut all = town.escalations().await;
+    all.retain(|relic| relic.status != RelicStatus::Closed);
+    all
+}
+
 /// What will not pass by itself is tried again at each patrol only, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_pass_is_told_once_and_not_hammered() {
@@ -98,7 +106,7 @@ async fn what_does_not_pass_is_told_once_and_not_hammered() {
     town.parts.repo.break_op("landed", gone);
     town.completed(&charged.raider).await.unwrap();
     town.pass(PATROL * 10).await;
-    let escalations = town.escalations().await;
+    let escalations = calls(&town).await;
     assert_eq!(escalations.len(), 1, "{escalations:?}");
     assert!(escalations[0].body.contains("branch main"));
     let tried = town.parts.repo.count("landed");
@@ -107,6 +115,49 @@ async fn what_does_not_pass_is_told_once_and_not_hammered() {
     town.pass(PATROL).await;
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
+    town.pass(PATROL).await;
+    assert_eq!(calls(&town).await.len(), 0, "it is over");
+}
+
+/// What passes by itself calls nobody, and what should have passed does.
+#[tokio::test(start_paused = true)]
+async fn what_should_have_passed_by_itself_calls_a_person_in_the_end() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let away = RepoError::Remote("authentication failed".into());
+    town.parts.repo.break_op("landed", away);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(LASTING - PATROL * 2).await;
+    assert_eq!(calls(&town).await.len(), 0);
+    town.pass(PATROL * 6).await;
+    let escalations = calls(&town).await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    assert!(escalations[0].body.contains("authentication failed"));
+    town.parts.repo.mend("landed");
+    town.pass(PATROL * 3).await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed);
+    assert_eq!(calls(&town).await.len(), 0, "it is over");
+}
+
+/// Nothing is charged while the rig cannot be read; the call for that ends when something is.
+#[tokio::test(start_paused = true)]
+async fn a_call_about_waiting_work_is_over_when_it_is_charged() {
+    let town = Scenario::new()
+        .rig(|rig| rig.raiders.auto_charge = true)
+        .start()
+        .await;
+    town.settle().await;
+    let broken = RepoError::Failed("no such repository".into());
+    town.parts.repo.break_op("sandboxes", broken);
+    let relic = town.relic("a").await;
+    town.pass(PATROL * 2).await;
+    let escalations = calls(&town).await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    town.parts.repo.mend("sandboxes");
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
+    assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
 /// Who asks for the session may have looked before the repair began.
@@ -148,7 +199,7 @@ async fn a_charge_that_cannot_be_taken_back_is_told_and_can_be_repaired() {
     town.charge(&relic).await.unwrap_err();
     town.pass(PATROL * 5).await;
     assert_eq!(town.sagas().await, 1);
-    let escalations = town.escalations().await;
+    let escalations = calls(&town).await;
     assert_eq!(escalations.len(), 1, "{escalations:?}");
     assert!(escalations[0].body.contains("hd raider repair"));
     let repo = Arc::clone(&town.parts.repo);

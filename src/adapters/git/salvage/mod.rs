@@ -32,7 +32,7 @@ pub(super) use store::keep;
 
 use self::capture::{Capture, capture};
 use self::manifest::{Lists, Manifest, clones};
-use super::measure::{Measured, measure};
+use super::measure::{Measured, measure_left};
 use super::raw::Raw;
 use super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, RaiderId};
@@ -41,19 +41,23 @@ use crate::ports::repo::{RepoError, SalvageRecord};
 /// A sandbox that changes under salvage this often is in use.
 const ROUNDS: usize = 3;
 
-/// How much there is to save, before any of it is written.
+/// How much there is to save, before any of it is written; nothing where there is nothing any more.
 pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
-    capture::size(&measure(repo, sandbox)?)
+    measure_left(repo, sandbox)?.map_or(Ok(0), |left| capture::size(&left))
 }
 
-/// Saves the sandbox. What was saved before from the very same state is not saved twice.
+/// Saves the sandbox, or what git still knows of it where its directory is gone. What was saved before from the very same state is not saved twice.
 pub(super) fn salvage(
     repo: &GitRepo,
     sandbox: &Path,
     raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<SalvageRecord, RepoError> {
-    let mut before = measure(repo, sandbox)?;
+    let measure = || {
+        let gone = || RepoError::NotFound(format!("the sandbox {}", sandbox.display()));
+        measure_left(repo, sandbox)?.ok_or_else(gone)
+    };
+    let mut before = measure()?;
     if let Some(record) = store::existing(repo, raider, incarnation, &before.fingerprint)? {
         return Ok(record);
     }
@@ -61,7 +65,7 @@ pub(super) fn salvage(
     for round in 0..ROUNDS {
         let first = capture(&raw, &before, 2 * round)?;
         let second = capture(&raw, &before, 2 * round + 1)?;
-        let after = measure(repo, sandbox)?;
+        let after = measure()?;
         if first == second && before.fingerprint == after.fingerprint {
             return store::write(repo, &raw, &before, &first, raider, incarnation);
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::super::admin::{failed, linked};
 use super::super::bytes;
 use super::super::command::{CHECKOUT, Git};
+use super::super::nested::MODULES;
 use super::super::raw::{Raw, record_path};
 use super::super::rig::{GitRepo, oid};
 use super::super::status;
@@ -174,8 +175,9 @@ impl Restore<'_> {
         index.write_files(self.to)
     }
 
-    /// Nested repositories by number: where each is, and where its git directory is, in a worktree there.
-    fn repositories(&self, at: &Path) -> Vec<(usize, PathBuf, PathBuf)> {
+    /// Nested repositories by number: where each is, if it is checked out, and where its git directory is,
+    /// in a worktree there.
+    fn repositories(&self, at: &Path) -> Vec<(usize, Option<PathBuf>, PathBuf)> {
         let all = self.lists.nested.chunks_exact(2).enumerate();
         let placed = all.filter_map(|(n, about)| {
             let target = match about[1].split_at_checked(2)? {
@@ -183,17 +185,19 @@ impl Restore<'_> {
                 (b"a:", below) => self.admin.join(bytes::path(below)),
                 _ => return None,
             };
-            Some((n, at.join(bytes::path(&about[0])), target))
+            let out = !about[0].starts_with(MODULES);
+            let dir = out.then(|| at.join(bytes::path(&about[0])));
+            Some((n, dir, target))
         });
         placed.collect()
     }
 
     /// Git directories of nested repositories, so that they are repositories again.
     fn nested(&self) -> Result<(), RepoError> {
+        let make = |dir: &Path| {
+            fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))
+        };
         for (n, dir, target) in self.repositories(self.to) {
-            let make = |dir: &Path| {
-                fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))
-            };
             // git knows a git directory by these, and a tree holds no empty directory.
             for name in ["objects", "refs"] {
                 make(&target.join(name))?;
@@ -201,9 +205,18 @@ impl Restore<'_> {
             let index = self.raw.index(&format!("nested-{n}"));
             index.read(&self.tree(&format!("nested-{n}^{{tree}}"))?)?;
             index.write_files(&target)?;
-            make(&dir)?;
+            dir.as_deref().map_or(Ok(()), make)?;
         }
-        self.link_nested(self.to)
+        self.link_nested(self.to)?;
+        for (_, dir, _) in self.repositories(self.to) {
+            let Some(dir) = dir else { continue };
+            // Those of its submodules that are not checked out: without a directory they were deleted.
+            let index = status::index(Git::in_dir(&dir))?;
+            for link in index.iter().filter(|entry| entry.is_gitlink()) {
+                make(&dir.join(bytes::path(&link.path)))?;
+            }
+        }
+        Ok(())
     }
 
     /// Has nested repositories and their git directories, where they are apart, name each other as they
@@ -211,16 +224,18 @@ impl Restore<'_> {
     fn link_nested(&self, there: &Path) -> Result<(), RepoError> {
         let here = self.repositories(self.to).into_iter();
         for ((_, dir, target), (_, to, leads)) in here.zip(self.repositories(there)) {
+            let config = Git::in_dir(self.to).args(["config", "--file"]);
+            let config = config.arg(target.join("config"));
+            let Some((dir, to)) = dir.zip(to) else {
+                // git would enter where its files were.
+                config.args(["--unset", "core.worktree"]).output()?;
+                continue;
+            };
             let file = dir.join(".git");
             if target != file {
                 let link = [b"gitdir: ", bytes::of(&leads), b"\n"].concat();
                 fs::write(&file, link).map_err(|error| failed("cannot write", &file, &error))?;
-                Git::in_dir(self.to)
-                    .args(["config", "--file"])
-                    .arg(target.join("config"))
-                    .arg("core.worktree")
-                    .arg(&to)
-                    .run()?;
+                config.arg("core.worktree").arg(&to).run()?;
             }
         }
         Ok(())

@@ -16,10 +16,16 @@ use crate::domain::doctor::{Finding, Kind};
 /// Looks, and mends where that is wanted and can be done from here.
 /// Of the supervisor's git it is told what it is, where there is a supervisor that could say.
 pub(super) fn look(city: &City, file: &Path, fix: bool, their_git: Option<&str>) -> Vec<Finding> {
-    let private = [
+    let mut private = vec![
         (city.root.join(".horde"), 0o700),
         (city.socket.clone(), 0o600),
     ];
+    // Where the path of the city is too long, the socket has a directory of its own, of such a name.
+    let elsewhere = city.socket.parent().filter(|dir| {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("horde")
+    });
+    private.extend(elsewhere.map(|dir| (dir.to_owned(), 0o700)));
     let private = private
         .into_iter()
         .filter_map(|(path, must)| seen(path, must));

@@ -96,8 +96,7 @@ fn build(
     terminal: impl FnOnce() -> io::Result<Terminal>,
     lost_records: &mut Vec<&'static str>,
 ) -> Result<(Holder, State), Reply> {
-    let failed =
-        |what: &'static str| move |error: io::Error| Reply::Failed(format!("{what}: {error}"));
+    let failed = |what: &'static str| move |error: io::Error| Reply::of(what, &error);
     // From here on every path is relative: the socket's path is short however deep the city lies.
     std::env::set_current_dir(dir).map_err(failed("the session's directory"))?;
     let here = Path::new(".");
@@ -160,7 +159,7 @@ fn build(
 }
 
 fn take_lock(here: &Path) -> Result<File, Reply> {
-    let failed = |error: io::Error| Reply::Failed(format!("{}: {error}", files::LOCK));
+    let failed = |error: io::Error| Reply::of(files::LOCK, &error);
     let lock = files::open_lock(here).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),

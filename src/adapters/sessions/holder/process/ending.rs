@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::children::{self, Dead};
 use super::terminal::Terminal;
-use super::{Holder, cgroup};
+use super::{Holder, cgroup, complain};
 use crate::adapters::proc::{self, Pidfd};
 use crate::adapters::sessions::files;
 use crate::domain::facts::SessionExit;
@@ -97,7 +97,7 @@ impl Holder {
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                eprintln!("the end could not be recorded: {error}");
+                complain(format_args!("the end could not be recorded: {error}"));
                 ExitCode::FAILURE
             }
         };
@@ -105,7 +105,7 @@ impl Holder {
         if let Terminal::Pane(pane) = pane
             && let Err(error) = pane.leave()
         {
-            eprintln!("the pane stays: {error}");
+            complain(format_args!("the pane stays: {error}"));
         }
         result
     }

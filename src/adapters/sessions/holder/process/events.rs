@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::children;
 use super::peer::Peer;
 use super::pty::Reading;
-use super::{First, Holder};
+use super::{First, Holder, complain};
 use crate::adapters::sessions::files;
 use crate::domain::holder_wire::Answer;
 
@@ -53,7 +53,7 @@ impl Holder {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
                     // Without poll there is no session; end it in order, on record.
-                    eprintln!("poll: {error}");
+                    complain(format_args!("poll: {error}"));
                     return self.end_by_force();
                 }
             };
@@ -169,7 +169,7 @@ impl Holder {
             self.first = None;
             let gone = std::io::Error::other("its terminal is gone");
             self.give_up_input(&gone);
-            eprintln!("its terminal is gone: the tmux server or the pane was killed");
+            complain("its terminal is gone: the tmux server or the pane was killed");
             // If nothing is there to signal, the agent's end is on its way to us.
             let _ended = self.signal_group(Signal::SIGHUP);
             self.stop(OWN_GRACE);
@@ -280,7 +280,7 @@ impl Holder {
     /// What could not be typed is not typed later, when nobody expects it.
     fn give_up_input(&mut self, error: &std::io::Error) {
         let why = format!("it was not typed: {error}");
-        eprintln!("{why}");
+        complain(&why);
         for waiter in self.input.give_up() {
             if let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == waiter) {
                 peer.waits = false;

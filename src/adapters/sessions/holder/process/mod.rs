@@ -27,7 +27,9 @@ mod screen;
 mod terminal;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::ExitCode;
@@ -113,9 +115,15 @@ fn bound_complaints() {
     std::panic::set_hook(Box::new(|info| {
         let more = |left: u32| left.checked_sub(1);
         if LEFT.fetch_update(Relaxed, Relaxed, more).is_ok() {
-            eprintln!("{info}");
+            complain(info);
         }
     }));
+}
+
+/// Says what is wrong where people look for it. Standard error is a file on a disk that may be full: then
+/// it is lost, and not the session (`eprintln` would panic).
+fn complain(what: impl Display) {
+    let _lost = writeln!(io::stderr(), "{what}");
 }
 
 /// A stop that is under way.

@@ -1,0 +1,173 @@
+//! Four decide about a sandbox: the judgement before anything is done, the nuke, its rehearsal and the
+//! patrol. They agree, whatever is in it and whatever room there is.
+
+use super::{GROWN, PATROL, unhook};
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::sagas::nuke;
+use crate::domain::cause::Cause;
+use crate::domain::facts::{GitFacts, HIDDEN, LEFT_BEHIND};
+use crate::testing::world::{Scenario, Town};
+
+/// What is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It goes, and nothing of it is needed.
+    Goes,
+    /// It goes, and salvage has what it held.
+    Saved,
+    /// It is kept: a person decides.
+    Kept,
+    /// It would go if there were room.
+    NoRoom,
+}
+
+use Fate::{Goes, Kept, NoRoom, Saved};
+
+/// What is in it, and what becomes of it with room and without.
+type Row = (fn(&mut GitFacts), Fate, Fate);
+
+const TABLE: [Row; 7] = [
+    (|_| {}, Goes, Goes),
+    (
+        |git| git.special.push(format!("{LEFT_BEHIND}abc")),
+        Saved,
+        NoRoom,
+    ),
+    (
+        |git| git.special.push(format!("{HIDDEN}vendor/x: changes")),
+        Saved,
+        NoRoom,
+    ),
+    (|git| git.dirty.push("wip.txt".into()), Kept, Kept),
+    (|git| git.untracked.push("new.txt".into()), Kept, Kept),
+    (|git| git.stashes.push("WIP on it".into()), Kept, Kept),
+    (
+        |git| git.special.push("a rebase in progress".into()),
+        Kept,
+        Kept,
+    ),
+];
+
+/// A raider in whose sandbox it looks so.
+async fn town(change: fn(&mut GitFacts), room: bool) -> (Town, Charged) {
+    let most = if room { None } else { Some(0) };
+    let scenario = Scenario::new().with(|city| city.retention.salvage_max = most);
+    let town = scenario.start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.repo.change(&charged.raider.name, change);
+    (town, charged)
+}
+
+async fn target(town: &Town, charged: &Charged) -> nuke::Target {
+    let hook = town.hook(&charged.raider).await.unwrap();
+    nuke::Target::of(&hook, Cause::Operator)
+}
+
+fn refused(kind: RefusalKind) -> Fate {
+    match kind {
+        RefusalKind::WorkAtRisk => Kept,
+        RefusalKind::NoRoom => NoRoom,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was done, by what is left.
+fn done(town: &Town) -> Fate {
+    match (
+        town.parts.repo.names().is_empty(),
+        town.parts.repo.count("salvage"),
+    ) {
+        (true, 0) => Goes,
+        (true, _) => Saved,
+        (false, _) => Kept,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_them_come_to_the_same() {
+    for (n, (change, with, without)) in TABLE.into_iter().enumerate() {
+        for (room, fate) in [(true, with), (false, without)] {
+            let (town, charged) = town(change, room).await;
+            let target = target(&town, &charged).await;
+            let row = format!("row {n}, room {room}");
+            let judged = match nuke::permitted(&town.world, &target).await {
+                Err(why) => refused(why.kind),
+                Ok(()) => match nuke::check(&town.world, &target).await.unwrap().is_empty() {
+                    true => Goes,
+                    false => Saved,
+                },
+            };
+            assert_eq!(judged, fate, "the judgement, {row}");
+            let told = nuke::rehearse(&town.world, &target, false).await.unwrap();
+            let said = match told.would {
+                nuke::Would::Nuke => Goes,
+                nuke::Would::Salvage => Saved,
+                nuke::Would::Refuse if told.message.unwrap().contains("room") => NoRoom,
+                nuke::Would::Refuse => Kept,
+            };
+            assert_eq!(said, fate, "the rehearsal, {row}");
+            assert_eq!(told.safe, matches!(fate, Goes | Saved), "{row}");
+            let nuked = match town.nuke(&charged.raider, false).await {
+                Ok(nuked) if nuked.salvage.is_some() => Saved,
+                Ok(_) => Goes,
+                Err(why) => refused(why.kind),
+            };
+            assert_eq!(nuked, fate, "the nuke, {row}");
+            let goes = matches!(fate, Goes | Saved);
+            assert_eq!(town.runs(&charged.session), !goes, "{row}");
+            assert_eq!(
+                town.starts(&charged.session),
+                1,
+                "nobody lost its session, {row}"
+            );
+        }
+    }
+}
+
+/// With `--salvage`, what is at risk goes where there is room, and keeps its session where there is none.
+#[tokio::test(start_paused = true)]
+async fn so_they_do_where_salvage_is_asked_for() {
+    for (n, (change, with, _)) in TABLE.into_iter().enumerate() {
+        for room in [true, false] {
+            let fate = match (with, room) {
+                (Goes, _) => Goes,
+                (_, true) => Saved,
+                (_, false) => NoRoom,
+            };
+            let (town, charged) = town(change, room).await;
+            let target = target(&town, &charged).await;
+            let row = format!("row {n}, room {room}");
+            let told = nuke::rehearse(&town.world, &target, true).await.unwrap();
+            let would = match fate {
+                Goes => nuke::Would::Nuke,
+                Saved => nuke::Would::Salvage,
+                Kept | NoRoom => nuke::Would::Refuse,
+            };
+            assert_eq!(told.would, would, "the rehearsal, {row}");
+            let nuked = match town.nuke(&charged.raider, true).await {
+                Ok(_) => done(&town),
+                Err(why) => refused(why.kind),
+            };
+            assert_eq!(nuked, fate, "the nuke, {row}");
+            assert_eq!(town.starts(&charged.session), 1, "{row}");
+        }
+    }
+}
+
+/// Nobody asks the patrol: it removes what the others would, and keeps what they would keep.
+#[tokio::test(start_paused = true)]
+async fn a_patrol_does_what_they_said() {
+    for (n, (change, with, without)) in TABLE.into_iter().enumerate() {
+        for (room, fate) in [(true, with), (false, without)] {
+            let (town, charged) = town(change, room).await;
+            unhook(&town, &charged).await;
+            town.pass(GROWN + PATROL * 2).await;
+            let stays = if fate == NoRoom { Kept } else { fate };
+            assert_eq!(done(&town), stays, "row {n}, room {room}");
+            let told = !town.escalations().await.is_empty();
+            assert_eq!(told, stays == Kept, "row {n}, room {room}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A sandbox whose directory somebody deleted: git still knows of what was staged in it, and of more.
+
+use super::{GROWN, PATROL, unhook};
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::sagas::nuke;
+use crate::domain::cause::Cause;
+use crate::domain::facts::LEFT_BEHIND;
+use crate::testing::world::{Scenario, Town};
+
+const REBASE: &str = "a rebase in progress";
+
+/// A raider in whose sandbox there is this, and then none any more.
+async fn robbed(scenario: Scenario, special: &str) -> (Town, Charged) {
+    let town = scenario.start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let name = charged.raider.name.clone();
+    let change = |facts: &mut crate::domain::facts::GitFacts| facts.special.push(special.into());
+    town.parts.repo.change(&name, change);
+    town.parts.repo.lose(&name);
+    (town, charged)
+}
+
+/// A repair would bring it back: nobody loses it without saying so.
+#[tokio::test(start_paused = true)]
+async fn what_git_still_knows_of_it_is_at_risk() {
+    let (town, charged) = robbed(Scenario::new(), REBASE).await;
+    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+    assert_eq!(refused.losses, [REBASE]);
+    assert!(refused.hint.unwrap().contains("hd raider repair"));
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let target = nuke::Target::of(&hook, Cause::Operator);
+    for (salvage, would) in [(false, nuke::Would::Refuse), (true, nuke::Would::Salvage)] {
+        let told = nuke::rehearse(&town.world, &target, salvage).await;
+        assert_eq!(told.unwrap().would, would);
+    }
+    assert_eq!(town.parts.repo.count("salvage"), 0);
+    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert_eq!(town.parts.repo.count("salvage"), 1);
+    assert!(town.hook(&charged.raider).await.is_none());
+}
+
+/// Nor does a patrol.
+#[tokio::test(start_paused = true)]
+async fn a_release_after_done_keeps_it_and_calls_a_person() {
+    let (town, charged) = {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        (town, charged)
+    };
+    let name = charged.raider.name.clone();
+    town.completed(&charged.raider).await.unwrap();
+    town.parts
+        .repo
+        .change(&name, |facts| facts.special.push(REBASE.into()));
+    town.parts.repo.lose(&name);
+    town.pass(PATROL * 3).await;
+    assert!(
+        town.hook(&charged.raider).await.is_some(),
+        "its slot is kept"
+    );
+    assert_eq!(town.parts.repo.count("forget_sandbox"), 0);
+    let called = town.escalations().await;
+    assert!(
+        called.iter().any(|call| call.body.contains(REBASE)),
+        "{called:?}"
+    );
+}
+
+/// What its agent left behind holds up nothing, there as anywhere; and is saved.
+#[tokio::test(start_paused = true)]
+async fn commits_that_were_left_behind_are_saved_unasked() {
+    let left = format!("{LEFT_BEHIND}abc");
+    let (town, charged) = robbed(Scenario::new(), &left).await;
+    let nuked = town.nuke(&charged.raider, false).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert_eq!(town.parts.repo.count("salvage"), 1);
+}
+
+/// Where there is no room for them, it stays as it is.
+#[tokio::test(start_paused = true)]
+async fn without_room_it_stays() {
+    for (special, salvage) in [(REBASE, true), ("only this sandbox names abc", false)] {
+        let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
+        let (town, charged) = robbed(full, special).await;
+        let refused = town.nuke(&charged.raider, salvage).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NoRoom, "{refused}");
+        assert!(town.hook(&charged.raider).await.is_some());
+        assert_eq!(town.parts.repo.count("forget_sandbox"), 0);
+    }
+}
+
+/// What is clean goes, as before.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_left_the_slot_is_free() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    town.parts.repo.lose(&charged.raider.name);
+    unhook(&town, &charged).await;
+    town.pass(GROWN).await;
+    assert_eq!(town.parts.repo.count("salvage"), 0);
+    assert!(town.escalations().await.is_empty());
+}

@@ -1,0 +1,71 @@
+//! A city whose disk turns read-only while it runs.
+
+use serde_json::json;
+
+use super::super::{count, kill, named, runs_as};
+use super::{city_on, two_agents, waits};
+use crate::support::city::snapshot;
+use crate::support::disk::{Disk, read_only};
+use crate::support::namespace::apart;
+use crate::support::processes;
+
+/// What the supervisor and the agents have open for writing stays so: its store goes on. Whatever needs a new
+/// file does not, and is tried again or refused.
+#[test]
+fn a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_to() {
+    if !apart(a_city_that_turns_read_only_loses_nothing_and_goes_on_when_it_may_be_written_to) {
+        return;
+    }
+    let disk = Disk::new();
+    let (mut city, _elsewhere) = city_on(&disk, &two_agents());
+    city.start();
+    let (killed, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
+    let steps = [
+        "[ $n = 2 ] || { commit a.txt; printf more >>a.txt; sign ready; forever; }",
+        "await go",
+        "git commit -qam more",
+        "hd done",
+    ];
+    let relic = city.work("finish", &steps);
+    let second = city.relic("second", &["commit b.txt", "hd done"]);
+    city.wait_sign("ready");
+    let sandbox = snapshot(&city.sandbox("Toast"));
+    read_only(city.root(), true);
+
+    kill(killed);
+    waits(&city, "a0");
+    let charge: &[&str] = &["charge", &second, "horde"];
+    for order in [charge, &["raider", "nuke", "Toast", "--salvage", "--yes"]] {
+        let refused = city.hd(order);
+        assert_ne!(refused.code, 0, "{refused:?}");
+        assert!(refused.err.contains("Read-only file system"), "{refused:?}");
+    }
+    assert_eq!(snapshot(&city.sandbox("Toast")), sandbox);
+    assert_eq!(city.status_of(&relic), "hooked");
+    assert!(processes::runs(other));
+    assert_eq!(city.ask("status", json!({})).unwrap()["city"], "e2e");
+
+    read_only(city.root(), false);
+    runs_as(&city, "a0", 2);
+    // Its session was ended for the nuke that came to nothing.
+    city.wait_session(&relic, 2);
+    assert_eq!(snapshot(&city.sandbox("Toast")), sandbox);
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    city.charge(&second);
+    city.wait_status(&second, "closed");
+    city.wait_no_raiders();
+    let landed = city.landed();
+    assert!(
+        ["a.txt", "b.txt"]
+            .iter()
+            .all(|file| landed.contains(&(*file).to_owned()))
+    );
+    assert_eq!(runs_as(&city, "a1", 1), other);
+    assert_eq!(named(&city, "sleep").len(), 2);
+    assert_eq!(
+        count(&city, "agent.crashed"),
+        1,
+        "a start that waits is no death"
+    );
+}

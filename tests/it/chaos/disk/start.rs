@@ -1,0 +1,88 @@
+//! A supervisor that is started where nothing can be written.
+
+use super::super::{kill, named, runs_as};
+use super::{city_on, two_agents, write};
+use crate::support::disk::{Disk, read_only};
+use crate::support::live::{City, until};
+use crate::support::namespace::apart;
+use crate::support::processes;
+
+/// Starts a supervisor, which must end with a clear word about a path in its state directory.
+fn refused(city: &City) -> String {
+    let mut supervisor = city.program("horde-supervisor");
+    let output = supervisor.arg(city.root()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let state = city.root().join(".horde");
+    assert!(said.contains(state.to_str().unwrap()), "{said}");
+    assert!(
+        said.contains("is there room on its disk, and may it be written to?"),
+        "{said}"
+    );
+    assert!(!said.contains("panic"), "{said}");
+    said
+}
+
+/// Neither bytes, nor names for files, nor leave to write: it says which path, and what to look at, and the next
+/// start finds nothing half made.
+#[test]
+fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some() {
+    if !apart(a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some) {
+        return;
+    }
+    let disk = Disk::new();
+    let (mut city, _elsewhere) = city_on(&disk, &two_agents());
+    disk.fill();
+    refused(&city);
+    disk.free();
+    disk.take_names();
+    refused(&city);
+    disk.free();
+    city.start();
+    runs_as(&city, "a0", 1);
+    write(&city).unwrap();
+    city.stop();
+    read_only(&city.root().join(".horde"), true);
+    refused(&city);
+    read_only(&city.root().join(".horde"), false);
+    city.start();
+    runs_as(&city, "a0", 2);
+}
+
+/// Where its own files are there already, it needs no room to take its sessions over.
+#[test]
+fn a_supervisor_that_is_killed_on_a_full_disk_loses_nobody() {
+    if !apart(a_supervisor_that_is_killed_on_a_full_disk_loses_nobody) {
+        return;
+    }
+    let disk = Disk::new();
+    let (mut city, _elsewhere) = city_on(&disk, &two_agents());
+    city.start();
+    let (killed, other) = (runs_as(&city, "a0", 1), runs_as(&city, "a1", 1));
+    let relic = city.work(
+        "finish",
+        &["commit a.txt", "sign ready", "await room", "hd done"],
+    );
+    city.wait_sign("ready");
+    let raider = city.wait_session(&relic, 1)["session"].clone();
+    disk.fill();
+    until("nothing can be put on record", || write(&city).is_err());
+    kill(killed);
+    super::waits(&city, "a0");
+    city.kill();
+    city.start();
+    assert_eq!(runs_as(&city, "a1", 1), other);
+    city.kill();
+    assert!(processes::runs(other));
+    disk.free();
+    city.start();
+    assert_eq!(runs_as(&city, "a1", 1), other);
+    assert_eq!(
+        city.wait_session(&relic, 1)["session"]["pid"],
+        raider["pid"]
+    );
+    runs_as(&city, "a0", 2);
+    city.sign("room");
+    city.wait_status(&relic, "closed");
+    assert_eq!(named(&city, "sleep").len(), 2);
+}

@@ -1,0 +1,148 @@
+//! A sandbox whose directory was deleted: what git still knows of it is told, saved, and comes back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use horde_supervisor::domain::facts::GitFacts;
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::Repo;
+
+use crate::support::city::{City, toast};
+use crate::support::git::{commit_all, git, rev, write};
+
+/// What git still knows of it.
+fn remains(city: &City, sandbox: &Path) -> Option<GitFacts> {
+    city.repo.remains(sandbox, "main").unwrap()
+}
+
+/// Deletes the directory, and asks.
+fn delete(city: &City, sandbox: &Path) -> GitFacts {
+    let link = city.repo.repo_dir().join("worktrees/Toast/gitdir");
+    let before = fs::read(&link).unwrap();
+    fs::remove_dir_all(sandbox).unwrap();
+    let left = remains(city, sandbox).unwrap();
+    assert_eq!(fs::read(link).unwrap(), before, "it still says whose it is");
+    left
+}
+
+/// Salvages it, has it forgotten, and restores it.
+fn restored(city: &City, sandbox: &Path) -> PathBuf {
+    let record = city
+        .repo
+        .salvage(sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let again = city
+        .repo
+        .salvage(sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    assert_eq!(again, record, "once");
+    city.repo
+        .forget_sandbox(sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    assert!(remains(city, sandbox).is_none());
+    let bare = city.repo.repo_dir();
+    fs::remove_dir_all(bare.join("horde/retired")).unwrap();
+    git(bare, &["gc", "--quiet", "--prune=now"]);
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    to
+}
+
+#[test]
+fn what_was_staged_is_told_and_saved() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    assert_eq!(remains(&city, &sandbox), None, "it is there");
+    write(&sandbox, "README", "staged\n");
+    write(&sandbox, "new", "staged, too\n");
+    git(&sandbox, &["add", "README", "new"]);
+    write(&sandbox, "README", "edited after\n");
+    write(&sandbox, "loose", "untracked\n");
+    let left = delete(&city, &sandbox);
+    assert_eq!(left.dirty, ["README", "new"]);
+    assert!(left.untracked.is_empty() && left.special.is_empty());
+    assert!(city.repo.salvage_size(&sandbox).unwrap() < 100);
+    let to = restored(&city, &sandbox);
+    assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "staged\n");
+    assert_eq!(git(&to, &["status", "--short"]), "M  README\nA  new");
+}
+
+/// HEAD's reflog lies beside the index; so do the repositories of submodules.
+#[test]
+fn what_only_its_administrative_directory_names_is_saved() {
+    let city = City::new();
+    let library = city.root().join("library");
+    fs::create_dir(&library).unwrap();
+    git(&library, &["init", "--quiet", "-b", "main"]);
+    write(&library, "code", "1\n");
+    commit_all(&library, "library");
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "first try\n");
+    let lost = commit_all(&sandbox, "first try");
+    git(&sandbox, &["reset", "--quiet", "--hard", "HEAD~1"]);
+    let url = library.display().to_string();
+    let add = [
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        &url,
+        "lib",
+    ];
+    git(&sandbox, &add);
+    write(&sandbox.join("lib"), "code", "mine\n");
+    let inner = commit_all(&sandbox.join("lib"), "only here");
+    git(&sandbox, &["reset", "--quiet", "--hard"]);
+    let left = delete(&city, &sandbox);
+    assert!(left.is_committed() && !left.is_clean(), "{left:?}");
+    let told = left.special.join("\n");
+    assert!(
+        told.contains(&lost[..10]) && told.contains(".git/modules/lib"),
+        "{told}"
+    );
+    let to = restored(&city, &sandbox);
+    assert!(git(&to, &["reflog"]).contains("first try"));
+    let admin = git(&to, &["rev-parse", "--absolute-git-dir"]);
+    let own = format!("--git-dir={admin}/modules/lib");
+    git(&to, &[&own, "cat-file", "-e", &inner]);
+}
+
+/// A conflict and the operation that came to it: a repair would show both again.
+#[test]
+fn an_operation_in_progress_is_told_and_saved() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    for (branch, text) in [("theirs", "theirs\n"), ("mine", "mine\n")] {
+        git(
+            &sandbox,
+            &["checkout", "--quiet", "-B", branch, "origin/main"],
+        );
+        write(&sandbox, "README", text);
+        commit_all(&sandbox, branch);
+    }
+    let picked = crate::support::git::try_git(&sandbox, &["cherry-pick", "theirs"]);
+    assert!(!picked.status.success(), "a conflict");
+    let left = delete(&city, &sandbox);
+    assert!(!left.is_committed());
+    assert_eq!(left.special[0], "a cherry-pick in progress");
+    let to = restored(&city, &sandbox);
+    assert_eq!(
+        rev(&to, "CHERRY_PICK_HEAD"),
+        rev(&to, "CHERRY_PICK_HEAD^{commit}")
+    );
+    assert_eq!(git(&to, &["ls-files", "--unmerged"]).lines().count(), 3);
+}
+
+/// Where it is on a branch is of no interest any more.
+#[test]
+fn nothing_is_nothing() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "loose", "went with the directory\n");
+    git(&sandbox, &["checkout", "--quiet", "--detach"]);
+    assert!(delete(&city, &sandbox).is_clean());
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(remains(&city, &sandbox), None);
+    assert!(city.facts(&sandbox).dirty.is_empty());
+}

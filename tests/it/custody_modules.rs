@@ -1,0 +1,276 @@
+//! Submodules that look clean: what only their reflogs name, and what lies in the git directory of one
+//! that is not checked out any more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::nuke::{CleanupStatus, only_left_behind};
+use horde_supervisor::ports::repo::Repo;
+
+use crate::custody_salvage::roundtrip;
+use crate::support::city::{City, permit};
+use crate::support::git::{commit_all, git, rev, write};
+
+/// A sandbox that takes in a library, which has one of its own; all of it pushed.
+struct Taken {
+    city: City,
+    sandbox: PathBuf,
+}
+
+const LOCAL: [&str; 2] = ["-c", "protocol.file.allow=always"];
+
+fn with_local(dir: &Path, args: &[&str]) -> String {
+    git(dir, &[&LOCAL, args].concat())
+}
+
+/// A repository with one file, somewhere in the city.
+fn library(city: &City, name: &str) -> (PathBuf, String) {
+    let dir = city.root().join(name);
+    fs::create_dir(&dir).unwrap();
+    git(&dir, &["init", "--quiet", "-b", "main"]);
+    write(&dir, "code", "1\n");
+    commit_all(&dir, name);
+    let url = dir.display().to_string();
+    (dir, url)
+}
+
+impl Taken {
+    fn new() -> Self {
+        let city = City::new();
+        let (_, inner) = library(&city, "inner");
+        let (outer, url) = library(&city, "library");
+        with_local(&outer, &["submodule", "--quiet", "add", &inner, "inner"]);
+        commit_all(&outer, "with an inner one");
+        let sandbox = city.sandbox();
+        with_local(&sandbox, &["submodule", "--quiet", "add", &url, "lib"]);
+        let deep = ["submodule", "--quiet", "update", "--init", "--recursive"];
+        with_local(&sandbox, &deep);
+        commit_all(&sandbox, "with a library");
+        let taken = Self { city, sandbox };
+        taken.push();
+        assert_eq!(taken.status(), CleanupStatus::Clean);
+        taken
+    }
+
+    fn push(&self) {
+        let origin = self.city.origin().display().to_string();
+        git(&self.sandbox, &["push", "--quiet", &origin, "HEAD:main"]);
+        let now = ["update-ref", "refs/remotes/origin/main", "HEAD"];
+        git(&self.sandbox, &now);
+    }
+
+    fn status(&self) -> CleanupStatus {
+        CleanupStatus::measured(&self.city.facts(&self.sandbox))
+    }
+
+    /// Commits on a branch there, and goes back to where it was.
+    fn commit(&self, at: &str) -> String {
+        let dir = self.sandbox.join(at);
+        git(&dir, &["checkout", "--quiet", "-B", "mine"]);
+        write(&dir, "code", "mine\n");
+        let commit = commit_all(&dir, "only here");
+        git(&dir, &["checkout", "--quiet", "--detach", "HEAD~1"]);
+        commit
+    }
+
+    /// The same, and takes the branch away again.
+    fn leave(&self, at: &str) -> String {
+        let commit = self.commit(at);
+        git(&self.sandbox.join(at), &["branch", "--quiet", "-D", "mine"]);
+        commit
+    }
+
+    /// `git status` shows nothing, the agent may be done, and a removal saves this without being asked;
+    /// then it goes, and a restore has it again, in this git directory (`admin` stands for that of the
+    /// worktree).
+    fn is_kept(&self, line: &str, commit: &str, git_dir: &str) -> PathBuf {
+        assert_eq!(git(&self.sandbox, &["status", "--short"]), "");
+        let facts = self.city.facts(&self.sandbox);
+        assert_eq!(facts.special[0], line);
+        assert!(only_left_behind(&facts), "{facts:?}");
+        let (record, to) = roundtrip(&self.city, &self.sandbox, "a");
+        assert!(record.bytes > 0, "{record:?}");
+        // Who asked for the status has written an index.
+        let permit = permit(&self.city.spec(1), &self.city.facts(&self.sandbox));
+        let trash = self.city.trash();
+        self.city
+            .repo
+            .discard_sandbox(&permit, &trash, &|| Ok(()))
+            .unwrap();
+        fs::remove_dir_all(trash).unwrap();
+        git(self.city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
+        let again = self.city.root().join("restored/again");
+        self.city.repo.restore(&record, &again).unwrap();
+        for to in [&to, &again] {
+            let admin = git(to, &["rev-parse", "--absolute-git-dir"]);
+            let own = format!("--git-dir={}", git_dir.replace("admin", &admin));
+            let text = git(to, &[&own, "show", &format!("{commit}:code")]);
+            assert_eq!(text, "mine");
+        }
+        again
+    }
+}
+
+#[test]
+fn commits_that_a_submodule_has_left_are_saved() {
+    let taken = Taken::new();
+    let commit = taken.leave("lib");
+    let line = "only this sandbox names what submodule lib holds: unpushed commits: 1";
+    let to = taken.is_kept(line, &commit, "lib/.git");
+    assert!(git(&to.join("lib"), &["reflog"]).contains("only here"));
+}
+
+#[test]
+fn so_are_those_of_a_submodule_inside_it() {
+    let taken = Taken::new();
+    let commit = taken.leave("lib/inner");
+    let line = "only this sandbox names what submodule lib holds: inner: unpushed commits: 1";
+    let facts = taken.city.facts(&taken.sandbox);
+    assert_eq!(facts.special[0], line);
+    assert!(only_left_behind(&facts), "{facts:?}");
+    let (_, to) = roundtrip(&taken.city, &taken.sandbox, "a");
+    let inner = to.join("lib/inner");
+    git(&inner, &["cat-file", "-e", &commit]);
+}
+
+/// `git submodule deinit` takes the files; its branches stay in the git directory.
+#[test]
+fn commits_of_a_submodule_that_is_not_checked_out_any_more_are_saved() {
+    let taken = Taken::new();
+    let commit = taken.commit("lib");
+    let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
+    git(&taken.sandbox, &deinit);
+    let line = "only this sandbox names what submodule .git/modules/lib holds: unpushed commits: 1";
+    let to = taken.is_kept(line, &commit, "admin/modules/lib");
+    with_local(&to, &["submodule", "--quiet", "update", "--init", "lib"]);
+    assert_eq!(rev(&to.join("lib"), "mine"), commit);
+}
+
+#[test]
+fn so_are_those_of_one_inside_it() {
+    let taken = Taken::new();
+    let commit = taken.commit("lib/inner");
+    let deinit = ["submodule", "--quiet", "deinit", "-f", "inner"];
+    git(&taken.sandbox.join("lib"), &deinit);
+    let line =
+        "only this sandbox names what submodule lib holds: modules/inner: unpushed commits: 1";
+    taken.is_kept(line, &commit, "admin/modules/lib/modules/inner");
+}
+
+/// Neither the index nor a file tells of it.
+#[test]
+fn commits_of_a_submodule_that_was_removed_are_saved() {
+    let taken = Taken::new();
+    let commit = taken.commit("lib");
+    git(&taken.sandbox, &["rm", "--quiet", "lib"]);
+    git(&taken.sandbox, &["commit", "--quiet", "-m", "without it"]);
+    taken.push();
+    let line = "only this sandbox names what submodule .git/modules/lib holds: unpushed commits: 1";
+    taken.is_kept(line, &commit, "admin/modules/lib");
+}
+
+/// What was staged or put aside in it is nowhere else either.
+#[test]
+fn so_are_its_stash_and_its_index() {
+    let hold = |at: &Path, how: &[&str]| {
+        write(at, "code", "mine\n");
+        git(at, how);
+    };
+    for (how, holds) in [
+        (&["stash", "--quiet"][..], "stash entries"),
+        (&["add", "code"], "staged changes"),
+    ] {
+        let taken = Taken::new();
+        hold(&taken.sandbox.join("lib"), how);
+        let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
+        git(&taken.sandbox, &deinit);
+        let line =
+            format!("only this sandbox names what submodule .git/modules/lib holds: {holds}");
+        assert_eq!(taken.city.facts(&taken.sandbox).special, [line]);
+    }
+}
+
+/// An operation that has stopped may have put changes aside, although all looks clean.
+#[test]
+fn an_operation_in_a_submodule_is_no_clean_one() {
+    let taken = Taken::new();
+    let lib = taken.sandbox.join("lib");
+    git(&lib, &["bisect", "start"]);
+    let facts = taken.city.facts(&taken.sandbox);
+    assert_eq!(facts.special[0], "submodule lib: a bisect in progress");
+    assert!(!facts.is_committed());
+}
+
+/// git looks at nothing there: not even a word of `git status`.
+#[test]
+fn files_where_a_submodule_is_not_checked_out_are_work() {
+    let taken = Taken::new();
+    let deinit = ["submodule", "--quiet", "deinit", "lib"];
+    git(&taken.sandbox, &deinit);
+    assert_eq!(taken.status(), CleanupStatus::Clean);
+    write(&taken.sandbox, "lib/notes", "mine\n");
+    assert_eq!(git(&taken.sandbox, &["status", "--short"]), "");
+    let facts = taken.city.facts(&taken.sandbox);
+    let line = "submodule lib: files, although it is not checked out";
+    assert_eq!(facts.special, [line]);
+    assert!(!facts.is_committed());
+    let (_, to) = roundtrip(&taken.city, &taken.sandbox, "a");
+    assert_eq!(fs::read_to_string(to.join("lib/notes")).unwrap(), "mine\n");
+    write(&taken.sandbox, "lib/notes", "more\n");
+    assert_ne!(taken.city.facts(&taken.sandbox), facts);
+}
+
+/// Where its remotes have all of it, neither its reflog nor its git directory holds anything.
+#[test]
+fn a_submodule_that_its_remotes_have_is_nothing() {
+    let taken = Taken::new();
+    let lib = taken.sandbox.join("lib");
+    taken.leave("lib");
+    git(&lib, &["checkout", "--quiet", "-B", "mine", "HEAD@{1}"]);
+    git(&lib, &["push", "--quiet", "origin", "mine"]);
+    assert_eq!(taken.status(), CleanupStatus::HasUncommitted, "HEAD moved");
+    git(&taken.sandbox, &["submodule", "--quiet", "update"]);
+    assert_eq!(taken.status(), CleanupStatus::Clean);
+    let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
+    git(&taken.sandbox, &deinit);
+    assert_eq!(taken.status(), CleanupStatus::Clean);
+    let clone = taken
+        .city
+        .repo
+        .repo_dir()
+        .join("worktrees/Toast/modules/lib");
+    assert!(clone.is_dir());
+    let saved = taken.city.repo.salvage(
+        &taken.sandbox,
+        &"horde/raiders/Toast".parse().unwrap(),
+        Incarnation(1),
+    );
+    let nested = |name: &String| name.contains("/nested-");
+    assert!(!saved.unwrap().refs.iter().any(nested));
+}
+
+/// What the base records comes from outside, although no branch of the library's has it any more.
+#[test]
+fn a_commit_that_came_with_the_base_is_nobodys_work() {
+    let city = City::bare();
+    let (library, url) = library(&city, "library");
+    write(&library, "code", "released\n");
+    let pin = commit_all(&library, "released");
+    git(&library, &["tag", "v1"]);
+    git(&library, &["reset", "--quiet", "--hard", "HEAD~1"]);
+    let checkout = city.checkout();
+    with_local(&checkout, &["submodule", "--quiet", "add", &url, "lib"]);
+    git(&checkout.join("lib"), &["checkout", "--quiet", "v1"]);
+    commit_all(&checkout, "with a library");
+    git(&checkout, &["push", "--quiet", "origin", "main"]);
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    with_local(&sandbox, &["submodule", "--quiet", "update", "--init"]);
+    assert_eq!(rev(&sandbox.join("lib"), "HEAD"), pin);
+    git(&sandbox.join("lib"), &["checkout", "--quiet", "HEAD~1"]);
+    git(&sandbox, &["submodule", "--quiet", "update"]);
+    assert!(city.facts(&sandbox).is_clean());
+    git(&sandbox, &["submodule", "--quiet", "deinit", "lib"]);
+    assert!(city.facts(&sandbox).is_clean());
+}

@@ -1,0 +1,42 @@
+//! Tests that need a machine of their own: one where pids can be chosen, and disks be mounted.
+
+use std::any::type_name;
+use std::process::Command;
+
+/// User, pid and mount namespaces. Whoever is pid 1 there has to wait for every orphan, as a shell does.
+const APART: [&str; 7] = ["-U", "-r", "-m", "-p", "-f", "--mount-proc", "sh"];
+/// What only works in there.
+const PROBE: &str = "echo 1000 >/proc/sys/kernel/ns_last_pid && mount -t tmpfs none /tmp";
+const INSIDE: &str = "HORDE_TEST_INSIDE";
+
+/// Whether this test runs in namespaces of its own. If it does not yet, it is run again in there and false
+/// is the answer. Where the kernel allows none, a test has nothing to stand on and says so; with
+/// `HORDE_TESTS_NEED_NAMESPACE` set it fails.
+pub fn apart<T: Fn()>(_test: T) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let unshare = |script: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(APART).args(["-c", script, "sh"]);
+        unshare
+    };
+    if !unshare(PROBE).status().is_ok_and(|status| status.success()) {
+        let needed = std::env::var_os("HORDE_TESTS_NEED_NAMESPACE").is_some();
+        assert!(!needed, "no namespaces can be made");
+        eprintln!("skipped: no namespaces can be made here");
+        return false;
+    }
+    let (_crate, name) = type_name::<T>().split_once("::").expect("a path");
+    let mut again = unshare(r#""$@"; exit $?"#);
+    again.arg(std::env::current_exe().unwrap());
+    again
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1");
+    let output = again.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let ran = String::from_utf8_lossy(&output.stdout);
+    assert!(ran.contains("1 passed"), "no test named {name}: {ran}");
+    false
+}
