@@ -333,11 +333,9 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
     let target = nuke::Target::of(&hook, cause);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
-        // Somebody is at it, and tells the witness when it is over; or has called a person.
-        Err(kept) if matches!(kept.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
-            Ok(Handled::AtPatrol)
-        }
-        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
+        // Somebody is at it, and tells the witness when it is over.
+        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             let problem = "a finished sandbox holds unsaved work";
             let kept = Kept {
                 hook: &hook,

@@ -38,6 +38,7 @@ pub(in super::super) async fn write_salvage(
         .store
         .run(move |txn| record_salvage(txn, &target, &record))
         .await?;
+    world.at(FaultPoint::NukeSalvageAfter);
     // It is new, whatever the wall clock is set to before it is asked for its age.
     let _new = prune::age(world, &id, world.clock.now());
     Ok((facts, id))
