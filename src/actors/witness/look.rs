@@ -103,27 +103,18 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let (mut pieces, next) = world.store.run(read).await?;
     if patrol {
         suspects.extend(zombies::suspects(args).await?);
-        if let Err(error) = ailing::call(args).await {
-            tracing::warn!(rig = %args.rig, %error, "which sandboxes are whole cannot be seen");
-        }
-        if let Err(error) = unread::call(args).await {
-            tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
-            unread::blind(args, &error).await?;
-        }
-        if saw {
-            let now = world.clock.now();
-            world.directory.patrolled(args.rig.clone(), now);
-        }
+        call(args).await?;
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
     pieces.extend(unlooked.into_iter().map(Piece::Release));
     let mut keys = BTreeSet::new();
     pieces.retain(|piece| keys.insert(piece.key()));
-    if patrol
-        && saw
-        && let Err(error) = trouble::over(args, &pieces).await
-    {
-        tracing::warn!(rig = %args.rig, %error, "calls that are over may stay open");
+    if patrol && saw {
+        let now = world.clock.now();
+        world.directory.patrolled(args.rig.clone(), now);
+        if let Err(error) = trouble::over(args, &pieces).await {
+            tracing::warn!(rig = %args.rig, %error, "calls that are over may stay open");
+        }
     }
     for piece in pieces {
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
@@ -132,6 +123,18 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     }
     stall::set_out(args);
     Ok(next)
+}
+
+/// Calls people about sandboxes that nobody can work in, or tell the owner of.
+async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
+    if let Err(error) = ailing::call(args).await {
+        tracing::warn!(rig = %args.rig, %error, "which sandboxes are whole cannot be seen");
+    }
+    if let Err(error) = unread::call(args).await {
+        tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
+        unread::blind(args, &error).await?;
+    }
+    Ok(())
 }
 
 fn pieces(
