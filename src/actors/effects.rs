@@ -45,21 +45,28 @@ pub async fn repo<T: Send + 'static>(
     blocking(move || work(&*repo)).await.ok_or_else(broken)?
 }
 
-/// Removes the sandbox that the permit is for, unless a session came to it after it was given.
+/// Removes the sandbox that the permit is for, unless a session came to it after it was given, up to the
+/// instant of the removal.
 ///
 /// # Errors
 /// [`RepoError::PermitStale`] when anything changed since the permit was given.
 pub async fn discard(world: &World, permit: NukePermit) -> Result<(), RepoError> {
-    let id = permit.raider().session_id();
-    let seen = facts(world, &id).await;
-    let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
-    // One that is forgotten by now has ended for good.
-    if !seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
-        return Err(RepoError::PermitStale("it has a later session".into()));
-    }
     let (trash, rig) = (world.city.trash_dir(), permit.raider().rig.clone());
+    let provider = Arc::clone(&world.sessions);
     repo(world, &rig, move |repo| {
-        repo.discard_sandbox(&permit, &trash)
+        let id = permit.raider().session_id();
+        let still = || {
+            let seen = provider.facts(&id);
+            let seen = seen.map_err(|error| RepoError::PermitStale(error.to_string()))?;
+            // One that is forgotten by now has ended for good.
+            match seen.as_ref().is_none_or(|seen| permit.is_for(seen)) {
+                true => Ok(()),
+                false => Err(RepoError::PermitStale("it has a later session".into())),
+            }
+        };
+        // Before git measures all of it for nothing.
+        still()?;
+        repo.discard_sandbox(&permit, &trash, &still)
     })
     .await
 }
@@ -186,16 +193,9 @@ pub async fn stop(
         }
     });
     let stopped = stopped.await;
-    // Beside everything else: nobody waits for what cannot be ended, nor for a store.
-    match &stopped {
-        Err(SessionError::Failed { id, why }) => {
-            world.directory.undead.insert(id.clone());
-            tokio::spawn(unkillable::call(world.clone(), id.clone(), why.clone()));
-        }
-        Ok(_) if world.directory.undead.remove(&id) => {
-            tokio::spawn(unkillable::over(world.clone(), id));
-        }
-        Ok(_) | Err(SessionError::Gone(_)) => {}
+    if let Err(SessionError::Failed { id, why }) = &stopped {
+        // Beside everything else: nobody waits for what cannot be ended, nor for a store.
+        tokio::spawn(unkillable::call(world.clone(), id.clone(), why.clone()));
     }
     stopped
 }

@@ -15,7 +15,6 @@ use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
 use super::questions::Questions;
 use super::root::RootMsg;
-use super::shaman::unkillable::Undead;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
 use super::witness::{Keepers, Silences, Troubles, WitnessMsg};
@@ -230,8 +229,6 @@ pub struct Directory {
     ages: Mutex<Ages>,
     /// What witnesses remember of sessions from look to look: a restarted one goes on from it.
     pub silences: Silences,
-    /// Sessions that could not be ended.
-    pub undead: Undead,
     /// Pieces of work of witnesses that do not go on.
     pub troubles: Troubles,
     /// Raiders whose sandboxes were judged, and kept, since the last patrol.

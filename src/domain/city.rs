@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
+mod place;
 
+pub use self::place::{SOCKET_PATH_MAX, socket_path, tmux_server};
 pub use super::agents::{Agent, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::ids::Incarnation;
@@ -222,52 +223,6 @@ pub struct RetentionPolicy {
     pub salvage: Option<Duration>,
     /// Bytes that all salvage together may hold; none is no limit.
     pub salvage_max: Option<u64>,
-}
-
-/// The longest path that a Unix socket can be bound to, in bytes.
-pub const SOCKET_PATH_MAX: usize = 107;
-
-/// Where the control socket of the city at `root` (a canonical path) is: as configured, else
-/// `.horde/control.sock`. When that is too long for a socket, it is `horde/<hash>.sock` in the
-/// user's runtime directory, or `<hash>.sock` in `/tmp/horde-<uid>`, the hash being the city
-/// path's; the daemon and `hd` agree by asking here.
-#[must_use]
-pub fn socket_path(
-    root: &Path,
-    configured: &Path,
-    runtime_dir: Option<&Path>,
-    uid: u32,
-) -> PathBuf {
-    let wanted = if configured.as_os_str().is_empty() {
-        root.join(".horde/control.sock")
-    } else {
-        root.join(configured)
-    };
-    let fits = |path: &Path| path.as_os_str().len() <= SOCKET_PATH_MAX;
-    if fits(&wanted) {
-        return wanted;
-    }
-    let name = format!("{}.sock", path_hash(root));
-    runtime_dir
-        .filter(|dir| dir.is_absolute())
-        .map(|dir| dir.join("horde").join(&name))
-        .filter(|path| fits(path))
-        .unwrap_or_else(|| PathBuf::from(format!("/tmp/horde-{uid}")).join(&name))
-}
-
-/// The name of the tmux server of the city at `root` (a canonical path): as configured, else one that
-/// no other city has.
-#[must_use]
-pub fn tmux_server(root: &Path, configured: &str) -> String {
-    if configured.is_empty() {
-        return format!("horde-{}", path_hash(root));
-    }
-    configured.to_owned()
-}
-
-fn path_hash(root: &Path) -> String {
-    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
-    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// What SIGTERM does to sessions.

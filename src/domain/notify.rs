@@ -180,4 +180,18 @@ mod tests {
         policy.command = Some("true".into());
         assert!(policy.tells("escalation.raised") && !policy.tells("agent.quarantined"));
     }
+
+    /// Also of a mark that an older version wrote.
+    #[test]
+    fn other_kinds_are_told_from_now_on_and_of_the_old_ones_what_waits() {
+        let mark = r#"{"cursor":3,"on":["a","b"],"failing":false}"#;
+        let mut mark: Mark = serde_json::from_str(mark).unwrap();
+        mark.turn_to(vec!["b".into(), "c".into()], 9);
+        assert_eq!((mark.after("b"), mark.after("c")), (3, 9));
+        mark.cursor = 12;
+        assert_eq!(mark.after("c"), 12);
+        mark.turn_to(vec!["c".into()], 20);
+        assert_eq!(mark.after("c"), 12, "it was told before");
+        assert!(mark.since.is_empty(), "{mark:?}");
+    }
 }

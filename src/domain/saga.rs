@@ -27,15 +27,6 @@ pub enum SagaKind {
 }
 
 impl SagaKind {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Charge,
-        Self::Done,
-        Self::Nuke,
-        Self::Land,
-        Self::Prune,
-    ];
-
     /// The name in the store.
     #[must_use]
     pub fn as_str(self) -> &'static str {

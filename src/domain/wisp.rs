@@ -3,7 +3,7 @@
 //! ```text
 //!  (none) ── MERGE_READY sent ──────► merge-requested ── the queue is through with it ──► closed
 //!  (none) ── holds unsaved work ────► pending ─────────┐
-//!  (none) ── cannot be looked into ─► zombie-detected ─┴─ gone, or back at work ────────► closed
+//!  (none) ── cannot be looked into ─► zombie-detected ─┴─ gone, back at work, known ────► closed
 //!  closed ── end of the patrol's cycle ──► squashed into the cycle's digest
 //! ```
 //!
@@ -60,6 +60,22 @@ pub struct About {
 }
 
 impl About {
+    /// A sandbox of that name which nothing tells the owner of. No incarnation is the zeroth.
+    #[must_use]
+    pub fn nobodys(raider: &RaiderId) -> Self {
+        Self {
+            raider: raider.clone(),
+            incarnation: Incarnation(0),
+            relic: None,
+        }
+    }
+
+    /// Whether it is such a one.
+    #[must_use]
+    pub fn is_nobodys(&self) -> bool {
+        self.incarnation == Incarnation(0)
+    }
+
     /// The labels of a wisp in that state: whose witness keeps it, whom it is about, and the state.
     #[must_use]
     pub fn labels(&self, state: Cleanup) -> Vec<String> {

@@ -406,11 +406,17 @@ pub trait Repo: Send + Sync {
 
     /// Re-verifies the permit against the sandbox as it is now, renames the directory into
     /// `trash` and prunes the worktree entry. The only way a sandbox goes. Idempotent: a
-    /// sandbox that is gone already is fine.
+    /// sandbox that is gone already is fine. To verify it may take minutes: `still` is asked behind that,
+    /// immediately before the rename, and what it refuses stays as it is.
     ///
     /// # Errors
-    /// [`RepoError::PermitStale`] when anything changed since the permit was given.
-    fn discard_sandbox(&self, permit: &NukePermit, trash: &Path) -> Result<(), RepoError>;
+    /// [`RepoError::PermitStale`] when anything changed since the permit was given; what `still` says.
+    fn discard_sandbox(
+        &self,
+        permit: &NukePermit,
+        trash: &Path,
+        still: &dyn Fn() -> Result<(), RepoError>,
+    ) -> Result<(), RepoError>;
 
     /// Finishes a removal that was interrupted behind the rename: sets what `repo.git` still knows
     /// of the sandbox aside, and drops the incarnation's branches where another ref reaches them.

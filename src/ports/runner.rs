@@ -98,3 +98,32 @@ pub trait Runner: Send + Sync {
     /// judged only looks.
     fn errand_of(&self, pid: u32) -> Option<Rights>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Code, signal, timed out, stopped, whether there is a reason; whether it ran, and how it ended.
+    #[test]
+    fn what_did_not_run_is_no_end_of_it() {
+        for (code, signal, timed_out, stopped, why, ran, cause) in [
+            (Some(0), None, false, false, false, true, Cause::Completed),
+            (Some(0), None, false, false, true, true, Cause::Internal),
+            (Some(3), None, false, false, true, true, Cause::ExitCode),
+            (None, Some(9), false, false, false, true, Cause::Signal),
+            (None, None, true, false, false, true, Cause::Timeout),
+            (None, Some(15), false, true, false, true, Cause::Shutdown),
+            (None, None, false, false, true, false, Cause::StartFailed),
+        ] {
+            let ended = Ended {
+                code,
+                signal,
+                timed_out,
+                stopped,
+                why: why.then(|| "no room".to_owned()),
+                tail: String::new(),
+            };
+            assert_eq!((ended.has_run(), ended.cause()), (ran, cause), "{ended:?}");
+        }
+    }
+}

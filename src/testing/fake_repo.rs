@@ -40,6 +40,8 @@ struct Inner {
     pins: BTreeMap<RelicId, Oid>,
     salvages: Vec<SalvageRecord>,
     salvaged: BTreeSet<Oid>,
+    /// What was salvaged whole.
+    saved: Vec<GitFacts>,
     /// Tips of branches whose sandbox somebody removed.
     orphans: BTreeMap<String, Oid>,
     /// Branches that no sandbox has checked out.
@@ -329,6 +331,12 @@ impl FakeRepo {
     #[must_use]
     pub fn salvages(&self) -> Vec<SalvageRecord> {
         self.inner().salvages.clone()
+    }
+
+    /// What those held that were salvaged whole, in order.
+    #[must_use]
+    pub fn saved(&self) -> Vec<GitFacts> {
+        self.inner().saved.clone()
     }
 
     /// Whose sandboxes went, in order.

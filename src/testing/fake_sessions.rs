@@ -122,6 +122,7 @@ pub fn argv(program: &Program) -> Vec<String> {
         Program::IgnoresTerm => ("ignores-term", String::new()),
         Program::NotesInterrupts => ("notes-interrupts", String::new()),
         Program::NotesSize => ("notes-size", String::new()),
+        Program::Wraps => ("wraps", String::new()),
     };
     vec!["fake".to_owned(), verb.to_owned(), more]
 }

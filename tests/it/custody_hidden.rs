@@ -83,7 +83,9 @@ fn what_a_worktree_inside_names_alone_is_saved() {
         .salvage(&sandbox, &toast(), Incarnation(1))
         .unwrap();
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     fs::remove_dir_all(city.trash()).unwrap();
     let bare = city.repo.repo_dir();
     assert!(!git(bare, &["worktree", "list"]).contains(".trees"));

@@ -41,7 +41,9 @@ fn ignored_files_are_named_unless_they_are_ours_or_are_built() {
     // They are nobody's reason to keep the sandbox.
     assert_eq!(city.facts(sandbox), before);
     let permit = permit(&spec, &before);
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     let gone = city.repo.ignored(sandbox).unwrap_err();
     assert!(matches!(gone, RepoError::NotFound(_)), "{gone}");
 }

@@ -94,7 +94,10 @@ impl Taken {
         // Who asked for the status has written an index.
         let permit = permit(&self.city.spec(1), &self.city.facts(&self.sandbox));
         let trash = self.city.trash();
-        self.city.repo.discard_sandbox(&permit, &trash).unwrap();
+        self.city
+            .repo
+            .discard_sandbox(&permit, &trash, &|| Ok(()))
+            .unwrap();
         fs::remove_dir_all(trash).unwrap();
         git(self.city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
         let again = self.city.root().join("restored/again");

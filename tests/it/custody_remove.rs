@@ -44,7 +44,9 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     city.repo.make_sandbox(&other).unwrap();
     let before = snapshot(&sandbox);
     let permit = permit(&spec, &city.facts(&sandbox));
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     assert!(!sandbox.exists());
     assert_eq!(names(&city.trash()), ["horde-Toast-1", "horde-Toast-1.git"]);
     assert_eq!(snapshot(&city.trash().join("horde-Toast-1")), before);
@@ -57,12 +59,14 @@ fn a_pushed_sandbox_goes_with_its_branch() {
     let left = git(bare, &["worktree", "list", "--porcelain"]);
     assert!(!left.contains("Toast") && left.contains("Nux"), "{left}");
     // Gone already is fine.
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     // The next incarnation is made where it was, and the old permit cannot touch it.
     city.repo.make_sandbox(&city.spec(2)).unwrap();
     let stale = city
         .repo
-        .discard_sandbox(&permit, &city.trash())
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap_err();
     assert!(matches!(stale, RepoError::PermitStale(_)), "{stale}");
     assert!(sandbox.exists());
@@ -115,7 +119,9 @@ fn a_branch_that_nothing_else_reaches_stays() {
     write(&sandbox, "README", "1\n");
     let head = commit_all(&sandbox, "one");
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     assert_eq!(
         rev(city.repo.repo_dir(), "refs/heads/raider/Toast/gt-1-1"),
         head
@@ -136,7 +142,9 @@ fn salvage_reaches_the_branch() {
         .unwrap();
     assert_eq!(city.facts(&sandbox), facts);
     let permit = permit(&city.spec(1), &facts);
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     fs::remove_dir_all(city.trash()).unwrap();
     let bare = city.repo.repo_dir();
     assert_eq!(git(bare, &["branch", "--list", "raider/*"]), "");
@@ -171,7 +179,9 @@ fn a_change_after_the_permit_is_noticed() {
         let permit = permit(&city.spec(1), &city.facts(&sandbox));
         change(&sandbox);
         let before = snapshot(&sandbox);
-        let stale = city.repo.discard_sandbox(&permit, &city.trash());
+        let stale = city
+            .repo
+            .discard_sandbox(&permit, &city.trash(), &|| Ok(()));
         assert!(
             matches!(stale, Err(RepoError::PermitStale(_))),
             "{what}: {stale:?}"
@@ -185,7 +195,32 @@ fn a_change_after_the_permit_is_noticed() {
     commit_all(&checkout, "moved");
     git(&checkout, &["push", "--quiet", "origin", "main"]);
     city.repo.fetch_branch("main").unwrap();
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
+}
+
+/// It may have taken minutes to verify.
+#[test]
+fn what_is_not_wanted_any_more_at_the_last_moment_stays() {
+    let city = City::new();
+    let spec = city.spec(1);
+    let sandbox = city.sandbox();
+    let permit = permit(&spec, &city.facts(&sandbox));
+    let before = snapshot(&sandbox);
+    let refused = city.repo.discard_sandbox(&permit, &city.trash(), &|| {
+        assert!(sandbox.exists(), "asked behind the removal");
+        Err(RepoError::PermitStale("somebody came".into()))
+    });
+    assert!(matches!(refused, Err(RepoError::PermitStale(_))));
+    assert_eq!(snapshot(&sandbox), before);
+    assert_eq!(city.facts(&sandbox), *permit.git());
+    // What is not as it was judged is not asked about.
+    write(&sandbox, "late.txt", "1\n");
+    let stale = city.repo.discard_sandbox(&permit, &city.trash(), &|| {
+        panic!("asked before it was verified")
+    });
+    assert!(matches!(stale, Err(RepoError::PermitStale(_))));
 }
 
 #[test]
@@ -198,7 +233,9 @@ fn a_head_that_became_unreachable_is_noticed() {
     git(bare, &["update-ref", "refs/horde/mq/gt-2", &head]);
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
     git(bare, &["update-ref", "-d", "refs/horde/mq/gt-2"]);
-    let stale = city.repo.discard_sandbox(&permit, &city.trash());
+    let stale = city
+        .repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()));
     assert!(matches!(stale, Err(RepoError::PermitStale(_))), "{stale:?}");
     assert!(sandbox.exists());
 }
@@ -215,7 +252,9 @@ fn a_discard_that_was_killed_is_finished() {
     let permit = permit(&spec, &city.facts(&sandbox));
     fs::create_dir_all(city.trash()).unwrap();
     fs::rename(&sandbox, city.trash().join("horde-Toast-1")).unwrap();
-    city.repo.discard_sandbox(&permit, &city.trash()).unwrap();
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
     let left = git(city.repo.repo_dir(), &["worktree", "list"]);
     assert!(!left.contains("Toast"), "{left}");
     assert_eq!(
@@ -237,20 +276,20 @@ fn a_permit_names_a_sandbox_of_this_rig() {
     ] {
         wrong.path = path.clone();
         city.repo
-            .discard_sandbox(&permit(&wrong, &facts), &city.trash())
+            .discard_sandbox(&permit(&wrong, &facts), &city.trash(), &|| Ok(()))
             .unwrap_err();
         assert!(path.exists());
     }
     let mut other = city.spec(1);
     other.raider = "horde/raiders/Nux".parse().unwrap();
     city.repo
-        .discard_sandbox(&permit(&other, &facts), &city.trash())
+        .discard_sandbox(&permit(&other, &facts), &city.trash(), &|| Ok(()))
         .unwrap_err();
     let link = sandbox.with_file_name("Nux");
     symlink(&sandbox, &link).unwrap();
     other.path = link;
     city.repo
-        .discard_sandbox(&permit(&other, &facts), &city.trash())
+        .discard_sandbox(&permit(&other, &facts), &city.trash(), &|| Ok(()))
         .unwrap_err();
     assert_eq!(city.facts(&sandbox), facts);
 }

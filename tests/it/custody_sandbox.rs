@@ -309,6 +309,22 @@ fn things_that_are_no_sandboxes_are_not_listed() {
     city.repo.facts(&raiders.join("Bare"), "main").unwrap_err();
 }
 
+/// A disk that is not mounted: nothing in it is gone.
+#[test]
+fn sandboxes_whose_directory_is_not_there_cannot_be_seen() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let raiders = sandbox.parent().unwrap();
+    let elsewhere = raiders.with_file_name("elsewhere");
+    let before = city.repo.sandboxes().unwrap();
+    assert_eq!(before.len(), 1);
+    fs::rename(raiders, &elsewhere).unwrap();
+    let unseen = city.repo.sandboxes();
+    assert!(matches!(unseen, Err(RepoError::Failed(_))), "{unseen:?}");
+    fs::rename(&elsewhere, raiders).unwrap();
+    assert_eq!(city.repo.sandboxes().unwrap(), before);
+}
+
 /// Whose it is, it says itself: by our note, and without that by its branch; not without an entry of git's.
 #[test]
 fn a_sandbox_tells_whose_it_is() {

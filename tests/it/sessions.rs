@@ -131,6 +131,11 @@ impl Bench for LocalBench {
                 format!("trap 'echo interrupted' INT; echo ready; {forever}")
             }
             Program::NotesSize => format!("trap 'stty size' WINCH; stty size; {forever}"),
+            Program::Wraps => {
+                let script = format!("echo '{forever}' > the-agent; sh ./the-agent & agent=$!");
+                let ended = "read -r line; kill $agent; wait $agent; echo hollow";
+                format!("{script}; {ended}; {forever}")
+            }
         };
         vec!["sh".to_owned(), "-c".to_owned(), script]
     }

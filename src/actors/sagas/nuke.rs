@@ -33,15 +33,15 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::ignored::Ignored;
 use crate::domain::message;
 use crate::domain::nuke::{CleanupStatus, losses};
-use crate::domain::relic::Hook;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
-use crate::ports::relics::{SalvageEntry, StoreError};
+use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
 pub use ignored::named;
 pub use keep::record_salvage;
 pub use keep::safekeep;
 pub(super) use keep::write_salvage;
-pub use measure::{facts, savable};
+pub use measure::{facts, savable, unreadable};
 use measure::{measure, saved_unasked};
 pub use rehearse::{Rehearsed, Would, rehearse};
 use verdict::{at_risk, evidence, permit, probe, probe_with, session};
@@ -264,11 +264,8 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
     let begun = world
         .store
         .run(move |txn| {
-            let hook = txn.hook(&target.raider)?;
-            if hook.is_some_and(|hook| hook.done.is_some() != target.done) {
-                let why =
-                    format!("{subject} is finished, or is not any more, since this was decided");
-                return Err(StoreError::Conflict(why));
+            if let Some(hook) = txn.hook(&target.raider)? {
+                still_so(txn, &target, &hook)?;
             }
             if gives_up(&target, salvage) {
                 done::withdraw(txn, &target.raider, target.cause)?;
@@ -285,6 +282,22 @@ pub async fn begin(world: &World, target: Target, salvage: bool) -> Result<(Saga
         .await?;
     world.at(FaultPoint::NukeIntentAfter);
     Ok(begun)
+}
+
+/// Refuses what was decided about work that stands otherwise by now.
+fn still_so(txn: &mut dyn Txn, target: &Target, hook: &Hook) -> Result<(), StoreError> {
+    let raider = &target.raider;
+    let changed = if hook.done.is_some() != target.done {
+        "is finished, or is not any more,"
+    } else if target.cause == Cause::RelicClosed
+        && txn.relic(&hook.relic)?.status != RelicStatus::Closed
+    {
+        "has a relic that was opened again"
+    } else {
+        return Ok(());
+    };
+    let why = format!("{raider} {changed} since this was decided");
+    Err(StoreError::Conflict(why))
 }
 
 /// Runs the saga to its end from wherever it is.
@@ -315,7 +328,6 @@ async fn forward(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<Nuke
     ignored::note(world, saga, plan).await?;
     let target = &plan.target;
     if discard(world, target, plan.salvage).await? {
-        world.at(FaultPoint::NukeSalvageAfter);
         step(world, saga, "removed", plan).await?;
     }
     forget(world, target).await;

@@ -123,6 +123,9 @@ async fn look(world: &Arc<World>) -> Option<Timestamp> {
     let looked = world
         .store
         .run(move |txn| reraise::look(txn, reraise, &age));
+    if let Err(error) = unkillable::over(world).await {
+        tracing::warn!(%error, "whether sessions that hung have ended cannot be seen");
+    }
     match looked.await {
         // A time that no calendar has is never.
         Ok(next) => world.clock.now().checked_add(next?).ok(),

@@ -24,18 +24,17 @@ pub(super) fn look(
     let now = txn.now();
     let mut next = None;
     for mut entry in book::open(txn)? {
-        let key = format!("told/{}", entry.relic.id);
-        let due = |entry: &book::Entry| {
-            let told = entry.standing.told;
-            entry.standing.due(reraise, age(&key, told))
-        };
-        if due(&entry).is_some_and(|wait| wait.is_zero()) {
+        let age = age(&format!("told/{}", entry.relic.id), entry.standing.told);
+        let mut due = entry.standing.due(reraise, age);
+        if due.is_some_and(|wait| wait.is_zero()) {
             let severity = escalation::severity(entry.relic.priority);
             entry.relic.priority = entry.standing.raise_again(severity, now) as i64;
             entry.write(txn)?;
             entry.raised(txn, Cause::Unanswered)?;
+            // Its new stamp is not asked about before it is written.
+            due = entry.standing.due(reraise, Duration::ZERO);
         }
-        next = [next, due(&entry)].into_iter().flatten().min();
+        next = [next, due].into_iter().flatten().min();
     }
     Ok(next)
 }

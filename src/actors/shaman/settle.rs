@@ -108,15 +108,7 @@ pub(super) fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
 /// Derived from hooks and relics at each look, so that no one who ends a problem has to know of the
 /// escalations about it. What is about nobody's work waits for a person.
 fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
-    const SEEN: &[EventType] = &[EventType::AgentAdopted, EventType::AgentStarted];
-    // Another session is there only when that one is not; nor is a child stopped before.
-    const ENDED: &[EventType] = &[EventType::AgentStopped, EventType::AgentStarted];
-    let over = match entry.relic.title.as_str() {
-        UNSEEN => has_happened(txn, entry, SEEN)?,
-        UNKILLABLE => has_happened(txn, entry, ENDED)?,
-        _ => false,
-    };
-    if over {
+    if entry.relic.title == UNSEEN && was_seen(txn, entry)? {
         return Ok(true);
     }
     let (who, Some(relic)) = entry.about() else {
@@ -145,19 +137,16 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     })
 }
 
-/// Whether one of these has happened since to whom it is about.
-fn has_happened(txn: &mut dyn Txn, entry: &Entry, kinds: &[EventType]) -> Result<bool, StoreError> {
+/// Whether a session of it has come up since, or was found to be up.
+fn was_seen(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     let (who, _) = entry.about();
-    for kind in kinds {
-        let events = txn.events(&EventFilter {
+    for kind in [EventType::AgentAdopted, EventType::AgentStarted] {
+        let up = txn.events(&EventFilter {
             kind: Some(kind.as_str().to_owned()),
             subject: Some(who.to_owned()),
             ..EventFilter::default()
         })?;
-        if events
-            .last()
-            .is_some_and(|event| event.ts > entry.relic.created)
-        {
+        if up.last().is_some_and(|up| up.ts > entry.relic.created) {
             return Ok(true);
         }
     }

@@ -1,39 +1,19 @@
 //! Sessions that outlive every signal: they are in the kernel's hands, and a person's.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::settle::{self, UNKILLABLE};
-use super::{book, find, read_inbox};
+use super::{Entry, book, find, read_inbox};
 use crate::actors::effects;
+use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
-use crate::domain::ids::{RaiderId, SessionId, SlotName};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId, SlotName};
 use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::relic::Relic;
 use crate::ports::relics::Txn;
-
-/// Sessions that could not be ended since this process began.
-#[derive(Default)]
-pub struct Undead(Mutex<BTreeSet<SessionId>>);
-
-impl Undead {
-    fn sessions(&self) -> MutexGuard<'_, BTreeSet<SessionId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// It could not be ended.
-    pub fn insert(&self, session: SessionId) {
-        self.sessions().insert(session);
-    }
-
-    /// Whether it was one of them; it is none any more.
-    pub fn remove(&self, session: &SessionId) -> bool {
-        self.sessions().remove(session)
-    }
-}
+use crate::ports::sessions::SessionError;
 
 /// Calls a person, once, about a session that outlives every signal: it is in the kernel's hands, and
 /// neither a restart nor waiting helps. One that cannot be seen was not tried.
@@ -44,6 +24,9 @@ pub async fn call(world: World, session: SessionId, why: String) {
     };
     if matches!(facts.state, RunState::Unknown { .. }) {
         return;
+    }
+    if let Err(error) = over(&world).await {
+        tracing::warn!(%error, "a call about a session that has ended may stay open");
     }
     let subject = subject(&world, &session).await;
     let hint =
@@ -56,7 +39,6 @@ pub async fn call(world: World, session: SessionId, why: String) {
         evidence: format!("{session}: {why}\n{hint}"),
     };
     let told = world.store.run(move |txn| {
-        settle::vanished(txn)?;
         if find(txn, &body)?.is_some() {
             return Ok(());
         }
@@ -75,14 +57,57 @@ pub async fn call(world: World, session: SessionId, why: String) {
     }
 }
 
-/// It has ended after all: when another hangs, people are called anew.
-pub async fn over(world: World, session: SessionId) {
-    let subject = subject(&world, &session).await;
-    let over = move |txn: &mut dyn Txn| settle::over(txn, &[UNKILLABLE], |who, _| who == subject);
-    if let Err(error) = world.store.run(over).await {
-        tracing::warn!(%error, "a call about a session that has ended stays open");
-        world.directory.undead.insert(session);
+/// Closes the calls whose sessions have ended after all: when another hangs, people are called anew.
+///
+/// # Errors
+/// Neither sessions nor store can be read.
+pub(super) async fn over(world: &World) -> Result<(), Refusal> {
+    let calls = world.store.run(|txn| {
+        let mut open = book::open(txn)?;
+        open.retain(|entry| entry.relic.title == UNKILLABLE);
+        Ok(open)
+    });
+    let over = ended(world, calls.await?).await?;
+    if over.is_empty() {
+        return Ok(());
     }
+    let settle = move |txn: &mut dyn Txn| settle::settle(txn, over.clone(), Cause::Vanished);
+    Ok(world.store.run(settle).await?)
+}
+
+/// Which of these calls are over: of the session that was meant nothing runs any more.
+///
+/// # Errors
+/// The sessions cannot be listed.
+async fn ended(world: &World, calls: Vec<Entry>) -> Result<Vec<Relic>, SessionError> {
+    if calls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sessions = effects::list(world).await?;
+    let still = |entry: &Entry| {
+        let own = session_of(world, entry.about().0);
+        sessions.iter().any(|facts| {
+            let lives = !matches!(facts.state, RunState::Exited(_));
+            lives && facts.id.as_str() == own && facts.started_at <= entry.relic.created
+        })
+    };
+    let over = calls.into_iter().filter(|entry| !still(entry));
+    Ok(over.map(|entry| entry.relic).collect())
+}
+
+/// The id of the session of whom a call is about; an orphan goes by that.
+fn session_of(world: &World, who: &str) -> String {
+    if let Ok(raider) = who.parse::<RaiderId>() {
+        return raider.session_id().to_string();
+    }
+    let agent = AgentName::new(who).ok().map(ChildId::Agent);
+    let known = agent.filter(|agent| {
+        let session = agent.session_id(&world.city.name);
+        world.city.standing(&session).is_some()
+    });
+    known.map_or(who.to_owned(), |agent| {
+        agent.session_id(&world.city.name).to_string()
+    })
 }
 
 /// Whose session it is. Where the name of one rig begins that of another, several raiders may have

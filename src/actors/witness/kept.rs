@@ -35,6 +35,8 @@ pub struct Keepers {
     unread: Mutex<BTreeMap<RaiderId, Duration>>,
     /// Since when nothing of a rig's sandboxes can be seen.
     blind: Mutex<BTreeMap<RigName, Duration>>,
+    /// Sessions, by their tokens, that every patrol since then saw without their agents.
+    shells: Mutex<BTreeMap<RaiderId, (String, Duration)>>,
 }
 
 impl Keepers {
@@ -79,6 +81,29 @@ impl Keepers {
         let blind = self.blind.lock();
         let mut blind = blind.unwrap_or_else(PoisonError::into_inner);
         *blind.entry(rig.clone()).or_insert(now)
+    }
+
+    /// A patrol saw these sessions of the rig without their agents, and no others.
+    pub(super) fn note_shells(
+        &self,
+        rig: &RigName,
+        these: BTreeMap<RaiderId, String>,
+        now: Duration,
+    ) {
+        let shells = self.shells.lock();
+        let mut shells = shells.unwrap_or_else(PoisonError::into_inner);
+        shells.retain(|raider, (token, _)| raider.rig != *rig || these.get(raider) == Some(token));
+        for (raider, token) in these {
+            shells.entry(raider).or_insert((token, now));
+        }
+    }
+
+    /// Since when every patrol has seen this session without its agent; none when the last one has not.
+    pub(super) fn shell_since(&self, raider: &RaiderId, token: &str) -> Option<Duration> {
+        let shells = self.shells.lock();
+        let shells = shells.unwrap_or_else(PoisonError::into_inner);
+        let (seen, since) = shells.get(raider)?;
+        (seen == token).then_some(*since)
     }
 
     /// They can be seen.
@@ -127,6 +152,9 @@ pub(super) struct Kept<'a> {
 /// It could not be done.
 pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
+    if kept.refused.kind == RefusalKind::NoRoom {
+        return without_room(args, hook, &kept.refused).await;
+    }
     let target = nuke::Target {
         detected: kept.detected,
         ..nuke::Target::of(hook, Cause::KeptLongEnough)
@@ -139,14 +167,14 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
     if rig.is_some_and(|rig| age >= rig.witness.keep_dirty) {
         return match nuke_now(args, target, true).await {
             Ok(_) => Ok(Handled::Yes),
-            Err(busy) if matches!(busy.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
-                Ok(Handled::AtPatrol)
-            }
+            Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+            Err(full) if full.kind == RefusalKind::NoRoom => without_room(args, hook, &full).await,
+            // It cannot be saved as it is: no time makes it go.
+            Err(risk) if risk.kind == RefusalKind::WorkAtRisk => stays(args, &kept).await,
             Err(error) => Err(error),
         };
     }
-    tell(args, &kept).await?;
-    world.directory.kept.held().insert(hook.raider.clone());
+    stays(args, &kept).await?;
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
         let target = nuke::Target::of(hook, Cause::WorkAtRisk);
         match nuke::safekeep(world, &target, kept.since).await {
@@ -154,6 +182,26 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
             Ok(()) | Err(_) => {}
         }
     }
+    Ok(Handled::AtPatrol)
+}
+
+/// A person is told, and it is judged again by the patrol.
+async fn stays(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
+    tell(args, kept).await?;
+    let keepers = &args.world.directory.kept;
+    keepers.held().insert(kept.hook.raider.clone());
+    Ok(Handled::AtPatrol)
+}
+
+/// What it holds does not fit beside all other salvage, which a person was told where that was measured.
+async fn without_room(
+    args: &WitnessArgs,
+    hook: &Hook,
+    refused: &Refusal,
+) -> Result<Handled, Refusal> {
+    let (about, evidence) = (about(hook), refused.message.clone());
+    let track = move |txn: &mut dyn Txn| wisps::track(txn, &about, Cleanup::Pending, &evidence);
+    args.world.store.run(track).await?;
     Ok(Handled::AtPatrol)
 }
 

@@ -103,24 +103,18 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     let (mut pieces, next) = world.store.run(read).await?;
     if patrol {
         suspects.extend(zombies::suspects(args).await?);
-        if let Err(error) = ailing::call(args).await {
-            tracing::warn!(rig = %args.rig, %error, "which sandboxes are whole cannot be seen");
-        }
-        if let Err(error) = unread::call(args).await {
-            tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
-            unread::blind(args, &error).await?;
-        }
-        if saw {
-            let now = world.clock.now();
-            world.directory.patrolled(args.rig.clone(), now);
-        }
+        call(args).await?;
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
     pieces.extend(unlooked.into_iter().map(Piece::Release));
     let mut keys = BTreeSet::new();
     pieces.retain(|piece| keys.insert(piece.key()));
-    if patrol {
-        trouble::over(args, &pieces).await?;
+    if patrol && saw {
+        let now = world.clock.now();
+        world.directory.patrolled(args.rig.clone(), now);
+        if let Err(error) = trouble::over(args, &pieces).await {
+            tracing::warn!(rig = %args.rig, %error, "calls that are over may stay open");
+        }
     }
     for piece in pieces {
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
@@ -129,6 +123,18 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     }
     stall::set_out(args);
     Ok(next)
+}
+
+/// Calls people about sandboxes that nobody can work in, or tell the owner of.
+async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
+    if let Err(error) = ailing::call(args).await {
+        tracing::warn!(rig = %args.rig, %error, "which sandboxes are whole cannot be seen");
+    }
+    if let Err(error) = unread::call(args).await {
+        tracing::warn!(rig = %args.rig, %error, "sandboxes without hook cannot be seen");
+        unread::blind(args, &error).await?;
+    }
+    Ok(())
 }
 
 fn pieces(
@@ -330,11 +336,9 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
     let target = nuke::Target::of(&hook, cause);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),
-        // Somebody is at it, and tells the witness when it is over; or has called a person.
-        Err(kept) if matches!(kept.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
-            Ok(Handled::AtPatrol)
-        }
-        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => {
+        // Somebody is at it, and tells the witness when it is over.
+        Err(busy) if busy.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
+        Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
             let problem = "a finished sandbox holds unsaved work";
             let kept = Kept {
                 hook: &hook,

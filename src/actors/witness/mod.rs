@@ -381,8 +381,6 @@ pub(super) async fn nuke_now(
 ) -> Result<Nuked, Refusal> {
     let world = &args.world;
     let _until_ended = nuke::fence(world, &target, salvage).await?;
-    // Before its session is ended for what could not be begun then.
-    world.store.find_room().await?;
     let judged = match salvage {
         true => nuke::savable(world, &target).await,
         false => nuke::permitted(world, &target).await,
@@ -390,6 +388,8 @@ pub(super) async fn nuke_now(
     if let Err(refused) = judged {
         return Err(nuke::named(world, &target, refused).await);
     }
+    // Before its session is ended for what could not be begun then.
+    world.store.find_room().await?;
     super::ask::end(world, target.meant(), target.cause).await?;
     let raider = target.raider.clone();
     let nuked = match nuke::begin(world, target, salvage).await {

@@ -11,7 +11,7 @@ use super::WitnessArgs;
 use super::inbox::{self, Handled};
 use super::look::Piece;
 use crate::domain::cause::Cause;
-use crate::domain::ids::{RaiderId, RelicId, RigName};
+use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
@@ -21,7 +21,6 @@ use crate::ports::relics::{StoreError, Txn};
 /// know us any more.
 pub const LASTING: Duration = Duration::from_secs(30 * 60);
 
-const MESSAGE: &str = "what became of its work cannot be dealt with";
 const RELEASE: &str = "it has no work any more and cannot be removed";
 const SUSPECT: &str = "it is a zombie that cannot be dealt with";
 const CHARGES: &str = "waiting work cannot be charged";
@@ -43,12 +42,12 @@ impl Troubles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For how long this piece has not gone on.
-    fn lasts(&self, rig: &RigName, piece: &Piece, now: Mono) -> Duration {
+    /// It did not go on; for how long it has not.
+    fn failed(&self, rig: &RigName, piece: &Piece, now: Mono) -> Duration {
         let mut rigs = self.rigs();
         let rig = rigs.entry(rig.clone()).or_default();
         rig.charges &= !matches!(piece, Piece::Charges(_));
-        now - *rig.since.entry(piece.key()).or_insert(now)
+        now.saturating_sub(*rig.since.entry(piece.key()).or_insert(now))
     }
 
     /// It went on; says whether somebody may have been called for it whom no patrol tells that it is over.
@@ -56,7 +55,12 @@ impl Troubles {
         let mut rigs = self.rigs();
         let rig = rigs.entry(rig.clone()).or_default();
         rig.since.remove(&piece.key());
-        matches!(piece, Piece::Charges(_)) && !std::mem::replace(&mut rig.charges, true)
+        matches!(piece, Piece::Charges(_)) && !rig.charges
+    }
+
+    /// Waiting work is charged, and nobody is called for it.
+    fn charges(&self, rig: &RigName) {
+        self.rigs().entry(rig.clone()).or_default().charges = true;
     }
 
     /// Only these are there still.
@@ -67,39 +71,41 @@ impl Troubles {
     }
 }
 
-fn stuck(kind: SagaKind) -> String {
-    format!("its {} cannot go on", kind.as_str())
-}
-
 /// What a person is called for who updates or repairs the program.
 pub(super) fn of_another_version(kind: SagaKind) -> String {
     let kind = kind.as_str();
     format!("its {kind} was begun by another version and cannot go on")
 }
 
-/// Whom a piece is about, and with which work.
-fn about(piece: &Piece) -> (String, Option<RelicId>) {
+/// Whom a piece is about, and what it means for people that it cannot go on. What outlives the sandbox that it
+/// began in, as a message about landed work does, is the witness's own trouble: the raider's name may be
+/// another's by then.
+fn call(args: &WitnessArgs, piece: &Piece) -> (String, String) {
+    let witness = || message::witness(&args.rig);
     match piece {
-        Piece::Message(message) => match message.body.work() {
-            Some((raider, relic)) => (raider.to_string(), Some(relic.clone())),
-            None => (message.from.clone(), None),
-        },
-        Piece::Saga(saga) => (saga.subject.clone(), None),
-        Piece::Release(raider) | Piece::Suspect(raider) => (raider.to_string(), None),
-        Piece::Charges(rig) => (message::witness(rig), None),
+        Piece::Message(message) => {
+            let of = match message.body.work() {
+                Some((raider, relic)) => format!("{relic} of {raider}"),
+                None => format!("message {}", message.id),
+            };
+            (witness(), format!("what became of {of}{MESSAGE}"))
+        }
+        Piece::Saga(saga) if saga.subject.parse::<RaiderId>().is_ok() => {
+            let kind = saga.kind.as_str();
+            (saga.subject.clone(), format!("its {kind}{STUCK}"))
+        }
+        Piece::Saga(saga) => {
+            let kind = saga.kind.as_str();
+            (witness(), format!("the {kind} of {}{STUCK}", saga.subject))
+        }
+        Piece::Release(raider) => (raider.to_string(), RELEASE.to_owned()),
+        Piece::Suspect(raider) => (raider.to_string(), SUSPECT.to_owned()),
+        Piece::Charges(_) => (witness(), CHARGES.to_owned()),
     }
 }
 
-/// What it means for people that it cannot go on.
-fn problem(piece: &Piece) -> String {
-    match piece {
-        Piece::Message(_) => MESSAGE.to_owned(),
-        Piece::Saga(saga) => stuck(saga.kind),
-        Piece::Release(_) => RELEASE.to_owned(),
-        Piece::Suspect(_) => SUSPECT.to_owned(),
-        Piece::Charges(_) => CHARGES.to_owned(),
-    }
-}
+const MESSAGE: &str = " cannot be dealt with";
+const STUCK: &str = " cannot go on";
 
 /// When to try again what could not go on: soon, when it may pass by itself or somebody else was at it.
 /// What will not pass is a person's, and is tried at each look all the same.
@@ -112,19 +118,21 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
         return Handled::AtPatrol;
     }
     let troubles = &world.directory.troubles;
-    let lasts = troubles.lasts(&args.rig, piece, world.clock.mono());
+    let lasts = troubles.failed(&args.rig, piece, world.clock.mono());
     let passes = error.is_passing();
-    if passes && lasts < LASTING {
+    // A nuke that does not get on says so itself.
+    let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke);
+    if passes && (lasts < LASTING || says_so) {
         return Handled::Soon;
     }
-    let (agent, relic) = about(piece);
+    let (agent, problem) = call(args, piece);
     let mut evidence = vec![error.message];
     evidence.extend(error.losses);
     evidence.extend(error.hint);
     let body = Escalation {
         agent,
-        relic,
-        problem: problem(piece),
+        relic: None,
+        problem,
         severity: Severity::High,
         evidence: evidence.join("\n"),
     };
@@ -140,15 +148,13 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     if !world.directory.troubles.passed(&args.rig, piece) {
         return;
     }
-    let (who, problem) = (about(piece).0, problem(piece));
+    let (who, problem) = call(args, piece);
     let over = move |txn: &mut dyn Txn| shaman::over(txn, &[&problem], |agent, _| agent == who);
-    if let Err(error) = world.store.run(over).await {
-        let rig = args.rig.clone();
-        tracing::warn!(%rig, %error, "a call for help stays open although it is over");
-        world
-            .directory
-            .troubles
-            .lasts(&rig, piece, world.clock.mono());
+    match world.store.run(over).await {
+        Ok(()) => world.directory.troubles.charges(&args.rig),
+        Err(error) => {
+            tracing::warn!(rig = %args.rig, %error, "a call for help stays open although it is over");
+        }
     }
 }
 
@@ -161,22 +167,29 @@ pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), Sto
     args.world.directory.troubles.retain(&args.rig, &keys);
     let mut still: BTreeSet<(String, String)> = BTreeSet::new();
     for piece in pieces {
-        let who = about(piece).0;
+        let (who, problem) = call(args, piece);
         if let Piece::Saga(saga) = piece {
-            still.insert((who.clone(), of_another_version(saga.kind)));
+            // What it was begun for, too.
+            let others = [
+                of_another_version(saga.kind),
+                RELEASE.into(),
+                SUSPECT.into(),
+            ];
+            still.extend(others.map(|other| (who.clone(), other)));
         }
-        still.insert((who, problem(piece)));
+        still.insert((who, problem));
     }
-    let rig = args.rig.clone();
+    let (rig, witness) = (args.rig.clone(), message::witness(&args.rig));
     let settle = move |txn: &mut dyn Txn| {
+        shaman::read_inbox(txn)?;
         let open = shaman::open(txn)?.into_iter();
         let over = open.filter(|entry| {
             let who = entry.about().0.to_owned();
             let raider = who.parse::<RaiderId>();
+            let own = who == witness;
+            let ours = own || raider.is_ok_and(|raider| raider.rig == rig);
             let title = &entry.relic.title;
-            raider.is_ok_and(|raider| raider.rig == rig)
-                && is_trouble(title)
-                && !still.contains(&(who, title.clone()))
+            ours && is_trouble(title, own) && !still.contains(&(who, title.clone()))
         });
         let over = over.map(|entry| entry.relic).collect();
         shaman::settle(txn, over, Cause::Vanished)
@@ -184,7 +197,16 @@ pub(super) async fn over(args: &WitnessArgs, pieces: &[Piece]) -> Result<(), Sto
     args.world.store.run(settle).await
 }
 
-fn is_trouble(title: &str) -> bool {
-    let saga = |kind: &SagaKind| title == stuck(*kind) || title == of_another_version(*kind);
-    [MESSAGE, RELEASE, SUSPECT].contains(&title) || SagaKind::ALL.iter().any(saga)
+/// Whether a call in these words is a witness's about a piece: in its own name, or about a raider, which may
+/// call for help in words of its own.
+fn is_trouble(title: &str, of_witness: bool) -> bool {
+    let kinds = [SagaKind::Charge, SagaKind::Done, SagaKind::Nuke];
+    let saga = |kind: &SagaKind| {
+        let kind_stuck = format!("its {}{STUCK}", kind.as_str());
+        title == kind_stuck || title == of_another_version(*kind)
+    };
+    match of_witness {
+        true => title.ends_with(STUCK) || title.ends_with(MESSAGE),
+        false => [RELEASE, SUSPECT].contains(&title) || kinds.iter().any(saga),
+    }
 }

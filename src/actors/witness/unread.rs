@@ -4,7 +4,7 @@
 use super::super::refusal::Refusal;
 use super::super::shaman;
 use super::inbox::raise;
-use super::{WitnessArgs, sight};
+use super::{WitnessArgs, sight, wisps};
 use crate::domain::facts::Probed;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::ports::relics::Txn;
@@ -21,8 +21,10 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     let Some(rig) = world.city.rig(&args.rig) else {
         return Ok(());
     };
-    let lone = sight::hookless(world, rig).await?.into_iter();
-    let unread = lone.filter_map(|lone| match lone.was {
+    let lone = sight::hookless(world, rig).await?;
+    let nobodys = lone.iter().filter(|lone| lone.hook().is_none());
+    let nobodys = nobodys.map(|lone| lone.raider.clone()).collect();
+    let unread = lone.into_iter().filter_map(|lone| match lone.was {
         Probed::Unknown(why) => Some((lone.raider, why)),
         Probed::Known(_) => None,
     });
@@ -36,15 +38,17 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
             continue;
         }
         let path = world.city.sandbox(&raider);
+        let evidence = format!(
+            "{} holds its slot and is kept until it can be read; look for what is in the way: {why}",
+            path.display()
+        );
+        wisps::track_nobodys(args, &raider, &evidence).await?;
         let body = Escalation {
             agent: raider.to_string(),
             relic: None,
             problem: shaman::UNREAD.to_owned(),
             severity: Severity::High,
-            evidence: format!(
-                "{} holds its slot and is kept until it can be read; look for what is in the way: {why}",
-                path.display()
-            ),
+            evidence,
         };
         raise(args, body).await?;
     }
@@ -52,6 +56,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     kept.note_sight(&name);
     let settled = move |txn: &mut dyn Txn| {
         let witness = message::witness(&name);
+        wisps::nobodys(txn, &name, &nobodys)?;
         shaman::over(txn, &[BLIND], |who, _| who == witness)?;
         shaman::still_so(txn, &name, shaman::UNREAD, &these)
     };

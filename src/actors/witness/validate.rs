@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  of another incarnation ──► void            done saga still open ──► later
-//!  tree not clean ──► escalated, waits        remote lacks the head ──► pushed again
+//!  tree not clean ──► kept                    remote lacks the head ──► pushed again, or kept
+//!  cannot be measured, or nothing would land ──► kept
 //!  sandbox gone ──► what was declared goes on, unless its branch holds more than was pushed
 //!  raider nuked while a person was to look ──► what was verified goes on when one approves
 //!  completed ──► MERGE_READY (or waits for a person)
@@ -13,7 +14,7 @@
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{done, land, nuke};
-use super::inbox::{Handled, escalate, raise};
+use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::{WitnessArgs, wisps};
 use crate::domain::cause::Cause;
@@ -27,6 +28,8 @@ use crate::domain::relic::{Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
+
+const UNPUSHED: &str = "the finished branch cannot be pushed as it is";
 
 /// Validates a POLECAT_DONE.
 ///
@@ -66,27 +69,49 @@ pub async fn polecat_done(
         // Its session is being ended; the end of the saga makes the witness look again.
         return Ok(Handled::AtPatrol);
     }
+    finished(args, id, done, hook).await
+}
+
+/// What is in the sandbox now is passed on, or kept.
+async fn finished(
+    args: &WitnessArgs,
+    id: u64,
+    done: PolecatDone,
+    hook: Hook,
+) -> Result<Handled, Refusal> {
+    let world = &args.world;
     let said = hook.done.as_ref();
     let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
     let lands = done.exit == Exit::Completed && !no_change;
-    let (head, is_pushed) = match measure(args, &hook).await? {
+    let (head, is_pushed, status) = match measure(args, &hook).await? {
         Found::There(facts) => {
             if let Some(problem) = objection(&hook, &facts, no_change) {
                 return changed_since(args, &hook, &facts, problem).await;
             }
             if lands && facts.ahead == 0 && facts.head != done.head {
                 // Nothing would land, and the relic would be closed for it.
-                lost_commits(args, &hook, &done.head, &facts.head).await?;
-                return Ok(Handled::AtPatrol);
+                return lost_commits(args, &hook, &done.head, &facts).await;
             }
-            (facts.head, facts.ahead > 0)
+            let status = CleanupStatus::measured(&facts);
+            (facts.head, facts.ahead > 0, status)
         }
-        Found::Gone(None) => (done.head.clone(), lands),
-        Found::Gone(Some(refused)) => return holds_more(args, &hook, refused).await,
-        Found::Unseen => return Ok(Handled::AtPatrol),
+        Found::Gone(None) => (done.head.clone(), lands, CleanupStatus::Clean),
+        Found::Gone(Some(refused)) => {
+            let problem =
+                "the sandbox is gone after done, and its branch holds more than was pushed";
+            return stays(args, &hook, problem, refused).await;
+        }
+        Found::Unseen(refused) => {
+            let problem = "the sandbox cannot be measured after done";
+            return stays(args, &hook, problem, refused).await;
+        }
     };
-    if is_pushed && !ensure_pushed(args, &done, &head).await? {
-        return Ok(Handled::AtPatrol);
+    if is_pushed && let Some(why) = ensure_pushed(args, &done, &head).await? {
+        let refused = Refusal {
+            status: Some(status),
+            ..Refusal::work_at_risk(UNPUSHED, vec![format!("commits up to {head}: {why}")])
+        };
+        return stays(args, &hook, UNPUSHED, refused).await;
     }
     world.at(FaultPoint::WitnessReadyBefore);
     let settled = match done.exit {
@@ -107,7 +132,16 @@ async fn nuked_since(
     done: PolecatDone,
     head: Oid,
 ) -> Result<Handled, Refusal> {
-    if !ensure_pushed(args, &done, &head).await? {
+    if let Some(why) = ensure_pushed(args, &done, &head).await? {
+        // There is no sandbox to keep.
+        let body = Escalation {
+            agent: done.raider.to_string(),
+            relic: Some(done.relic.clone()),
+            problem: UNPUSHED.to_owned(),
+            severity: Severity::High,
+            evidence: why.message,
+        };
+        raise(args, body).await?;
         return Ok(Handled::AtPatrol);
     }
     vouch(args, id, done, head).await
@@ -126,18 +160,11 @@ async fn changed_since(
     if facts.ahead > 0 && said.is_some_and(|intent| intent.no_change) {
         losses.push(format!("{} commits up to {}", facts.ahead, facts.head));
     }
-    let kept = Kept {
-        hook,
-        owns: true,
-        since: said.map_or(hook.charged_at, |intent| intent.at),
-        detected: None,
-        problem,
-        refused: Refusal {
-            status: Some(CleanupStatus::measured(facts)),
-            ..Refusal::work_at_risk(problem, losses)
-        },
+    let refused = Refusal {
+        status: Some(CleanupStatus::measured(facts)),
+        ..Refusal::work_at_risk(problem, losses)
     };
-    kept::kept(args, kept).await
+    stays(args, hook, problem, refused).await
 }
 
 /// A report that what is there now disagrees with is recorded, once.
@@ -167,15 +194,21 @@ async fn report_mismatch(args: &WitnessArgs, hook: &Hook, facts: &GitFacts) -> R
     Ok(args.world.store.run(record).await?)
 }
 
-/// The sandbox is gone, and what its branch holds alone was not declared: as what is kept.
-async fn holds_more(args: &WitnessArgs, hook: &Hook, refused: Refusal) -> Result<Handled, Refusal> {
+/// It cannot be let go as it is: a person is told, and it is kept until somebody sees to it, or for
+/// `keep_dirty`.
+async fn stays(
+    args: &WitnessArgs,
+    hook: &Hook,
+    problem: &str,
+    refused: Refusal,
+) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
     let kept = Kept {
         hook,
         owns: true,
         since: said.map_or(hook.charged_at, |intent| intent.at),
         detected: None,
-        problem: "the sandbox is gone after done, and its branch holds more than was pushed",
+        problem,
         refused,
     };
     kept::kept(args, kept).await
@@ -187,8 +220,8 @@ enum Found {
     There(GitFacts),
     /// Somebody removed it; with what its branch holds alone.
     Gone(Option<Refusal>),
-    /// It cannot be known, which a person was told.
-    Unseen,
+    /// It cannot be known, and why.
+    Unseen(Refusal),
 }
 
 /// What is in the sandbox now.
@@ -209,9 +242,7 @@ async fn measure(args: &WitnessArgs, hook: &Hook) -> Result<Found, Refusal> {
     if error.is_passing() {
         return Err(error);
     }
-    let problem = "the sandbox cannot be measured after done";
-    escalate(args, hook, problem, error.to_string()).await?;
-    Ok(Found::Unseen)
+    Ok(Found::Unseen(nuke::unreadable(&target, error.message)))
 }
 
 /// Why what is in the sandbox now is not what was declared.
@@ -227,39 +258,37 @@ fn objection(hook: &Hook, facts: &GitFacts, no_change: bool) -> Option<&'static 
     later.then_some("commits were made after done said that nothing had to change")
 }
 
-/// Calls a person about a branch that nothing would land from, and names the ways out.
+/// Nothing would land from the branch as it is now: kept, and a person is told the ways out.
 async fn lost_commits(
     args: &WitnessArgs,
     hook: &Hook,
     said: &Oid,
-    now: &Oid,
-) -> Result<(), Refusal> {
+    facts: &GitFacts,
+) -> Result<Handled, Refusal> {
     let key = (hook.relic.clone(), hook.raider.clone(), hook.incarnation);
     let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
     let mr = args.world.store.run(read).await?;
     let mr = mr.map_or_else(String::new, |mr| mr.id.to_string());
-    let evidence = format!(
-        "done said {said}, now it is at {now}\n`hd mq reject {mr}` gives the work to a fresh raider; \
-         `hd raider nuke {} --salvage` does too and keeps what the sandbox holds",
-        hook.raider
-    );
-    escalate(
-        args,
-        hook,
-        "the branch lost its commits after done",
-        evidence,
-    )
-    .await
+    let problem = "the branch lost its commits after done";
+    let lost = vec![
+        format!("done said {said}, now it is at {}", facts.head),
+        format!("`hd mq reject {mr}` gives the work to a fresh raider"),
+    ];
+    let refused = Refusal {
+        status: Some(CleanupStatus::measured(facts)),
+        ..Refusal::work_at_risk(problem, lost)
+    };
+    stays(args, hook, problem, refused).await
 }
 
 /// The head that the sandbox has now is on the remote; a head that moved after `done` is pushed
 /// again first (`4-rules.md`, done). What was pushed at `done` is ours to replace, by lease: the agent
-/// may have amended it since. False when it cannot be, which a person was told.
+/// may have amended it since. Answers why it cannot be, when no time will help.
 async fn ensure_pushed(
     args: &WitnessArgs,
     done: &PolecatDone,
     head: &Oid,
-) -> Result<bool, Refusal> {
+) -> Result<Option<Refusal>, Refusal> {
     let (branch, pushed, head) = (done.branch.clone(), done.head.clone(), head.clone());
     let ensured = effects::repo(&args.world, &args.rig, move |repo| {
         match repo.remote_head(&branch)? {
@@ -268,20 +297,11 @@ async fn ensure_pushed(
             _ => repo.push_branch(&branch, &head, None),
         }
     });
-    let error = match ensured.await.map_err(Refusal::from) {
-        Ok(()) => return Ok(true),
-        Err(error) if error.is_passing() => return Err(error),
-        Err(error) => error,
-    };
-    let body = Escalation {
-        agent: done.raider.to_string(),
-        relic: Some(done.relic.clone()),
-        problem: "the finished branch cannot be pushed as it is".to_owned(),
-        severity: Severity::High,
-        evidence: error.to_string(),
-    };
-    raise(args, body).await?;
-    Ok(false)
+    match ensured.await.map_err(Refusal::from) {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_passing() => Err(error),
+        Err(error) => Ok(Some(error)),
+    }
 }
 
 /// Sends MERGE_READY, or waits for a person. POLECAT_DONE stays open meanwhile: what a person

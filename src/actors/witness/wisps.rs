@@ -2,6 +2,8 @@
 //! look that finds it so no more, squashed into a digest at the end of the patrol's cycle
 //! (`witness-patrol.md`, cleanup wisp lifecycle).
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::super::refusal::Refusal;
@@ -57,6 +59,41 @@ pub fn track(
     txn.record(&event.with(data)).map(|_| ())
 }
 
+/// Keeps track of a sandbox that nothing tells the owner of.
+///
+/// # Errors
+/// The store's.
+pub async fn track_nobodys(
+    args: &WitnessArgs,
+    raider: &RaiderId,
+    evidence: &str,
+) -> Result<(), Refusal> {
+    let (about, evidence) = (About::nobodys(raider), evidence.to_owned());
+    let track = move |txn: &mut dyn Txn| {
+        let state = Cleanup::ZombieDetected;
+        track(txn, &about, state, &evidence)
+    };
+    Ok(args.world.store.run(track).await?)
+}
+
+/// Of a rig's sandboxes, nothing tells the owner of these; those of others are known again.
+///
+/// # Errors
+/// The store's.
+pub fn nobodys(
+    txn: &mut dyn Txn,
+    rig: &RigName,
+    these: &BTreeSet<RaiderId>,
+) -> Result<(), StoreError> {
+    for wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
+        let about = About::of(&wisp).filter(About::is_nobodys);
+        if about.is_some_and(|about| !these.contains(&about.raider)) {
+            close(txn, wisp, "it can be told whose it is".to_owned())?;
+        }
+    }
+    Ok(())
+}
+
 /// Since when a sandbox has been kept, which is since this time at the latest: a raider that is started
 /// now and then, and dies each time, has not recovered in between.
 ///
@@ -87,18 +124,22 @@ pub struct Seen {
 /// # Errors
 /// The store's.
 pub fn review(txn: &mut dyn Txn, rig: &RigName, seen: &Seen) -> Result<(), StoreError> {
-    for mut wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
+    for wisp in wisps(txn, wisp::cycle(rig), RelicStatus::Open)? {
         if let Some(end) = end(txn, &wisp, seen)? {
-            wisp.status = RelicStatus::Closed;
-            wisp.closed = Some(txn.now());
-            wisp.context = Some(end);
-            txn.put_relic(&wisp)?;
-            let data = serde_json::json!({ "end": wisp.context });
-            let event = NewEvent::new(EventType::RelicClosed, &wisp.id, Cause::Patrol);
-            txn.record(&event.with(data))?;
+            close(txn, wisp, end)?;
         }
     }
     Ok(())
+}
+
+fn close(txn: &mut dyn Txn, mut wisp: Relic, end: String) -> Result<(), StoreError> {
+    wisp.status = RelicStatus::Closed;
+    wisp.closed = Some(txn.now());
+    wisp.context = Some(end);
+    txn.put_relic(&wisp)?;
+    let data = serde_json::json!({ "end": wisp.context });
+    let event = NewEvent::new(EventType::RelicClosed, &wisp.id, Cause::Patrol);
+    txn.record(&event.with(data)).map(|_| ())
 }
 
 /// How it ended; none while it is still so.

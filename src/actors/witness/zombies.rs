@@ -7,7 +7,10 @@
 //! ```
 //!
 //! Between the look and the act the session may have been recreated, or the name given to another: the
-//! act is about what was seen, and refused for anything newer (`witness-patrol.md`, TOCTOU guard).
+//! act is about what was seen, and refused for anything newer (`witness-patrol.md`, TOCTOU guard). A session
+//! without its agent is replaced when two patrols running have seen it so.
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
@@ -18,7 +21,7 @@ use super::super::{ask, effects, shaman};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
-use super::{WitnessArgs, nuke_now};
+use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
@@ -44,11 +47,31 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
     let Some(rig) = args.world.city.rig(&args.rig) else {
         return Ok(Vec::new());
     };
-    let seen = sight::gather(&args.world, rig, None).await?;
-    let judged = seen
-        .into_iter()
-        .filter(|sight| judge(&sight.facts, &policy(rig)).is_some());
-    Ok(judged.map(|sight| sight.raider).collect())
+    let world = &args.world;
+    let (mut suspects, mut shells) = (Vec::new(), BTreeMap::new());
+    for sight in sight::gather(world, rig, None).await? {
+        let Some((class, _)) = judge(&sight.facts, &policy(rig)) else {
+            continue;
+        };
+        if class == Class::AgentDead {
+            shells.insert(sight.raider.clone(), sight.token.unwrap_or_default());
+        }
+        suspects.push(sight.raider);
+    }
+    let (kept, now) = (&world.directory.kept, world.clock.mono());
+    kept.note_shells(&rig.name, shells, now);
+    Ok(suspects)
+}
+
+/// Whether the patrol before the last saw that session without its agent as well. A program that starts its
+/// agent anew is without one for a moment. What a daemon that died had seen is seen once more.
+fn is_lasting(args: &WitnessArgs, sight: &Sight) -> bool {
+    let world = &args.world;
+    let token = sight.token.as_deref().unwrap_or_default();
+    let since = world.directory.kept.shell_since(&sight.raider, token);
+    let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
+    // A patrol out of turn comes a moment after another.
+    lasted.is_some_and(|lasted| lasted >= world.city.daemon.patrol_interval / 2)
 }
 
 /// Looks at one anew, and does what there is to do.
@@ -70,6 +93,9 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let Some(hook) = &sight.hook else {
         return nameless(args, raider).await;
     };
+    if class == Class::AgentDead && !is_lasting(args, &sight) {
+        return Ok(Handled::AtPatrol);
+    }
     let noted = note(args, hook, class, sight.facts.bond).await?;
     let cause = class.cause(sight.facts.bond);
     let meant = Meant::raider(raider, hook.incarnation);
@@ -91,9 +117,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     };
     match done {
         // It is another by now, or somebody is at it, who tells the witness when that is over.
-        Err(other) if matches!(other.kind, RefusalKind::Conflict | RefusalKind::NoRoom) => {
-            Ok(Handled::AtPatrol)
-        }
+        Err(other) if other.kind == RefusalKind::Conflict => Ok(Handled::AtPatrol),
         done => done,
     }
 }
@@ -114,7 +138,9 @@ async fn remove(
     };
     let refused = match nuke_now(args, target, false).await {
         Ok(_) => return Ok(Handled::Yes),
-        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => refused,
+        Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
+            refused
+        }
         Err(error) => return Err(error),
     };
     let problem = match bond {
@@ -140,6 +166,7 @@ async fn nameless(args: &WitnessArgs, raider: &RaiderId) -> Result<Handled, Refu
         "nothing tells whose {} is; look at what is in it and move it elsewhere",
         path.display()
     );
+    wisps::track_nobodys(args, raider, &evidence).await?;
     call(args, raider, shaman::NAMELESS, evidence).await?;
     Ok(Handled::AtPatrol)
 }

@@ -192,4 +192,26 @@ mod tests {
         });
         assert!(running.end.await.why.is_some());
     }
+
+    /// A record that cannot be removed stands for processes that cannot be ended.
+    #[tokio::test]
+    async fn what_cannot_be_ended_keeps_only_those_from_running_that_are_to_be_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("x.run/stuck")).unwrap();
+        for (alone, runs) in [(true, false), (false, true)] {
+            let running = Commands.start(Command {
+                line: "true".into(),
+                dir: dir.path().to_owned(),
+                env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+                stdin: None,
+                limit: LONG,
+                record: dir.path().join("x.run"),
+                alone,
+                rights: Rights::All,
+            });
+            let ended = running.end.await;
+            assert_eq!(ended.has_run(), runs, "{ended:?}");
+            assert_eq!(ended.why.is_some(), !runs);
+        }
+    }
 }

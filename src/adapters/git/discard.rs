@@ -15,9 +15,14 @@ use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::nuke::NukePermit;
 use crate::ports::repo::RepoError;
 
-/// Verifies the permit against the sandbox as it is now, moves it into the trash, forgets the
-/// worktree, and deletes its branch where another ref reaches it.
-pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Result<(), RepoError> {
+/// Verifies the permit against the sandbox as it is now, moves it into the trash if that is still wanted,
+/// forgets the worktree, and deletes its branch where another ref reaches it.
+pub(super) fn discard(
+    repo: &GitRepo,
+    permit: &NukePermit,
+    trash: &Path,
+    still: &dyn Fn() -> Result<(), RepoError>,
+) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     let path = permit.sandbox();
     sandbox::inside(repo, path)?;
@@ -57,6 +62,7 @@ pub(super) fn discard(repo: &GitRepo, permit: &NukePermit, trash: &Path) -> Resu
     let raider = permit.raider();
     let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
     if there {
+        still()?;
         throw(path, &free_name(trash, &name))?;
     }
     for admin in &admins {

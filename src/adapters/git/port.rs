@@ -136,8 +136,13 @@ impl Repo for GitRepo {
         salvage::restore(self, record, to)
     }
 
-    fn discard_sandbox(&self, permit: &NukePermit, trash: &Path) -> Result<(), RepoError> {
-        discard::discard(self, permit, trash)
+    fn discard_sandbox(
+        &self,
+        permit: &NukePermit,
+        trash: &Path,
+        still: &dyn Fn() -> Result<(), RepoError>,
+    ) -> Result<(), RepoError> {
+        discard::discard(self, permit, trash, still)
     }
 
     fn forget_sandbox(

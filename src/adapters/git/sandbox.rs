@@ -164,13 +164,22 @@ pub(super) fn fill(
     note.write(admin)
 }
 
-/// The sandboxes on the file system, by slot.
+/// The sandboxes on the file system, by slot. A directory that is not there has none, unless some are known to
+/// have been made in it: then it cannot be seen, as when its disk is not mounted.
 pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
     let dir = repo.raiders_dir();
     let fail = |error: std::io::Error| failed("cannot list", dir, &error);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return match admin::entries(repo)?
+                .iter()
+                .any(|it| Note::read(it).is_some())
+            {
+                true => Err(fail(error)),
+                false => Ok(Vec::new()),
+            };
+        }
         Err(error) => return Err(fail(error)),
     };
     let mut found = Vec::new();

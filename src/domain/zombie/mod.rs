@@ -13,7 +13,8 @@
 //!   bead_closed      the relic was closed elsewhere                   session ended, then as the first
 //! ```
 //!
-//! What could not be seen is no evidence: a rule that needs it does not hold.
+//! What could not be seen is no evidence: a rule that needs it does not hold. `agent_dead` is what is seen
+//! at one moment; whoever acts on it has seen it twice.
 
 mod agent_dead;
 mod bead_closed;

@@ -43,6 +43,9 @@ pub enum Program {
     NotesInterrupts,
     /// Prints its terminal's size as `<rows> <cols>`, now and at each change.
     NotesSize,
+    /// Has an interpreter run the script `the-agent`, ends that when it is sent a line, prints `hollow`, and
+    /// runs on.
+    Wraps,
 }
 
 /// A provider under test, and the world it needs.
@@ -83,6 +86,7 @@ macro_rules! sessions_conformance {
             the_first_input_is_typed,
             the_interrupt_key_reaches_the_program,
             the_size_can_be_changed,
+            an_agent_is_known_by_its_name,
             a_living_session_is_not_forgotten,
             a_new_daemon_takes_over_what_runs,
             what_was_never_started_is_unknown_to_all
@@ -385,6 +389,31 @@ pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
     assert_eq!(sessions.set_meta(&old, "k", "v"), Err(gone));
     assert_eq!(facts(&*sessions, &spec.id).state, RunState::Running);
     finish(&*sessions, &new);
+}
+
+/// An agent is looked for by its name, below what was started as well; of what has ended nothing is said.
+pub fn an_agent_is_known_by_its_name(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let first = start(&*sessions, &spec(bench, "s", &Program::Wraps));
+    let lives = |named: &[&str]| {
+        let names = named.iter().map(|&name| name.to_owned()).collect();
+        let asked = [(id("t"), Vec::new()), (id("s"), names)];
+        let lives = sessions.agents_live(&asked);
+        assert_eq!((lives.len(), lives[0]), (2, None), "the first is not there");
+        lives[1]
+    };
+    // It takes a moment until it is what it will be.
+    eventually("the agent", || lives(&["the-agent"])?.then_some(()));
+    assert_eq!(lives(&["other", "the-agent"]), Some(true), "any of them");
+    assert_eq!(lives(&["other"]), Some(false));
+    assert_eq!(lives(&[]), Some(true), "what was started");
+    let line = Input::Submit("end it".to_owned());
+    sessions.send(&first.handle, &line).expect("it is typed");
+    await_screen(&*sessions, &first.handle, "hollow");
+    assert_eq!(lives(&["the-agent"]), Some(false), "a shell is left");
+    assert_eq!(lives(&[]), Some(true), "what was started");
+    finish(&*sessions, &first.handle);
+    assert_eq!(lives(&["the-agent"]), None, "it has ended");
 }
 
 /// What lives is not forgotten; what is not there is forgotten already.

@@ -249,7 +249,8 @@ impl Repo for FakeRepo {
         let facts = facts.or(lost).ok_or_else(|| no_sandbox(sandbox))?;
         let own = inner.sandboxes.get(&raider.name);
         let ignored = own.map(|own| own.ignored.clone()).unwrap_or_default();
-        inner.salvaged.insert(facts.head);
+        inner.salvaged.insert(facts.head.clone());
+        inner.saved.push(facts);
         let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
         let record = SalvageRecord {
             refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/head")],
@@ -322,9 +323,17 @@ impl Repo for FakeRepo {
         self.enter("restore", &record.id).map(drop)
     }
 
-    fn discard_sandbox(&self, permit: &NukePermit, _trash: &Path) -> Result<(), RepoError> {
+    fn discard_sandbox(
+        &self,
+        permit: &NukePermit,
+        _trash: &Path,
+        still: &dyn Fn() -> Result<(), RepoError>,
+    ) -> Result<(), RepoError> {
         let raider = permit.raider().clone();
-        let mut inner = self.enter("discard_sandbox", &raider.to_string())?;
+        drop(self.enter("discard_sandbox", &raider.to_string())?);
+        // Without the lock: what is asked may look at the sandboxes.
+        still()?;
+        let mut inner = self.inner();
         let Some(now) = inner.measured(&raider.name) else {
             return Ok(());
         };
@@ -346,7 +355,11 @@ impl Repo for FakeRepo {
         raider: &RaiderId,
         _incarnation: Incarnation,
     ) -> Result<(), RepoError> {
-        self.enter("forget_sandbox", &raider.to_string()).map(drop)
+        let inner = self.enter("forget_sandbox", &raider.to_string())?;
+        match inner.sandboxes.contains_key(&raider.name) {
+            true => Err(RepoError::PermitStale("it is there".into())),
+            false => Ok(()),
+        }
     }
 
     fn repair_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {

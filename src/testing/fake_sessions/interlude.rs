@@ -56,6 +56,13 @@ impl FakeSessions {
             fake.hollow = true;
         }
     }
+
+    /// It is started anew by what is left.
+    pub fn fill(&self, id: &SessionId) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.hollow = false;
+        }
+    }
 }
 
 impl Inner {

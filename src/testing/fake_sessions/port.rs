@@ -219,9 +219,16 @@ impl Sessions for FakeSessions {
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
         self.enter("agents_live");
         let inner = self.inner();
-        let running = |id| inner.sessions.get(id).filter(|fake| fake.runs());
-        let lives = of.iter().map(|(id, _)| Some(!running(id)?.hollow));
-        lives.collect()
+        let lives = |(id, names): &(SessionId, Vec<String>)| {
+            let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+            Some(match fake.task() {
+                // Only this one is told by its name.
+                Some(("wraps", _)) if names.is_empty() => true,
+                Some(("wraps", _)) => !fake.hollow && names.iter().any(|name| name == "the-agent"),
+                _ => !fake.hollow,
+            })
+        };
+        of.iter().map(lives).collect()
     }
 
     fn make_ready(&self, provider: Provider) -> Result<(), String> {
@@ -329,13 +336,20 @@ impl FakeSessions {
     fn take(&self, handle: &SessionHandle, input: &Input) {
         let mut inner = self.inner();
         inner.sent.push((handle.clone(), input.clone()));
-        let echoes = inner.sessions.get(&handle.id).and_then(Fake::task) == Some(("echoes", ""));
         let text = match input {
             Input::Submit(text) => text.clone(),
             Input::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         };
-        if echoes {
-            inner.print(&handle.id, &format!("got {}", text.trim_end()));
+        let Some(fake) = inner.sessions.get_mut(&handle.id) else {
+            return;
+        };
+        match fake.task() {
+            Some(("echoes", _)) => inner.print(&handle.id, &format!("got {}", text.trim_end())),
+            Some(("wraps", _)) => {
+                fake.hollow = true;
+                inner.print(&handle.id, "hollow");
+            }
+            _ => {}
         }
     }
 }

@@ -47,10 +47,10 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
             return Ok(true);
         };
         let error = Refusal::from(error);
-        let lasts = world.clock.mono() - began >= LASTING;
-        let calls = !error.is_passing() || lasts && !called;
-        if plan.blocked.as_deref() != Some(&error.message) || lasts && !called {
+        let lasts = !called && world.clock.mono().saturating_sub(began) >= LASTING;
+        if plan.blocked.as_deref() != Some(&error.message) || lasts {
             plan.blocked = Some(error.message.clone());
+            let calls = lasts || !error.is_passing();
             tell(world, saga, plan, &error, calls).await?;
             called |= lasts;
         }

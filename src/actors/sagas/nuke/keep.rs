@@ -48,6 +48,7 @@ async fn put_on_record(
     let (target, id) = (target.clone(), record.id.clone());
     let noted = move |txn: &mut dyn Txn| record_salvage(txn, &target, &record);
     world.store.run(noted).await?;
+    world.at(FaultPoint::NukeSalvageAfter);
     // It is new, whatever the wall clock is set to before it is asked for its age.
     let _new = prune::age(world, &id, world.clock.now());
     Ok(())

@@ -32,7 +32,9 @@ pub async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn unreadable(target: &Target, why: String) -> Refusal {
+/// The refusal to judge or save what git cannot read.
+#[must_use]
+pub fn unreadable(target: &Target, why: String) -> Refusal {
     let raider = &target.raider;
     let message = format!("what the sandbox of {raider} holds cannot be read, nor saved");
     let hint = format!("`hd raider repair {raider}` makes it whole first");

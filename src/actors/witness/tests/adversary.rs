@@ -1,13 +1,15 @@
 //! The adversary: at every call of a port between the detection of a zombie and its removal, something
 //! else comes in its place. Nothing of the newcomer is ever touched (`witness-patrol.md`, TOCTOU guard).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use super::zombies::{exhaust, fragile};
-use super::{GROWN, PATROL, unhook};
+use super::{PATROL, unhook};
 use crate::actors::root::RootMsg;
 use crate::actors::sagas::charge::Charged;
 use crate::domain::cause::Cause;
@@ -15,119 +17,203 @@ use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::testing::world::{Scenario, Town};
 
-/// Calls of git and of the session provider that the witness and the nuke make.
-const OPS: &[&str] = &[
-    "sandboxes",
-    "provenance",
-    "facts",
-    "discard_sandbox",
-    "sessions.list",
-    "sessions.facts",
-    "sessions.stop",
-    "sessions.forget",
+/// Calls of git and of the session provider that the witness and the nuke make, and how many of each are
+/// tried, one after the other.
+const OPS: &[(&str, usize)] = &[
+    ("sandboxes", 4),
+    ("provenance", 3),
+    ("facts", 4),
+    ("on_main", 2),
+    ("holds", 2),
+    ("salvage_size", 2),
+    ("salvage", 2),
+    ("salvage_head", 2),
+    ("discard_sandbox", 2),
+    ("sessions.list", 3),
+    ("sessions.facts", 6),
+    ("sessions.stop", 2),
 ];
-/// Of each, so many are tried, one after the other.
-const CALLS: usize = 6;
+/// The grace of these scenarios: every patrol costs.
+const GRACE: Duration = Duration::from_secs(120);
+/// By then it has grown, and what it holds has been kept for as long as it is to be.
+const LATER: Duration = Duration::from_secs(120 + 3 * 31);
 
-/// Has this happen in the middle of that call, once, as long as the sandbox is there. True once it has.
-pub(super) fn at(
-    town: &Town,
-    op: &'static str,
-    call: usize,
-    act: impl Fn() -> bool + Send + Sync + 'static,
-) -> Arc<AtomicBool> {
-    let (calls, came) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
-    let (repo, told) = (Arc::clone(&town.parts.repo), Arc::clone(&came));
-    let interlude = move || {
-        let now = calls.fetch_add(1, Ordering::SeqCst) == call;
-        if now && !repo.names().is_empty() && act() {
-            told.store(true, Ordering::SeqCst);
-        }
-    };
-    match op.strip_prefix("sessions.") {
-        Some(op) => town.parts.sessions.interlude(op, interlude),
-        None => town.parts.repo.interlude(op, interlude),
-    }
-    came
+/// What is to happen in the middle of a call.
+#[derive(Default)]
+pub(super) struct Visit {
+    calls: AtomicUsize,
+    came: AtomicBool,
 }
 
-fn steps() -> impl Iterator<Item = (&'static str, usize)> {
-    let all = OPS.iter().copied();
-    all.flat_map(|op| (0..CALLS).map(move |call| (op, call)))
+impl Visit {
+    /// Has this happen in the middle of that call, once; it says whether it did.
+    pub(super) fn at(
+        town: &Town,
+        op: &'static str,
+        call: usize,
+        act: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let visit = Arc::new(Self::default());
+        let told = Arc::clone(&visit);
+        let interlude = move || {
+            let now = told.calls.fetch_add(1, Ordering::SeqCst) == call;
+            if now && act() {
+                told.came.store(true, Ordering::SeqCst);
+            }
+        };
+        match op.strip_prefix("sessions.") {
+            Some(op) => town.parts.sessions.interlude(op, interlude),
+            None => town.parts.repo.interlude(op, interlude),
+        }
+        visit
+    }
+
+    /// Whether it happened.
+    pub(super) fn came(&self) -> bool {
+        self.came.load(Ordering::SeqCst)
+    }
+
+    /// Whether there was such a call at all: where not, there is no later one either.
+    pub(super) fn was_called(&self, call: usize) -> bool {
+        self.calls.load(Ordering::SeqCst) > call
+    }
+}
+
+/// What a sandbox without hook holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    /// A file: salvaged when it has been kept for long enough.
+    Files,
+    /// A commit: the remotes are asked about it.
+    Commits,
+}
+
+impl Holds {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Files, Self::Commits];
+
+    /// Calls that its removal makes.
+    fn calls(self) -> &'static [&'static str] {
+        match self {
+            Self::Nothing => &["facts", "holds", "discard_sandbox"],
+            Self::Files => &["facts", "salvage_size", "salvage", "discard_sandbox"],
+            Self::Commits => &["on_main", "salvage_size", "salvage", "discard_sandbox"],
+        }
+    }
 }
 
 /// A sandbox without hook, a moment before it has grown.
-async fn lone() -> (Town, Charged) {
-    let town = Scenario::new().start().await;
+async fn lone(holds: Holds) -> (Town, Charged) {
+    let scenario = Scenario::new().with(|city| city.retention.salvage_max = Some(100));
+    let scenario = scenario.rig(|rig| {
+        (rig.witness.spawn_grace, rig.witness.keep_dirty) = (GRACE, PATROL / 2);
+    });
+    let town = scenario.start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
+    match holds {
+        Holds::Nothing => {}
+        Holds::Files => town.parts.repo.dirty(&charged.raider.name, "wip.txt"),
+        Holds::Commits => drop(town.parts.repo.commit(&charged.raider.name)),
+    }
     unhook(&town, &charged).await;
-    town.pass(GROWN - PATROL * 2).await;
+    town.pass(GRACE - PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     (town, charged)
 }
 
 /// A raider in quarantine, a moment before it has grown.
 async fn quarantined() -> (Town, Charged) {
-    let town = fragile().start().await;
+    let scenario = fragile().rig(|rig| rig.witness.spawn_grace = GRACE);
+    let town = scenario.start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
     exhaust(&town, &charged).await;
-    town.pass(GROWN - PATROL * 2 - std::time::Duration::from_secs(10))
-        .await;
+    town.pass(GRACE - PATROL - Duration::from_secs(15)).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     (town, charged)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
-    let mut came_at = Vec::new();
-    for (op, call) in steps() {
-        for dirties in [true, false] {
-            let (town, charged) = lone().await;
-            let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
-            let came = at(&town, op, call, move || {
-                match dirties {
-                    true => repo.dirty(&name, "late.txt"),
-                    false => drop(repo.commit(&name)),
-                }
-                true
-            });
-            town.pass(GROWN).await;
-            if came.load(Ordering::SeqCst) {
-                came_at.push(op);
-                let what = format!("{op} {call}, dirty: {dirties}");
-                assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
-                assert_eq!(town.escalations().await.len(), 1, "{what}");
-            } else {
-                assert!(town.parts.repo.names().is_empty(), "{op} {call}");
+/// Whoever comes, at every call that there is. At these it must have come.
+async fn sweep(needed: &[&str], visited: impl AsyncFn(&'static str, usize) -> Arc<Visit>) {
+    let mut came_at = BTreeSet::new();
+    for (op, calls) in OPS {
+        for call in 0..*calls {
+            let visit = visited(op, call).await;
+            came_at.extend(visit.came().then_some(*op));
+            if !visit.was_called(call) {
+                break;
             }
-            town.root.kill();
         }
     }
-    assert!(came_at.contains(&"discard_sandbox"), "{came_at:?}");
+    for op in needed {
+        assert!(came_at.contains(op), "{op}: {came_at:?}");
+    }
+}
+
+/// What appears stays where it is, or is saved with the rest.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
+    for holds in Holds::ALL {
+        for dirties in [true, false] {
+            let visited = async |op, call| {
+                let (town, charged) = lone(holds).await;
+                let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+                let head = Arc::new(Mutex::new(None));
+                let made = Arc::clone(&head);
+                let visit = Visit::at(&town, op, call, move || {
+                    if repo.names().is_empty() {
+                        return false;
+                    }
+                    match dirties {
+                        true => repo.dirty(&name, "late.txt"),
+                        false => *made.lock().unwrap() = Some(repo.commit(&name)),
+                    }
+                    true
+                });
+                town.pass(LATER + PATROL * 2).await;
+                let what = format!("{op} {call}, {holds:?}, dirty: {dirties}");
+                assert!(town.parts.repo.names().is_empty(), "{what}: it lingers");
+                if visit.came() {
+                    let saved = town.parts.repo.saved().pop();
+                    let saved = saved.unwrap_or_else(|| panic!("{what}: lost"));
+                    match head.lock().unwrap().take() {
+                        Some(head) => assert_eq!(saved.head, head, "{what}"),
+                        None => assert!(saved.dirty.contains(&"late.txt".into()), "{what}"),
+                    }
+                }
+                town.root.kill();
+                visit
+            };
+            sweep(holds.calls(), visited).await;
+        }
+    }
 }
 
 /// The name goes to a later incarnation, with a hook and a sandbox that looks the same.
 #[tokio::test(start_paused = true)]
 async fn a_later_incarnation_of_the_name_is_never_touched() {
-    let mut came_at = Vec::new();
-    for (op, call) in steps() {
-        let (town, charged) = lone().await;
-        let other = town.relic("b").await;
-        let newcomer = Newcomer::of(&town, &charged, other);
-        let came = at(&town, op, call, move || newcomer.come());
-        town.pass(GROWN).await;
-        if came.load(Ordering::SeqCst) {
-            came_at.push(op);
-            assert_eq!(town.parts.repo.names(), ["Toast"], "{op} {call}");
-            let hook = town.hook(&charged.raider).await.expect("its hook");
-            assert_eq!(hook.incarnation.0, 2, "{op} {call}");
-            assert!(town.runs(&charged.session), "{op} {call}");
-        }
-        town.root.kill();
+    for holds in Holds::ALL {
+        let visited = async |op, call| {
+            let (town, charged) = lone(holds).await;
+            let other = town.relic("b").await;
+            let newcomer = Newcomer::of(&town, &charged, other);
+            let repo = Arc::clone(&town.parts.repo);
+            let come = move || !repo.names().is_empty() && newcomer.come();
+            let visit = Visit::at(&town, op, call, come);
+            town.pass(LATER).await;
+            if visit.came() {
+                let what = format!("{op} {call}, {holds:?}");
+                assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
+                let hook = town.hook(&charged.raider).await.expect("its hook");
+                assert_eq!(hook.incarnation.0, 2, "{what}");
+                assert!(town.runs(&charged.session), "{what}");
+            }
+            town.root.kill();
+            visit
+        };
+        sweep(holds.calls(), visited).await;
     }
-    assert!(came_at.contains(&"discard_sandbox"), "{came_at:?}");
 }
 
 /// The next incarnation of a raider.
@@ -179,12 +265,11 @@ impl Newcomer {
 /// its sandbox taken from it.
 #[tokio::test(start_paused = true)]
 async fn a_recreated_session_is_never_touched() {
-    let mut came_at = Vec::new();
-    for (op, call) in steps() {
+    let visited = async |op, call| {
         let (town, charged) = quarantined().await;
         let stops = town.parts.sessions.stops().len();
         let (root, id) = (town.root.clone(), ChildId::Raider(charged.raider.clone()));
-        let came = at(&town, op, call, move || {
+        let visit = Visit::at(&town, op, call, move || {
             let (reply, answer) = ractor::concurrency::oneshot();
             let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
             let wake = RootMsg::Wake { id, cause, reply };
@@ -192,10 +277,9 @@ async fn a_recreated_session_is_never_touched() {
             // Refused when it is being ended already.
             matches!(answer.blocking_recv(), Ok(Ok(())))
         });
-        town.pass(GROWN).await;
+        town.pass(LATER).await;
         let what = format!("{op} {call}");
-        if came.load(Ordering::SeqCst) {
-            came_at.push(op);
+        if visit.came() {
             assert!(town.runs(&charged.session), "{what}");
             assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
             assert_eq!(town.parts.sessions.stops().len(), stops, "{what}");
@@ -205,8 +289,8 @@ async fn a_recreated_session_is_never_touched() {
             assert!(town.parts.repo.names().is_empty(), "{what}");
         }
         town.root.kill();
-    }
-    for op in ["sandboxes", "facts", "sessions.list", "sessions.facts"] {
-        assert!(came_at.contains(&op), "{op}: {came_at:?}");
-    }
+        visit
+    };
+    let needed = ["sandboxes", "facts", "sessions.list", "sessions.facts"];
+    sweep(&needed, visited).await;
 }

@@ -7,16 +7,21 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::adversary::{Newcomer, at};
-use super::{GROWN, PATROL, close};
+use super::adversary::{Newcomer, Visit};
+use super::{PATROL, close};
 use crate::actors::sagas::charge::Charged;
+use crate::actors::sagas::repair;
+use crate::actors::witness::WitnessMsg;
 use crate::domain::ids::Incarnation;
 use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
 use crate::domain::saga::SagaKind;
+use crate::ports::repo::Repo;
 use crate::ports::sessions::SessionHandle;
 use crate::testing::world::{Scenario, Town, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How young a session is spared: every patrol costs.
+const GRACE: Duration = Duration::from_secs(120);
 
 /// Calls of git and of the session provider, and how many of each are tried, one after the other.
 const OPS: &[(&str, usize)] = &[
@@ -25,6 +30,17 @@ const OPS: &[(&str, usize)] = &[
     ("facts", 3),
     ("progress", 3),
     ("changes", 2),
+    ("on_main", 2),
+    ("holds", 2),
+    ("strays", 2),
+    ("ignored", 1),
+    ("ailment", 2),
+    ("salvage_size", 2),
+    ("salvage", 2),
+    ("salvage_head", 2),
+    ("repair_sandbox", 1),
+    ("discard_sandbox", 2),
+    ("forget_sandbox", 1),
     ("sessions.list", 3),
     ("sessions.facts", 8),
     ("sessions.agents_live", 3),
@@ -32,6 +48,7 @@ const OPS: &[(&str, usize)] = &[
     ("sessions.cpu", 2),
     ("sessions.interrupt", 1),
     ("sessions.stop", 2),
+    ("sessions.forget", 1),
 ];
 
 /// What is detected, and what then acts.
@@ -43,31 +60,63 @@ enum Case {
     Stalled,
     /// A person nukes an incarnation.
     Nuked,
+    /// Its work is over, and was pushed.
+    Released,
+    /// The same, with files that are salvaged in the end.
+    Kept,
+    /// The same, and somebody deleted its directory.
+    Lost,
+    /// A person was to look at its work for too long.
+    Held,
+    /// A person has its sandbox mended.
+    Repaired,
 }
 
 impl Case {
     /// A moment before it is detected.
     async fn town(self) -> (Town, Charged) {
         let scenario = Scenario::new().rig(|rig| {
+            rig.witness.spawn_grace = GRACE;
+            rig.witness.keep_dirty = PATROL / 2;
+            rig.witness.review_hold = 2 * MINUTE;
+            rig.forge.review_human = self == Self::Held;
             if self == Self::Stalled {
-                (rig.raiders.stall_after, rig.raiders.nudges) = (Some(10 * MINUTE), 0);
+                (rig.raiders.stall_after, rig.raiders.nudges) = (Some(4 * MINUTE), 0);
             }
         });
+        let scenario = scenario.with(|city| city.retention.salvage_max = Some(100));
         let town = scenario.start().await;
         let relic = town.relic("a").await;
         let charged = town.charge(&relic).await.unwrap();
+        let repo = &town.parts.repo;
         match self {
             Self::AgentDead => {
                 town.parts.sessions.hollow(&charged.session);
-                town.pass(GROWN - PATROL * 2).await;
+                town.pass(GRACE - PATROL).await;
             }
             Self::StuckInDone => {
-                say_done(&town, &charged).await;
+                say_done(&town, &charged, true).await;
                 town.pass(50 * Duration::from_secs(1)).await;
             }
             Self::BeadClosed => close(&town, &charged).await,
-            Self::Stalled => town.pass(9 * MINUTE).await,
+            Self::Stalled => town.pass(3 * MINUTE).await,
             Self::Nuked => {}
+            Self::Released | Self::Kept | Self::Lost => {
+                let head = repo.commit(&charged.raider.name);
+                repo.push_branch(&charged.branch, &head, None).unwrap();
+                match self {
+                    Self::Kept => repo.dirty(&charged.raider.name, "wip.txt"),
+                    Self::Lost => repo.lose(&charged.raider.name),
+                    _ => {}
+                }
+                say_done(&town, &charged, false).await;
+            }
+            Self::Held => {
+                repo.commit(&charged.raider.name);
+                town.completed(&charged.raider).await.unwrap();
+                town.pass(2 * MINUTE - PATROL).await;
+            }
+            Self::Repaired => repo.dirty(&charged.raider.name, "wip.txt"),
         }
         (town, charged)
     }
@@ -75,8 +124,14 @@ impl Case {
     /// It is detected and acted upon. What comes meanwhile gives no reason by itself in that time.
     async fn pass(self, town: &Town, charged: &Charged) {
         match self {
-            Self::AgentDead | Self::BeadClosed => town.pass(GROWN).await,
-            Self::StuckInDone | Self::Stalled => town.pass(4 * MINUTE).await,
+            Self::AgentDead | Self::BeadClosed => town.pass(GRACE + PATROL * 2).await,
+            Self::Released | Self::Kept | Self::Lost | Self::Held => town.pass(PATROL * 4).await,
+            Self::Repaired => {
+                // Refused when it comes to another incarnation.
+                let _refused = repair::run(&town.world, charged.raider.clone()).await;
+                town.pass(PATROL).await;
+            }
+            Self::StuckInDone | Self::Stalled => town.pass(2 * MINUTE + PATROL).await,
             Self::Nuked => {
                 // Refused when it comes to another incarnation.
                 let _refused = town.nuke(&charged.raider, false).await;
@@ -86,8 +141,9 @@ impl Case {
     }
 }
 
-/// It has said that it is done, and nothing follows from that: another version took it up.
-async fn say_done(town: &Town, charged: &Charged) {
+/// It has said that it is done. Nothing follows from that where another version took it up; otherwise its
+/// work is over.
+async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
     let (raider, at) = (charged.raider.clone(), town.world.clock.now());
     let head = town.parts.repo.tip();
     town.store(move |txn| {
@@ -104,12 +160,15 @@ async fn say_done(town: &Town, charged: &Charged) {
         });
         txn.put_hook(&hook)?;
         let subject = raider.to_string();
-        txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into())
+        if hangs {
+            txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into())?;
+        }
+        Ok(())
     })
     .await;
-    town.world
-        .directory
-        .tell_witness(&rig(), crate::actors::witness::WitnessMsg::Look);
+    if hangs {
+        town.world.directory.tell_witness(&rig(), WitnessMsg::Look);
+    }
 }
 
 /// What gave reason to act is no more: nobody is done, and nothing is closed.
@@ -141,50 +200,75 @@ fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
 /// Runs the case once per call with an intruder of that incarnation. Answers the calls at which it came.
 async fn sweep(case: Case, incarnation: Incarnation) -> Vec<&'static str> {
     let mut came_at = Vec::new();
-    let calls = OPS
-        .iter()
-        .flat_map(|(op, n)| (0..*n).map(move |call| (*op, call)));
-    for (op, call) in calls {
-        let (town, charged) = case.town().await;
-        let next = town.relic("b").await;
-        let newcomer = Newcomer::of(&town, &charged, next);
-        let absolve = absolve(&town, &charged);
-        let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
-        let intruder: Arc<Mutex<Option<SessionHandle>>> = Arc::default();
-        let seen = Arc::clone(&intruder);
-        let came = at(&town, op, call, move || {
-            absolve();
-            if incarnation > Incarnation(1) {
-                newcomer.come();
+    for (op, calls) in OPS {
+        for call in 0..*calls {
+            let visit = visited(case, incarnation, op, call).await;
+            if visit.came() {
+                came_at.push(*op);
             }
-            *seen.lock().unwrap() = Some(sessions.recreate(&id, incarnation));
-            true
-        });
-        case.pass(&town, &charged).await;
-        if came.load(std::sync::atomic::Ordering::SeqCst) {
-            came_at.push(op);
-            let what = format!("{case:?} {incarnation}, {op} {call}");
-            let handle = intruder.lock().unwrap().clone().unwrap();
-            let sessions = &town.parts.sessions;
-            let stops = sessions.stops();
-            let stopped = stops.iter().any(|(stopped, _)| *stopped == handle);
-            assert!(!stopped, "{what}: it was to be ended");
-            let ended = sessions.history().contains(&(handle, false));
-            assert!(!ended, "{what}: it ended");
-            assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
-            let hook = town.hook(&charged.raider).await;
-            let hook = hook.unwrap_or_else(|| panic!("{what}: no hook"));
-            assert_eq!(hook.incarnation, incarnation, "{what}");
+            if !visit.was_called(call) {
+                break;
+            }
         }
-        town.root.kill();
     }
     came_at
 }
 
+/// One run, with the intruder at this call.
+async fn visited(
+    case: Case,
+    incarnation: Incarnation,
+    op: &'static str,
+    call: usize,
+) -> Arc<Visit> {
+    let (town, charged) = case.town().await;
+    let next = town.relic("b").await;
+    let newcomer = Newcomer::of(&town, &charged, next);
+    let absolve = absolve(&town, &charged);
+    let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
+    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    let intruder: Arc<Mutex<Option<SessionHandle>>> = Arc::default();
+    let seen = Arc::clone(&intruder);
+    let visit = Visit::at(&town, op, call, move || {
+        if case == Case::Lost {
+            repo.give_back(&name);
+        } else if repo.names().is_empty() {
+            return false;
+        }
+        absolve();
+        if incarnation > Incarnation(1) {
+            newcomer.come();
+        }
+        *seen.lock().unwrap() = Some(sessions.recreate(&id, incarnation));
+        true
+    });
+    case.pass(&town, &charged).await;
+    if visit.came() {
+        let what = format!("{case:?} {incarnation}, {op} {call}");
+        let handle = intruder.lock().unwrap().clone().unwrap();
+        let sessions = &town.parts.sessions;
+        let stops = sessions.stops();
+        let stopped = stops.iter().any(|(stopped, _)| *stopped == handle);
+        assert!(!stopped, "{what}: it was to be ended");
+        let ended = sessions.history().contains(&(handle, false));
+        assert!(!ended, "{what}: it ended");
+        assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
+        let hook = town.hook(&charged.raider).await;
+        let hook = hook.unwrap_or_else(|| panic!("{what}: no hook"));
+        assert_eq!(hook.incarnation, incarnation, "{what}");
+    }
+    town.root.kill();
+    visit
+}
+
 async fn recreated(case: Case, needed: &[&str]) {
     for incarnation in [1, 2] {
-        // A person who nukes a raider means it with whatever session it has.
-        if case == Case::Nuked && incarnation == 1 {
+        // Work that is over, and a person, mean the raider with whatever session it has.
+        let any = !matches!(
+            case,
+            Case::AgentDead | Case::StuckInDone | Case::BeadClosed | Case::Stalled
+        );
+        if any && incarnation == 1 {
             continue;
         }
         let came_at = sweep(case, Incarnation(incarnation)).await;
@@ -207,7 +291,7 @@ async fn class_3_ends_no_newcomer() {
 
 #[tokio::test(start_paused = true)]
 async fn class_4_ends_no_newcomer_and_takes_no_sandbox_from_it() {
-    let needed = ["facts", "sandboxes", "sessions.facts", "sessions.stop"];
+    let needed = ["facts", "sandboxes", "discard_sandbox", "sessions.stop"];
     recreated(Case::BeadClosed, &needed).await;
 }
 
@@ -219,6 +303,26 @@ async fn the_restart_of_a_stalled_session_replaces_no_newcomer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_nuke_is_for_one_incarnation() {
-    let needed = ["facts", "sandboxes", "sessions.facts", "sessions.stop"];
+    let needed = ["facts", "holds", "discard_sandbox", "sessions.stop"];
     recreated(Case::Nuked, &needed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_after_done_is_for_one_incarnation() {
+    let needed = ["facts", "holds", "salvage_head", "discard_sandbox"];
+    recreated(Case::Released, &needed).await;
+    recreated(Case::Held, &["facts", "discard_sandbox"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_for_long_enough_is_of_one_incarnation() {
+    let needed = ["facts", "salvage_size", "salvage", "discard_sandbox"];
+    recreated(Case::Kept, &needed).await;
+    recreated(Case::Lost, &["strays", "forget_sandbox", "sessions.forget"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_is_for_one_incarnation() {
+    let needed = ["facts", "salvage", "repair_sandbox", "sessions.stop"];
+    recreated(Case::Repaired, &needed).await;
 }

@@ -11,6 +11,7 @@ mod gone;
 mod ignored;
 mod intruder;
 mod kept;
+mod lingers;
 mod looks;
 mod merged;
 mod nuke;

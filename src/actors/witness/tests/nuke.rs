@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::actors::effects;
@@ -17,6 +17,7 @@ use crate::domain::nuke::{Evidence, Judgement, LastSession, judge};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::{Repo, RepoError, SalvageRecord};
+use crate::testing::fake_repo::FakeRepo;
 use crate::testing::world::Scenario;
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -440,4 +441,25 @@ async fn without_room_for_salvage_the_session_goes_on() {
     assert_eq!(refused.kind, RefusalKind::NoRoom, "{refused}");
     assert_eq!(town.starts(&charged.session), 1);
     assert!(town.runs(&charged.session));
+}
+
+/// Whoever dies between the two has the salvage on record, and the sandbox as well.
+#[tokio::test(start_paused = true)]
+async fn salvage_is_on_record_before_the_sandbox_goes() {
+    let repo: Arc<OnceLock<Arc<FakeRepo>>> = Arc::default();
+    let there = Arc::new(Mutex::new(Vec::new()));
+    let (own, seen) = (Arc::clone(&repo), Arc::clone(&there));
+    let scenario = Scenario::new().fault(Arc::new(move |point| {
+        if point == FaultPoint::NukeSalvageAfter {
+            let names = own.get().map(|repo| repo.names());
+            seen.lock().unwrap().extend(names);
+        }
+    }));
+    let town = scenario.start().await;
+    assert!(repo.set(Arc::clone(&town.parts.repo)).is_ok(), "once");
+    let charged = town.worker("a").await;
+    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert_eq!(*there.lock().unwrap(), [["Toast"]]);
+    assert!(town.parts.repo.names().is_empty());
 }

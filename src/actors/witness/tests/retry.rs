@@ -140,6 +140,31 @@ async fn what_should_have_passed_by_itself_calls_a_person_in_the_end() {
     assert_eq!(calls(&town).await.len(), 0, "it is over");
 }
 
+/// Its work has landed, and its sandbox is gone; only what is left of it on the remote cannot be removed.
+#[tokio::test(start_paused = true)]
+async fn a_call_about_landed_work_is_one_call_until_it_is_dealt_with() {
+    let town = Scenario::new().start().await;
+    let away = RepoError::Remote("authentication failed".into());
+    town.parts.repo.break_op("delete_branch", away);
+    let charged = town.worker("a").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(LASTING * 2).await;
+    let relic = town.relic_now(&charged.relic).await;
+    assert_eq!(relic.status, RelicStatus::Closed, "it has landed");
+    let escalations = town.escalations().await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    assert_eq!(calls(&town).await.len(), 1);
+    let of = format!("{} of {}", charged.relic, charged.raider);
+    assert!(
+        escalations[0].title.contains(&of),
+        "{}",
+        escalations[0].title
+    );
+    town.parts.repo.mend("delete_branch");
+    town.pass(PATROL * 2).await;
+    assert_eq!(calls(&town).await.len(), 0, "it is over");
+}
+
 /// Nothing is charged while the rig cannot be read; the call for that ends when something is.
 #[tokio::test(start_paused = true)]
 async fn a_call_about_waiting_work_is_over_when_it_is_charged() {

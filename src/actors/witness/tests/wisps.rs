@@ -23,7 +23,7 @@ async fn wisps(town: &Town) -> Vec<Relic> {
 }
 
 /// Title, status and end of each, the oldest first.
-async fn shown(town: &Town) -> Vec<(String, RelicStatus, String)> {
+pub(super) async fn shown(town: &Town) -> Vec<(String, RelicStatus, String)> {
     let mut wisps = wisps(town).await;
     wisps.sort_by_key(|wisp| (wisp.created, wisp.id.to_string()));
     let row = |wisp: Relic| (wisp.title, wisp.status, wisp.context.unwrap_or_default());

@@ -109,6 +109,35 @@ async fn class_2_an_empty_shell_is_replaced_which_counts_as_a_death() {
     assert_eq!(town.starts(&charged.session), 2, "the fresh one has one");
 }
 
+/// A program that starts its agent anew now and then is met without one: it is no shell.
+#[tokio::test(start_paused = true)]
+async fn class_2_is_what_two_patrols_running_have_seen() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let sessions = &town.parts.sessions;
+    town.pass(GROWN).await;
+    for _ in 0..3 {
+        sessions.hollow(&charged.session);
+        town.pass(PATROL).await;
+        // Another look a moment later is the same sight, and so is a new witness's.
+        town.world
+            .directory
+            .tell_witness(&rig(), WitnessMsg::Patrol);
+        town.settle().await;
+        town.kill_actors::<WitnessMsg>();
+        town.settle().await;
+        sessions.fill(&charged.session);
+        town.pass(PATROL).await;
+    }
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(zombies(&town).await.is_empty());
+    sessions.hollow(&charged.session);
+    town.pass(PATROL).await;
+    town.kill_actors::<WitnessMsg>();
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&charged.session), 2, "the next patrol");
+}
+
 fn intent(town: &Town) -> DoneIntent {
     DoneIntent {
         exit: Exit::Completed,
@@ -172,6 +201,34 @@ async fn class_4_ends_the_session_and_keeps_the_work() {
     assert_eq!(town.escalations().await.len(), 1);
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// Somebody closes its relic, and opens it again while its session is being ended for that.
+#[tokio::test(start_paused = true)]
+async fn class_4_is_over_when_the_relic_is_open_again() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    let (store, id) = (town.world.store.clone(), relic.clone());
+    town.parts.sessions.interlude("stop", move || {
+        let id = id.clone();
+        let reopened = store.run(move |txn| {
+            let mut relic = txn.relic(&id)?;
+            (relic.status, relic.closed) = (RelicStatus::Hooked, None);
+            txn.put_relic(&relic)
+        });
+        // Calls of a port are on blocking threads.
+        tokio::runtime::Handle::current()
+            .block_on(reopened)
+            .unwrap();
+    });
+    close(&town, &charged).await;
+    town.pass(PATROL * 3).await;
+    assert!(!town.parts.sessions.stops().is_empty(), "it was ended");
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert!(town.runs(&charged.session), "it goes on");
+    let relic = town.relic_now(&relic).await;
+    assert_eq!(relic.status, RelicStatus::Hooked);
 }
 
 /// The next incarnation is another zombie.
