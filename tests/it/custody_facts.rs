@@ -406,3 +406,18 @@ fn what_only_a_branch_beside_has_is_told() {
     );
     assert_eq!(city.facts(&sandbox).special, special);
 }
+
+/// Another worktree of the repository is being made, or removed, at this moment: `git worktree list` fails then.
+#[test]
+fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let before = city.facts(&sandbox);
+    let half = city.repo.repo_dir().join("worktrees/half");
+    fs::create_dir_all(&half).unwrap();
+    fs::write(half.join("commondir"), "").unwrap();
+    assert_eq!(city.facts(&sandbox), before);
+    fs::write(half.join("HEAD"), "ref: refs/heads/other\n").unwrap();
+    assert_eq!(city.facts(&sandbox), before);
+    city.repo.spare_branches().unwrap();
+}

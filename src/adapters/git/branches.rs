@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::admin;
 use super::bytes;
 use super::rig::GitRepo;
 use crate::domain::doctor::BranchFacts;
@@ -32,22 +33,35 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
 
 /// The full names of branches that worktrees have checked out, and where those are. One whose directory
 /// is gone has none, however long git keeps what it knew of it.
+///
+/// Read here: `git worktree list` fails of any worktree that somebody makes or removes at that moment.
 pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, RepoError> {
-    let output = repo
-        .git()
-        .args(["worktree", "list", "--porcelain", "-z"])
-        .run()?;
-    let (mut found, mut at) = (Vec::new(), Path::new(""));
-    for line in output.stdout.split(|byte| *byte == 0) {
-        if let Some(path) = line.strip_prefix(b"worktree ") {
-            at = bytes::path(path);
-        } else if let Some(branch) = line.strip_prefix(b"branch ")
-            && !is_gone(at)
-        {
-            found.push((bytes::lossy(branch), at.to_owned()));
+    let mut found = Vec::new();
+    for admin in admin::entries(repo)? {
+        let (head, link) = (line(&admin.join("HEAD"))?, line(&admin.join("gitdir"))?);
+        let branch = head.as_deref().and_then(|head| head.strip_prefix(b"ref: "));
+        // Half of one is being made, or removed.
+        let (Some(branch), Some(link)) = (branch, link) else {
+            continue;
+        };
+        let link = admin.join(bytes::path(&link));
+        match link.parent() {
+            Some(at) if !is_gone(at) => found.push((bytes::lossy(branch), at.to_owned())),
+            Some(_) | None => {}
         }
     }
     Ok(found)
+}
+
+/// What a file of one line says; none where there is no such file.
+fn line(file: &Path) -> Result<Option<Vec<u8>>, RepoError> {
+    match fs::read(file) {
+        Ok(text) => Ok(Some(text.trim_ascii().to_owned())),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(admin::failed("cannot read", file, &error)),
+    }
 }
 
 fn is_gone(dir: &Path) -> bool {
