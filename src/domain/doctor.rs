@@ -37,6 +37,8 @@ pub enum Kind {
     LostSandbox,
     /// A relic whose raider is nowhere.
     LostRelic,
+    /// A raider with work whose rig is not configured any more.
+    LostRig,
     /// A raider's branch without work.
     StrayBranch,
     /// What was thrown away is still there.
@@ -161,6 +163,9 @@ pub struct Facts {
     /// Relics that say that a raider is at them, who has neither hook nor sandbox, nor any work of theirs in
     /// the queue.
     pub lost: Vec<(RelicId, RaiderId)>,
+    /// Work that raiders of rigs have which are not configured: they were taken out, and did not come to their
+    /// end before the supervisor did.
+    pub stranded: Vec<(RelicId, RaiderId)>,
     /// Every rig.
     pub rigs: Vec<RigFacts>,
     /// What lies in the trash; nothing while it is being emptied.
@@ -272,6 +277,7 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
         found.extend(branches.filter_map(|branch| stray_branch(rig, branch)));
     }
     found.extend(facts.lost.iter().map(lost_relic));
+    found.extend(facts.stranded.iter().map(lost_rig));
     found.extend(lacking.iter().map(no_program));
     if !trash.is_empty() {
         found.push(trashed(trash));
@@ -368,6 +374,16 @@ fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let hint = "`hd doctor --fix` opens it again; what was pushed for it is where it was";
     let finding = Finding::new(Kind::LostRelic, relic, says, hint);
     Diagnosis::mended_by(finding, Remedy::Reopen(relic.clone(), raider.clone()))
+}
+
+/// Nobody watches it, and only a person knows whether the rig is to come back.
+fn lost_rig((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
+    let rig = &raider.rig;
+    let says = format!("it works at {relic}, and its rig {rig} is not configured: nobody is at it");
+    let hint = format!(
+        "with {rig} in `city.toml` again its work goes on; `hd relic close {relic}` gives it up"
+    );
+    Finding::new(Kind::LostRig, raider, says, hint).into()
 }
 
 /// A branch whose raider is gone and whose relic is gone or closed. Branches of slots that are held,

@@ -142,10 +142,14 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
         true => Vec::new(),
         false => left.trash.clone(),
     });
+    let unknown = |hook: &&Hook| world.city.rig(&hook.raider.rig).is_none();
+    let stranded = owned.hooks.iter().filter(unknown);
+    let stranded = stranded.map(|hook| (hook.relic.clone(), hook.raider.clone()));
     Ok(Facts {
         sessions: Probed::from(sessions),
         wanted,
         lost,
+        stranded: stranded.collect(),
         rigs,
         trash: Probed::from(trash),
         outbox: Probed::from(left.as_ref().map(|left| left.outbox.clone())),

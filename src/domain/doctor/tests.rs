@@ -29,6 +29,7 @@ fn healthy() -> Facts {
         sessions: Probed::Known(Vec::new()),
         wanted: BTreeSet::new(),
         lost: Vec::new(),
+        stranded: Vec::new(),
         rigs: vec![rig()],
         trash: Probed::Known(Vec::new()),
         outbox: Probed::Known(Vec::new()),

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::ask;
 use crate::domain::event::EventType;
+use crate::domain::ids::{HarnessName, Incarnation, Oid};
 use crate::domain::merge::MrState;
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::Leftovers;
 use crate::testing::fake_tasks::done_intent;
@@ -119,4 +120,33 @@ async fn an_old_intent_is_carried_out_when_it_can_be() {
     town.settle().await;
     assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
     assert!(is_well(&town).await);
+}
+
+/// Its rig was taken out, and the supervisor that would have let it come to its end is gone.
+#[tokio::test(start_paused = true)]
+async fn work_of_a_rig_that_is_not_configured_is_told() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let hook = Hook {
+        raider: "shal/raiders/Toast".parse().unwrap(),
+        incarnation: Incarnation(1),
+        relic: relic.clone(),
+        branch: "raider/Toast/gt-1-1".into(),
+        base: Oid::new(&"a".repeat(40)).unwrap(),
+        target: "main".into(),
+        harness: HarnessName::new("claude").unwrap(),
+        charged_at: town.world.clock.now(),
+        done: None,
+    };
+    town.store(move |txn| txn.put_hook(&hook)).await;
+    let told = found(&town, true).await;
+    assert_eq!(
+        (&told["kind"], &told["subject"], &told["fixed"]),
+        (
+            &json!("lost_rig"),
+            &json!("shal/raiders/Toast"),
+            &json!(false)
+        )
+    );
+    assert!(told["says"].as_str().unwrap().contains(relic.as_str()));
 }
