@@ -8,7 +8,7 @@ use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::facts::RunState;
+use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId, SlotName};
 use crate::domain::message::{self, Body, Escalation, Severity};
 use crate::domain::relic::Relic;
@@ -36,7 +36,7 @@ pub async fn call(world: World, session: SessionId, why: String) {
         relic: None,
         problem: UNKILLABLE.to_owned(),
         severity: Severity::High,
-        evidence: format!("{session}: {why}\n{hint}"),
+        evidence: format!("{session} {}: {why}\n{hint}", mark(&facts)),
     };
     let told = world.store.run(move |txn| {
         if find(txn, &body)?.is_some() {
@@ -88,11 +88,16 @@ async fn ended(world: &World, calls: Vec<Entry>) -> Result<Vec<Relic>, SessionEr
         let own = session_of(world, entry.about().0);
         sessions.iter().any(|facts| {
             let lives = !matches!(facts.state, RunState::Exited(_));
-            lives && facts.id.as_str() == own && facts.started_at <= entry.relic.created
+            lives && facts.id.as_str() == own && entry.relic.body.contains(&mark(facts))
         })
     };
     let over = calls.into_iter().filter(|entry| !still(entry));
     Ok(over.map(|entry| entry.relic).collect())
+}
+
+/// What tells a session from its successors of the same id, in the words of a call.
+fn mark(facts: &SessionFacts) -> String {
+    format!("({})", facts.token)
 }
 
 /// The id of the session of whom a call is about; an orphan goes by that.

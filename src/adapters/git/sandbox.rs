@@ -164,6 +164,14 @@ pub(super) fn fill(
     note.write(admin)
 }
 
+fn missing(dir: &Path) -> RepoError {
+    let dir = dir.display();
+    RepoError::Failed(format!(
+        "{dir}, where sandboxes were made, is not there: mount its disk, or make it anew (`mkdir`) if they are \
+         really gone"
+    ))
+}
+
 /// The sandboxes on the file system, by slot. A directory that is not there has none, unless some are known to
 /// have been made in it: then it cannot be seen, as when its disk is not mounted.
 pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
@@ -176,7 +184,7 @@ pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError
                 .iter()
                 .any(|it| Note::read(it).is_some())
             {
-                true => Err(fail(error)),
+                true => Err(missing(dir)),
                 false => Ok(Vec::new()),
             };
         }

@@ -333,7 +333,8 @@ async fn a_session_that_cannot_be_seen_is_no_death_and_is_adopted_when_it_can() 
     let session = town.session(&id);
     town.parts.sessions.hide(&session, Some("fog"));
     assert_eq!(town.kill_actors::<ChildMsg>(), 1);
-    town.pass(SECOND * 600).await;
+    // Between two attempts, which are 5 s apart.
+    town.pass(SECOND * 602).await;
     assert_eq!(
         town.events(EventType::AgentCrashed).await.len(),
         1,
