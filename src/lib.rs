@@ -6,7 +6,7 @@
 //! domain ◄── ports ◄── adapters ◄─────────────────────────────── daemon ◄── bin/horde-supervisor
 //! domain ◄── ports ◄── actors ◄── control::{server,handlers} ◄── daemon
 //! domain ◄── config ◄─────────────────────────────────────────── daemon, cli
-//! domain ◄── control::{protocol,codec,client} ◄───────────────── cli ◄── bin/hd
+//! domain ◄── control::{protocol,codec,client} ◄── kit ◄───────── cli ◄── bin/hd
 //! ```
 
 #[cfg(panic = "abort")]
@@ -20,6 +20,7 @@ pub mod control;
 pub mod daemon;
 pub mod domain;
 pub mod faults;
+pub mod kit;
 pub mod ports;
 pub mod telemetry;
 #[cfg(any(test, feature = "testing"))]

@@ -10,6 +10,7 @@ use super::refusal::{Refusal, RefusalKind};
 use super::root::{ChildSpec, ChildView, EndRefused, Meant, PoolView, RootMsg};
 use super::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
 
 /// Answers that need no work.
@@ -96,7 +97,15 @@ pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refus
 /// # Errors
 /// Why not.
 pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<(), Refusal> {
-    replace(world, meant, cause, None).await
+    replace(world, meant, cause, None, None).await
+}
+
+/// The same for a session that hands off, with what it has to show for its work.
+///
+/// # Errors
+/// Why not.
+pub async fn hand_off(world: &World, meant: Meant, progress: Progress) -> Result<(), Refusal> {
+    replace(world, meant, Cause::Handoff, None, progress).await
 }
 
 /// The same for a session that is dead inside: a death, told with the end of its terminal.
@@ -104,7 +113,7 @@ pub async fn cycle_meant(world: &World, meant: Meant, cause: Cause) -> Result<()
 /// # Errors
 /// Why not.
 pub async fn replace_dead(world: &World, meant: Meant, tail: String) -> Result<(), Refusal> {
-    replace(world, meant, Cause::AgentDead, Some(tail)).await
+    replace(world, meant, Cause::AgentDead, Some(tail), None).await
 }
 
 async fn replace(
@@ -112,11 +121,13 @@ async fn replace(
     meant: Meant,
     cause: Cause,
     tail: Option<String>,
+    progress: Progress,
 ) -> Result<(), Refusal> {
     let message = |reply| RootMsg::Cycle {
         meant,
         cause,
         tail,
+        progress,
         reply,
     };
     ask(world.directory.root(), message, BRIEF)

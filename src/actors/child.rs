@@ -132,10 +132,7 @@ impl From<OpenFailure> for ChildExit {
             OpenFailure::Failed(why) => Self::StartFailed(why),
             OpenFailure::Homeless(why) => Self::Homeless(why),
             OpenFailure::Died { exit, tail } => Self::Died {
-                cause: match exit {
-                    Some(_) => Cause::SessionDied,
-                    None => Cause::SessionLost,
-                },
+                cause: (exit.as_ref()).map_or(Cause::SessionLost, SessionExit::cause),
                 exit,
                 tail,
             },

@@ -15,6 +15,7 @@ use crate::domain::ids::{RigName, SessionId};
 use crate::domain::nuke::NukePermit;
 use crate::domain::session_env;
 use crate::domain::terminal_log::of_last_session;
+use crate::domain::transcript;
 use crate::ports::repo::{Repo, RepoError};
 use crate::ports::runner::Command;
 use crate::ports::sessions::{
@@ -307,12 +308,19 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
     }
 }
 
-/// The last lines of a session's terminal, for forensics; empty when it wrote nothing that can be read.
+/// The last lines that a person has seen of a session, for forensics; empty when it wrote nothing that can
+/// be read.
 pub async fn tail(world: &World, id: &SessionId) -> String {
     /// Enough for a stack trace and a prompt.
-    const TAIL: u64 = 4096;
+    const TAIL: usize = 4096;
+    /// So much of the log has a whole screen in it.
+    const READ: u64 = 512 * 1024;
     let wanted = id.clone();
-    let bytes = sessions(world, id, move |provider| provider.logs(&wanted, TAIL)).await;
-    let bytes = bytes.unwrap_or_default();
-    String::from_utf8_lossy(of_last_session(&bytes)).into_owned()
+    let text = sessions(world, id, move |provider| {
+        let log = provider.logs(&wanted, READ)?;
+        let last = of_last_session(&log);
+        let is_cut = last.len() as u64 >= READ;
+        Ok(transcript::text(last, is_cut, TAIL))
+    });
+    text.await.unwrap_or_default()
 }

@@ -1,20 +1,23 @@
 //! Why did the session end? Ground truth decides: a hook that is done, or an outcome on file, makes
 //! an end a completion; everything else is a death.
 
+mod by_exit;
+
 use jiff::Timestamp;
 
-use super::child::ChildExit;
+use super::child::{ChildArgs, ChildExit};
 use super::effects;
 use super::refusal::{Refusal, RefusalKind};
 use super::root::{ChildSpec, Work};
 use super::sagas::done;
 use super::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::outcome::{self, OutcomeFile};
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
-use crate::ports::sessions::SessionEvent;
+use crate::ports::sessions::{SessionEvent, SessionHandle};
 use crate::ports::tasks::TaskError;
 
 /// Judges the end of a child's session.
@@ -28,13 +31,54 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
                 tracing::warn!(raider = %hook.raider, %error, "why its session ended cannot be seen");
             }
         }
+        if let SessionEvent::Exited(session, exit) = &event
+            && settled(world, hook, session, exit).await
+        {
+            return ChildExit::Finished;
+        }
     }
     let (cause, exit) = match event {
-        SessionEvent::Exited(_, exit) => (Cause::SessionDied, Some(exit)),
+        SessionEvent::Exited(_, exit) => (exit.cause(), Some(exit)),
         SessionEvent::Lost(..) => (Cause::SessionLost, None),
     };
     let tail = effects::tail(world, &spec.session).await;
     ChildExit::Died { cause, exit, tail }
+}
+
+/// Whether the end of this session was the end of its work, since its harness cannot say so itself
+/// (`done_on_exit`).
+pub async fn settled(
+    world: &World,
+    hook: &Hook,
+    session: &SessionHandle,
+    exit: &SessionExit,
+) -> bool {
+    match by_exit::settle(world, hook, session, exit).await {
+        Ok(settled) => settled,
+        Err(error) => {
+            tracing::warn!(raider = %hook.raider, %error, "what its session ended with cannot be written");
+            false
+        }
+    }
+}
+
+/// Whether the session before ended while no supervisor ran, and that was the end of its work.
+pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> bool {
+    let (Work::Raider { hook, problem }, Some(before)) = (&args.spec.work, before) else {
+        return false;
+    };
+    let RunState::Exited(exit) = &before.state else {
+        return false;
+    };
+    // These are started in spite of how the last one ended.
+    if problem.is_some() || args.cause == Cause::Operator {
+        return false;
+    }
+    let handle = SessionHandle {
+        id: before.id.clone(),
+        token: before.token.clone(),
+    };
+    settled(&args.world, hook, &handle, exit).await
 }
 
 /// Whether no session is wanted for the hook any more: it is over, or the raider said something in
@@ -88,6 +132,8 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
         RefusalKind::BadRequest => Some(Problem::NoCommits),
         RefusalKind::NotFound
         | RefusalKind::NoRoom
+        | RefusalKind::NeedsHuman
+        | RefusalKind::Parked
         | RefusalKind::Conflict
         | RefusalKind::Failed
         | RefusalKind::Unavailable

@@ -10,10 +10,13 @@
 //!  nothing                   ──► ─────────────┘   else ──► fresh
 //! ```
 
+mod agent;
+mod driven;
+mod env;
+mod raider;
 mod words;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,19 +28,14 @@ use super::root::Work;
 use super::world::World;
 use super::{effects, endings};
 use crate::domain::cause::Cause;
-use crate::domain::city::{Agent, Rig};
+use crate::domain::city::Rig;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
-use crate::domain::harness;
-use crate::domain::ids::{ChildId, Generation, Incarnation};
-use crate::domain::message::{Body, Handoff};
-use crate::domain::prompt::{self, Problem};
-use crate::domain::relic::{Hook, Relic};
-use crate::domain::session_env::SessionEnv;
+use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
 use crate::ports::repo::Signature;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
-use crate::ports::tasks::TaskError;
 
-use self::words::brief;
+pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
+pub use self::env::{gate_env, raider_env};
 pub use self::words::{nudge_text, task_text};
 
 /// How a session came up.
@@ -107,6 +105,8 @@ struct Start {
     how: How,
     /// Handoff notes that this session will have read.
     notes: Vec<u64>,
+    /// The conversation that it goes on with.
+    resumes: Option<String>,
 }
 
 /// Opens the child's session.
@@ -137,11 +137,16 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
         }
     }
     let before = seen.filter(|facts| facts.incarnation == incarnation);
+    if endings::settled_before(args, before.as_ref()).await {
+        return Err(OpenFailure::Finished);
+    }
     let start = match &spec.work {
         Work::Raider { hook, problem } => {
-            raider(world, hook, problem.as_ref(), args.cause, before.is_some()).await?
+            raider::start(world, hook, problem.as_ref(), args.cause, before.as_ref()).await?
         }
-        Work::Agent(agent) => agent_start(world, agent, &spec.id, before.is_some()),
+        Work::Agent(agent) => {
+            agent::start(world, agent, &spec.id, args.cause, before.as_ref()).await?
+        }
     };
     if args.unattended {
         let exit = before.and_then(|facts| match facts.state {
@@ -206,10 +211,7 @@ async fn start_session(
         cwd: start.cwd,
         first_input: start.first_input,
         output_limit: world.city.session.output_limit,
-        meta: fingerprint
-            .iter()
-            .map(|hash| (FINGERPRINT.to_owned(), hash.clone()))
-            .collect(),
+        meta: facts_of(fingerprint.as_ref(), start.resumes.as_ref()),
     };
     if let Some(mut written) = args.written.clone() {
         // It only ever ends.
@@ -250,6 +252,17 @@ async fn start_session(
     })
 }
 
+/// The facts that are kept with a session from its start.
+fn facts_of(fingerprint: Option<&String>, resumes: Option<&String>) -> BTreeMap<String, String> {
+    let facts = [(FINGERPRINT, fingerprint), (driven::RESUMES, resumes)];
+    let known = facts
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)));
+    known
+        .map(|(key, value)| (key.to_owned(), value.clone()))
+        .collect()
+}
+
 /// Starts a session. One that an earlier daemon had half started when it was killed may take a
 /// moment to be gone: that is no failure of this start.
 async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Started, StartError> {
@@ -268,178 +281,22 @@ async fn start_patiently(world: &Arc<World>, session: SessionSpec) -> Result<Sta
     Err(StartError::Stragglers(session.id))
 }
 
-fn cannot(why: impl ToString) -> OpenFailure {
-    OpenFailure::Failed(why.to_string())
+/// Whether a session that follows this one can go on with its conversation.
+pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFacts) -> bool {
+    let Some(harness) = world.city.harnesses.get(harness) else {
+        return false;
+    };
+    driven::conversation(world, harness, Some(facts))
+        .await
+        .is_some()
 }
 
-async fn raider(
-    world: &World,
-    cached: &Arc<Hook>,
-    problem: Option<&Problem>,
-    cause: Cause,
-    before: bool,
-) -> Result<Start, OpenFailure> {
-    let hook: &Hook = cached;
-    let asked = match problem {
-        None if cause == Cause::Operator => endings::problem(world, hook).await,
-        None | Some(_) => None,
-    };
-    // Whoever is started for its problem is started in spite of its outcome file.
-    let problem = problem.or(asked.as_ref());
-    let finished = match problem {
-        Some(_) => Ok(endings::is_over(world, hook).await == Some(true)),
-        None => endings::is_finished(world, hook).await,
-    };
-    if finished.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
-        return Err(OpenFailure::Finished);
-    }
-    let city = &world.city;
-    let rig = city.rig(&hook.raider.rig);
-    let rig = rig.ok_or_else(|| cannot(format!("rig {} is not configured", hook.raider.rig)))?;
-    let harness = city.harnesses.get(&hook.harness);
-    let harness = harness.ok_or_else(|| cannot(format!("no harness named {}", hook.harness)))?;
-    let (relic, notes) = assignment(world, hook).await?;
-    let sandbox = habitable(world, hook).await?;
-    let brief = brief(world, rig, hook, &relic, world.tasks.task_file(&sandbox));
-    let crashed = matches!(
+/// Whether a session is started because the one before it died.
+fn is_crash(cause: Cause) -> bool {
+    matches!(
         cause,
         Cause::SessionDied | Cause::SessionLost | Cause::AgentDead | Cause::WindowPassed
-    );
-    let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
-    let (text, how) = match notes.last() {
-        // A note that nobody read is for this session, whatever ended the last one.
-        Some((_, note)) if problem.is_none() => (
-            prompt::handoff(&brief, note.note.as_deref()),
-            How::HandedOver,
-        ),
-        _ if !before && cause == Cause::Charged => (prompt::first(&brief), How::Fresh),
-        _ => {
-            let text = prompt::respawn(&brief, cause, problem, less);
-            (text, How::Respawned)
-        }
-    };
-    let reduced = how == How::Respawned && less;
-    let dir = city.task_dir(&rig.name, &hook.relic, hook.incarnation);
-    let told = text.clone();
-    let written = effects::tasks(world, move |tasks| {
-        tasks.watch(&dir);
-        tasks.write_prompt(&dir, &told)
-    });
-    let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
-    let prompt_file = written.await.map_err(unwritable)?;
-    let launch = harness::launch(harness, &text, &prompt_file, reduced);
-    Ok(Start {
-        argv: launch.argv,
-        first_input: launch.first_input,
-        env: raider_env(world, rig, hook),
-        cwd: sandbox,
-        incarnation: hook.incarnation,
-        how,
-        notes: notes.into_iter().map(|(id, _)| id).collect(),
-    })
-}
-
-/// The sandbox, if work can go on in it. It is asked at each patrol, and costs no process then: half a
-/// work tree, or one that git cannot use, is a person's to mend, and an agent would make it worse.
-async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
-    let sandbox = world.city.sandbox(&hook.raider);
-    let path = sandbox.clone();
-    let seen = effects::repo(world, &hook.raider.rig, move |repo| repo.ailment(&path)).await;
-    match seen.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
-        None => Ok(sandbox),
-        Some(what) => Err(OpenFailure::Homeless(format!(
-            "{}: {}",
-            what.problem(),
-            what.says(&sandbox)
-        ))),
-    }
-}
-
-/// The relic, and the handoff notes that wait for the next session.
-async fn assignment(
-    world: &World,
-    hook: &Hook,
-) -> Result<(Relic, Vec<(u64, Handoff)>), OpenFailure> {
-    let (relic, address) = (hook.relic.clone(), hook.raider.to_string());
-    let read = world.store.run(move |txn| {
-        let notes = txn
-            .inbox(&address)?
-            .into_iter()
-            .filter_map(|message| match message.body {
-                // A slot's next incarnation works on something else.
-                Body::Handoff(note) if note.relic.as_ref() == Some(&relic) => {
-                    Some((message.id, note))
-                }
-                _ => None,
-            });
-        let notes = notes.collect::<Vec<_>>();
-        Ok((txn.relic(&relic)?, notes))
-    });
-    read.await
-        .map_err(|error| OpenFailure::Failed(error.to_string()))
-}
-
-fn agent_start(world: &World, agent: &Agent, id: &ChildId, before: bool) -> Start {
-    let session = id.session_id(&world.city.name);
-    let env = SessionEnv {
-        own: &world.env,
-        bin: &world.bin_dir,
-        city: &world.city.root,
-        workspace: &world.city.name,
-        socket: &world.socket,
-        child: id,
-        session: &session,
-        hook: None,
-        email: None,
-        pass: &agent.env_pass,
-        configured: &agent.env,
-    };
-    Start {
-        argv: agent.command.clone(),
-        first_input: agent.first_input.clone(),
-        env: env.build(),
-        cwd: agent.dir.clone(),
-        incarnation: Incarnation(0),
-        how: if before { How::Respawned } else { How::Fresh },
-        notes: Vec::new(),
-    }
-}
-
-/// The environment of a raider's sessions, and of the set-up commands of its sandbox.
-#[must_use]
-pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, String> {
-    let child = ChildId::Raider(hook.raider.clone());
-    let harness = world.city.harnesses.get(&hook.harness);
-    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
-    let nothing = BTreeMap::new();
-    SessionEnv {
-        own: &world.env,
-        bin: &world.bin_dir,
-        city: &world.city.root,
-        workspace: &world.city.name,
-        socket: &world.socket,
-        child: &child,
-        session: &hook.raider.session_id(),
-        hook: Some((&hook.relic, hook.incarnation)),
-        email: email.as_deref(),
-        pass: harness.map_or(&[], |harness| harness.env_pass.as_slice()),
-        configured: harness.map_or(&nothing, |harness| &harness.env),
-    }
-    .build()
-}
-
-/// The environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named
-/// (`2-contract.md`, `gate_env_pass`).
-#[must_use]
-pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
-    const INHERITED: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TMPDIR"];
-    let passed = |name: &str| {
-        let named = rig.forge.gate_env_pass.iter().any(|pass| pass == name);
-        INHERITED.contains(&name) || name.starts_with("LC_") || named
-    };
-    let own = world.env.iter().filter(|(name, _)| passed(name));
-    own.map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    )
 }
 
 /// Who commits what lands.

@@ -10,8 +10,11 @@
 //! `effects.rs` is the one place that touches the world, `sagas/` are the operations that survive
 //! `kill -9`, `ask.rs` is how tasks put questions to actors.
 
+pub mod accounts;
 pub mod ask;
 pub mod child;
+pub mod compaction;
+pub mod conditions;
 pub mod config;
 pub mod dispatcher;
 pub mod doctor;
@@ -22,12 +25,15 @@ pub mod gates;
 pub mod launch;
 mod lookout;
 pub mod metrics;
-pub mod questions;
+
+pub mod quarantine;
 pub mod refusal;
 mod retention;
 pub mod root;
 pub mod sagas;
 pub mod shaman;
 pub mod store;
+pub mod typing;
+pub mod usage;
 pub mod witness;
 pub mod world;

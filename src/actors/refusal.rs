@@ -35,6 +35,10 @@ pub enum RefusalKind {
     WorkAtRisk,
     /// What would have to be salvaged is more than there is room for; a person was called.
     NoRoom,
+    /// A person has to act first: a dialog is open.
+    NeedsHuman,
+    /// The account of the harness is at a limit, or wants a login.
+    Parked,
     /// The present state forbids it.
     Conflict,
     /// It was tried, and what it needs did not work: a set-up command, the start of a session.

@@ -17,7 +17,7 @@ mod handle;
 mod queue;
 mod writer;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod in_memory;
 #[cfg(test)]
 mod tests;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ractor::ActorRef;
 
+use super::accounts::Accounts;
+use super::conditions::Conditions;
 use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
 use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
-use super::questions::Questions;
 use super::root::RootMsg;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
@@ -24,6 +25,7 @@ use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
 use crate::domain::message;
 use crate::domain::saga::FaultPoint;
+use crate::domain::session_env;
 use crate::ports::clock::Clock;
 use crate::ports::repo::Repo;
 use crate::ports::sessions::Sessions;
@@ -88,6 +90,12 @@ impl World {
     #[must_use]
     pub fn repo(&self, rig: &RigName) -> Option<Arc<dyn Repo>> {
         self.repos.get(rig).cloned()
+    }
+
+    /// The command `hd` of this supervisor, as any shell finds it.
+    #[must_use]
+    pub fn hd(&self) -> String {
+        session_env::hd(&self.bin_dir)
     }
 
     /// How old something is that the wall clock stamped; no jump of that clock makes it older.
@@ -233,8 +241,10 @@ pub struct Directory {
     pub troubles: Troubles,
     /// Raiders whose sandboxes were judged, and kept, since the last patrol.
     pub kept: Keepers,
-    /// What agents ask on their screens.
-    pub questions: Questions,
+    /// Conditions of sessions: questions, limits, logins.
+    pub conditions: Conditions,
+    /// Accounts of harnesses: which are at a limit, or want a login.
+    pub accounts: Accounts,
     reload_error: RwLock<Option<String>>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: RwLock<Weak<World>>,

@@ -4,6 +4,8 @@
 //! a pidfd that was opened first and whose start time was compared after, so that a reused pid is
 //! never hit. `kill(pid, 0)` is not used, for it takes zombies for living processes.
 
+mod place;
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -18,6 +20,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
+
+pub use self::place::{Place, place};
 
 use crate::domain::facts::{ProcessId, Usage};
 

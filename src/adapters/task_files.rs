@@ -1,7 +1,9 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
+mod session_files;
 mod set_up;
 mod text;
+mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,7 +19,7 @@ use self::text::{at, read_some, write_whole, written};
 use super::git::command::Git;
 use super::runs;
 use crate::ports::tasks::{
-    Leftovers, OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
 
 /// Task files of one city.
@@ -186,6 +188,49 @@ impl TaskFiles for DiskTaskFiles {
         let path = dir.join("prompt.md");
         write_whole(&path, text)?;
         Ok(path)
+    }
+
+    fn write_beside(&self, dir: &Path, name: &str, text: &str) -> Result<PathBuf, TaskError> {
+        session_files::write_beside(dir, name, text)
+    }
+
+    fn write_unless_there(
+        &self,
+        sandbox: &Path,
+        path: &str,
+        text: &str,
+    ) -> Result<bool, TaskError> {
+        session_files::write_unless_there(sandbox, path, text)
+    }
+
+    fn exclude(&self, sandbox: &Path, patterns: &[String]) -> Result<(), TaskError> {
+        session_files::exclude_all(sandbox, patterns)
+    }
+
+    fn write_outcome(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
+        session_files::write_beside(dir, "outcome", text).map(drop)
+    }
+
+    fn git_dirs(&self, sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
+        session_files::git_dirs(sandbox)
+    }
+
+    fn transcript(
+        &self,
+        path: &Path,
+        root: &Path,
+        from: u64,
+        limit: usize,
+    ) -> Result<Option<Part>, TaskError> {
+        transcript::read(path, root, from, limit).map_err(at(path))
+    }
+
+    fn newest(&self, dir: &Path, ending: &str) -> Result<Option<PathBuf>, TaskError> {
+        transcript::newest(dir, ending).map_err(at(dir))
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok_and(|meta| meta.is_file())
     }
 
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {

@@ -139,7 +139,7 @@ impl DirWatch {
 mod tests {
     use std::fs;
     use std::sync::mpsc::{self, Receiver};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
 
@@ -150,11 +150,7 @@ mod tests {
     }
 
     fn until(condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !condition() {
-            assert!(Instant::now() < deadline);
-            std::thread::yield_now();
-        }
+        crate::testing::eventually("a change", || condition().then_some(()));
     }
 
     fn hear(heard: &Receiver<()>) {

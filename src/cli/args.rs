@@ -1,11 +1,14 @@
 //! The command line of `hd`. Arguments that go over the wire are the protocol's own
 //! ([`crate::control::protocol::args`]), so that both ends and the help say the same.
 
+mod harness;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
 use crate::control::protocol::{Exit, args};
 
 /// Talks to the supervisor of a city of coding agents.
@@ -74,6 +77,14 @@ pub(super) enum Verb {
     Handoff(args::Handoff),
     /// From inside a session: this takes a while, do not take me for stuck
     Wait(args::Wait),
+    /// An event of the harness of this session, as JSON on standard input
+    #[command(hide = true)]
+    HookEvent {
+        /// Whose hooks they are
+        hooks: String,
+        /// The name of the event, where the event does not tell it
+        name: Option<String>,
+    },
     /// From inside a session: what am I, what is my work, where was I
     #[command(visible_alias = "prime")]
     Rally,
@@ -91,6 +102,8 @@ pub(super) enum Verb {
     Peek(args::Named),
     /// Submit a text to the terminal of a raider or agent
     Send(args::Send),
+    /// Answer the dialog that a raider or agent shows, and see it gone
+    Answer(args::Answer),
     /// What a raider or agent wrote to its terminal; a line tells where each of its sessions begins
     Logs(Logs),
     /// Standing agents
@@ -104,6 +117,8 @@ pub(super) enum Verb {
     Auto(AutoVerb),
     /// Numbers for Prometheus, as its text format
     Metrics,
+    /// Tokens and money, as the transcripts of sessions tell
+    Cost(args::Cost),
     /// What happened
     Events(args::Events),
     /// Why something is as it is: the events about a raider, agent, relic or rig, with causes
@@ -118,6 +133,9 @@ pub(super) enum Verb {
     /// The configuration
     #[command(subcommand)]
     Config(ConfigVerb),
+    /// The programs that can work as raiders and agents
+    #[command(subcommand)]
+    Harness(HarnessVerb),
     /// What is wrong with the city, and what to do about it
     Doctor(args::Doctor),
     /// A city made for looking: raiders land real commits on a real repository
@@ -145,6 +163,9 @@ pub(super) struct Init {
     /// The repository to work on; default: the one you are in
     #[arg(long, value_name = "PATH")]
     pub rig: Option<PathBuf>,
+    /// Who works: a harness that there is a preset for; default: the first whose program is in the PATH
+    #[arg(long, value_name = "NAME")]
+    pub harness: Option<String>,
     /// Make the city inside the repository, and keep its files out of git by .git/info/exclude
     #[arg(long, conflicts_with = "dir")]
     pub here: bool,
@@ -256,7 +277,7 @@ pub(super) struct Logs {
     #[command(flatten)]
     pub logs: args::Logs,
     /// Show the screen and go on with what is written
-    #[arg(short, long, conflicts_with = "bytes")]
+    #[arg(short, long, conflicts_with_all = ["bytes", "raw"])]
     pub follow: bool,
 }
 

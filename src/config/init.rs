@@ -86,6 +86,16 @@ name = {workspace}
     )
 }
 
+/// The harnesses that there is a preset for, with a command of their own.
+#[must_use]
+pub fn presets() -> Vec<String> {
+    let defaults: toml::Table = super::DEFAULTS.parse().unwrap_or_default();
+    let harnesses = defaults.get("harness").and_then(toml::Value::as_table);
+    let all = harnesses.into_iter().flatten();
+    let runs = all.filter(|(_, preset)| preset.get("command").is_some());
+    runs.map(|(name, _)| name.clone()).collect()
+}
+
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }

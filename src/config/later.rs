@@ -5,8 +5,6 @@
 pub const LATER: &[(&str, &[&str])] = &[
     // Before there is mail, nobody can be mailed to.
     ("notify", &["mail_to"]),
-    ("workspace", &["budget"]),
-    ("harness", &["resume", "rate_limit_patterns"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
     (

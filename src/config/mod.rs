@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 pub use deciding::Deciding;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use find::{FILE, city_file, find_city, socket};
-pub use init::{Init, init_text};
+pub use init::{Init, init_text, presets};
 pub use show::{show, show_json};
 
 use crate::domain::city::City;

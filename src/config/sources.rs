@@ -14,6 +14,9 @@ use super::document::{self, Entry, Node, Source, Table, Value};
 use super::reader::Report;
 use super::{include, patches, values};
 
+/// The key of a harness that lists the variables it is passed.
+const PASSED: &str = "env_pass";
+
 /// All files together, before defaults are filled in per rig and agent.
 #[derive(Debug)]
 pub struct Merged {
@@ -190,6 +193,7 @@ fn lay(merged: &mut Node, mut document: Node) {
         }
     }
     let patches = take(&mut document, "patches");
+    add_to_presets(merged, &mut document);
     document::overlay(merged, document);
     if let (Some(patches), Some(table)) = (patches, merged.table_mut()) {
         match table.get_mut("patches") {
@@ -197,6 +201,38 @@ fn lay(merged: &mut Node, mut document: Node) {
             None => {
                 table.insert("patches".to_owned(), patches);
             }
+        }
+    }
+}
+
+/// Puts the names that a preset passes on before those that the document lists for the same harness: a
+/// document adds to them, and replaces only what an earlier document has added.
+fn add_to_presets(merged: &Node, document: &mut Node) {
+    fn harnesses(root: &Node) -> Option<&Table> {
+        root.table()?.get("harness")?.node.table()
+    }
+    let Some(presets) = harnesses(merged) else {
+        return;
+    };
+    let own = document
+        .table_mut()
+        .and_then(|root| root.get_mut("harness"));
+    let own = own.and_then(|entry| entry.node.table_mut());
+    for (name, entry) in own.into_iter().flatten() {
+        let preset = presets.get(name).and_then(|preset| preset.node.table());
+        let preset = preset.and_then(|preset| preset.get(PASSED));
+        let own = entry.node.table_mut().and_then(|own| own.get_mut(PASSED));
+        let (Some(preset), Some(own)) = (preset, own) else {
+            continue;
+        };
+        if let (Value::Array(names), Value::Array(more)) = (&preset.node.value, &mut own.node.value)
+        {
+            let names = names.iter().filter(|name| name.place.is_default());
+            let missing: Vec<Node> = names
+                .filter(|name| !more.iter().any(|own| own.value == name.value))
+                .cloned()
+                .collect();
+            more.splice(0..0, missing);
         }
     }
 }

@@ -10,8 +10,16 @@ pub fn fill(root: &mut Node, templates: &Table, report: &Report) {
     let Some(table) = root.table_mut() else {
         return;
     };
+    let workspace = table.get_mut("workspace");
+    if let Some(workspace) = workspace {
+        budget(templates, &mut workspace.node);
+    }
     for rig in items(table, "rigs") {
         lay_over(templates.get("rigs"), rig);
+        let raiders = rig.table_mut().and_then(|rig| rig.get_mut("raiders"));
+        if let Some(raiders) = raiders {
+            budget(templates, &mut raiders.node);
+        }
         let forge = rig.table_mut().and_then(|rig| rig.get_mut("forge"));
         if let Some(forge) = forge.and_then(|entry| entry.node.table_mut()) {
             for gate in items(forge, "gates") {
@@ -35,6 +43,21 @@ pub fn fill(root: &mut Node, templates: &Table, report: &Report) {
         drop_foreign_reduced(name, &mut entry.node, report);
         drop_foreign_names(&mut entry.node);
         lay_over(templates.get("harness"), &mut entry.node);
+        budget(templates, &mut entry.node);
+        let harness = entry.node.table_mut();
+        let prices = harness.and_then(|harness| harness.get_mut("prices"));
+        let prices = prices.and_then(|prices| prices.node.table_mut());
+        for (_, price) in prices.into_iter().flatten() {
+            lay_over(templates.get("prices"), &mut price.node);
+        }
+    }
+}
+
+/// The `budget` of a table.
+fn budget(templates: &Table, node: &mut Node) {
+    let budget = node.table_mut().and_then(|table| table.get_mut("budget"));
+    if let Some(budget) = budget {
+        lay_over(templates.get("budget"), &mut budget.node);
     }
 }
 

@@ -2,6 +2,9 @@
 //! that no default lives in code.
 
 mod automations;
+mod cost;
+mod presets;
+mod recordings;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -207,7 +210,9 @@ fn without(defaults: &toml::Table, path: &[String]) -> toml::Table {
 }
 
 /// What one of these says itself, the other leaves to its default.
-const COMPLEMENTS: [&str; 4] = [
+const COMPLEMENTS: [&str; 5] = [
+    "workspace.name = \"c\"\nworkspace.budget = { usd_per_day = 1 }\n\
+     [harness.pi.prices]\nm = { input = 1, output = 1 }\n",
     "workspace.name = \"c\"\n",
     "workspace.name = \"c\"\n\
      [[rigs]]\nname = \"r\"\npath = \"repo\"\nforge.gates = [{ name = \"t\", run = \"t\" }]\n\
@@ -316,7 +321,15 @@ fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
     let launches = city.harnesses.values().flat_map(|harness| {
         let launch = |reduced| {
             let file = Path::new("/prompt.md");
-            let launch = crate::domain::harness::launch(harness, "Do it.", file, reduced);
+            let fill = crate::domain::harness::fill::Fill::default();
+            let start = crate::domain::harness::Start {
+                fill: &fill,
+                prompt: "Do it.",
+                prompt_file: file,
+                reduced,
+                resumes: false,
+            };
+            let launch = crate::domain::harness::launch(harness, &start);
             let typed = launch
                 .first_input
                 .map_or(String::new(), |text| format!(" <<< {text:?}"));

@@ -78,6 +78,7 @@ fn need(op: OpName) -> Need {
         OpName::Ping
         | OpName::Status
         | OpName::Metrics
+        | OpName::Cost
         | OpName::Rally
         | OpName::Hook
         | OpName::RelicShow
@@ -99,7 +100,7 @@ fn need(op: OpName) -> Need {
         | OpName::ConfigShow
         | OpName::Doctor => Need::Look,
         OpName::Escalate => Need::Call,
-        OpName::Done | OpName::Handoff | OpName::Wait => Need::Own,
+        OpName::Done | OpName::Handoff | OpName::Wait | OpName::HookEvent => Need::Own,
         OpName::Run
         | OpName::Charge
         | OpName::RelicCreate
@@ -108,6 +109,7 @@ fn need(op: OpName) -> Need {
         // The terminal that `attach` leads to can be typed into.
         OpName::Attach
         | OpName::Send
+        | OpName::Answer
         | OpName::Stop
         | OpName::RaiderNuke
         | OpName::RaiderRepair
@@ -117,6 +119,7 @@ fn need(op: OpName) -> Need {
         | OpName::AgentSuspend
         | OpName::AgentResume
         | OpName::AgentUnquarantine
+        | OpName::HarnessResume
         | OpName::RaiderSuspend
         | OpName::RaiderResume
         | OpName::Reload
@@ -261,6 +264,7 @@ mod tests {
             "ping",
             "status",
             "metrics",
+            "cost",
             "rally",
             "hook",
             "relic.show",
@@ -284,7 +288,7 @@ mod tests {
         ];
         assert_eq!(looks, expected);
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
-        assert_eq!(own, ["done", "handoff", "wait"]);
+        assert_eq!(own, ["done", "handoff", "wait", "hook-event"]);
     }
 
     #[test]

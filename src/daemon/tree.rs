@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use super::files::OnDisk;
 use super::manager::Manager;
 use super::{DaemonError, NO_ROOM, failed_at, infra, own_env};
+use crate::actors::conditions;
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::dispatcher::automations::Automations;
@@ -168,6 +169,7 @@ fn connect(world: &Arc<World>, source: &dyn ConfigSource) {
     world.sessions.listen(Box::new(move |event| {
         told.directory.tell_root(RootMsg::Session(event));
     }));
+    conditions::connect(world);
     let told = Arc::clone(world);
     world.tasks.listen(Box::new(move |event| match event {
         TaskEvent::Outbox => told.directory.tell_dispatcher(DispatcherMsg::Outbox),

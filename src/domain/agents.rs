@@ -14,6 +14,8 @@ pub struct Agent {
     pub name: AgentName,
     /// Program and arguments (from `command`, or from a harness with its prompt).
     pub command: Vec<String>,
+    /// The prompt of one that a harness drives.
+    pub prompt: Option<AgentPrompt>,
     /// Text typed in at the start, for harnesses that want it so.
     pub first_input: Option<String>,
     /// The harness that drives it: what is typed into its terminal is read as a person's words.
@@ -71,6 +73,15 @@ impl Agent {
         let parsed: u32 = number.parse().ok().filter(|n| *n > 0)?;
         (parsed.to_string() == number).then_some(parsed)
     }
+}
+
+/// The prompt of a standing agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentPrompt {
+    /// The text.
+    pub text: String,
+    /// The file that it was read from; empty where it stands in the configuration.
+    pub file: PathBuf,
 }
 
 /// `pool` of an agent.
@@ -252,6 +263,7 @@ mod tests {
         let pool = Agent {
             name: name("worker"),
             command: vec!["true".into()],
+            prompt: None,
             first_input: None,
             harness: None,
             dir: "/".into(),

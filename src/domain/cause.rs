@@ -50,6 +50,8 @@ causes! {
     SessionDied => "session_died",
     /// The session's holder is gone without an exit on record.
     SessionLost => "session_lost",
+    /// A person who was attached to the session's terminal typed a key that ends programs, and the program ended.
+    EndedByPerson => "ended_by_person",
     /// The session could not be started.
     StartFailed => "start_failed",
     /// More deaths than `max_restarts` within `restart_window`.
@@ -60,6 +62,8 @@ causes! {
     Done => "done",
     /// The agent asked for a fresh session.
     Handoff => "handoff",
+    /// Its sessions hand off again and again, and nothing changes in between.
+    HandoffLoop => "handoff_loop",
     /// Done, pushed and clean: nothing is lost by removing the sandbox.
     DoneCleanPushed => "done_clean_pushed",
     /// Its merge request has waited for a person for `review_hold`.
@@ -100,6 +104,10 @@ causes! {
     Stalled => "stalled",
     /// The agent asks something on its screen.
     Question => "question",
+    /// The account of its harness is at a limit.
+    RateLimit => "rate_limit",
+    /// Its harness wants a login.
+    Login => "login",
     /// A stalled session goes on.
     Progress => "progress",
     /// The agent declared a wait.

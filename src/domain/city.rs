@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod harness;
 mod place;
 
+pub use self::harness::{Harness, OnCompact, PromptMode};
 pub use self::place::{SOCKET_PATH_MAX, socket_path, tmux_server};
-pub use super::agents::{Agent, Group, Pool, RestartType, Rights, Strategy};
+pub use super::agents::{Agent, AgentPrompt, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
+use super::budget::Budget;
 use super::ids::Incarnation;
 use super::ids::{
     AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
 };
 use super::merge::LandStyle;
 use super::notify::NotifyPolicy;
-use super::question::Pattern;
 use super::restart::RestartPolicy;
 
 /// A whole city.
@@ -46,6 +48,8 @@ pub struct City {
     pub groups: Vec<Group>,
     /// Nothing of it has a session for now, and nothing lands.
     pub suspended: bool,
+    /// What everything together may cost a day.
+    pub budget: Option<Budget>,
     /// The city's automations, then those of its rigs, each by name; none that is in
     /// `[automations] skip`.
     pub automations: Vec<Automation>,
@@ -129,6 +133,12 @@ impl City {
             .join(rig.as_str())
             .join(relic.as_str())
             .join(incarnation.to_string())
+    }
+
+    /// `.horde/agents/<session>`: files of a standing agent's session.
+    #[must_use]
+    pub fn agent_dir(&self, session: &SessionId) -> PathBuf {
+        self.state_dir().join("agents").join(session.as_str())
     }
 
     /// `.horde/tasks`.
@@ -257,42 +267,6 @@ pub enum Provider {
     Tmux,
 }
 
-/// How a coding agent is driven.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Harness {
-    /// Its name.
-    pub name: HarnessName,
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// How it gets its prompt.
-    pub prompt: PromptMode,
-    /// The programs that are the agent; empty means the process that was started.
-    pub process_names: Vec<String>,
-    /// Arguments instead of the full-permission ones, after a crash; empty means none differ.
-    pub reduced: Vec<String>,
-    /// What the prompt tells it to review itself with.
-    pub review: String,
-    /// Configured environment.
-    pub env: BTreeMap<String, String>,
-    /// Names taken from the supervisor's own environment.
-    pub env_pass: Vec<String>,
-    /// How a question to a person is told on its screen.
-    pub needs_input: Vec<Pattern>,
-}
-
-/// How a prompt reaches a harness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PromptMode {
-    /// As `{prompt}` in the command, or as its last argument.
-    Arg,
-    /// Typed into its terminal, then end of input.
-    Stdin,
-    /// As a file whose path replaces `{prompt}`, or is the last argument.
-    File,
-    /// Pasted into its terminal and submitted.
-    Paste,
-}
-
 /// `[[rigs]]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rig {
@@ -362,6 +336,8 @@ pub struct RaiderPolicy {
     pub auto_charge: bool,
     /// Permissions after a crash.
     pub respawn_reduced: bool,
+    /// What a session is told whose conversation is shortened.
+    pub on_compact: OnCompact,
     /// A session that works and shows no progress for this long is stalled.
     pub stall_after: Option<Duration>,
     /// How often a session is told before something else is done.
@@ -374,6 +350,8 @@ pub struct RaiderPolicy {
     pub copy: Vec<String>,
     /// No terminal input or output for this long: the session is stopped and started again.
     pub idle_timeout: Option<Duration>,
+    /// What the rig's raiders may cost a day.
+    pub budget: Option<Budget>,
 }
 
 /// `[rigs.witness]`.

@@ -55,6 +55,14 @@ pub enum Kind {
     Repository,
     /// A program that sessions are started with is missing.
     Program,
+    /// A program is of another major version than its preset was proven with.
+    HarnessVersion,
+    /// A program is not logged in, as far as can be seen.
+    Login,
+    /// A program asks a person for a consent at its start.
+    Trust,
+    /// A program refuses to run as root.
+    Root,
     /// It cannot be seen whether something is wrong.
     Unseen,
 }

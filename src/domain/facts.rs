@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::cause::Cause;
 use super::ids::{Generation, Incarnation, Oid, SessionId};
 
 /// The answer of a probe. `Unknown` is never acted on: what cannot be probed is precious.
@@ -77,6 +78,21 @@ pub struct SessionExit {
     pub signal: Option<i32>,
     /// When it ended.
     pub at: Timestamp,
+    /// A person who was attached typed a key that ends programs (Ctrl-C, Ctrl-D, Ctrl-\) moments before. Holders of
+    /// older versions do not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_person: bool,
+}
+
+impl SessionExit {
+    /// Why a session that ended like this has ended.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self.by_person {
+            true => Cause::EndedByPerson,
+            false => Cause::SessionDied,
+        }
+    }
 }
 
 /// What a provider says of one session.

@@ -10,8 +10,8 @@
 //! then frames both ways: u32 big endian length of kind and payload, u8 kind, payload
 //! ```
 //!
-//! Every request has exactly one answer, in order, except [`Request::Expect`] and
-//! [`Request::Keys`], which have none. [`Answer::Ended`] comes to every connection when the session
+//! Every request has exactly one answer, in order, except [`Request::Expect`], [`Request::Keys`] and
+//! [`Request::Watch`]: the first two have none, a watch has one [`Answer::Changed`] per change. [`Answer::Ended`] comes to every connection when the session
 //! has ended and its end is on disk; the holder closes after it.
 //!
 //! An attach, as `hd attach` holds it:
@@ -35,9 +35,12 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{ProcessId, SessionExit};
 use super::ids::Generation;
+use super::screen::ScreenView;
 
 /// The version this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+/// The first version that has [`Request::Look`], [`Request::Watch`] and [`Request::Paste`].
+pub const WITH_VIEWS: u16 = 2;
 /// The oldest version this build understands.
 pub const OLDEST: u16 = 1;
 /// Length of a hello.
@@ -130,6 +133,13 @@ pub enum Request {
     Status,
     /// Nothing but wait for [`Answer::Ended`]; answered by `Done` at once.
     Subscribe,
+    /// The screen with its marked cells, cursor and modes.
+    Look,
+    /// Sends [`Answer::Changed`] after output: once the program is quiet, and once a second while it
+    /// is not.
+    Watch,
+    /// Types a text without the submit key; answered when the terminal took it.
+    Paste(String),
     /// A kind this build does not know; answered by [`Answer::Refused`].
     Unknown(u8),
 }
@@ -153,6 +163,10 @@ pub enum Answer {
     Output(Vec<u8>),
     /// The session is over and its end is on disk.
     Ended(Ended),
+    /// The screen with its marked cells, cursor and modes.
+    View(Box<ScreenView>),
+    /// The program wrote something since the last of these.
+    Changed,
     /// A kind this build does not know; to be passed over.
     Unknown(u8),
 }
@@ -242,6 +256,9 @@ impl Request {
             Self::Stop { grace_ms } => frame(0x0a, &grace_ms.to_be_bytes()),
             Self::Status => frame(0x0b, &[]),
             Self::Subscribe => frame(0x0c, &[]),
+            Self::Look => frame(0x0d, &[]),
+            Self::Watch => frame(0x0e, &[]),
+            Self::Paste(text) => frame(0x0f, text.as_bytes()),
             Self::Unknown(kind) => frame(*kind, &[]),
         }
     }
@@ -278,6 +295,9 @@ impl Request {
             },
             0x0b => Self::Status,
             0x0c => Self::Subscribe,
+            0x0d => Self::Look,
+            0x0e => Self::Watch,
+            0x0f => Self::Paste(text()?),
             other => Self::Unknown(other),
         })
     }
@@ -296,6 +316,8 @@ impl Answer {
             Self::Snapshot(bytes) => frame(0x86, bytes),
             Self::Output(bytes) => frame(0x87, bytes),
             Self::Ended(ended) => frame(0x88, &json(ended)),
+            Self::View(view) => frame(0x89, &json(view)),
+            Self::Changed => frame(0x8a, &[]),
             Self::Unknown(kind) => frame(*kind, &[]),
         }
     }
@@ -316,6 +338,8 @@ impl Answer {
             0x86 => Self::Snapshot(payload.to_vec()),
             0x87 => Self::Output(payload.to_vec()),
             0x88 => Self::Ended(serde_json::from_slice(payload).map_err(|_| bad())?),
+            0x89 => Self::View(serde_json::from_slice(payload).map_err(|_| bad())?),
+            0x8a => Self::Changed,
             other => Self::Unknown(other),
         })
     }

@@ -32,6 +32,10 @@ pub enum Notice {
     MergeFailed,
     /// A child died too often.
     Quarantined,
+    /// The account of a harness is at a limit.
+    RateLimited,
+    /// The account of a harness wants a login.
+    Auth,
 }
 
 impl Notice {
@@ -41,6 +45,8 @@ impl Notice {
         ("needs_input", Self::NeedsInput),
         ("merge_failed", Self::MergeFailed),
         ("quarantined", Self::Quarantined),
+        ("rate_limited", Self::RateLimited),
+        ("auth", Self::Auth),
     ];
 
     /// The type of the event that is told.
@@ -51,6 +57,8 @@ impl Notice {
             Self::NeedsInput => "raider.needs_input",
             Self::MergeFailed => "raider.merge_failed",
             Self::Quarantined => "agent.quarantined",
+            Self::RateLimited => "raider.rate_limited",
+            Self::Auth => "raider.auth",
         }
     }
 }

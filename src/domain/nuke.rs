@@ -419,6 +419,7 @@ mod tests {
             code: Some(1),
             signal: None,
             at: at(9),
+            by_person: false,
         });
         let same = SessionFacts {
             id: "horde/raiders/Toast"

@@ -1,6 +1,7 @@
 //! The outcome file: completion that any harness can write (`agent-lifecycle.md`, section 5).
 
 use serde::Deserialize;
+use serde_json::json;
 
 use super::ids::RelicId;
 
@@ -70,6 +71,20 @@ pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
     })
 }
 
+/// Writes an outcome as it stands in the file.
+#[must_use]
+pub fn render(relic: &RelicId, outcome: &Outcome) -> String {
+    let value = match outcome {
+        Outcome::Passed { no_change: None } => json!({"id": relic, "outcome": "passed"}),
+        Outcome::Passed {
+            no_change: Some(reason),
+        } => json!({"id": relic, "outcome": "passed", "no_change": true, "reason": reason}),
+        Outcome::Reviewing => json!({"id": relic, "outcome": "reviewing"}),
+        Outcome::Stuck { reason } => json!({"id": relic, "outcome": "stuck", "reason": reason}),
+    };
+    format!("{value}\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +110,24 @@ mod tests {
         let same = r#"{"outcome":"passed","no_change":true,"reason":"done before"}"#;
         let no_change = Some("done before".to_owned());
         assert_eq!(said(same), OutcomeFile::Said(Outcome::Passed { no_change }));
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was_meant() {
+        let relic = RelicId::new("gt-1").unwrap();
+        for outcome in [
+            Outcome::Passed { no_change: None },
+            Outcome::Passed {
+                no_change: Some("done before".into()),
+            },
+            Outcome::Reviewing,
+            Outcome::Stuck {
+                reason: "two\nlines \"quoted\"".into(),
+            },
+        ] {
+            let text = render(&relic, &outcome);
+            assert_eq!(parse(&text, &relic), OutcomeFile::Said(outcome));
+        }
     }
 
     #[test]

@@ -21,13 +21,58 @@ const FILES_MAX: usize = 20;
 /// The name of the outcome file in a sandbox.
 pub const OUTCOME_FILE: &str = ".horde-outcome";
 
-/// Typed into the session of a pool's member that is not needed any more.
-pub const DRAIN: &str = "You are not needed here any more. Finish what you are doing, begin nothing \
-                         new, and then run `hd done`: it ends this session.";
+/// Typed into the session of a pool's member, when the pool's wanted size changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolNotice {
+    /// The member is not needed any more.
+    Leave,
+    /// The member was told to leave, and is needed after all.
+    Stay,
+}
 
-/// What a member of a pool is told that was told to come to an end, and is needed after all.
-pub const KEEP_ON: &str = "You are needed here after all. Go on with your work, and do not run `hd done` \
-                           until you are asked again.";
+impl PoolNotice {
+    /// Returns the text; `hd` is the command as a shell finds it.
+    #[must_use]
+    pub fn text(self, hd: &str) -> String {
+        match self {
+            Self::Leave => format!(
+                "You are not needed here any more. Finish what you are doing, begin nothing new, and then \
+                 run `{hd} done`: it ends this session."
+            ),
+            Self::Stay => format!(
+                "You are needed here after all. Go on with your work, and do not run `{hd} done` until you \
+                 are asked again."
+            ),
+        }
+    }
+}
+
+/// Returns the text for a session whose work a limit of its account interrupted, when the limit is over.
+#[must_use]
+pub fn limit_over(hd: &str) -> String {
+    format!(
+        "From the supervisor: the limit of your account is over. Go on with your task where it was \
+         interrupted; `{hd} rally` prints it."
+    )
+}
+
+/// Returns the text for a session whose conversation was shortened.
+#[must_use]
+pub fn compacted(hd: &str) -> String {
+    format!(
+        "From the supervisor: your conversation was shortened. `{hd} rally` prints your task, your branch and \
+         where you were; read it before you go on."
+    )
+}
+
+/// Returns the text for a session that is to hand off because its conversation is shortened.
+#[must_use]
+pub fn compacts(hd: &str) -> String {
+    format!(
+        "From the supervisor: your conversation is being shortened. Commit what is finished, and hand off to a \
+         fresh session with `{hd} handoff -m \"what is done, what is left\"`."
+    )
+}
 
 /// Everything a prompt speaks of.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +99,8 @@ pub struct Brief<'a> {
     pub review: &'a str,
     /// Self-review rounds before the outcome must be `stuck`.
     pub max_reviews: u32,
+    /// The command `hd` as any shell finds it: its absolute path, quoted where that is needed.
+    pub hd: &'a str,
 }
 
 /// What keeps a declared outcome from being taken.
@@ -92,6 +139,9 @@ pub fn respawn(
         Cause::Stalled => {
             "The supervisor ended your last session on this task: for a long time it did nothing, and \
              telling it so did not help. Find out what it hung on, and do not hang on it again."
+        }
+        Cause::EndedByPerson => {
+            "A person ended your last session on this task before it was finished."
         }
         _ => "Your last session on this task ended before it was finished.",
     };
@@ -158,15 +208,15 @@ pub fn nudge(brief: &Brief<'_>, problem: &Problem) -> String {
     format!("From the supervisor: {}", explain(brief, problem))
 }
 
-/// Typed into a session that has shown no progress for so long.
+/// Typed into a session that has shown no progress for so long. `hd` is as in [`Brief::hd`].
 #[must_use]
-pub fn silent(relic: &RelicId, silence: Duration) -> String {
+pub fn silent(relic: &RelicId, silence: Duration, hd: &str) -> String {
     let silence = SignedDuration::try_from(silence).unwrap_or(SignedDuration::MAX);
     let silence = SpanPrinter::new().duration_to_string(&silence);
     format!(
         "From the supervisor: nothing has been seen of your work on {relic} for {silence}. If you can, \
-         go on. If you wait for something, say so: `hd wait 30m --reason \"what for\"`. If you are \
-         finished, or cannot go on, write the outcome to {OUTCOME_FILE}, or run `hd done` or `hd done \
+         go on. If you wait for something, say so: `{hd} wait 30m --reason \"what for\"`. If you are \
+         finished, or cannot go on, write the outcome to {OUTCOME_FILE}, or run `{hd} done` or `{hd} done \
          --status escalated --reason \"why\"`. If nothing happens, this session is replaced by a \
          fresh one."
     )
@@ -313,7 +363,7 @@ fn workflow(brief: &Brief<'_>) -> String {
 }
 
 fn outcome(brief: &Brief<'_>) -> String {
-    let relic = brief.relic;
+    let (relic, hd) = (brief.relic, brief.hd);
     format!(
         "Before you stop, you must write how it ended to {OUTCOME_FILE}, as one line of JSON:\n\
          - finished: {{\"id\":\"{relic}\",\"outcome\":\"passed\"}}\n\
@@ -321,8 +371,9 @@ fn outcome(brief: &Brief<'_>) -> String {
          - you cannot go on: {{\"id\":\"{relic}\",\"outcome\":\"stuck\",\"reason\":\"...\"}}\n\
          - nothing had to change: {{\"id\":\"{relic}\",\"outcome\":\"passed\",\"no_change\":true,\
          \"reason\":\"...\"}}\n\
-         Instead of writing the file you may run `hd done`, `hd done --status escalated --reason \
-         \"...\"`, or `hd done --no-change --reason \"...\"`."
+         Instead of writing the file you may run `{hd} done`, `{hd} done --status escalated --reason \
+         \"...\"`, or `{hd} done --no-change --reason \"...\"`. Give the path as it stands here, and run it \
+         in this worktree: a shell may know another program by the name `hd`. `horde` is the same program."
     )
 }
 
@@ -333,11 +384,12 @@ fn rules(brief: &Brief<'_>) -> String {
          branch and lands it on {}.\n\
          - Do not use `git stash`: worktrees share it. Commit instead.\n\
          - Stay in this worktree.\n\
-         - When you have to wait for something outside, say so: `hd wait 30m --reason \"what for\"`. Who \
+         - When you have to wait for something outside, say so: `{hd} wait 30m --reason \"what for\"`. Who \
          shows no progress for long is taken for stuck.\n\
-         - When your context runs full, commit and run `hd handoff -m \"where you are\"`: a fresh \
-         session goes on. `hd rally` tells you again who you are and what your work is.",
-        brief.target
+         - When your context runs full, commit and run `{hd} handoff -m \"where you are\"`: a fresh \
+         session goes on. `{hd} rally` tells you again who you are and what your work is.",
+        brief.target,
+        hd = brief.hd,
     )
 }
 

@@ -19,6 +19,7 @@ fn with_brief(test: impl FnOnce(Brief<'_>)) {
         task_file: "TASK.md",
         review: "/code-review",
         max_reviews: 2,
+        hd: "/opt/horde/hd",
     })
 }
 
@@ -222,8 +223,13 @@ fn a_harness_without_a_review_command_reads_its_diff() {
 #[test]
 fn a_stalled_session_and_its_successor_are_told_why() {
     with_brief(|brief| {
-        let told = silent(brief.relic, Duration::from_secs(600));
-        for part in ["gt-7 for 10m", "hd wait 30m", ".horde-outcome", "hd done"] {
+        let told = silent(brief.relic, Duration::from_secs(600), brief.hd);
+        for part in [
+            "gt-7 for 10m",
+            "/opt/horde/hd wait 30m",
+            ".horde-outcome",
+            "/opt/horde/hd done",
+        ] {
             assert!(told.contains(part), "{part}: {told}");
         }
         let next = respawn(&brief, Cause::Stalled, None, false);
@@ -267,4 +273,29 @@ fn what_was_salvaged_is_told_once_behind_what_was_known_before() {
         "{again}"
     );
     assert!(salvaged(None, "horde-Toast-1", &[]).ends_with("Take over what is right."));
+}
+
+/// A login shell resets `PATH`, and another program may have the name.
+#[test]
+fn every_text_names_hd_by_its_path() {
+    with_brief(|brief| {
+        let brief = Brief {
+            hd: "'/opt/my horde/hd'",
+            ..brief
+        };
+        let problem = Problem::Unclear("it is about gt-9".into());
+        for text in [
+            first(&brief),
+            respawn(&brief, Cause::SessionDied, Some(&problem), true),
+            handoff(&brief, None),
+            task_file(&brief),
+            nudge(&brief, &problem),
+            silent(brief.relic, Duration::from_secs(600), brief.hd),
+            PoolNotice::Leave.text(brief.hd),
+            PoolNotice::Stay.text(brief.hd),
+        ] {
+            assert!(text.contains("`'/opt/my horde/hd' done`"), "{text}");
+            assert!(!text.contains("`hd "), "{text}");
+        }
+    });
 }

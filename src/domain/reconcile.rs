@@ -13,6 +13,9 @@
 //!   run         up               else         nothing: healthy
 //!   run         tended           -            nothing: it starts, backs off, is quarantined ...
 //!   suspended   up or tended     -            Suspend
+//!   parked      up               -            Suspend
+//!   parked      none             not          Start, which lays it to rest
+//!   parked      tended           -            nothing: no session is started
 //!   drain       none             running      Adopt, then Drain
 //!   drain       up               -            Drain
 //!   drain       tended           -            Remove
@@ -31,6 +34,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::account::Why;
 use super::cause::Cause;
 use super::facts::{RunState, SessionFacts};
 use super::ids::{ChildId, Incarnation, SessionId};
@@ -42,6 +46,9 @@ pub enum Mode {
     Run,
     /// That it has none, for now.
     Suspended,
+    /// That none is started, and one that runs is ended, until its account is open again
+    /// (`domain/account.rs`).
+    Parked(Why),
     /// That it comes to an end in its own time: a pool has more members than it needs.
     Drain,
 }
@@ -110,8 +117,8 @@ pub enum Decision {
     Start(ChildId),
     /// Start it again after a suspension.
     Resume(ChildId),
-    /// End its session until it is resumed.
-    Suspend(ChildId),
+    /// End its session until it is resumed, and why.
+    Suspend(ChildId, Cause),
     /// A fresh session.
     Cycle(ChildId, Cause),
     /// Let it come to an end.
@@ -183,7 +190,8 @@ fn begin(wanted: &Wanted, facts: Option<&SessionFacts>) -> Vec<Decision> {
             std::iter::once(Decision::Adopt(id)).chain(drain).collect()
         }
         // A session of another incarnation is ended by the start itself.
-        (Mode::Run, _) => vec![Decision::Start(id)],
+        // The start of one whose account is parked lays it to rest, so that it has its turn.
+        (Mode::Run | Mode::Parked(_), _) => vec![Decision::Start(id)],
         (Mode::Drain, _) => Vec::new(),
     }
 }
@@ -199,7 +207,12 @@ fn adjust(
     match (wanted.mode, tended) {
         (_, Tended::Ending) | (Mode::Run | Mode::Suspended, Tended::Resting) => None,
         (Mode::Suspended, Tended::Suspended) => None,
-        (Mode::Suspended, Tended::Up { .. } | Tended::Waiting) => Some(Decision::Suspend(id)),
+        (Mode::Suspended, Tended::Up { .. } | Tended::Waiting) => {
+            Some(Decision::Suspend(id, Cause::Suspended))
+        }
+        (Mode::Parked(why), Tended::Up { .. }) => Some(Decision::Suspend(id, why.cause())),
+        // Its start sees that the account is parked.
+        (Mode::Parked(_), Tended::Waiting | Tended::Suspended | Tended::Resting) => None,
         (Mode::Drain, Tended::Up { draining, .. }) => (!draining).then_some(Decision::Drain(id)),
         // It is being adopted: it hears of its drain when it is up.
         (Mode::Drain, Tended::Waiting) if runs(facts) => Some(Decision::Drain(id)),

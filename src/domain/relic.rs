@@ -39,6 +39,15 @@ pub enum RelicStatus {
     Closed,
 }
 
+impl RelicStatus {
+    /// Whether a raider that has it on its hook may work on it. It is blocked while a person is wanted because
+    /// that raider's sessions died too often; the raider is tried again after its quarantine all the same.
+    #[must_use]
+    pub fn is_bound(self) -> bool {
+        matches!(self, Self::Hooked | Self::Blocked)
+    }
+}
+
 /// One relic, in the shape that `hd relic show --json` prints (`4-rules.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relic {

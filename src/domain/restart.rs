@@ -168,6 +168,16 @@ impl DeathWindow {
         }
     }
 
+    /// Counts the death of a child that was tried again after its quarantine while nobody had acted: it rests for a
+    /// whole window again. Its older deaths are about to leave the window one by one, and each would have it tried
+    /// once more.
+    pub fn on_relapse(&mut self, policy: &RestartPolicy, now: Mono) -> Answer {
+        self.deaths = std::iter::repeat_n(now, policy.max_restarts as usize + 1).collect();
+        let until = now + policy.window;
+        self.quarantined_until = Some(until);
+        Answer::Quarantine { until }
+    }
+
     /// What an earlier supervisor counted, at `now` by the wall clock and `mono` by the other one. A
     /// death stamped in the future happened now: whoever put the wall clock back quarantines nobody
     /// for longer than one window.
@@ -216,6 +226,15 @@ impl DeathWindow {
         u32::try_from(self.deaths.len()).unwrap_or(u32::MAX)
     }
 
+    /// The time from the oldest death that counts to the newest.
+    pub fn span(&mut self, policy: &RestartPolicy, now: Mono) -> Duration {
+        self.prune(policy, now);
+        let ends = self.deaths.front().zip(self.deaths.back());
+        ends.map_or(Duration::ZERO, |(oldest, newest)| {
+            newest.saturating_sub(*oldest)
+        })
+    }
+
     /// Forgets everything: an operator released the child, or its spec changed, or it was healthy
     /// for `stable_after`.
     pub fn clear(&mut self) {
@@ -241,37 +260,6 @@ impl DeathWindow {
             self.last_death = None;
             self.unlimited_streak = 0;
         }
-    }
-}
-
-/// Planned session cycles (handoff, drift, idle) are not deaths, but too many of them are.
-#[derive(Debug, Clone, Default)]
-pub struct CycleBrake {
-    cycles: VecDeque<Mono>,
-}
-
-/// More than this many planned cycles within [`CYCLE_WINDOW`] make the next one a death
-/// (`4-rules.md`, restart).
-pub const CYCLES_MAX: usize = 10;
-/// See [`CYCLES_MAX`].
-pub const CYCLE_WINDOW: Duration = Duration::from_secs(600);
-
-impl CycleBrake {
-    /// Counts a planned cycle; true when it must count as a death.
-    #[must_use]
-    pub fn on_cycle(&mut self, now: Mono) -> bool {
-        while self
-            .cycles
-            .front()
-            .is_some_and(|at| now.saturating_sub(*at) >= CYCLE_WINDOW)
-        {
-            self.cycles.pop_front();
-        }
-        if self.cycles.len() >= CYCLES_MAX {
-            return true;
-        }
-        self.cycles.push_back(now);
-        false
     }
 }
 
@@ -344,6 +332,21 @@ mod tests {
         assert_eq!(window.count(&policy(1), at(3600)), 1);
         let answer = window.on_death(&policy(1), at(3601), 0.0);
         assert_eq!(answer, Answer::Quarantine { until: at(3700) });
+    }
+
+    #[test]
+    fn a_relapse_rests_for_a_whole_window_also_after_a_restart_of_the_supervisor() {
+        let mut window = DeathWindow::default();
+        for death in 0..3 {
+            let _ = window.on_death(&policy(2), at(death), 0.0);
+        }
+        let answer = window.on_relapse(&policy(2), at(3600));
+        assert_eq!(answer, Answer::Quarantine { until: at(7200) });
+        let stamps = window.counted(&policy(2), at(3600));
+        assert_eq!(stamps, [at(3600); 3]);
+        let stamps = [wall(0); 3];
+        let window = DeathWindow::restored(&stamps, &policy(2), wall(100), at(9000));
+        assert_eq!(window.quarantined_until(at(9000)), Some(at(9000 + 3500)));
     }
 
     #[test]
@@ -423,16 +426,6 @@ mod tests {
             ..policy(1)
         };
         assert!(!memory.outlives());
-    }
-
-    #[test]
-    fn too_many_planned_cycles_are_a_death() {
-        let mut brake = CycleBrake::default();
-        for cycle in 0..10 {
-            assert!(!brake.on_cycle(at(cycle)), "cycle {cycle}");
-        }
-        assert!(brake.on_cycle(at(11)));
-        assert!(!brake.on_cycle(at(600)));
     }
 
     proptest! {

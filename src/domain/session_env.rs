@@ -6,22 +6,35 @@ use std::path::Path;
 
 use super::ids::{ChildId, Incarnation, RelicId, SessionId};
 
-/// Inherited by name.
+/// Inherited by name: the user, the locale, and how the network is reached from here.
 const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
     "SHELL",
     "LANG",
+    "LANGUAGE",
     "TERM",
+    "COLORTERM",
     "TMPDIR",
     "SSH_AUTH_SOCK",
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 ];
 
 /// Inherited by how the name begins.
 const INHERITED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// A session's terminal is always the holder's; a daemon without one has no `TERM` to pass on.
+/// The terminal of a session is the one that its holder emulates, whatever the supervisor was started in.
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 
 /// What is taken over from the supervisor's own environment: the names above, and those that the
@@ -50,6 +63,15 @@ pub fn path(bin: &Path, rest: Option<&String>) -> String {
         Some(rest) if !rest.is_empty() => format!("{bin}:{rest}"),
         _ => bin.into_owned(),
     }
+}
+
+/// The command `hd` beside this program, as any shell finds it: the absolute path, quoted where a shell
+/// would not take it as one word. `PATH` is not enough: login shells reset it, and another program may
+/// have the name.
+#[must_use]
+pub fn hd(bin: &Path) -> String {
+    let path = bin.join("hd");
+    shell_words::quote(&path.to_string_lossy()).into_owned()
 }
 
 /// Whose session it is, and what its environment is made from.
@@ -86,8 +108,7 @@ impl SessionEnv<'_> {
     pub fn build(&self) -> BTreeMap<String, String> {
         let mut env = inherited(self.own, self.pass);
         let (terminal, value) = TERMINAL;
-        env.entry(terminal.to_owned())
-            .or_insert_with(|| value.to_owned());
+        env.insert(terminal.to_owned(), value.to_owned());
         env.extend(self.git_identity());
         env.extend(self.git_ceiling());
         let configured = self.configured.iter();
@@ -217,7 +238,7 @@ mod tests {
             ("HOME", "/home/u"),
             ("LC_ALL", "C.UTF-8"),
             ("PATH", "/opt/horde:/usr/bin:/bin"),
-            ("TERM", "screen"),
+            ("TERM", "xterm-256color"),
             ("XDG_RUNTIME_DIR", "/run/user/1"),
         ]);
         assert_eq!(env, expected);
@@ -243,6 +264,44 @@ mod tests {
         assert_eq!(env["PATH"], "/opt/horde:/my/bin");
         assert_eq!(env["HOME"], "/h");
         assert_eq!(env["HD_ACTOR"], "mayor");
+    }
+
+    #[test]
+    fn the_network_the_locale_and_colours_are_as_the_supervisor_has_them() {
+        let mayor = ChildId::Agent(AgentName::new("mayor").unwrap());
+        let own = [
+            ("HTTPS_PROXY", "http://proxy:3128"),
+            ("no_proxy", "localhost"),
+            ("SSL_CERT_FILE", "/etc/own.pem"),
+            ("NODE_EXTRA_CA_CERTS", "/etc/own.pem"),
+            ("LANGUAGE", "nb:en"),
+            ("LC_TIME", "nb_NO.UTF-8"),
+            ("COLORTERM", "truecolor"),
+        ];
+        let env = build(&own, &mayor, None, &[]);
+        for (name, value) in own {
+            assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_terminal_is_the_holders_unless_the_configuration_says_otherwise() {
+        let mayor = ChildId::Agent(AgentName::new("mayor").unwrap());
+        assert_eq!(build(OWN, &mayor, None, &[])["TERM"], "xterm-256color");
+        let env = build(OWN, &mayor, None, &[("TERM", "vt100")]);
+        assert_eq!(env["TERM"], "vt100");
+    }
+
+    #[test]
+    fn the_path_of_hd_is_one_word_for_a_shell() {
+        for (bin, word) in [
+            ("/opt/horde/bin", "/opt/horde/bin/hd"),
+            ("/home/u/my tools", "'/home/u/my tools/hd'"),
+            ("/it's/$HOME", "'/it'\\''s/$HOME/hd'"),
+        ] {
+            assert_eq!(hd(Path::new(bin)), word);
+            assert_eq!(shell_words::split(word).unwrap(), [format!("{bin}/hd")]);
+        }
     }
 
     #[test]

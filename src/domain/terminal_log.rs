@@ -1,4 +1,5 @@
-//! The terminal log of a name goes on over its sessions and incarnations; a mark tells where one begins.
+//! The terminal log of a name goes on over its sessions and incarnations. Marks tell where one begins, and
+//! what a reader must know of its terminal: its size, and now and then the whole screen.
 
 use jiff::Timestamp;
 
@@ -18,23 +19,124 @@ pub fn mark(incarnation: Incarnation, generation: Generation, since: Timestamp) 
     format!("\r\n{SIGN}\x1b[0m--- session {generation}{of}, since {since:.0} ---\r\n")
 }
 
+/// The size that a session's terminal has when it begins: rows, columns.
+pub const SIZE: (u16, u16) = (50, 200);
+
+/// Begin the marks that tell the terminal's size from there on: alone, and before bytes that paint the
+/// whole screen as it is.
+const RESIZED: &str = "\x1b]7770;size;";
+const PAINTED: &str = "\x1b]7770;screen;";
+
+/// What is written before the output of a terminal that has another size than before.
+#[must_use]
+pub fn size_mark((rows, cols): (u16, u16)) -> String {
+    format!("{RESIZED}{rows};{cols}\x07")
+}
+
+/// What is written before bytes that paint the screen as it is. A reader can begin there: programs that draw
+/// their screen in place write but what changes.
+#[must_use]
+pub fn screen_mark((rows, cols): (u16, u16)) -> String {
+    format!("{PAINTED}{rows};{cols}\x07")
+}
+
+/// The rows and columns that a control sequence tells, if it is such a mark.
+#[must_use]
+pub fn size(sequence: &[u8]) -> Option<(u16, u16)> {
+    let told = std::str::from_utf8(sequence).ok()?;
+    let told = [RESIZED, PAINTED]
+        .iter()
+        .find_map(|mark| told.strip_prefix(mark));
+    let (rows, cols) = told?.strip_suffix('\x07')?.split_once(';')?;
+    Some((rows.parse().ok()?, cols.parse().ok()?))
+}
+
+/// The output from where the whole screen is painted first; none when it is not.
+#[must_use]
+pub fn from_painted(output: &[u8]) -> Option<&[u8]> {
+    let is_mark = |bytes: &[u8]| bytes == PAINTED.as_bytes();
+    let at = output.windows(PAINTED.len()).position(is_mark)?;
+    Some(&output[at..])
+}
+
+/// The output of one session in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session<'a> {
+    /// The line that names it; the first one of a log has none.
+    pub title: Option<&'a str>,
+    /// What it wrote.
+    pub output: &'a [u8],
+}
+
+/// The sessions of a log, the oldest first.
+#[must_use]
+pub fn sessions(log: &[u8]) -> Vec<Session<'_>> {
+    let mut sessions = Vec::new();
+    let mut title = None;
+    let mut rest = log;
+    loop {
+        let sign = rest
+            .windows(SIGN.len())
+            .position(|bytes| bytes == SIGN.as_bytes());
+        let (output, after) = rest.split_at(sign.unwrap_or(rest.len()));
+        if title.is_some() || !output.is_empty() {
+            sessions.push(Session { title, output });
+        }
+        if sign.is_none() {
+            return sessions;
+        }
+        let after = &after[SIGN.len()..];
+        let line = after.iter().position(|byte| *byte == b'\n');
+        let (line, later) = after.split_at(line.map_or(after.len(), |end| end + 1));
+        let line = std::str::from_utf8(line).unwrap_or_default().trim_end();
+        title = Some(line.strip_prefix("\x1b[0m").unwrap_or(line));
+        rest = later;
+    }
+}
+
 /// What the last session wrote, of the end of a log.
 #[must_use]
 pub fn of_last_session(log: &[u8]) -> &[u8] {
-    let is_sign = |bytes: &[u8]| bytes == SIGN.as_bytes();
-    let Some(sign) = log.windows(SIGN.len()).rposition(is_sign) else {
-        return log;
-    };
-    let rest = &log[sign..];
-    match rest.iter().position(|byte| *byte == b'\n') {
-        Some(end) => &rest[end + 1..],
-        None => &[],
-    }
+    sessions(log).last().map_or(&[], |session| session.output)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sessions_of_a_log_have_their_titles() {
+        let since = "2026-01-01T00:00:00Z".parse().unwrap();
+        let second = mark(Incarnation(0), Generation(2), since);
+        let log = format!("one\n{second}two{second}");
+        let sessions = sessions(log.as_bytes());
+        let title = "--- session 2, since 2026-01-01T00:00:00Z ---";
+        let found: Vec<_> = sessions.iter().map(|one| (one.title, one.output)).collect();
+        let expected: [(_, &[u8]); 3] = [
+            (None, b"one\n\r\n"),
+            (Some(title), b"two\r\n"),
+            (Some(title), b""),
+        ];
+        assert_eq!(found, expected);
+        assert!(super::sessions(b"").is_empty());
+    }
+
+    #[test]
+    fn marks_tell_the_size_of_the_terminal_and_where_a_reader_can_begin() {
+        for (mark, told) in [
+            (size_mark((24, 80)), Some((24, 80))),
+            (screen_mark((50, 200)), Some((50, 200))),
+            ("\x1b]7770;size;24\x07".to_owned(), None),
+            ("\x1b]0;title\x07".to_owned(), None),
+        ] {
+            assert_eq!(size(mark.as_bytes()), told, "{mark:?}");
+        }
+        let screen = screen_mark((3, 4));
+        let log = format!("lost{screen}known{screen}too");
+        let known = format!("{screen}known{screen}too");
+        assert_eq!(from_painted(log.as_bytes()), Some(known.as_bytes()));
+        assert_eq!(from_painted(b"lost"), None);
+    }
 
     #[test]
     fn a_mark_tells_the_last_sessions_output_from_what_was_before() {

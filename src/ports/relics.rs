@@ -17,6 +17,7 @@ use crate::domain::message::{Address, Body, Message};
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::usage::ledger::{Row, Source};
 
 /// Why the store did not do it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -239,6 +240,21 @@ pub trait Txn {
     fn runs(&mut self, of: Option<&AutomationId>, limit: usize) -> Result<Vec<Run>, StoreError>;
     /// Runs that are not over, the oldest first.
     fn open_runs(&mut self) -> Result<Vec<Run>, StoreError>;
+
+    /// Overwrites the transcript of the same path.
+    fn put_source(&mut self, source: &Source) -> Result<(), StoreError>;
+    fn source(&mut self, path: &str) -> Result<Option<Source>, StoreError>;
+    /// Transcripts that may grow.
+    fn active_sources(&mut self) -> Result<Vec<Source>, StoreError>;
+    /// Adds to the sum of the same day, owner and model.
+    fn add_usage(&mut self, row: &Row) -> Result<(), StoreError>;
+    /// Sums from a day on, the oldest first.
+    fn usage_since(&mut self, day: &str) -> Result<Vec<Row>, StoreError>;
+    /// Sums of a relic.
+    fn usage_of(&mut self, relic: &RelicId) -> Result<Vec<Row>, StoreError>;
+    /// Deletes sums from before that day, and forgets transcripts that have not grown since that time;
+    /// says how many sums.
+    fn prune_usage(&mut self, day: &str, before: Timestamp) -> Result<usize, StoreError>;
 
     /// A small fact under a key.
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError>;

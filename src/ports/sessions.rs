@@ -4,7 +4,7 @@
 //! announced through the listener; an announcement is a hint, and [`Sessions::list`] is the truth.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, SessionExit, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
+use crate::domain::screen::ScreenView;
 
 /// What to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,8 @@ pub enum SessionError {
 pub enum Input {
     /// Text followed by the submit key, as bracketed paste where the program asked for it.
     Submit(String),
+    /// Text without the submit key, as bracketed paste where the program asked for it.
+    Paste(String),
     /// Bytes as they are.
     Raw(Vec<u8>),
 }
@@ -163,13 +166,33 @@ impl Membership {
     }
 }
 
+/// Where the process of a caller stands, and what it was started as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Its working directory.
+    pub dir: PathBuf,
+    /// Whether that is the directory in question, or below it.
+    pub inside: bool,
+    /// The session that its environment names (`HD_SESSION`). A claim, which can only take rights away.
+    pub claims: Option<String>,
+}
+
 /// Receives [`SessionEvent`]s; called from any thread, must not block.
 pub type Listener = Box<dyn Fn(SessionEvent) + Send + Sync>;
+
+/// Receives the handle of a session whose program wrote something; called from any thread, must not
+/// block.
+pub type ScreenListener = Box<dyn Fn(SessionHandle) + Send + Sync>;
 
 /// A provider of sessions (`3-architecture.md`, 3.3). One conformance suite holds for all.
 pub trait Sessions: Send + Sync {
     /// Sets who hears of exits. Called once, before anything else.
     fn listen(&self, listener: Listener);
+
+    /// Sets what hears of changed screens: once a program that wrote is quiet, and about once a second
+    /// while it is not. A hint: some changes, and those of sessions of older programs, are not
+    /// announced. Called once.
+    fn listen_to_screens(&self, listener: ScreenListener);
 
     /// Starts a session and returns when its agent's process runs. Ends stragglers of an earlier
     /// session of this id first.
@@ -220,6 +243,12 @@ pub trait Sessions: Send + Sync {
     /// # Errors
     /// [`SessionError`].
     fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError>;
+
+    /// The screen with its marked cells, cursor and modes, as far as the session's holder can tell.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError>;
 
     /// The last `bytes` of the terminal log, also of an ended session.
     ///
@@ -285,6 +314,12 @@ pub trait Sessions: Send + Sync {
 
     /// Which session the process belongs to, by membership (never by what the process says).
     fn membership(&self, pid: u32) -> Membership;
+
+    /// Where the process stands in relation to this directory, as the kernel says.
+    ///
+    /// # Errors
+    /// It cannot be told, and why: the process is gone, or belongs to another user.
+    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String>;
 
     /// Removes the terminal logs of sessions that ended before that time, and says how many had one.
     /// Those of a session that lives, is lost or cannot be judged stay.

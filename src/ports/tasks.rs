@@ -61,6 +61,15 @@ pub struct OutcomeText {
     pub odd: Option<String>,
 }
 
+/// A part of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// How long the whole file is.
+    pub length: u64,
+}
+
 /// What lies about in a city's own directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
@@ -101,6 +110,58 @@ pub trait TaskFiles: Send + Sync {
     /// # Errors
     /// [`TaskError`].
     fn write_prompt(&self, dir: &Path, text: &str) -> Result<PathBuf, TaskError>;
+
+    /// Writes a file into a directory of ours, which is made where it is not there, and says where.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn write_beside(&self, dir: &Path, name: &str, text: &str) -> Result<PathBuf, TaskError>;
+
+    /// Writes a file into a sandbox and excludes it from git, unless a file that is not ours is there
+    /// already; false then.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn write_unless_there(&self, sandbox: &Path, path: &str, text: &str)
+    -> Result<bool, TaskError>;
+
+    /// Excludes files from git in every sandbox of the repository, by patterns as in `.gitignore`.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn exclude(&self, sandbox: &Path, patterns: &[String]) -> Result<(), TaskError>;
+
+    /// Writes the outcome file for an agent that cannot, and tells the listener nothing of it.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn write_outcome(&self, dir: &Path, text: &str) -> Result<(), TaskError>;
+
+    /// The worktree's own directory of git, and the one that all worktrees share; none where it is no
+    /// worktree.
+    fn git_dirs(&self, sandbox: &Path) -> Option<(PathBuf, PathBuf)>;
+
+    /// Reads on in a transcript, at most so many bytes. None where there is no regular file of this path
+    /// below `root`, links followed.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn transcript(
+        &self,
+        path: &Path,
+        root: &Path,
+        from: u64,
+        limit: usize,
+    ) -> Result<Option<Part>, TaskError>;
+
+    /// The file with this ending in a directory that was written last.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn newest(&self, dir: &Path, ending: &str) -> Result<Option<PathBuf>, TaskError>;
+
+    /// Whether a regular file is there.
+    fn is_file(&self, path: &Path) -> bool;
 
     /// The outcome file; empty when there is none. An agent that replaced the link in its sandbox by
     /// a file of its own is heard too.

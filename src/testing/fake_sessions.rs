@@ -4,6 +4,7 @@
 //! A path with a part named `is-not-there` is not there; everything else exists. A program named
 //! `fake` does what its arguments say (see [`argv`]); any other just runs.
 
+mod callers;
 mod interlude;
 mod port;
 
@@ -17,10 +18,11 @@ use jiff::Timestamp;
 use super::conformance::sessions::Program;
 use crate::domain::city::Provider;
 use crate::domain::facts::{ProcessId, RunState, SessionExit, SessionFacts};
-use crate::domain::ids::{Incarnation, SessionId};
+use crate::domain::ids::SessionId;
 use crate::ports::clock::Clock;
 use crate::ports::sessions::{
-    Input, Listener, Member, Membership, SessionEvent, SessionHandle, SessionSpec, StartError,
+    Input, Listener, Membership, ScreenListener, SessionEvent, SessionHandle, SessionSpec,
+    StartError,
 };
 
 type Ear = Arc<OnceLock<Listener>>;
@@ -29,6 +31,7 @@ type Ear = Arc<OnceLock<Listener>>;
 pub struct FakeSessions {
     world: Arc<World>,
     ear: Ear,
+    eye: Arc<OnceLock<ScreenListener>>,
 }
 
 #[derive(Default)]
@@ -43,9 +46,12 @@ struct Inner {
     logs: HashMap<SessionId, Vec<u8>>,
     refusals: HashMap<SessionId, VecDeque<StartError>>,
     processes: HashMap<u32, Membership>,
+    callers: callers::Callers,
     stuck_starts: Vec<SessionId>,
     holds_lists: bool,
-    lists_held: usize,
+    lists_begun: usize,
+    /// Calls of `list` under way, in the order in which they came.
+    lists_held: VecDeque<usize>,
     lists_released: usize,
     undead: Vec<SessionId>,
     deaf: Vec<SessionId>,
@@ -134,6 +140,16 @@ impl Default for FakeSessions {
 }
 
 /// What a test does to the world.
+/// How a session ended now.
+fn exited(code: Option<i32>, signal: Option<i32>) -> SessionExit {
+    SessionExit {
+        code,
+        signal,
+        at: Timestamp::now(),
+        by_person: false,
+    }
+}
+
 impl FakeSessions {
     /// A world without sessions.
     #[must_use]
@@ -141,6 +157,7 @@ impl FakeSessions {
         Self {
             world: Arc::default(),
             ear: Ear::default(),
+            eye: Arc::default(),
         }
     }
 
@@ -150,6 +167,7 @@ impl FakeSessions {
         Self {
             world: Arc::clone(&self.world),
             ear: Ear::default(),
+            eye: Arc::default(),
         }
     }
 
@@ -161,17 +179,21 @@ impl FakeSessions {
 
     /// The agent exits with this code.
     pub fn exit(&self, id: &SessionId, code: i32) {
-        self.end(id, Some(code), None);
+        self.end(id, exited(Some(code), None));
     }
 
     /// The agent dies of this signal.
     pub fn crash(&self, id: &SessionId, signal: i32) {
-        self.end(id, None, Some(signal));
+        self.end(id, exited(None, Some(signal)));
     }
 
-    fn end(&self, id: &SessionId, code: Option<i32>, signal: Option<i32>) {
-        let at = Timestamp::now();
-        let exit = SessionExit { code, signal, at };
+    /// A person who is attached ends the agent by Ctrl-C.
+    pub fn interrupted_by_person(&self, id: &SessionId) {
+        let (by_person, exit) = (true, exited(Some(130), None));
+        self.end(id, SessionExit { by_person, ..exit });
+    }
+
+    fn end(&self, id: &SessionId, exit: SessionExit) {
         self.change(id, RunState::Exited(exit.clone()), |handle| {
             SessionEvent::Exited(handle, exit)
         });
@@ -270,12 +292,10 @@ impl FakeSessions {
 
     /// The agent exits, and nobody is told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
-        let (code, at) = (Some(code), Timestamp::now());
         let mut inner = self.inner();
         let fake = inner.sessions.get_mut(id).filter(|fake| fake.runs());
         if let Some(fake) = fake {
-            let signal = None;
-            fake.facts.state = RunState::Exited(SessionExit { code, signal, at });
+            fake.facts.state = RunState::Exited(exited(Some(code), None));
             let handle = fake.handle();
             inner.history.push((handle, false));
         }
@@ -315,7 +335,7 @@ impl FakeSessions {
         self.world.released.notify_all();
     }
 
-    /// One of those that wait gets its list.
+    /// The first of those that wait gets its list.
     pub fn release_list(&self) {
         self.inner().lists_released += 1;
         self.world.released.notify_all();
@@ -324,18 +344,28 @@ impl FakeSessions {
     /// How many wait for their list.
     #[must_use]
     pub fn lists_held(&self) -> usize {
-        self.inner().lists_held
+        self.inner().lists_held.len()
     }
 
     /// The program prints a line.
     pub fn print(&self, id: &SessionId, line: &str) {
         self.inner().print(id, line);
+        self.announce(id);
     }
 
     /// The program draws its screen anew; none cannot be seen.
     pub fn show(&self, id: &SessionId, screen: Option<&str>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.screen = screen.map(str::to_owned);
+        }
+        self.announce(id);
+    }
+
+    /// Tells of a changed screen, as a holder does.
+    fn announce(&self, id: &SessionId) {
+        let handle = self.inner().sessions.get(id).map(Fake::handle);
+        if let (Some(listener), Some(handle)) = (self.eye.get(), handle) {
+            listener(handle);
         }
     }
 
@@ -368,22 +398,6 @@ impl FakeSessions {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             (fake.facts.attached, fake.facts.guessed) = (guessed, guessed);
         }
-    }
-
-    /// This process belongs to that session.
-    pub fn place(&self, pid: u32, id: &SessionId) {
-        let mut inner = self.inner();
-        let fake = inner.sessions.get(id);
-        let member = Member {
-            session: id.clone(),
-            incarnation: fake.map_or(Incarnation(0), |fake| fake.spec.incarnation),
-        };
-        inner.processes.insert(pid, Membership::Of(member));
-    }
-
-    /// Where this process belongs cannot be told.
-    pub fn obscure(&self, pid: u32) {
-        self.inner().processes.insert(pid, Membership::Unknown);
     }
 }
 

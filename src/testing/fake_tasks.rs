@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::actors::sagas::charge::Charged;
 use crate::ports::tasks::{
-    Intent, Leftovers, OutboxFile, OutcomeText, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Intent, Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
 
 /// Pretended task files.
@@ -24,6 +24,7 @@ struct Inner {
     outcomes: BTreeMap<PathBuf, String>,
     written: BTreeMap<PathBuf, Timestamp>,
     prompts: Vec<(PathBuf, String)>,
+    beside: BTreeMap<PathBuf, String>,
     watched: BTreeSet<PathBuf>,
     outbox: BTreeMap<PathBuf, Result<Intent, TaskError>>,
     aside: Vec<Intent>,
@@ -235,6 +236,69 @@ impl TaskFiles for FakeTasks {
         inner.check(dir)?;
         inner.prompts.push((dir.to_owned(), text.to_owned()));
         Ok(dir.join("prompt.md"))
+    }
+
+    fn write_beside(&self, dir: &Path, name: &str, text: &str) -> Result<PathBuf, TaskError> {
+        let mut inner = self.inner();
+        inner.check(dir)?;
+        inner.beside.insert(dir.join(name), text.to_owned());
+        Ok(dir.join(name))
+    }
+
+    fn write_unless_there(
+        &self,
+        sandbox: &Path,
+        path: &str,
+        text: &str,
+    ) -> Result<bool, TaskError> {
+        let mut inner = self.inner();
+        inner.beside.insert(sandbox.join(path), text.to_owned());
+        Ok(true)
+    }
+
+    fn exclude(&self, sandbox: &Path, _patterns: &[String]) -> Result<(), TaskError> {
+        self.inner().check(sandbox)
+    }
+
+    fn write_outcome(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
+        self.inner().check(dir)?;
+        self.say_unheard(dir, text);
+        Ok(())
+    }
+
+    fn git_dirs(&self, sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
+        Some((sandbox.join(".git"), sandbox.join(".git")))
+    }
+
+    fn transcript(
+        &self,
+        path: &Path,
+        root: &Path,
+        from: u64,
+        limit: usize,
+    ) -> Result<Option<Part>, TaskError> {
+        let inner = self.inner();
+        let text = inner.beside.get(path).filter(|_| path.starts_with(root));
+        Ok(text.map(|text| {
+            let from = usize::try_from(from).unwrap_or(usize::MAX).min(text.len());
+            let bytes = text.as_bytes()[from..].iter().take(limit);
+            Part {
+                bytes: bytes.copied().collect(),
+                length: text.len() as u64,
+            }
+        }))
+    }
+
+    fn newest(&self, dir: &Path, ending: &str) -> Result<Option<PathBuf>, TaskError> {
+        let inner = self.inner();
+        let mut paths = inner.beside.keys().rev();
+        let found = paths
+            .find(|path| path.parent() == Some(dir) && path.to_string_lossy().ends_with(ending));
+        Ok(found.cloned())
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        self.inner().beside.contains_key(path)
     }
 
     fn outcome(&self, dir: &Path, _sandbox: &Path) -> Result<OutcomeText, TaskError> {

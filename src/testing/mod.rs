@@ -7,16 +7,17 @@ pub mod fake_sessions;
 pub mod fake_tasks;
 #[cfg(test)]
 pub mod jumpy_clock;
+pub mod poll;
 #[cfg(test)]
 pub mod seeded;
-#[cfg(test)]
-mod theorem;
+pub mod tier;
 #[cfg(test)]
 pub mod tripwire;
-#[cfg(test)]
 pub mod world;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use self::poll::poll;
 
 /// Longer than anything takes on a loaded machine; a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,13 +26,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Panics
 /// It did not within [`PATIENCE`].
-pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(value) = condition() {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
+pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    poll(PATIENCE, condition).unwrap_or_else(|| panic!("waited in vain for: {what}"))
 }

@@ -1,6 +1,7 @@
 //! A whole town on fakes, for tests of the actors under Tokio's paused clock. Time stands still
 //! while anything is being done and jumps when nothing is: letting a millisecond pass is waiting
 //! until everything that can happen now has happened.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod city;
 mod looks;
@@ -129,6 +130,7 @@ impl Scenario {
         self.city.agents.push(Agent {
             name: AgentName::new(name).unwrap(),
             command: vec!["agent".into()],
+            prompt: None,
             first_input: None,
             harness: None,
             dir: PathBuf::from("/city"),
@@ -223,6 +225,7 @@ impl Scenario {
         let (root, task) = RootActor::spawn(None, RootActor, args).await.unwrap();
         world.directory.set_root(root.clone());
         Town {
+            end: End(root.clone()),
             world,
             root,
             task,
@@ -241,6 +244,17 @@ pub struct Town {
     pub task: JoinHandle<()>,
     /// The fakes.
     pub parts: Parts,
+    /// Ends the actors with the town: in a test of many towns, those that are done with cost nothing.
+    end: End,
+}
+
+/// Kills a root when it is dropped.
+struct End(ActorRef<RootMsg>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
 }
 
 fn connect(world: &Arc<World>) {
@@ -332,7 +346,7 @@ impl Town {
         while !condition() {
             let now = std::time::Instant::now();
             assert!(now < deadline, "waited in vain for: {what}");
-            let breath = || std::thread::park_timeout(MOMENT);
+            let breath = || super::poll::pass(MOMENT);
             tokio::task::spawn_blocking(breath).await.unwrap();
         }
     }
@@ -456,6 +470,7 @@ impl Town {
         let reply = None;
         self.root.cast(RootMsg::Stop { mode, reply }).unwrap();
         self.task.await.unwrap();
+        drop(self.end);
     }
 
     /// Ends the daemon as `kill -9` does: no actor runs on, sessions do.

@@ -1,6 +1,6 @@
 //! `hd attach` and `hd logs -f` with a fake session at the other end, `attach` on a real terminal.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::protocol::ControlError;
 use horde_supervisor::domain::facts::SessionExit;
 use horde_supervisor::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{self, Winsize};
 use serde_json::{Value, json};
 
 use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until};
+use crate::support::pty::{shown, terminal};
 
 /// A holder that hands requests to the test and says what the test says.
 struct FakeHolder {
@@ -86,6 +86,7 @@ fn ended() -> Answer {
             code: Some(3),
             signal: None,
             at: "2026-01-31T12:00:00Z".parse().unwrap(),
+            by_person: false,
         },
         killed: false,
         stragglers: 0,
@@ -118,27 +119,6 @@ fn attach_needs_a_terminal() {
     assert!(city.fake.asked("attach").is_empty());
 }
 
-/// A terminal: the end of whoever sits at it, and the end that programs get.
-fn terminal() -> (File, File) {
-    let seat = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&seat).unwrap();
-    unlockpt(&seat).unwrap();
-    let name = ptsname(&seat, Vec::new()).unwrap().into_string().unwrap();
-    let end = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(name)
-        .unwrap();
-    let size = Winsize {
-        ws_row: 30,
-        ws_col: 100,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    termios::tcsetwinsize(&end, size).unwrap();
-    (File::from(seat), end)
-}
-
 /// `hd` on a terminal.
 fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
     let mut hd = Command::new(cargo_bin("hd"));
@@ -154,20 +134,6 @@ fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
         .stdout(Stdio::from(end.try_clone().unwrap()))
         .stderr(Stdio::null());
     hd
-}
-
-/// Reads what is shown until it contains the text.
-fn shown(seat: &mut File, text: &str) -> String {
-    let mut all = Vec::new();
-    let mut bytes = [0; 4096];
-    loop {
-        let read = seat.read(&mut bytes).unwrap();
-        all.extend_from_slice(&bytes[..read]);
-        let said = String::from_utf8_lossy(&all);
-        if said.contains(text) {
-            return said.into_owned();
-        }
-    }
 }
 
 fn followed(city: &FakeCity) -> tokio::sync::mpsc::Sender<Result<Value, ControlError>> {
@@ -201,14 +167,17 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
     }
 }
 
-/// A relic stays hooked while its raider is in quarantine or a person has to look.
+/// A relic is blocked while its raider is in quarantine, and stays hooked while a person has to look.
 #[test]
 fn run_ends_when_nothing_moves_without_a_person() {
     let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast", "data": {}});
     let note = "a person must look: hd mq approve gt-2 or hd mq reject gt-2";
     let held = json!({"type": "mr.held", "subject": "gt-2",
         "data": {"relic": "gt-1", "note": note}});
-    for (happened, code, said) in [(died, 1, "hd agent unquarantine"), (held, 7, note)] {
+    for (happened, status, code, said) in [
+        (died, "blocked", 1, "hd agent unquarantine"),
+        (held, "hooked", 7, note),
+    ] {
         let city = FakeCity::start();
         let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
         city.fake.answer("status", Ok(json!({"seq": 4})));
@@ -223,6 +192,9 @@ fn run_ends_when_nothing_moves_without_a_person() {
             "cause": "exited", "data": {"code": 3}});
         events.blocking_send(Ok(crashed)).unwrap();
         shown(&mut seat, "code=3");
+        until("it looks", || !city.fake.asked("relic.show").is_empty());
+        let stands = json!({"id": "gt-1", "status": status});
+        city.fake.answer("relic.show", Ok(stands));
         events.blocking_send(Ok(happened)).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{said}");
         shown(&mut seat, said);
@@ -324,16 +296,18 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
     let holder = FakeHolder::start(&city);
     let (mut seat, end) = terminal();
     let before = termios::tcgetattr(&end).unwrap();
-    let mut hd = hd_on(&city, &end, &["attach", "Toast"]).spawn().unwrap();
+    let mut hd = hd_on(&city, &end, &["attach", "Toast"]);
+    let mut hd = hd
+        .stderr(Stdio::from(end.try_clone().unwrap()))
+        .spawn()
+        .unwrap();
     holder.expect(&Request::Expect("t-1".into()));
     holder.expect(&Request::Attach {
         rows: 30,
         cols: 100,
     });
     holder.say(Answer::Snapshot(b"hello".to_vec()));
-    let mut shown = [0; 5];
-    seat.read_exact(&mut shown).unwrap();
-    assert_eq!(&shown, b"hello");
+    shown(&mut seat, "hello");
     // Interrupt is a key like any other; it does not end `hd`.
     seat.write_all(b"\x03").unwrap();
     holder.expect(&Request::Keys(b"\x03".to_vec()));
@@ -352,6 +326,19 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
         cols: 120,
     });
     seat.write_all(b"\x1c").unwrap();
+    let left = shown(&mut seat, "detached");
+    let below = "\x1b[0m\x1b[999;1H\r\n";
+    let (modes, line) = left.split_once(below).expect("below the program's screen");
+    for mode in [
+        "\x1b[?1049l",
+        "\x1b[?1000l",
+        "\x1b[?2004l",
+        "\x1b[r",
+        "\x1b[?25h",
+    ] {
+        assert!(modes.contains(mode), "{mode:?} in {modes:?}");
+    }
+    assert!(line.starts_with("hd: detached; Toast goes on"), "{line:?}");
     assert!(hd.wait().unwrap().success());
     let after = termios::tcgetattr(&end).unwrap();
     assert_eq!(after.local_modes, before.local_modes);

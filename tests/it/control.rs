@@ -433,6 +433,6 @@ fn kinds_are_spelled_as_the_contract_has_them() {
         .collect();
     assert_eq!(
         kinds.join(" "),
-        "bad_request not_found refused forbidden conflict unavailable timeout version internal"
+        "bad_request not_found refused forbidden conflict unavailable needs_human parked timeout version internal"
     );
 }

@@ -260,6 +260,20 @@ fn an_index_that_was_set_aside_is_salvaged() {
     assert_eq!(kept, "DIRC and what was staged");
 }
 
+/// A branch without a commit has no tree to read an index from; a sandbox without an index stays broken.
+#[test]
+fn index_of_a_branch_without_a_commit_is_made_anew() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    git(&sandbox, &["checkout", "-q", "--orphan", "fresh"]);
+    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    fs::remove_file(admin.join("index")).unwrap();
+    assert!(city.repo.ailment(&sandbox).unwrap().is_some());
+    city.repo.repair_sandbox(&city.spec(1)).unwrap();
+    assert_eq!(city.repo.ailment(&sandbox).unwrap(), None);
+    assert_eq!(git(&sandbox, &["ls-files"]), "");
+}
+
 /// In half a work tree the next `git add -A` would commit deletions.
 #[test]
 fn a_work_tree_that_cannot_be_filled_is_not_repaired() {

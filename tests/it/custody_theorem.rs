@@ -10,6 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::custody_salvage::roundtrip;
 use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::testing::tier::by_tier;
 
 use crate::support::city::City;
 use crate::support::git::{git, try_git};
@@ -180,7 +181,7 @@ fn whatever_was_done_comes_back() {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
-        cases: 24,
+        cases: by_tier(8, 240),
         max_shrink_iters: 64,
         failure_persistence: None,
         ..Config::default()

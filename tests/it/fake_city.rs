@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op, OpName};
 use horde_supervisor::control::rights::Who;
 use horde_supervisor::control::server::{Answer, Call, Caller, Service, bind, serve};
 use horde_supervisor::domain::city::Rights;
 use horde_supervisor::domain::ids::SessionId;
+use horde_supervisor::testing::poll::poll;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -236,9 +237,6 @@ pub const VARIABLES: &[&str] = &[
 
 /// Waits for a condition.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !condition() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        thread::yield_now();
-    }
+    let came = poll(LIMIT, || condition().then_some(()));
+    assert!(came.is_some(), "not in time: {what}");
 }

@@ -8,7 +8,7 @@ use super::{Applied, Outcome};
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{Reload, RootMsg, standing};
 use crate::actors::world::World;
-use crate::actors::{ask, effects, questions};
+use crate::actors::{ask, conditions, effects};
 use crate::domain::city::City;
 use crate::domain::ids::{ChildId, RigName};
 use crate::domain::relic::Hook;
@@ -76,7 +76,7 @@ async fn attempt(
         repos,
         ..World::clone(world)
     });
-    let undisturbed = questions::undisturbed(world).await?;
+    let undisturbed = conditions::undisturbed(world).await?;
     let message = |reply| {
         RootMsg::Reload(Box::new(Reload {
             world: new,

@@ -13,8 +13,9 @@ use crate::domain::relic::{Hook, Relic};
 pub async fn task_text(world: &World, rig: &Rig, hook: &Hook) -> Result<String, Refusal> {
     let id = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&id)).await?;
+    let (hd, file) = (world.hd(), "TASK.md");
     Ok(prompt::task_file(&brief(
-        world, rig, hook, &relic, "TASK.md",
+        world, rig, hook, &relic, file, &hd,
     )))
 }
 
@@ -31,8 +32,9 @@ pub async fn nudge_text(
     let id = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&id)).await?;
     let file = world.tasks.task_file(&world.city.sandbox(&hook.raider));
+    let hd = world.hd();
     Ok(prompt::nudge(
-        &brief(world, rig, hook, &relic, file),
+        &brief(world, rig, hook, &relic, file, &hd),
         problem,
     ))
 }
@@ -43,6 +45,7 @@ pub(super) fn brief<'a>(
     hook: &'a Hook,
     relic: &'a Relic,
     task_file: &'a str,
+    hd: &'a str,
 ) -> Brief<'a> {
     let harness = world.city.harnesses.get(&hook.harness);
     Brief {
@@ -57,5 +60,6 @@ pub(super) fn brief<'a>(
         task_file,
         review: harness.map_or("", |harness| harness.review.as_str()),
         max_reviews: rig.raiders.max_reviews,
+        hd,
     }
 }

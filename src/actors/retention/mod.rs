@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use super::effects;
 use super::refusal::Refusal;
 use super::sagas::prune;
+use super::usage;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::RetentionPolicy;
@@ -75,6 +76,9 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
         && let Err(error) = journal::prune(world, before(world, age)).await
     {
         tracing::warn!(%error, "the journal could not be pruned");
+    }
+    if let Err(error) = usage::prune(world).await {
+        tracing::warn!(%error, "old sums of tokens could not be removed");
     }
     if let Err(error) = prune_logs(world).await {
         tracing::warn!(%error, "old logs could not be removed");

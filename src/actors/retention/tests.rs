@@ -168,12 +168,12 @@ async fn first(town: &Town) -> u64 {
 /// `2-contract.md`, 2.2: in parts, so more than one part.
 #[tokio::test(start_paused = true)]
 async fn events_go_when_they_are_old_and_numbers_go_on() {
-    let town = scenario().with(|city| city.retention.events = Some(30 * DAY));
+    let town = scenario().with(|city| city.retention.events = Some(9 * DAY));
     let town = town.start().await;
     let (handled, waiting) = town.store(message).await;
     note(&town, 1200).await;
     let last = town.store(|txn| txn.last_seq()).await;
-    town.pass(30 * DAY - 2 * HOUR).await;
+    town.pass(9 * DAY - 2 * HOUR).await;
     assert_eq!(first(&town).await, 1);
     town.pass(4 * HOUR).await;
     assert!(first(&town).await > last);
@@ -217,12 +217,12 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
     });
     let town = town.start().await;
     // The first event's run takes long, and two wait for it.
-    town.parts.runner.let_go("slow", 10 * DAY, 0);
+    town.parts.runner.let_go("slow", 3 * DAY, 0);
     note(&town, 3).await;
-    town.pass(5 * DAY).await;
+    town.pass(2 * DAY).await;
     let kept = town.events(EventType::RelicCreated).await;
     assert_eq!(kept.len(), 2, "the one that is being run for may go");
-    town.pass(16 * DAY).await;
+    town.pass(5 * DAY).await;
     assert_eq!(town.parts.runner.started("slow").len(), 3);
     assert_eq!(town.events(EventType::RelicCreated).await, []);
 }
@@ -283,12 +283,12 @@ async fn salvages(town: &Town) -> Vec<SalvageEntry> {
 
 #[tokio::test(start_paused = true)]
 async fn salvage_goes_when_it_is_old_and_an_event_names_what_went() {
-    let town = town_with(|keep| keep.salvage = Some(90 * DAY));
+    let town = town_with(|keep| keep.salvage = Some(9 * DAY));
     let town = town.start().await;
     let raider = precious(&town).await;
     town.nuke(&raider, true).await.unwrap();
     let entry = salvages(&town).await.pop().unwrap();
-    town.pass(90 * DAY - 2 * HOUR).await;
+    town.pass(9 * DAY - 2 * HOUR).await;
     assert_eq!(salvages(&town).await, std::slice::from_ref(&entry));
     town.pass(4 * HOUR).await;
     assert_eq!(salvages(&town).await, []);

@@ -31,6 +31,9 @@ impl Root {
     pub(super) async fn spawn_child(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let now = self.world.clock.now();
         let may_start = self.may_start(id);
+        if self.park(id) {
+            return;
+        }
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -94,6 +97,10 @@ impl Root {
         let age = Duration::try_from(now.duration_since(session.since)).unwrap_or_default();
         slot.up_at = Some(mono.saturating_sub(age));
         slot.tell(ChildMsg::Seen);
+        if let Some(harness) = slot.spec.harness() {
+            let conditions = &self.world.directory.conditions;
+            conditions.enroll(id, harness, &session.handle);
+        }
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);
         }
@@ -129,6 +136,36 @@ impl Root {
         true
     }
 
+    /// Events are matched by the actor's id, never by name: a planned replacement leaves an old
+    /// actor's end behind.
+    pub(super) async fn actor_ended(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        actor: ActorId,
+        error: Option<ActorProcessingErr>,
+    ) {
+        if let Some(index) = self.infra.iter().position(|infra| infra.is(actor)) {
+            self.infra_ended(me, index, error);
+            return;
+        }
+        let ended = self
+            .slots
+            .iter()
+            .find(|(_, slot)| slot.is(actor))
+            .map(|(id, _)| id.clone());
+        if let Some(id) = ended {
+            self.child_ended(me, &id, error).await;
+            self.settled(me, &id).await;
+        }
+    }
+
+    /// A child's session or actor ended, and what follows for the child itself is done.
+    pub(super) async fn settled(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        // The next start, if one is under way, waits for what that wrote.
+        let _behind = self.keep(id);
+        self.go_on_together(me, id).await;
+    }
+
     /// Answers the end of a child's actor.
     pub(super) async fn child_ended(
         &mut self,
@@ -136,7 +173,6 @@ impl Root {
         id: &ChildId,
         error: Option<ActorProcessingErr>,
     ) {
-        let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -150,6 +186,17 @@ impl Root {
             self.ended_at_stop(id, session.is_some(), kept);
             return self.stopped_one(me);
         }
+        if !self.ended_of_account(id, session.as_ref(), exit.as_ref()) {
+            self.ended(me, id, exit).await;
+        }
+    }
+
+    /// Answers the end of a child's actor by what was wanted of the child.
+    async fn ended(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, exit: Option<ChildExit>) {
+        let now = self.world.clock.now();
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
         if slot.draining && matches!(slot.desired, Desired::Up | Desired::Cycle(_)) {
             // It came to its end in its own time; nobody needs a fresh session of it.
             slot.desired = Desired::Ended(Cause::Drained);
@@ -264,6 +311,9 @@ impl Root {
             return;
         };
         let undead = matches!(exit, Some(ChildExit::Undead(_)));
+        if cause == Cause::Handoff && !undead {
+            return self.handed_off(me, id).await;
+        }
         // Replacing an empty shell is the answer to a death.
         if undead || cause == Cause::AgentDead || slot.brake.on_cycle(mono) {
             return self.died(me, id, exit, cause).await;
@@ -308,6 +358,7 @@ impl Root {
         }
         if slot.state == ChildState::Quarantined {
             slot.cause = Cause::WindowPassed;
+            slot.on_trial = true;
             let event = NewEvent::new(EventType::AgentUnquarantined, id, Cause::WindowPassed);
             self.world.store.note(vec![event]);
         }

@@ -1,10 +1,14 @@
 //! Deaths of raiders and agents, and what answers them: restart, back-off, quarantine or rest. What has
 //! no sandbox to start in does not die of that.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use ractor::ActorRef;
 
 use super::super::child::ChildExit;
+use super::super::quarantine;
 use super::children::tell_operators;
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg, Work};
@@ -13,6 +17,8 @@ use crate::domain::city::RestartType;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::SessionExit;
 use crate::domain::ids::{ChildId, Generation};
+use crate::domain::message;
+use crate::domain::quarantine::{self as quarantine_report, Deaths};
 use crate::domain::restart::Answer;
 
 impl Root {
@@ -28,8 +34,10 @@ impl Root {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = self.world.city.daemon.restart.clone();
         let together = self.concerns_others(id);
-        let rests = self.tell_end(id, exit, planned);
-        let Some(slot) = self.slots.get_mut(id).filter(|_| !rests) else {
+        let Some(last) = self.tell_end(id, exit, planned) else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         let healthy = slot.up_at.take().map(|up_at| mono.saturating_sub(up_at));
@@ -39,7 +47,22 @@ impl Root {
             slot.deaths.clear();
         }
         slot.epoch += 1;
-        let delay = match slot.deaths.on_death(&policy, mono, (self.world.random)()) {
+        if last.by_person {
+            // No death: what a person ends while attached is started again at once, as often as that is.
+            slot.back_off(now, Duration::ZERO);
+            if !self.restart_together(me, id, Duration::ZERO) {
+                self.spawn_child(me, id).await;
+            }
+            return;
+        }
+        let (mut quarantined, raider) = (None, matches!(id, ChildId::Raider(_)));
+        let tried = std::mem::take(&mut slot.on_trial) && raider;
+        let relapsed = tried && healthy.is_none_or(|healthy| healthy < policy.window);
+        let answer = match relapsed {
+            true => slot.deaths.on_relapse(&policy, mono),
+            false => slot.deaths.on_death(&policy, mono, (self.world.random)()),
+        };
+        let delay = match answer {
             Answer::Restart { after } if after.is_zero() && !together => {
                 return self.spawn_child(me, id).await;
             }
@@ -50,16 +73,20 @@ impl Root {
             Answer::Quarantine { until } => {
                 slot.become_state(ChildState::Quarantined, now);
                 let wait = until.saturating_sub(mono);
-                let data = serde_json::json!({
-                    "until": now.checked_add(wait).unwrap_or(Timestamp::MAX),
-                    "deaths": slot.deaths.count(&policy, mono),
+                quarantined = Some(Deaths {
+                    count: slot.deaths.count(&policy, mono),
+                    within: (!relapsed).then(|| slot.deaths.span(&policy, mono)),
+                    last: last.how,
+                    output: last.output,
+                    until: now.checked_add(wait).unwrap_or(Timestamp::MAX),
                 });
-                let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
-                self.world.store.note(vec![event.with(data)]);
                 wait
             }
         };
         let epoch = slot.epoch;
+        if let Some(deaths) = quarantined {
+            self.quarantined(id, deaths);
+        }
         if self.restart_together(me, id, delay) {
             return;
         }
@@ -67,17 +94,48 @@ impl Root {
         let _timer = me.send_after(delay, move || RootMsg::Retry { id, epoch });
     }
 
-    /// Says how a child came to its end; true when it rests after that. What its restart type takes for
+    /// Says that a child is in quarantine. The relic of a raider is blocked until a person acts or its work is
+    /// done, and a person is called; should the store not take that now, the witness does it at its patrol.
+    fn quarantined(&self, id: &ChildId, deaths: Deaths) {
+        let data = serde_json::json!({
+            "until": deaths.until, "deaths": deaths.count, "within_s": deaths.within.map(|within| within.as_secs()),
+            "last": deaths.last,
+        });
+        let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
+        self.world.store.note(vec![event.with(data)]);
+        let hook = self.slots.get(id).and_then(|slot| match &slot.spec.work {
+            Work::Raider { hook, .. } => Some(Arc::clone(hook)),
+            Work::Agent(_) => None,
+        });
+        let Some(hook) = hook else { return };
+        // Its place in the store's queue is taken here: what a person does about it comes after it.
+        let blocking = (self.world.store).begin(move |txn| quarantine::block(txn, &hook, &deaths));
+        let (world, id) = (Arc::clone(&self.world), id.clone());
+        tokio::spawn(async move {
+            match blocking.await {
+                Ok(()) => world.nudge(message::SHAMAN),
+                Err(error) => {
+                    tracing::warn!(child = %id, %error, "the relic of a quarantined raider is not blocked yet");
+                }
+            }
+        });
+    }
+
+    /// Says how a child came to its end; none when it rests after that. What its restart type takes for
     /// a good end is no crash.
-    fn tell_end(&mut self, id: &ChildId, exit: Option<ChildExit>, planned: Cause) -> bool {
+    fn tell_end(
+        &mut self,
+        id: &ChildId,
+        exit: Option<ChildExit>,
+        planned: Cause,
+    ) -> Option<LastWords> {
         let now = self.world.clock.now();
-        let Some(slot) = self.slots.get_mut(id) else {
-            return true;
-        };
+        let slot = self.slots.get_mut(id)?;
         let (cause, how, mut data) = describe(exit, slot.generation, planned);
         if let Some(tail) = slot.tail.take() {
             data["tail"] = tail.into();
         }
+        let last = LastWords::of(how.as_ref(), &data, cause);
         if let Work::Raider { hook, .. } = &slot.spec.work {
             data["relic"] = hook.relic.as_str().into();
             if how.as_ref().is_some_and(|exit| exit.code == Some(0)) {
@@ -85,14 +143,15 @@ impl Root {
             }
         }
         let restart = slot.spec.restart;
+        let by_person = cause == Cause::EndedByPerson;
         let rests = std::mem::take(&mut slot.tried) || rests(restart, how.as_ref());
         // A cycle that counts as a death is over: what follows is the restart of a wanted child.
         slot.desired = Desired::Up;
         let good = how.filter(|how| restart != RestartType::Permanent && is_good(how));
         slot.cause = match &good {
-            Some(SessionExit { code: Some(_), .. }) => Cause::Completed,
-            Some(_) => Cause::Signal,
-            None => cause,
+            Some(SessionExit { code: Some(_), .. }) if !by_person => Cause::Completed,
+            Some(_) if !by_person => Cause::Signal,
+            Some(_) | None => cause,
         };
         let cause = slot.cause;
         if rests {
@@ -100,6 +159,8 @@ impl Root {
         }
         let event = |kind| NewEvent::new(kind, id, cause);
         self.world.store.note(match (good, rests) {
+            (_, true) if by_person => vec![event(EventType::AgentStopped).with(data)],
+            (_, false) if by_person => vec![event(EventType::AgentRestarted).with(data)],
             (Some(_), _) => vec![event(EventType::AgentStopped).with(data)],
             (None, true) => vec![
                 event(EventType::AgentCrashed).with(data),
@@ -107,7 +168,7 @@ impl Root {
             ],
             (None, false) => vec![event(EventType::AgentCrashed).with(data)],
         });
-        rests
+        (!rests).then_some(last)
     }
 
     /// There is nothing to start it in, which is no death of it: nothing is made of that but known, until
@@ -133,6 +194,35 @@ impl Root {
         slot.epoch += 1;
         let (id, epoch) = (id.clone(), slot.epoch);
         let _timer = me.send_after(pause, move || RootMsg::Retry { id, epoch });
+    }
+}
+
+/// How the last session ended, and what it wrote.
+struct LastWords {
+    how: String,
+    output: String,
+    /// A person who was attached ended it.
+    by_person: bool,
+}
+
+impl LastWords {
+    /// From how it ended and the particulars of its event. A session that could not be started wrote nothing:
+    /// why it could not is what there is to tell.
+    fn of(how: Option<&SessionExit>, data: &serde_json::Value, cause: Cause) -> Self {
+        let by_person = cause == Cause::EndedByPerson;
+        let word = |key: &str| data.get(key).and_then(serde_json::Value::as_str);
+        match word("error") {
+            Some(error) => Self {
+                how: "a failed start".to_owned(),
+                output: error.to_owned(),
+                by_person,
+            },
+            None => Self {
+                how: quarantine_report::how(how),
+                output: word("tail").unwrap_or_default().to_owned(),
+                by_person,
+            },
+        }
     }
 }
 

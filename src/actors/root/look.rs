@@ -3,20 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::effects;
-use super::super::questions::{self, Asker};
+use super::super::conditions::{self, Observed};
 use super::super::sagas::repair;
+use super::super::usage;
 use super::super::world::World;
+use super::super::{accounts, effects, launch};
 use super::recovery::ending_orphan;
-use super::wanted::{Standing, raiders};
-use super::{ChildSpec, Work, standing};
-use crate::domain::city::Harness;
+use super::wanted::{Standing, Want, raiders};
+use super::{ChildSpec, standing};
+use crate::domain::condition::Condition;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
-use crate::domain::reconcile::{Decision, Seen, Tended, Wanted, idle_at, plan};
+use crate::domain::reconcile::{Decision, Mode, Seen, Tended, Wanted, idle_at, plan};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::Saga;
@@ -100,6 +102,7 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
 /// Looks.
 pub(super) async fn look(world: &World, known: Known) -> Look {
     let city = Arc::clone(&world.city);
+    accounts::load(world).await;
     let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
@@ -130,7 +133,9 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let ended = ended(&sessions, &known.up);
     let by_id: BTreeMap<_, _> = sessions.iter().map(|facts| (&facts.id, facts)).collect();
     let asking = asking(world, &wants, &by_id).await;
+    read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
+    park(world, &mut wants, &by_id).await;
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()
@@ -162,27 +167,75 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     }
 }
 
-/// Sessions that are not to be disturbed: their agents ask something.
+/// Has the transcripts of all sessions read on. They may be long: no look waits for them.
+fn read_transcripts(world: &World, wants: &[Want], by_id: &BTreeMap<&SessionId, &SessionFacts>) {
+    let runs = by_id
+        .values()
+        .filter(|facts| matches!(facts.state, RunState::Running | RunState::Unknown { .. }));
+    let runs = runs.map(|facts| facts.id.clone()).collect();
+    let specs = wants.iter().map(|(_, spec)| spec.clone()).collect();
+    tokio::spawn(usage::patrol(world.clone(), specs, runs));
+}
+
+/// A limit that ends later than this is cheaper to wait for without a session.
+const LONG: Duration = Duration::from_secs(30 * 60);
+
+/// Marks the children whose account is parked: none of them is started. A session that runs is kept, but
+/// for one at a limit that lasts, if its conversation can be gone on with and no person is attached.
+async fn park(world: &World, wants: &mut [Want], by_id: &BTreeMap<&SessionId, &SessionFacts>) {
+    let directory = &world.directory;
+    for (wanted, spec) in wants
+        .iter_mut()
+        .filter(|(wanted, _)| wanted.mode == Mode::Run)
+    {
+        let Some(harness) = spec.harness() else {
+            continue;
+        };
+        let Some(why) = directory.accounts.held(world, harness, &spec.id) else {
+            continue;
+        };
+        let ends = match by_id.get(&spec.session) {
+            Some(facts) if matches!(facts.state, RunState::Unknown { .. }) => false,
+            Some(facts) if facts.state == RunState::Running => {
+                let limited = directory.conditions.of(&SessionHandle {
+                    id: facts.id.clone(),
+                    token: facts.token.clone(),
+                });
+                let limited = matches!(limited, Some(Condition::RateLimited { .. }));
+                let until = directory.accounts.parked(world, harness);
+                let until = until.and_then(|park| park.until);
+                let lasts = until.is_some_and(|until| {
+                    let left = until.duration_since(world.clock.now());
+                    Duration::try_from(left).is_ok_and(|left| left >= LONG)
+                });
+                limited
+                    && lasts
+                    && !facts.attached
+                    && launch::can_go_on(world, harness, facts).await
+            }
+            Some(_) | None => true,
+        };
+        if ends {
+            wanted.mode = Mode::Parked(why);
+        }
+    }
+}
+
+/// Sessions that are not to be disturbed: they have a condition.
 async fn asking(
     world: &World,
     wants: &[(Wanted, ChildSpec)],
     by_id: &BTreeMap<&SessionId, &SessionFacts>,
 ) -> BTreeSet<SessionId> {
     let askers = wants.iter().filter_map(|(_, spec)| {
-        let harness = match &spec.work {
-            Work::Raider { hook, .. } => &hook.harness,
-            Work::Agent(agent) => agent.harness.as_ref()?,
-        };
-        // Of most programs nothing is looked for.
-        let asks = |known: &Harness| !known.needs_input.is_empty();
-        let asks = world.city.harnesses.get(harness).is_some_and(asks);
-        Some(Asker {
+        let harness = spec.harness()?;
+        Some(Observed {
             child: spec.id.clone(),
             harness: harness.clone(),
-            facts: (*by_id.get(&spec.session).filter(|_| asks)?).clone(),
+            facts: (*by_id.get(&spec.session)?).clone(),
         })
     });
-    questions::look_at_all(world, askers.collect()).await
+    conditions::look_at_all(world, askers.collect()).await
 }
 
 /// Who is wanted, and cannot be seen.

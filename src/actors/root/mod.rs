@@ -23,26 +23,27 @@ mod children;
 mod deaths;
 mod depends;
 mod groups;
+mod handoffs;
 mod history;
 mod infra;
 mod look;
 mod meant;
 mod orders;
+mod parked;
 mod planned;
 mod pools;
 mod recovery;
 mod reload;
 mod shutdown;
 mod slot;
+mod spec;
 pub mod standing;
 mod unseen;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
@@ -52,6 +53,7 @@ pub use self::recovery::end_orphan;
 pub use self::reload::{Reload, RigInfra};
 pub use self::shutdown::{Pass, StopMode};
 pub use self::slot::{ChildState, ChildView, EndRefused};
+pub use self::spec::{ChildSpec, SessionView, Work};
 pub use self::wanted::{agent_spec, raider_spec};
 
 use self::groups::Together;
@@ -64,81 +66,12 @@ use self::slot::Slot;
 use super::launch::How;
 use super::world::World;
 use crate::domain::cause::Cause;
-use crate::domain::city::{Agent, RestartType};
 use crate::domain::event::NewEvent;
-use crate::domain::facts::ProcessId;
-use crate::domain::ids::{AgentName, ChildId, Generation, SessionId};
-use crate::domain::prompt::Problem;
-use crate::domain::relic::Hook;
+use crate::domain::handoff::Progress;
+use crate::domain::ids::{AgentName, ChildId};
+use crate::domain::prompt::PoolNotice;
 use crate::domain::restart::Mono;
-use crate::ports::sessions::{SessionEvent, SessionHandle, Stopped};
-
-/// What a child is.
-#[derive(Debug, Clone)]
-pub struct ChildSpec {
-    /// Who.
-    pub id: ChildId,
-    /// Its session's id.
-    pub session: SessionId,
-    /// What it works on.
-    pub work: Work,
-    /// When it is started again.
-    pub restart: RestartType,
-    /// Grace between interrupt and kill.
-    pub grace: Duration,
-}
-
-/// What a child works on.
-#[derive(Debug, Clone)]
-pub enum Work {
-    /// A raider and its hook.
-    Raider {
-        /// The hook.
-        hook: Arc<Hook>,
-        /// What keeps its outcome from being accepted, told to the next session first.
-        problem: Option<Problem>,
-    },
-    /// A standing agent.
-    Agent(Arc<Agent>),
-}
-
-/// A session that is up.
-#[derive(Debug, Clone)]
-pub struct SessionView {
-    /// Its handle.
-    pub handle: SessionHandle,
-    /// The agent's process.
-    pub agent: ProcessId,
-    /// The holder's process.
-    pub holder: Option<ProcessId>,
-    /// Its generation.
-    pub generation: Generation,
-    /// Since when.
-    pub since: Timestamp,
-    /// What it was started from, where that is on record.
-    pub fingerprint: Option<String>,
-}
-
-impl ChildSpec {
-    /// Whether nothing of it differs.
-    fn is_same(&self, other: &Self) -> bool {
-        let same_work = match (&self.work, &other.work) {
-            (Work::Agent(own), Work::Agent(other)) => own == other,
-            (Work::Raider { hook, .. }, Work::Raider { hook: other, .. }) => hook == other,
-            (Work::Agent(_), Work::Raider { .. }) | (Work::Raider { .. }, Work::Agent(_)) => false,
-        };
-        same_work && self.restart == other.restart && self.grace == other.grace
-    }
-
-    /// Whether the session was started from something else than this.
-    fn is_drifted(&self, session: Option<&SessionView>) -> bool {
-        let Work::Agent(agent) = &self.work else {
-            return false;
-        };
-        let from = session.and_then(|session| session.fingerprint.as_ref());
-        from.is_some_and(|from| *from != agent.fingerprint)
-    }
-}
+use crate::ports::sessions::{SessionEvent, Stopped};
 
 /// Messages to the root.
 pub enum RootMsg {
@@ -191,6 +124,8 @@ pub enum RootMsg {
         cause: Cause,
         /// The end of its terminal, where its end is a death.
         tail: Option<String>,
+        /// What it has to show for its work, where it hands off.
+        progress: Progress,
         /// Answered when the old session is told to end.
         reply: RpcReplyPort<Result<(), String>>,
     },
@@ -251,7 +186,7 @@ pub enum RootMsg {
         /// Whose.
         id: ChildId,
         /// Which.
-        words: &'static str,
+        words: PoolNotice,
     },
     /// The restart of a group may go on.
     GroupDue {
@@ -287,6 +222,10 @@ pub enum RootMsg {
         /// Answered at the end.
         reply: Option<RpcReplyPort<()>>,
     },
+    /// Something is due of the accounts of harnesses, or has changed.
+    Accounts,
+    /// When something is due of them next.
+    AccountsDue(Option<jiff::Timestamp>),
     /// A pass of the stop is over, or its time is up.
     StopDue(Pass),
 }
@@ -316,6 +255,8 @@ pub struct Root {
     unseen: BTreeMap<ChildId, Mono>,
     /// The timer of the look that the first idle session is due for.
     idle: Option<tokio::task::AbortHandle>,
+    /// The timer of what is due next of the accounts.
+    accounts: Option<tokio::task::AbortHandle>,
     /// One look at a time, at the world that was in force when it began; a wish to look meanwhile is
     /// another look.
     looking: Option<Arc<World>>,
@@ -358,6 +299,7 @@ impl Actor for RootActor {
             patrol_epoch: 0,
             unseen: BTreeMap::new(),
             idle: None,
+            accounts: None,
             looking: None,
             look_again: false,
             reconciling: false,
@@ -398,8 +340,9 @@ impl Actor for RootActor {
                 meant,
                 cause,
                 tail,
+                progress,
                 reply,
-            } => root.cycle(&meant, cause, tail, reply),
+            } => root.cycle(&meant, cause, (tail, progress), reply),
             RootMsg::Retry { id, epoch } => root.retry(&me, &id, epoch).await,
             RootMsg::Rest { id, reply } => root.rest(&me, id, reply),
             RootMsg::Wake { id, cause, reply } => root.wake(&me, id, cause, reply).await,
@@ -419,6 +362,8 @@ impl Actor for RootActor {
                 root.ask_pools(&me);
             }
             RootMsg::Look => root.set_out(&me),
+            RootMsg::Accounts => root.look_at_accounts(&me),
+            RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
             RootMsg::DrainDue { id, epoch } => root.drain_due(&me, &id, epoch),
             RootMsg::Unsaid { id, words } => root.unsaid(&id, words),
             RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
@@ -459,36 +404,6 @@ impl Actor for RootActor {
 impl Root {
     fn note(&self, event: NewEvent) {
         self.world.store.note(vec![event]);
-    }
-
-    /// Events are matched by the actor's id, never by name: a planned replacement leaves an old
-    /// actor's end behind.
-    async fn actor_ended(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        actor: ActorId,
-        error: Option<ActorProcessingErr>,
-    ) {
-        if let Some(index) = self.infra.iter().position(|infra| infra.is(actor)) {
-            self.infra_ended(me, index, error);
-            return;
-        }
-        let ended = self
-            .slots
-            .iter()
-            .find(|(_, slot)| slot.is(actor))
-            .map(|(id, _)| id.clone());
-        if let Some(id) = ended {
-            self.child_ended(me, &id, error).await;
-            self.settled(me, &id).await;
-        }
-    }
-
-    /// A child's session or actor ended, and what follows for the child itself is done.
-    async fn settled(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        // The next start, if one is under way, waits for what that wrote.
-        let _behind = self.keep(id);
-        self.go_on_together(me, id).await;
     }
 }
 

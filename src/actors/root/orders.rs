@@ -7,13 +7,15 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::child::ChildMsg;
 use super::super::effects;
+use super::super::quarantine;
 use super::super::sagas::repair;
 use super::super::world::World;
 use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
-use super::{ChildSpec, Root, RootMsg, agent_spec};
+use super::{ChildSpec, Root, RootMsg, Work, agent_spec};
 use crate::domain::cause::Cause;
 use crate::domain::facts::RunState;
+use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{SessionError, Stopped};
 
@@ -47,6 +49,7 @@ impl Root {
             if cause == Cause::Repair {
                 // What it died of was its sandbox, which a person has had mended.
                 self.forgive(&id);
+                self.unblock_relic(&spec);
             }
             let mut slot = Slot::new(spec.clone(), now, cause);
             self.restore(&mut slot);
@@ -218,7 +221,7 @@ impl Root {
         &mut self,
         meant: &Meant,
         cause: Cause,
-        tail: Option<String>,
+        (tail, progress): (Option<String>, Progress),
         reply: RpcReplyPort<Result<(), String>>,
     ) {
         let id = &meant.id;
@@ -227,6 +230,7 @@ impl Root {
             Some(slot) if matches!(slot.desired, Desired::Up) && slot.actor.is_some() => {
                 slot.desired = Desired::Cycle(cause);
                 slot.tail = tail;
+                slot.progress = progress;
                 let grace = slot.spec.grace;
                 slot.tell(ChildMsg::End(grace));
                 Ok(())
@@ -306,15 +310,33 @@ impl Root {
         if slot.actor.is_some() {
             return;
         }
+        let spec = slot.spec.clone();
         slot.tried = slot.is_at_rest();
         slot.deaths.clear();
-        slot.unattended = false;
+        (slot.unattended, slot.on_trial) = (false, false);
         slot.cause = cause;
+        self.unblock_relic(&spec);
         self.start_now(me, &id).await;
         let blocked = |slot: &&mut Slot| slot.state == ChildState::Blocked;
         if let Some(slot) = self.slots.get_mut(&id).filter(blocked) {
             answer(&mut slot.for_wake, &Ok(()));
         }
+    }
+
+    /// A person has a raider tried again: its relic is not blocked any more.
+    fn unblock_relic(&self, spec: &ChildSpec) {
+        let Work::Raider { hook, .. } = &spec.work else {
+            return;
+        };
+        let relic = hook.relic.clone();
+        let released =
+            (self.world.store).begin(move |txn| quarantine::release(txn, &relic, Cause::Operator));
+        let id = spec.id.clone();
+        tokio::spawn(async move {
+            if let Err(error) = released.await {
+                tracing::warn!(child = %id, %error, "a relic stays blocked although its raider is started");
+            }
+        });
     }
 
     /// The spec of an agent, or of a member of a pool, that was never started.

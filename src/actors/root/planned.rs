@@ -6,14 +6,13 @@ use std::sync::Arc;
 use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
-use super::super::{effects, questions};
+use super::super::typing::{self, Typing};
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg, Work};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
-use crate::domain::prompt;
-use crate::ports::sessions::Input;
+use crate::domain::prompt::PoolNotice;
 
 impl Root {
     /// A fresh session: idle for too long, or its configuration changed. Planned, not a death.
@@ -34,7 +33,7 @@ impl Root {
     }
 
     /// No session, for now. What of it is in the store and on disk stays.
-    pub(super) fn suspend(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) fn suspend(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, cause: Cause) {
         let now = self.world.clock.now();
         let Some(slot) = self.slots.get_mut(id) else {
             return;
@@ -43,28 +42,28 @@ impl Root {
             return;
         }
         slot.draining = false;
-        slot.desired = Desired::Resting(Cause::Suspended);
+        slot.desired = Desired::Resting(cause);
         slot.become_state(ChildState::Ending, now);
         if !slot.tell(ChildMsg::End(slot.spec.grace)) {
             self.sweep_any(me, id);
         }
     }
 
-    /// Starts again what was suspended, unless a person stopped it since the look began.
+    /// Starts again what was suspended or parked, unless a person stopped it since the look began.
     pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        let suspended = matches!(slot.desired, Desired::Resting(Cause::Suspended));
-        if !suspended || slot.state != ChildState::Stopped || slot.actor.is_some() {
+        let cause = match slot.desired {
+            Desired::Resting(Cause::Suspended) => Cause::Unsuspended,
+            Desired::Resting(parked @ (Cause::RateLimit | Cause::Login)) => parked,
+            _ => return,
+        };
+        if slot.state != ChildState::Stopped || slot.actor.is_some() {
             return;
         }
-        slot.cause = Cause::Unsuspended;
-        self.note(NewEvent::new(
-            EventType::AgentResumed,
-            id,
-            Cause::Unsuspended,
-        ));
+        slot.cause = cause;
+        self.note(NewEvent::new(EventType::AgentResumed, id, cause));
         self.spawn_child(me, id).await;
     }
 
@@ -98,7 +97,7 @@ impl Root {
     /// words. What a plain command would make of them nobody knows: it is not typed into.
     pub(super) fn tell_of_drain(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         if self.slots.get(id).is_some_and(|slot| slot.draining) {
-            self.say(me, id, prompt::DRAIN);
+            self.say(me, id, PoolNotice::Leave);
         }
     }
 
@@ -111,7 +110,7 @@ impl Root {
         }
     }
 
-    fn say(&self, me: &ActorRef<RootMsg>, id: &ChildId, words: &'static str) {
+    fn say(&self, me: &ActorRef<RootMsg>, id: &ChildId, words: PoolNotice) {
         let Some(slot) = self.slots.get(id) else {
             return;
         };
@@ -122,25 +121,25 @@ impl Root {
             let (world, handle) = (Arc::clone(&self.world), session.handle.clone());
             let (me, id) = (me.clone(), id.clone());
             tokio::spawn(async move {
-                if !questions::may_type(&world, id.clone(), harness, &handle).await {
+                if typing::may_type(&world, &harness, &handle).await != Typing::Free {
                     // The root only goes with the process.
                     let _gone = me.cast(RootMsg::Unsaid { id, words });
                     return;
                 }
-                let input = Input::Submit(words.to_owned());
-                let id = handle.id.clone();
-                let sent = effects::sessions(&world, &id, move |p| p.send(&handle, &input)).await;
+                let text = words.text(&world.hd());
+                let sent = typing::submit(&world, Some(&harness), &handle, &text).await;
                 if let Err(error) = sent {
-                    tracing::warn!(session = %id, %error, "a session could not be told what its pool wants of it");
+                    let session = &handle.id;
+                    tracing::warn!(%session, %error, "a session could not be told what its pool wants of it");
                 }
             });
         }
     }
 
     /// Words that may not be typed now wait for the next look, as long as they are true.
-    pub(super) fn unsaid(&mut self, id: &ChildId, words: &'static str) {
+    pub(super) fn unsaid(&mut self, id: &ChildId, words: PoolNotice) {
         if let Some(slot) = self.slots.get_mut(id)
-            && slot.draining == (words == prompt::DRAIN)
+            && slot.draining == (words == PoolNotice::Leave)
         {
             slot.words = Some(words);
         }
@@ -154,7 +153,7 @@ impl Root {
             slot.drain_epoch += 1;
             // Who has not heard of it yet need not hear that it is over.
             if slot.words.take().is_none() {
-                self.say(me, id, prompt::KEEP_ON);
+                self.say(me, id, PoolNotice::Stay);
             }
         }
     }

@@ -53,6 +53,7 @@ impl Root {
         self.arm_patrol(me);
         self.world.prune_ages();
         self.world.directory.tell_config(ConfigMsg::Check);
+        self.look_at_accounts(me);
         if self.reconciling {
             // A look that hangs holds up nobody's work but its own.
             self.reconciled();
@@ -238,7 +239,7 @@ impl Root {
                 self.bring_up(me, id, look, cause).await;
             }
             Decision::Resume(id) => self.resume(me, id).await,
-            Decision::Suspend(id) => self.suspend(me, id),
+            Decision::Suspend(id, cause) => self.suspend(me, id, *cause),
             Decision::Cycle(id, cause) => {
                 if self.is_as_seen(id, look) {
                     self.refresh(id, *cause);
@@ -380,7 +381,10 @@ pub(super) fn ending_orphan(token: &str) -> String {
 fn tended(slot: &Slot) -> Tended {
     match (&slot.desired, slot.state) {
         (Desired::Ended(_), _) | (_, ChildState::Ending) => Tended::Ending,
-        (Desired::Resting(Cause::Suspended), ChildState::Stopped) => Tended::Suspended,
+        (
+            Desired::Resting(Cause::Suspended | Cause::RateLimit | Cause::Login),
+            ChildState::Stopped,
+        ) => Tended::Suspended,
         (_, ChildState::Stopped) => Tended::Resting,
         (Desired::Up, ChildState::Running) => Tended::Up {
             fingerprint: slot

@@ -55,7 +55,7 @@ impl Root {
         world.sessions.prefer(world.city.session.provider);
         resize(&old, &world);
         if old.city.harnesses != world.city.harnesses {
-            world.directory.questions.look_again();
+            world.directory.conditions.look_again();
         }
         self.world = Arc::clone(&world);
         self.switch_history(old.city.daemon.restart.outlives());

@@ -9,8 +9,10 @@ use super::super::child::ChildMsg;
 use super::{ChildSpec, SessionView, StopMode};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::handoff::{CycleBrake, HandoffBrake, Progress};
 use crate::domain::ids::{ChildId, Generation};
-use crate::domain::restart::{CycleBrake, DeathWindow, Mono, RestartPolicy};
+use crate::domain::prompt::PoolNotice;
+use crate::domain::restart::{DeathWindow, Mono, RestartPolicy};
 use crate::ports::sessions::Stopped;
 
 /// A child's session could not be ended.
@@ -61,6 +63,8 @@ pub struct ChildView {
     pub session: Option<SessionView>,
     /// Deaths that count now.
     pub restarts: u32,
+    /// The time from the oldest death that counts to the newest.
+    pub died_within: Duration,
     /// Until when it is quarantined.
     pub quarantined_until: Option<Timestamp>,
     /// Since when it is in this state.
@@ -71,6 +75,8 @@ pub struct ChildView {
     pub draining: bool,
     /// It rests because it is suspended.
     pub suspended: bool,
+    /// It rests because its account is parked, and why that is.
+    pub parked: Option<Cause>,
     /// Its session was started from an older configuration.
     pub drifted: bool,
 }
@@ -88,6 +94,8 @@ impl ChildView {
             ChildState::Quarantined => "it died too often",
             ChildState::Finished => "its session ended as if its work were done",
             ChildState::Stopped if self.suspended => "it is suspended",
+            ChildState::Stopped if self.parked == Some(Cause::Login) => "its account wants a login",
+            ChildState::Stopped if self.parked.is_some() => "its account is at a limit",
             ChildState::Stopped => "it was stopped",
         };
         Some(why.to_owned() + &again.unwrap_or_default())
@@ -117,9 +125,14 @@ pub(super) struct Slot {
     /// it died.
     pub(super) unattended: bool,
     pub(super) brake: CycleBrake,
+    pub(super) handoffs: HandoffBrake,
+    /// What the session that hands off has to show for its work.
+    pub(super) progress: Progress,
     pub(super) epoch: u64,
     pub(super) generation: Generation,
     pub(super) session: Option<SessionView>,
+    /// It was let out of its quarantine when that ended, and nobody has acted since.
+    pub(super) on_trial: bool,
     /// Since when its session is up.
     pub(super) up_at: Option<Mono>,
     pub(super) since: Timestamp,
@@ -128,7 +141,7 @@ pub(super) struct Slot {
     /// It is to come to an end in its own time; nobody starts it again.
     pub(super) draining: bool,
     /// What it is to be told when nobody is at its terminal and nothing is asked there.
-    pub(super) words: Option<&'static str>,
+    pub(super) words: Option<PoolNotice>,
     /// Tells the drain that goes on from those before it.
     pub(super) drain_epoch: u64,
     /// It waits for its turn in the restart of its group.
@@ -162,9 +175,12 @@ impl Slot {
             deaths: DeathWindow::default(),
             unattended: false,
             brake: CycleBrake::default(),
+            handoffs: HandoffBrake::default(),
+            progress: None,
             epoch: 0,
             generation: Generation(1),
             session: None,
+            on_trial: false,
             up_at: None,
             since: now,
             retry_at: None,
@@ -195,6 +211,14 @@ impl Slot {
     pub(super) fn is_ending(&self) -> bool {
         let resting = matches!(self.desired, Desired::Resting(_));
         matches!(self.desired, Desired::Ended(_)) || resting && self.state == ChildState::Ending
+    }
+
+    /// Why it has no session, when its account is parked.
+    pub(super) fn parked(&self) -> Option<Cause> {
+        match self.desired {
+            Desired::Resting(cause @ (Cause::RateLimit | Cause::Login)) => Some(cause),
+            _ => None,
+        }
     }
 
     /// Whether it has no session because somebody, or its restart type, wants none.
@@ -255,6 +279,7 @@ impl Slot {
             state: self.state,
             session: self.session.clone(),
             restarts: self.deaths.count(policy, mono),
+            died_within: self.deaths.span(policy, mono),
             quarantined_until: until
                 .filter(|_| self.state == ChildState::Quarantined)
                 .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
@@ -262,6 +287,7 @@ impl Slot {
             retry_at: self.retry_at,
             draining: self.draining,
             suspended: matches!(self.desired, Desired::Resting(Cause::Suspended)),
+            parked: self.parked(),
             drifted: self.spec.is_drifted(self.session.as_ref()),
         }
     }

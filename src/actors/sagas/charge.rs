@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::raider_spec;
 use super::super::world::{Claim, World};
-use super::super::{ask, effects, launch};
+use super::super::{accounts, ask, effects, launch, quarantine, usage};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -29,6 +29,7 @@ use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, Sessi
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
+use crate::domain::suggest::closest;
 use crate::ports::relics::{StoreError, Txn};
 
 pub use self::sandbox::sandbox_spec;
@@ -136,31 +137,43 @@ pub fn known_harness(
     if harnesses.contains_key(harness) {
         return Ok(harness.clone());
     }
-    let known: Vec<_> = harnesses.keys().map(HarnessName::as_str).collect();
+    let known = || harnesses.keys().map(HarnessName::as_str);
     let message = format!("no harness named {harness}");
-    let hint = format!("harnesses: {}", known.join(", "));
+    let hint = match closest(harness.as_str(), known()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("harnesses: {}", known().collect::<Vec<_>>().join(", ")),
+    };
     Err(Refusal::new(RefusalKind::NotFound, message).hint(hint))
+}
+
+fn may_begin(world: &World, rig: &Rig) -> Result<(), Refusal> {
+    if world.is_stopping() {
+        let message = "the supervisor is stopping";
+        return Err(Refusal::new(RefusalKind::Unavailable, message));
+    }
+    match rig.closed(&world.city) {
+        Some(why) => Err(Refusal::conflict(format!("{}: {why}", rig.name))),
+        None => Ok(()),
+    }
 }
 
 /// Chooses and holds a slot. Nothing has changed when this fails.
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] for a relic that cannot be charged or a rig without a free slot,
-/// [`RefusalKind::Unavailable`] while the supervisor stops.
+/// [`RefusalKind::Unavailable`] while the supervisor stops, [`RefusalKind::Parked`] while the account of the
+/// harness is at a limit or wants a login, or a budget is spent.
 pub async fn begin(
     world: &World,
     rig: &Rig,
     request: ChargeRequest,
 ) -> Result<(Saga, Claim), Refusal> {
-    if world.is_stopping() {
-        let message = "the supervisor is stopping";
-        return Err(Refusal::new(RefusalKind::Unavailable, message));
-    }
-    if let Some(why) = rig.closed(&world.city) {
-        return Err(Refusal::conflict(format!("{}: {why}", rig.name)));
-    }
+    may_begin(world, rig)?;
     let id = request.relic.clone();
-    let relic = world.store.run(move |txn| check_relic(txn, &id)).await?;
+    let cause = request.cause;
+    let relic = (world.store)
+        .run(move |txn| check_relic(txn, &id, cause))
+        .await?;
     if relic.id.prefix() != rig.prefix {
         let message = format!("{} is not a relic of rig {}", relic.id, rig.name);
         let hint = format!("its relics begin with {}-", rig.prefix);
@@ -172,6 +185,8 @@ pub async fn begin(
         harness: request.harness.clone().or(relic.harness.clone()),
     };
     let harness = known_harness(world, rig, asked.harness.as_ref())?;
+    accounts::refuse_parked(world, &harness)?;
+    usage::afford(world, rig, &harness).await?;
     let target = match asked.target.clone() {
         Some(target) => target,
         None => launch::target(world, rig).await?,
@@ -184,7 +199,7 @@ pub async fn begin(
     let begun = world
         .store
         .run(move |txn| {
-            let relic = check_relic(txn, &request.relic)?;
+            let relic = check_relic(txn, &request.relic, cause)?;
             let taken = taken(txn, &rig, &on_disk)?;
             let policy = &rig.raiders;
             let wanted = request.name.as_ref();
@@ -240,8 +255,8 @@ fn taken(
     Ok(held.chain(on_disk.iter().cloned()).collect())
 }
 
-/// A relic that may be charged, or why not.
-fn check_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Relic, StoreError> {
+/// A relic that may be charged, or why not. One that is blocked is charged by a person only.
+fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, StoreError> {
     let conflict = |why: String| Err(StoreError::Conflict(why));
     let relic = txn.relic(id)?;
     if relic.kind != RelicKind::Task {
@@ -253,14 +268,17 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Relic, StoreError> {
             let who = relic.assignee.unwrap_or_default();
             return conflict(format!("{id} is hooked to {who}"));
         }
-        RelicStatus::Blocked | RelicStatus::Deferred => {
-            let status = if relic.status == RelicStatus::Blocked {
-                "blocked"
-            } else {
-                "deferred"
-            };
+        // The raider that died too often at it is gone: a person has another one try.
+        RelicStatus::Blocked if cause == Cause::Operator && quarantine::is_open(txn, id)? => {}
+        RelicStatus::Blocked if txn.hook_of_relic(id)?.is_none() => {
             return conflict(format!(
-                "{id} is {status}; `hd relic reopen {id}` makes it ready"
+                "{id} is blocked; `hd relic reopen {id}` makes it ready"
+            ));
+        }
+        RelicStatus::Blocked => {}
+        RelicStatus::Deferred => {
+            return conflict(format!(
+                "{id} is deferred; `hd relic reopen {id}` makes it ready"
             ));
         }
         RelicStatus::Closed => return conflict(format!("{id} is closed")),
@@ -272,7 +290,16 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Relic, StoreError> {
         return conflict(format!("{id} is being charged to {}", saga.subject));
     }
     if let Some(hook) = txn.hook_of_relic(id)? {
-        return conflict(format!("{id} is on the hook of {}", hook.raider));
+        let who = hook.raider;
+        let helps = match relic.status {
+            RelicStatus::Blocked => {
+                format!(
+                    "; `hd agent unquarantine {who}` tries again, `hd raider nuke {who}` ends that"
+                )
+            }
+            _ => String::new(),
+        };
+        return conflict(format!("{id} is on the hook of {who}{helps}"));
     }
     for dep in &relic.deps {
         if txn.relic(dep)?.status != RelicStatus::Closed {
@@ -402,15 +429,21 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
 /// closed while the sandbox was made.
 async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     let (id, hook, data) = (saga.id, plan.hook(world), pack(plan));
-    let asked = plan.asked.clone();
+    let (asked, cause) = (plan.asked.clone(), plan.cause);
     let stored = data.clone();
     world
         .store
         .run(move |txn| {
             let mut relic = txn.relic(&hook.relic)?;
-            if relic.status != RelicStatus::Open {
+            let blocked = relic.status == RelicStatus::Blocked;
+            if relic.status != RelicStatus::Open && !(blocked && cause == Cause::Operator) {
                 let why = format!("{} changed while it was being charged", relic.id);
                 return Err(StoreError::Conflict(why));
+            }
+            if blocked {
+                // A person looked: everything may be tried as often as before.
+                (relic.reworks, relic.charge_failures) = (0, 0);
+                quarantine::settle(txn, &relic.id)?;
             }
             relic.status = RelicStatus::Hooked;
             relic.assignee = Some(hook.raider.to_string());

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::world::{Claim, World};
-use super::super::{ask, effects};
+use super::super::{ask, effects, quarantine};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -346,6 +346,7 @@ fn declare(txn: &mut dyn Txn, request: &DoneRequest, plan: &Plan) -> Result<Saga
     if txn.saga_of(SagaKind::Nuke, &subject)?.is_some() {
         return Err(gone());
     }
+    quarantine::release(txn, &plan.relic, Cause::Done)?;
     let mut relic = txn.relic(&plan.relic)?;
     if relic.status == RelicStatus::Closed {
         return Err(StoreError::Conflict(format!("{} is closed", plan.relic)));

@@ -14,6 +14,11 @@ use crate::testing::world::{MOMENT, Parts, Scenario, Town, raider, rig};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Hours pass in these towns: their patrols are rare.
+fn seldom() -> Scenario {
+    Scenario::new().with(|city| city.daemon.patrol_interval = HOUR)
+}
+
 fn about(agent: &str, problem: &str, severity: Severity) -> Escalation {
     Escalation {
         agent: agent.into(),
@@ -89,7 +94,7 @@ async fn who_finds_new_words_all_the_time_calls_nobody_all_the_time() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_raises_it_twice_one_severity_up_and_no_more() {
-    let town = Scenario::new().start().await;
+    let town = seldom().start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
     town.pass(4 * HOUR - 2 * MOMENT).await;
     assert_eq!(severities(&town).await, ["low"]);
@@ -107,8 +112,7 @@ async fn silence_raises_it_twice_one_severity_up_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_acknowledged_or_closed_is_not_raised_again() {
-    let seldom = Scenario::new().with(|city| city.daemon.patrol_interval = HOUR);
-    let town = seldom.start().await;
+    let town = seldom().start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
     let escalation = only(&town).await;
     for _twice_is_once in 0..2 {
@@ -191,7 +195,7 @@ async fn another_silence_in_the_configuration_counts_at_once() {
 /// Raised while the clock was ahead by a year: it does not wait for that.
 #[tokio::test(start_paused = true)]
 async fn a_time_in_the_future_is_now() {
-    let town = Scenario::new().start().await;
+    let town = seldom().start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
     let id = only(&town).await.id;
     town.store(move |txn| {

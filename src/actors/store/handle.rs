@@ -19,7 +19,7 @@ use super::writer::{give_room, take_room};
 pub struct StoreHandle {
     queue: Arc<Queue>,
     /// Ends a writer that has no actor, with the last clone of its handle.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) keeper: Option<Arc<super::in_memory::Keeper>>,
 }
 
@@ -35,7 +35,7 @@ impl StoreHandle {
     pub fn new() -> Self {
         Self {
             queue: Arc::new(Queue::new()),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             keeper: None,
         }
     }
@@ -75,7 +75,17 @@ impl StoreHandle {
         };
         self.queue.push(Box::new(call));
         let lost = || StoreError::Unavailable("the store went away before it answered".to_owned());
-        async move { answered(answer).await.unwrap_or_else(|| Err(lost())) }
+        #[cfg(any(test, feature = "testing"))]
+        let in_memory = self.keeper.is_some();
+        async move {
+            #[cfg(any(test, feature = "testing"))]
+            if in_memory {
+                return answered_in_still_time(answer)
+                    .await
+                    .unwrap_or_else(|| Err(lost()));
+            }
+            answer.await.unwrap_or_else(|_| Err(lost()))
+        }
     }
 
     /// Makes sure that there is room for what an order may have to put on record.
@@ -117,15 +127,10 @@ impl StoreHandle {
     }
 }
 
-#[cfg(not(test))]
-async fn answered<A>(answer: oneshot::Receiver<A>) -> Option<A> {
-    answer.await.ok()
-}
-
-/// Paused test time jumps to the next timer whenever the runtime has nothing to do, and the writer's
-/// thread is none of its business. Waiting on a blocking task keeps time standing still instead.
-#[cfg(test)]
-async fn answered<A: Send + 'static>(answer: oneshot::Receiver<A>) -> Option<A> {
+/// Waits for an answer while paused test time stands still. That time jumps to the next timer whenever
+/// the runtime has nothing to do, and the writer's thread is none of its business; a blocking task is.
+#[cfg(any(test, feature = "testing"))]
+async fn answered_in_still_time<A: Send + 'static>(answer: oneshot::Receiver<A>) -> Option<A> {
     let waiting = tokio::task::spawn_blocking(move || answer.blocking_recv());
     waiting.await.ok()?.ok()
 }

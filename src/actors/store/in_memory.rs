@@ -1,4 +1,5 @@
 //! For the tests of actors: the real store, in memory.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

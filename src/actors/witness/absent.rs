@@ -8,7 +8,6 @@ use super::super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
-use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{StoreError, Txn};
 
 /// Those without a session, and why. Nobody expects work of who is suspended.
@@ -37,7 +36,7 @@ pub(super) fn note(
         let subject = hook.raider.to_string();
         let busy = hook.done.is_some() || sagas.iter().any(|saga| saga.subject == subject);
         let mut why = absent.get(&hook.raider).filter(|_| !busy);
-        if why.is_some() && txn.relic(&hook.relic)?.status != RelicStatus::Hooked {
+        if why.is_some() && !txn.relic(&hook.relic)?.status.is_bound() {
             why = None;
         }
         let key = format!("absent/{subject}");

@@ -66,8 +66,10 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
                 free -= 1;
                 carry_out(args, id, alone, saga, claim);
             }
-            // Somebody was faster, at this relic or at the slot.
+            // Another charge was faster, at this relic or at the slot.
             Err(refused) if refused.kind == RefusalKind::Conflict => {}
+            // It is charged when its account is open again, or by the patrol that finds that it may be.
+            Err(refused) if refused.kind == RefusalKind::Parked => {}
             // The remote or the store is away: the other relics need it as well.
             Err(error) if error.is_passing() => return Err(error),
             Err(error) => {

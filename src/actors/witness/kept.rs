@@ -40,6 +40,11 @@ pub struct Keepers {
 }
 
 impl Keepers {
+    /// It was judged and is kept: events that say nothing of it do not have it judged again.
+    pub(super) fn keep(&self, raider: &RaiderId) {
+        self.held().insert(raider.clone());
+    }
+
     fn held(&self) -> MutexGuard<'_, BTreeSet<RaiderId>> {
         // At worst one is judged once more.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,6 +149,8 @@ pub(super) struct Kept<'a> {
     pub(super) problem: &'a str,
     /// What the safety protocol said.
     pub(super) refused: Refusal,
+    /// It goes once it has been kept for `keep_dirty`. Otherwise its time is not over, however long it has been.
+    pub(super) may_go: bool,
 }
 
 /// Deals with it.
@@ -159,6 +166,9 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
         detected: kept.detected,
         ..nuke::Target::of(hook, Cause::KeptLongEnough)
     };
+    if !kept.may_go {
+        return keep(args, &kept).await;
+    }
     let (about, since) = (about(hook), kept.since);
     let since = move |txn: &mut dyn Txn| wisps::kept_since(txn, &about, since);
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
@@ -174,7 +184,13 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
             Err(error) => Err(error),
         };
     }
-    stays(args, &kept).await?;
+    keep(args, &kept).await
+}
+
+/// Keeps it: a person is told, and commits that are nowhere else are saved at once.
+async fn keep(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
+    let (world, hook) = (&args.world, kept.hook);
+    stays(args, kept).await?;
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
         let target = nuke::Target::of(hook, Cause::WorkAtRisk);
         match nuke::safekeep(world, &target, kept.since).await {
@@ -188,8 +204,7 @@ pub(super) async fn kept(args: &WitnessArgs, kept: Kept<'_>) -> Result<Handled, 
 /// A person is told, and it is judged again by the patrol.
 async fn stays(args: &WitnessArgs, kept: &Kept<'_>) -> Result<Handled, Refusal> {
     tell(args, kept).await?;
-    let keepers = &args.world.directory.kept;
-    keepers.held().insert(kept.hook.raider.clone());
+    args.world.directory.kept.keep(&kept.hook.raider);
     Ok(Handled::AtPatrol)
 }
 
@@ -205,7 +220,7 @@ async fn without_room(
     Ok(Handled::AtPatrol)
 }
 
-fn about(hook: &Hook) -> About {
+pub(super) fn about(hook: &Hook) -> About {
     About {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,

@@ -13,8 +13,8 @@ use super::super::{ask, shaman};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
 use super::{
-    WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, review, sight, stall, trouble,
-    unread, wisps, zombies,
+    WitnessArgs, absent, ailing, charges, merged, nuke_now, overdue, quarantined, review, sight,
+    stall, trouble, unread, wisps, zombies,
 };
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -102,6 +102,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
     };
     let (mut pieces, next) = world.store.run(read).await?;
     if patrol {
+        quarantined::block(args).await?;
         suspects.extend(zombies::suspects(args).await?);
         call(args).await?;
     }
@@ -347,6 +348,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
                 detected: None,
                 problem,
                 refused,
+                may_go: true,
             };
             kept::kept(args, kept).await
         }

@@ -25,6 +25,7 @@ mod look;
 mod merged;
 mod outcomes;
 mod overdue;
+mod quarantined;
 mod review;
 pub mod rework;
 pub mod sight;
@@ -56,7 +57,6 @@ use super::sagas::{charge, done, nuke};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{RaiderId, RigName};
-use crate::domain::relic::RelicStatus;
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
 
@@ -411,7 +411,7 @@ async fn respawn(world: &World, raider: &RaiderId) {
         let Some(hook) = txn.hook(&wanted)? else {
             return Ok(None);
         };
-        let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
+        let open = txn.relic(&hook.relic)?.status.is_bound();
         let busy = txn.saga_of(SagaKind::Nuke, &subject)?.is_some();
         Ok(Some(hook).filter(|hook| open && !busy && hook.done.is_none()))
     });

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::{ChildState, ChildView, SessionView, raider_spec};
 use super::super::sagas::done::{self, DoneRequest};
+use super::super::typing::{self, Typing};
 use super::super::world::{Claim, World};
-use super::super::{ask, effects, endings, launch, questions};
+use super::super::{ask, endings, launch};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
@@ -21,9 +22,8 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::outcome::OutcomeFile;
 use crate::domain::prompt::Problem;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::Hook;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
-use crate::ports::sessions::Input;
 
 /// Between two attempts to be the one who looks.
 const TURN: Duration = Duration::from_millis(50);
@@ -169,7 +169,7 @@ async fn resume(
     }
     let relic = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
-    if relic.status != RelicStatus::Hooked || endings::is_over(world, &hook).await != Some(false) {
+    if !relic.status.is_bound() || endings::is_over(world, &hook).await != Some(false) {
         return Ok(());
     }
     let (world, spec) = (Arc::clone(world), raider_spec(&world.city, hook, None));
@@ -336,13 +336,11 @@ async fn tell(
         return Ok(false);
     };
     let text = launch::nudge_text(world, rig, hook, problem).await?;
-    let (handle, input) = (session.handle, Input::Submit(text));
-    let child = ChildId::Raider(hook.raider.clone());
-    if !questions::may_type(world, child, hook.harness.clone(), &handle).await {
+    let handle = session.handle;
+    if typing::may_type(world, &hook.harness, &handle).await != Typing::Free {
         return Ok(false);
     }
-    let session = handle.id.clone();
-    let sent = effects::sessions(world, &session, move |p| p.send(&handle, &input)).await;
+    let sent = typing::submit(world, Some(&hook.harness), &handle, &text).await;
     if let Err(error) = &sent {
         tracing::warn!(raider = %hook.raider, %error, "a session could not be told");
     }

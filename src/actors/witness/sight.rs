@@ -56,6 +56,8 @@ pub struct Sight {
     pub facts: Facts,
     /// Since when it has been as its work and its child are now, where that is known.
     pub since: Option<Timestamp>,
+    /// When its quarantine ends; none when it is in none.
+    pub quarantined_until: Option<Timestamp>,
     /// When it was looked at. A session that began later is another than the one that was seen.
     pub at: Timestamp,
 }
@@ -163,8 +165,11 @@ pub(super) async fn gather(
         seen.push(Sight {
             since: match &stands {
                 Stands::Closed(closed) => *closed,
-                Stands::Gone | Stands::Open | Stands::Done { .. } => quarantined,
+                Stands::Gone | Stands::Open | Stands::Done { .. } => {
+                    quarantined.map(|(since, _)| since)
+                }
             },
+            quarantined_until: quarantined.map(|(_, until)| until),
             facts: Facts {
                 bond: stands.bond(world, &raider),
                 session,
@@ -323,14 +328,14 @@ pub(super) fn well(views: &[ChildView]) -> Vec<RaiderId> {
     raiders.collect()
 }
 
-/// Raiders that the root does not start for now, and since when. None when it cannot say.
-async fn quarantined(world: &World) -> BTreeMap<RaiderId, Timestamp> {
+/// Raiders that the root does not start for now, since when and until when. None when it cannot say.
+async fn quarantined(world: &World) -> BTreeMap<RaiderId, (Timestamp, Timestamp)> {
     let views = ask::views(world).await.unwrap_or_default();
     let held = views
         .into_iter()
         .filter(|view| view.state == ChildState::Quarantined);
     let raiders = held.filter_map(|view| match view.spec.id {
-        ChildId::Raider(raider) => Some((raider, view.since)),
+        ChildId::Raider(raider) => Some((raider, (view.since, view.quarantined_until?))),
         ChildId::Agent(_) => None,
     });
     raiders.collect()

@@ -22,8 +22,9 @@ use tokio::task::JoinHandle;
 pub use self::rows::{declare, steps, wait};
 use self::seen::{Seen, see};
 
-use super::super::refusal::Refusal;
+use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
+use super::super::typing::{self, Typing};
 use super::super::{ask, effects, shaman};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
@@ -35,7 +36,7 @@ use crate::domain::relic::Hook;
 use crate::domain::restart::Mono;
 use crate::domain::stall::{Depth, Policy, Progress, Steps, Verdict, Watch};
 use crate::ports::relics::Txn;
-use crate::ports::sessions::{Input, SessionError, SessionHandle};
+use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Deeper looks at once, in all rigs: each costs a `git status`.
 const DEEP: usize = 2;
@@ -350,15 +351,28 @@ async fn nudge(
         id: seen.facts.id.clone(),
         token: seen.facts.token.clone(),
     };
-    let text = prompt::silent(&hook.relic, policy.after);
-    let sent = effects::sessions(world, &seen.facts.id, move |provider| {
-        provider.send(&handle, &Input::Submit(text))
-    });
-    match sent.await {
+    match typing::may_type(world, &hook.harness, &handle).await {
+        Typing::Free => {}
+        // The condition says so, or the next look does.
+        Typing::Asks(_) | Typing::Attended | Typing::Unseen => {
+            remember(args, &hook.raider, Watch::again);
+            return Ok(());
+        }
+        Typing::Unrecognised(screen) => {
+            remember(args, &hook.raider, Watch::again);
+            return escalate(args, hook, rows::UNRECOGNISED, screen).await;
+        }
+    }
+    let text = prompt::silent(&hook.relic, policy.after, &world.hd());
+    match typing::submit(world, Some(&hook.harness), &handle, &text).await {
         Ok(()) => {}
         // Its end is looked at for itself.
-        Err(SessionError::Gone(_)) => return Ok(()),
-        Err(error @ SessionError::Failed { .. }) => {
+        Err(gone) if gone.kind == RefusalKind::NotFound => return Ok(()),
+        Err(asks) if asks.kind == RefusalKind::NeedsHuman => {
+            remember(args, &hook.raider, Watch::again);
+            return Ok(());
+        }
+        Err(error) => {
             remember(args, &hook.raider, Watch::again);
             return escalate(args, hook, rows::UNTOLD, error.to_string()).await;
         }

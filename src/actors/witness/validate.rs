@@ -210,6 +210,7 @@ async fn stays(
         detected: None,
         problem,
         refused,
+        may_go: true,
     };
     kept::kept(args, kept).await
 }

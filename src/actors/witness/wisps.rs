@@ -162,6 +162,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &Seen) -> Result<Option<String>, S
     let is_in = |who: &Option<Vec<RaiderId>>| who.as_ref().map(|who| who.contains(&about.raider));
     let hook = txn.hook(&about.raider)?;
     if let Some(hook) = hook.filter(|hook| hook.incarnation == about.incarnation) {
+        // One that is tried again while its relic is blocked has not recovered.
         let open = txn.relic(&hook.relic)?.status == RelicStatus::Hooked;
         let works = open && hook.done.is_none() && is_in(&seen.well) == Some(true);
         return Ok(works.then(|| "it works on".to_owned()));

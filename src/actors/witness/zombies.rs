@@ -21,12 +21,13 @@ use super::super::{ask, effects, shaman};
 use super::inbox::{Handled, raise};
 use super::kept::{self, Kept};
 use super::sight::{self, Sight};
-use super::{WitnessArgs, nuke_now, wisps};
+use super::{WitnessArgs, nuke_now, quarantined, wisps};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
 use crate::domain::message::{Escalation, Severity};
+use crate::domain::quarantine::PROBLEM;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 use crate::domain::zombie::{Act, Bond, Class, Policy, judge};
@@ -101,6 +102,9 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let meant = Meant::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
     let done = match act {
+        Act::Remove if !quarantined::may_go(args, &sight, hook).await? => {
+            quarantined::keep(args, &sight, hook).await
+        }
         Act::Remove => remove(args, &sight, hook, cause, noted).await,
         Act::EndAndRemove => match ask::end(world, meant.only(seen), cause).await {
             Ok(()) => remove(args, &sight, hook, cause, noted).await,
@@ -146,15 +150,20 @@ async fn remove(
     let problem = match bond {
         Bond::Gone => shaman::HOOKLESS,
         Bond::Closed => "its relic was closed elsewhere, and its sandbox holds work",
-        Bond::Open | Bond::Done { .. } => "it died too often, and its sandbox holds work",
+        Bond::Open | Bond::Done { .. } => PROBLEM,
     };
     let kept = Kept {
         hook,
         owns: bond != Bond::Gone,
-        since: sight.since.unwrap_or(noted),
+        since: match bond {
+            // The wisp of its first quarantine without recovery tells.
+            Bond::Open => sight.at,
+            Bond::Gone | Bond::Closed | Bond::Done { .. } => sight.since.unwrap_or(noted),
+        },
         detected,
         problem,
         refused,
+        may_go: true,
     };
     kept::kept(args, kept).await
 }

@@ -166,9 +166,12 @@ fn mend_index(sandbox: &Path, admin: &Path) -> Result<(), RepoError> {
         return Ok(());
     }
     set_aside(&index)?;
-    if resolve(Git::in_dir(sandbox), "HEAD")?.is_some() {
-        Git::in_dir(sandbox).args(["read-tree", "HEAD"]).run()?;
-    }
+    // A branch without a commit has nothing to read, and a sandbox without an index is broken.
+    let tree = match resolve(Git::in_dir(sandbox), "HEAD")? {
+        Some(_) => "HEAD",
+        None => "--empty",
+    };
+    Git::in_dir(sandbox).args(["read-tree", tree]).run()?;
     Ok(())
 }
 

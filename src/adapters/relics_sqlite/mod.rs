@@ -21,6 +21,7 @@ mod sagas;
 mod salvage;
 mod schema;
 mod txn;
+mod usage;
 mod value;
 
 #[cfg(test)]

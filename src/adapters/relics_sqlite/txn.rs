@@ -14,11 +14,12 @@ use crate::domain::message::{Address, Body, Message};
 use crate::domain::relic::{Hook, Relic};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
     automations, cv, deaths, hooks, journal, kv, merge_requests, messages, relics, retention,
-    sagas, salvage,
+    sagas, salvage, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -289,6 +290,34 @@ impl Txn for SqliteTxn<'_> {
 
     fn open_runs(&mut self) -> Result<Vec<Run>, StoreError> {
         self.act(|txn| automations::open(txn.conn))
+    }
+
+    fn put_source(&mut self, source: &Source) -> Result<(), StoreError> {
+        self.act(|txn| usage::put_source(txn.conn, source, txn.now))
+    }
+
+    fn source(&mut self, path: &str) -> Result<Option<Source>, StoreError> {
+        self.act(|txn| usage::source(txn.conn, path))
+    }
+
+    fn active_sources(&mut self) -> Result<Vec<Source>, StoreError> {
+        self.act(|txn| usage::active(txn.conn))
+    }
+
+    fn add_usage(&mut self, row: &Row) -> Result<(), StoreError> {
+        self.act(|txn| usage::add(txn.conn, row))
+    }
+
+    fn usage_since(&mut self, day: &str) -> Result<Vec<Row>, StoreError> {
+        self.act(|txn| usage::since(txn.conn, day))
+    }
+
+    fn usage_of(&mut self, relic: &RelicId) -> Result<Vec<Row>, StoreError> {
+        self.act(|txn| usage::of_relic(txn.conn, relic.as_str()))
+    }
+
+    fn prune_usage(&mut self, day: &str, before: Timestamp) -> Result<usize, StoreError> {
+        self.act(|txn| usage::prune(txn.conn, day, before))
     }
 
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError> {

@@ -62,6 +62,8 @@ impl std::fmt::Display for Trouble {
 
 /// A conversation with the holder of one session.
 pub struct Client {
+    /// The version that both sides speak.
+    pub version: u16,
     stream: UnixStream,
     frames: Frames,
 }
@@ -90,11 +92,17 @@ impl Client {
         stream.write_all(&Request::Expect(token.to_owned()).encode())?;
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
-        agree(&bytes).map_err(Trouble::Foreign)?;
+        let version = agree(&bytes).map_err(Trouble::Foreign)?;
         Ok(Self {
+            version,
             stream,
             frames: Frames::default(),
         })
+    }
+
+    /// The connection and what was read of it, for who goes on without waiting.
+    pub fn into_parts(self) -> (UnixStream, Frames) {
+        (self.stream, self.frames)
     }
 
     /// Asks and waits for the answer.

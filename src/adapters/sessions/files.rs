@@ -281,6 +281,7 @@ mod tests {
                 code: Some(0),
                 signal: None,
                 at: Timestamp::UNIX_EPOCH,
+                by_person: false,
             },
             killed: false,
             stragglers: 0,

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{self, State};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
+use crate::domain::terminal_log;
 
 /// Size of a session's terminal until somebody changes it.
-pub const ROWS: u16 = 50;
+pub const ROWS: u16 = terminal_log::SIZE.0;
 /// As [`ROWS`].
-pub const COLS: u16 = 200;
+pub const COLS: u16 = terminal_log::SIZE.1;
 /// A holder that says nothing for this long is not going to.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 

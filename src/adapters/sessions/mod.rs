@@ -7,6 +7,7 @@
 //! ([`files`], [`observe`]), talks to their sockets ([`client`]) and hears of their ends
 //! ([`monitor`]). It holds nothing that a new daemon could not find again.
 
+mod changes;
 mod client;
 mod files;
 pub mod holder;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use self::changes::Changes;
 use self::client::{Client, Trouble};
 use self::files::{Found, Spec, State};
 pub use self::launch::is_holder;
@@ -56,6 +58,7 @@ pub struct LocalSessions {
     gates: Mutex<HashMap<SessionId, Arc<Mutex<()>>>>,
     members: Members,
     monitor: Monitor,
+    changes: Changes,
     open_files: Option<u64>,
     tmux: Tmux,
     preferred: Mutex<Provider>,
@@ -81,6 +84,7 @@ impl LocalSessions {
             preferred: Mutex::new(Provider::Holder),
             gates: Mutex::default(),
             monitor: Monitor::new()?,
+            changes: Changes::new()?,
             open_files: proc::raise_open_files(),
         };
         // Whoever asks is recognised before the first patrol has adopted anything.

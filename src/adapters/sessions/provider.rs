@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -12,22 +13,27 @@ use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::Sight;
 use super::tmux;
-use super::{Client, LocalSessions, failed, fault, logs, provider, remains, started};
+use super::{Client, LocalSessions, Trouble, failed, fault, logs, provider, remains, started};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
+use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, WITH_VIEWS};
 use crate::domain::ids::SessionId;
+use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, Membership, SessionError, SessionHandle, SessionSpec, Sessions,
-    StartError, Started, Stopped,
+    AttachPoint, Input, Listener, Membership, ScreenListener, SessionError, SessionHandle,
+    SessionSpec, Sessions, Standing, StartError, Started, Stopped,
 };
 
 impl Sessions for LocalSessions {
     fn listen(&self, listener: Listener) {
         self.monitor.listen(listener);
+    }
+
+    fn listen_to_screens(&self, listener: ScreenListener) {
+        self.changes.listen(listener);
     }
 
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
@@ -42,8 +48,8 @@ impl Sessions for LocalSessions {
             // The session moved out of tmux. (In tmux its new pane has taken the name.)
             Self::remove_pane(&before);
         }
-        match self.monitor.watch(dir, state.clone()) {
-            Ok(true) => {}
+        match self.monitor.watch(dir.clone(), state.clone()) {
+            Ok(true) => self.changes.watch(dir, &state),
             // Its life was shorter than this call: the end is on disk, and the event is ours to
             // give.
             Ok(false) => self.monitor.announce(&self.dir(&spec.id), &state),
@@ -65,6 +71,7 @@ impl Sessions for LocalSessions {
             return Err(SessionError::Gone(id.clone()));
         }
         self.members.add(&state);
+        self.changes.watch(self.dir(id), &state);
         Ok(started(&state))
     }
 
@@ -118,10 +125,11 @@ impl Sessions for LocalSessions {
 
     fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError> {
         match input {
-            Input::Submit(text) if text.len() > MAX_INPUT => Err(failed(
+            Input::Submit(text) | Input::Paste(text) if text.len() > MAX_INPUT => Err(failed(
                 &handle.id,
                 format!("a text of {} bytes is too long to type", text.len()),
             )),
+            Input::Paste(text) => self.paste(handle, text),
             Input::Submit(text) => self.ask(handle, &Request::Submit(text.clone())).map(drop),
             Input::Raw(bytes) => bytes
                 .chunks(MAX_INPUT)
@@ -132,6 +140,20 @@ impl Sessions for LocalSessions {
     fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError> {
         match self.ask(handle, &Request::Peek)? {
             Answer::Screen(text) => Ok(text),
+            other => Err(failed(&handle.id, format!("unexpected answer {other:?}"))),
+        }
+    }
+
+    fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
+        let client = Client::connect(&self.dir(&handle.id), &handle.token);
+        let answer = client.and_then(|mut client| match client.version < WITH_VIEWS {
+            true => client.ask(&Request::Peek),
+            false => client.ask(&Request::Look),
+        });
+        match answer.map_err(|trouble| fault(&handle.id, &trouble))? {
+            Answer::View(view) => Ok(*view),
+            // A holder of an older version knows only the text.
+            Answer::Screen(text) => Ok(ScreenView::of_text(&text)),
             other => Err(failed(&handle.id, format!("unexpected answer {other:?}"))),
         }
     }
@@ -251,6 +273,15 @@ impl Sessions for LocalSessions {
         self.members.membership(pid)
     }
 
+    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+        let place = proc::place(pid, of).map_err(|error| error.to_string())?;
+        Ok(Standing {
+            dir: place.dir,
+            inside: place.inside,
+            claims: proc::environment_value(pid, "HD_SESSION"),
+        })
+    }
+
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {
         let ids = self.ids().map_err(|error| failed(&everything(), error))?;
         let (mut pruned, mut first) = (0, None);
@@ -306,6 +337,20 @@ impl Sessions for LocalSessions {
 }
 
 impl LocalSessions {
+    /// Types a text without submitting it.
+    fn paste(&self, handle: &SessionHandle, text: &str) -> Result<(), SessionError> {
+        let client = Client::connect(&self.dir(&handle.id), &handle.token);
+        let pasted = client.and_then(|mut client| match client.version < WITH_VIEWS {
+            true => Err(Trouble::Refused(
+                "its holder is of an older version, which submits what it pastes".to_owned(),
+            )),
+            false => client.ask(&Request::Paste(text.to_owned())),
+        });
+        pasted
+            .map(drop)
+            .map_err(|trouble| fault(&handle.id, &trouble))
+    }
+
     /// The facts kept with the session of this token.
     fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
         let found = files::read::<Meta>(&self.dir(id), files::META);

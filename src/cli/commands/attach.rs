@@ -19,6 +19,7 @@ use crate::control::client;
 use crate::control::protocol::{Exit, Op, args::Named};
 use crate::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
 
+mod end;
 mod keys;
 mod terminal;
 
@@ -57,7 +58,10 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
     drop(terminal);
     match end? {
         End::Detached => output::say(&format!("hd: detached; {name} goes on")),
-        End::Ended(ended) => output::say(&format!("hd: the session {}", how(&ended))),
+        End::Ended(ended) => {
+            let told = end::told(context, &name, &point, &ended);
+            output::say(&format!("hd: {told}"));
+        }
         End::Dropped => return Err(dropped()),
     }
     Ok(())
@@ -65,9 +69,13 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
 
 /// Shows what the session writes until it ends, and touches nothing.
 pub(super) fn watch(name: String, context: &mut Context) -> Result<(), CliError> {
-    let mut holder = Holder::reach(&context.ask(&Op::Attach(Named { name }))?)?;
+    let point = context.ask(&Op::Attach(Named { name: name.clone() }))?;
+    let mut holder = Holder::reach(&point)?;
     match holder.watch()? {
-        End::Ended(ended) => output::say(&format!("\nhd: the session {}", how(&ended))),
+        End::Ended(ended) => {
+            let told = end::told(context, &name, &point, &ended);
+            output::say(&format!("\nhd: {told}"));
+        }
         End::Detached => {}
         End::Dropped => return Err(dropped()),
     }
@@ -163,7 +171,12 @@ impl Holder {
                 }
                 // Keys that the program does not read; the terminal bell is its own message.
                 Answer::Refused(_) => output::print(b"\x07")?,
-                Answer::Done | Answer::Screen(_) | Answer::Status(_) | Answer::Unknown(_) => {}
+                Answer::Done
+                | Answer::Screen(_)
+                | Answer::Status(_)
+                | Answer::View(_)
+                | Answer::Changed
+                | Answer::Unknown(_) => {}
             }
         }
         Ok(None)

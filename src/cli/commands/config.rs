@@ -39,7 +39,7 @@ pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> 
 }
 
 /// Loads, or says everything that is wrong.
-fn load(context: &Context) -> Result<Loaded, CliError> {
+pub(super) fn load(context: &Context) -> Result<Loaded, CliError> {
     let path = context.city_file()?;
     config::load(&path, &Env::of_process()).map_err(|errors| {
         if context.json {

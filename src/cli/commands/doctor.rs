@@ -2,11 +2,18 @@
 
 mod local;
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
+use super::harness::look::{self, Machine};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
+use crate::config;
 use crate::control::protocol::args;
 use crate::control::protocol::{Exit, Op};
 use crate::domain::doctor::{Finding, Kind};
@@ -14,14 +21,17 @@ use crate::domain::doctor::{Finding, Kind};
 pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliError> {
     let (city, fix) = (context.city()?, args.fix);
     // First: whether this caller may mend anything is for the supervisor to say.
-    let mut their_git = Value::Null;
+    let (mut their_git, mut machine) = (Value::Null, Machine::here());
+    let mut answered = true;
     let (mut findings, exit) = match context.ask(&Op::Doctor(args)) {
         Ok(mut answer) => {
             their_git = answer["git"].take();
+            machine = of_supervisor(answer["environment"].take(), &city.socket, machine);
             (found(answer["findings"].take())?, Exit::Failed)
         }
         Err(error) if error.exit == Exit::Unreachable => {
             let hint = "`hd up -d` starts it; sessions, sandboxes and branches are looked at then";
+            answered = false;
             let away = Finding::new(Kind::Supervisor, city.root.display(), error.message, hint);
             (vec![away], Exit::Unreachable)
         }
@@ -33,6 +43,9 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         fix,
         their_git.as_str(),
     ));
+    if let Ok(loaded) = config::load(&context.city_file()?, &config::Env::of_process()) {
+        findings.extend(look::findings(&loaded, &machine, !answered));
+    }
     let left = findings.iter().filter(|finding| !finding.fixed).count();
     let result = json!({ "ok": left == 0, "findings": findings });
     context.print(&result, show::findings)?;
@@ -40,6 +53,21 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         0 => Ok(()),
         1 => Err(CliError::new(exit, "something is wrong")),
         _ => Err(CliError::new(exit, format!("{left} things are wrong"))),
+    }
+}
+
+/// The machine as the supervisor sees it: of keys it tells the names. Its socket belongs to its user.
+fn of_supervisor(told: Value, socket: &Path, here: Machine) -> Machine {
+    let told: Option<BTreeMap<String, Option<String>>> = serde_json::from_value(told).ok();
+    let own = told.map(|told| {
+        let told = told.into_iter();
+        told.map(|(name, value)| (name, value.unwrap_or_else(|| "set".to_owned())))
+            .collect()
+    });
+    let owner = fs::metadata(socket).map(|meta| meta.uid());
+    Machine {
+        own: own.unwrap_or(here.own),
+        root: owner.map_or(here.root, |uid| uid == 0),
     }
 }
 

@@ -12,9 +12,14 @@ use crate::cli::args::Init;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
+use crate::cli::render::show;
 use crate::config;
 use crate::domain::city::RigSource;
+use crate::domain::doctor::Finding;
 use crate::domain::ids::RigName;
+use crate::domain::suggest::closest;
+
+use super::harness::look::{Machine, look, missing};
 
 /// Programs looked for in the `PATH`, the first found is the harness; each is a preset's name with
 /// the program it runs.
@@ -23,6 +28,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("codex", "codex"),
     ("gemini", "gemini"),
     ("opencode", "opencode"),
+    ("copilot", "copilot"),
     ("pi", "pi"),
     ("cursor", "cursor-agent"),
     ("amp", "amp"),
@@ -31,6 +37,10 @@ const KNOWN: &[(&str, &str)] = &[
 ];
 
 pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
+    let harness = match &args.harness {
+        Some(named) => Some(preset(named)?),
+        None => on_path().map(ToOwned::to_owned),
+    };
     let here = env::current_dir().doing("the working directory")?;
     let rig = match &args.rig {
         Some(path) => Some(path.canonicalize().doing(path.display())?),
@@ -41,27 +51,65 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
     let dir = dir.canonicalize().doing(dir.display())?;
     let file = dir.join(config::FILE);
     let rig_name = rig.as_deref().map(|path| rig_name(path, &dir));
-    let harness = harness();
     let text = config::init_text(&config::Init {
         workspace: name_of(&dir, "city"),
         rig: rig_name.clone().zip(rig.clone().map(RigSource::Path)),
-        harness: harness.unwrap_or("claude").to_owned(),
+        harness: harness.clone().unwrap_or_else(|| "claude".to_owned()),
     });
     write_new(&file, &text)?;
     if args.here {
         exclude(&dir, rig_name.as_deref())?;
     }
+    let findings = harness.as_deref().map(|harness| examined(&file, harness));
     let result = json!({
         "city": dir,
         "file": file,
         "rig": rig_name,
         "harness": harness,
+        "findings": findings.unwrap_or_default(),
     });
-    context.print(&result, |result, _| {
-        format!("wrote {}", result["file"].as_str().unwrap_or_default())
+    context.print(&result, |result, style| {
+        let wrote = format!("wrote {}", result["file"].as_str().unwrap_or_default());
+        match result["findings"].as_array() {
+            Some(findings) if !findings.is_empty() => {
+                format!("{wrote}\n{}", show::findings(result, style))
+            }
+            _ => wrote,
+        }
     })?;
-    next_steps(&dir, harness, rig.is_some());
+    next_steps(&dir, harness.as_deref(), rig.is_some());
     Ok(())
+}
+
+/// The name of a preset, or what was meant.
+fn preset(named: &str) -> Result<String, CliError> {
+    let presets = config::presets();
+    if presets.iter().any(|preset| preset == named) {
+        return Ok(named.to_owned());
+    }
+    let all = || presets.iter().map(String::as_str);
+    let hint = match closest(named, all()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!(
+            "there are {}; another program gets a [harness.<name>] in city.toml",
+            all().collect::<Vec<_>>().join(", ")
+        ),
+    };
+    Err(CliError::usage(format!("there is no preset {named}")).hint(hint))
+}
+
+/// What keeps the harness of the new city from starting without a person.
+fn examined(file: &Path, harness: &str) -> Vec<Finding> {
+    let Ok(loaded) = config::load(file, &config::Env::of_process()) else {
+        return Vec::new();
+    };
+    let mut all = loaded.city.harnesses.values();
+    let Some(harness) = all.find(|one| one.name.as_str() == harness) else {
+        return Vec::new();
+    };
+    let looked = look(&loaded, harness, &Machine::here());
+    let missing = missing(harness, &looked);
+    missing.into_iter().chain(looked.findings).collect()
 }
 
 fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
@@ -147,7 +195,8 @@ fn rig_name(rig: &Path, city: &Path) -> String {
     }
 }
 
-fn harness() -> Option<&'static str> {
+/// The first known program of the PATH.
+fn on_path() -> Option<&'static str> {
     let path = env::var_os("PATH")?;
     let dirs: Vec<_> = env::split_paths(&path).collect();
     let there = |program: &str| dirs.iter().any(|dir| dir.join(program).is_file());

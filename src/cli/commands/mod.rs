@@ -8,7 +8,9 @@ mod demo;
 mod doctor;
 mod done;
 mod escalation;
+mod harness;
 mod help;
+mod hook_event;
 mod init;
 mod raider;
 mod relic;
@@ -23,7 +25,7 @@ use crate::control::protocol::args::Nothing;
 use super::args::{AgentVerb, MqVerb, SalvageVerb, Verb};
 use super::context::Context;
 use super::error::CliError;
-use super::render::{event, lists, said, show};
+use super::render::{cost, event, lists, said, show};
 
 /// Runs one verb.
 pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
@@ -39,6 +41,10 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Done(args) => done::run(args, context),
         Verb::Handoff(args) => context.show(&Op::Handoff(args), said::handed_off),
         Verb::Wait(args) => context.show(&Op::Wait(args), said::waits),
+        Verb::HookEvent { hooks, name } => {
+            hook_event::run(hooks, name, context);
+            Ok(())
+        }
         Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
         Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
         Verb::Relic(verb) => relic::run(verb, context),
@@ -46,18 +52,22 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),
         Verb::Send(args) => context.show(&Op::Send(args), said::taken),
+        Verb::Answer(args) => context.show(&Op::Answer(args), said::answered),
         Verb::Logs(args) if args.follow => attach::watch(args.logs.name, context),
+        Verb::Logs(args) if args.logs.raw => context.show(&Op::Logs(args.logs), show::raw),
         Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
         Verb::Auto(verb) => auto::run(verb, context),
         Verb::Metrics => context.show(&Op::Metrics(Nothing {}), show::text),
+        Verb::Cost(args) => context.show(&Op::Cost(args), cost::cost),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),
         Verb::Escalate(args) => escalation::escalate(args, context),
         Verb::Escalations(args) => escalation::escalations(args.verb, context),
         Verb::Config(verb) => config::run(&verb, context),
+        Verb::Harness(verb) => harness::run(verb, context),
         Verb::Doctor(args) => doctor::run(args, context),
         Verb::Demo(args) => demo::run(&args, context),
         Verb::Completions { shell } => help::completions(shell),

@@ -1,5 +1,6 @@
 //! Finding and starting `horde-supervisor`, and waiting until it answers.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -93,7 +94,7 @@ pub(super) fn become_it(city: &City) -> Result<(), CliError> {
 pub(super) enum Lives {
     /// Nothing of this terminal's.
     Detached,
-    /// Ctrl-C ends it together with this program.
+    /// Ctrl-C ends it together with this program, and so does every other end of this program.
     WithUs,
 }
 
@@ -108,6 +109,21 @@ pub(super) struct Background {
 
 /// Starts it, logging to `.horde/supervisor.log`.
 pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
+    start_by(Command::new(program()?), city, lives)
+}
+
+/// Starts it with this environment and nothing else.
+pub(super) fn start_in(
+    env: &BTreeMap<String, String>,
+    city: &City,
+    lives: Lives,
+) -> Result<Background, CliError> {
+    let mut command = Command::new(program()?);
+    command.env_clear().envs(env);
+    start_by(command, city, lives)
+}
+
+fn start_by(mut command: Command, city: &City, lives: Lives) -> Result<Background, CliError> {
     let state = city.root.join(".horde");
     match DirBuilder::new().mode(0o700).create(&state) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -119,14 +135,14 @@ pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
     let file = OpenOptions::new().create(true).append(true).open(&log);
     let file = file.doing(log.display())?;
     let logged = file.metadata().doing(log.display())?.len();
-    let mut command = Command::new(program()?);
     command
         .arg(&city.root)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(file);
-    if lives == Lives::Detached {
-        detach(&mut command);
+    match lives {
+        Lives::Detached => detach(&mut command),
+        Lives::WithUs => bind(&mut command),
     }
     let child = command.spawn().doing("horde-supervisor")?;
     Ok(Background { child, log, logged })
@@ -136,6 +152,17 @@ fn detach(command: &mut Command) {
     // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+    }
+}
+
+/// Has the kernel stop the supervisor, gracefully, when this program has ended.
+fn bind(command: &mut Command) {
+    // SAFETY: between fork and exec only `prctl` is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            let signal = Some(rustix::process::Signal::TERM);
+            Ok(rustix::process::set_parent_process_death_signal(signal)?)
+        });
     }
 }
 

@@ -267,5 +267,6 @@ pub(super) fn needs_person(child: &Value) -> bool {
             "needs_input" | "auth" | "push_blocked" | "sandbox_gone" | "sandbox_broken"
         )
     });
-    stuck || asks || child.get("quarantined_until").is_some_and(Value::is_string)
+    let is_blocked = child.get("blocked") == Some(&Value::Bool(true));
+    stuck || asks || is_blocked || child.get("quarantined_until").is_some_and(Value::is_string)
 }

@@ -136,6 +136,17 @@ pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
     format!("{} has taken it", at(told, "/name"))
 }
 
+/// A dialog that was answered.
+pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
+    let next = told.get("next").and_then(Value::as_str);
+    let next = next.map_or_else(String::new, |next| format!("; it asks now: {next}"));
+    format!(
+        "{} took the answer {}{next}",
+        at(told, "/name"),
+        at(told, "/answer")
+    )
+}
+
 /// A completion that was declared.
 pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
     if told.get("outbox").is_some() {

@@ -168,6 +168,12 @@ pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
         .unwrap_or_default()
 }
 
+/// What a program wrote, with its control sequences.
+pub(in crate::cli) fn raw(result: &Value, _: Style) -> String {
+    let text = result.get("text").and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
 /// The end of an automation's run: the end of what it printed.
 pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
     let tail = end.pointer("/data/tail").and_then(Value::as_str);

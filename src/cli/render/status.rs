@@ -25,7 +25,9 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     }
     for rig in list(result, "/rigs") {
         screen.extend(for_person(rig, style));
+        screen.extend(blocked(rig, style));
     }
+    screen.extend(accounts(result, style));
     let children = children(result);
     if children.is_empty() {
         screen.push(style.paint(Tone::Faint, "nothing is being worked on"));
@@ -40,6 +42,31 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     }
     screen.extend(automations(result, style));
     screen.join("\n")
+}
+
+/// The accounts that are parked, and what ends that.
+fn accounts(result: &Value, style: Style) -> Vec<String> {
+    let line = |account: &Value| {
+        let (name, harness) = (at(account, "/account"), at(account, "/harness"));
+        let detail = at(account, "/detail");
+        match account["condition"] == "auth" {
+            true => style.paint(
+                Tone::Bad,
+                &format!(
+                    "! account {name}: wants a login: {detail}; after it: hd harness resume {harness}"
+                ),
+            ),
+            false => style.paint(
+                Tone::Waits,
+                &format!(
+                    "  account {name}: at a limit until {}{}: {detail}",
+                    at(account, "/until"),
+                    if account["guessed"] == true { " (a guess)" } else { "" },
+                ),
+            ),
+        }
+    };
+    list(result, "/accounts").iter().map(line).collect()
 }
 
 fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
@@ -205,6 +232,35 @@ fn for_person(rig: &Value, style: Style) -> Vec<String> {
         style.paint(Tone::Waits, &text)
     };
     queue.filter(|mr| waits_for_person(mr)).map(line).collect()
+}
+
+/// Blocked relics that are listed one by one; `hd relic list --status blocked` has them all.
+const BLOCKED_SHOWN: usize = 10;
+
+/// Relics that nothing goes on with until a person acts, and why.
+fn blocked(rig: &Value, style: Style) -> Vec<String> {
+    let relics = list(rig, "/blocked");
+    let line = |relic: &Value| {
+        let (id, title) = (at(relic, "/id"), at(relic, "/title"));
+        let why = match (at(relic, "/problem"), at(relic, "/escalation")) {
+            (problem, escalation) if problem != "-" => {
+                format!("{problem}; hd relic show {escalation}")
+            }
+            _ => format!("hd why {id}"),
+        };
+        let text = format!("! {} {id} ({title}) is blocked: {why}", at(rig, "/name"));
+        style.paint(Tone::Waits, &text)
+    };
+    let mut lines: Vec<_> = relics.iter().take(BLOCKED_SHOWN).map(line).collect();
+    if relics.len() > BLOCKED_SHOWN {
+        let more = relics.len() - BLOCKED_SHOWN;
+        let text = format!(
+            "! {} {more} more: hd relic list --status blocked",
+            at(rig, "/name")
+        );
+        lines.push(style.paint(Tone::Waits, &text));
+    }
+    lines
 }
 
 fn waits_for_person(mr: &Value) -> bool {

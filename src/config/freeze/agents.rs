@@ -17,9 +17,11 @@ use crate::config::values::{
     optional, some_duration, text,
 };
 use crate::domain::city::{
-    Agent, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource, Rights,
+    Agent, AgentPrompt, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource,
+    Rights,
 };
-use crate::domain::harness::launch;
+use crate::domain::harness::fill::Fill;
+use crate::domain::harness::{Start, launch};
 use crate::domain::ids::{AgentName, HarnessName};
 
 /// An agent, as far as it could be read.
@@ -100,9 +102,14 @@ fn one(mut reader: Reader<'_>, known: &Known<'_>) -> ReadAgent {
         let runs = runs?;
         let mut env = runs.env;
         env.extend(own_env?);
+        let prompt = runs.harness.is_some().then(|| AgentPrompt {
+            text: runs.prompt.clone(),
+            file: runs.prompt_file,
+        });
         let mut agent = Agent {
             name: name.clone()?,
             command: runs.command,
+            prompt,
             first_input: runs.first_input,
             harness: runs.harness,
             dir: dir?,
@@ -188,6 +195,7 @@ struct Runs {
     first_input: Option<String>,
     harness: Option<HarnessName>,
     prompt: String,
+    prompt_file: PathBuf,
     env: std::collections::BTreeMap<String, String>,
     env_pass: Vec<String>,
 }
@@ -276,12 +284,20 @@ fn prompted(
         }
     };
     // An agent keeps its permissions: it was given them to stand, not for one piece of work.
-    let launch = launch(harness, &prompt, &path, false);
+    let start = Start {
+        fill: &Fill::default(),
+        prompt: &prompt,
+        prompt_file: &path,
+        reduced: false,
+        resumes: false,
+    };
+    let launch = launch(harness, &start);
     Some(Runs {
         command: launch.argv,
         first_input: launch.first_input,
         harness: Some(harness.name.clone()),
         prompt,
+        prompt_file: path,
         env: harness.env.clone(),
         env_pass: harness.env_pass.clone(),
     })

@@ -5,10 +5,17 @@ use std::collections::BTreeMap;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, Place};
 use crate::config::reader::{Reader, Report};
-use crate::config::values::{choice, command, environment, filled, list, pattern, text, variable};
+use crate::config::values::{
+    choice, command, environment, filled, flag, list, pattern, text, variable,
+};
 use crate::domain::city::{Harness, PromptMode};
+use crate::domain::condition::Patterns;
+use crate::domain::harness::hooks::Hooks;
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
+use crate::domain::usage::price::Prices;
+
+use super::cost;
 
 /// Every harness that was named, also those that could not be read: using one of these is no
 /// second error.
@@ -86,10 +93,18 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
     );
     let process_names = reader.get("process_names", list(filled));
     let reduced = reader.get("reduced", list(text));
+    let resume = reader.get("resume", list(text));
+    let account = reader.get("account", text);
+    let limit_answer = reader.get("limit_answer", text);
+    let hooks = reader.get("hooks", choice(Hooks::WORDS, &[]));
+    let done_on_exit = reader.get("done_on_exit", flag);
+    let exclude = reader.get("exclude", list(filled));
     let review = reader.get("review", text);
     let env = reader.get("env", environment);
     let env_pass = reader.get("env_pass", list(variable));
-    let needs_input = reader.get("needs_input_patterns", list(pattern));
+    let looks = looks(&mut reader);
+    let prices = prices(&mut reader);
+    let budget = cost::budget(&mut reader);
     reader.finish();
     Some(Harness {
         name: name.clone(),
@@ -97,9 +112,45 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
         prompt: prompt?,
         process_names: process_names?,
         reduced: reduced?,
+        resume: resume?,
+        account: Some(account?)
+            .filter(|account| !account.is_empty())
+            .unwrap_or_else(|| name.to_string()),
+        limit_answer: limit_answer?,
+        hooks: hooks?,
+        done_on_exit: done_on_exit?,
+        exclude: exclude?,
         review: review?,
         env: env?,
         env_pass: env_pass?,
-        needs_input: needs_input?,
+        looks: looks?,
+        prices,
+        budget: budget?,
+    })
+}
+
+/// `prices`, by the name of the model. One that is wrong is told of, and left out.
+fn prices(reader: &mut Reader<'_>) -> Prices {
+    let report = reader.report;
+    let priced = reader.named("prices").into_iter();
+    let priced =
+        priced.filter_map(|(model, _, node)| Some((model.to_owned(), cost::price(node, report)?)));
+    Prices(priced.collect())
+}
+
+/// The patterns that its screens are read by.
+fn looks(reader: &mut Reader<'_>) -> Option<Patterns> {
+    let mut patterns = |key| reader.get(key, list(pattern));
+    let asks = patterns("needs_input_patterns");
+    let input = patterns("input_patterns");
+    let working = patterns("working_patterns");
+    let limit = patterns("rate_limit_patterns");
+    let auth = patterns("auth_patterns");
+    Some(Patterns {
+        asks: asks?,
+        input: input?,
+        working: working?,
+        limit: limit?,
+        auth: auth?,
     })
 }

@@ -4,6 +4,7 @@
 mod across;
 mod agents;
 mod automations;
+mod cost;
 mod daemon;
 mod forge;
 mod groups;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use super::document::{Node, Source, Table};
 use super::reader::{Reader, Report};
 use super::{Env, values};
+use crate::domain::budget::Budget;
 use crate::domain::city::City;
 
 /// What freezing needs besides the document.
@@ -108,14 +110,14 @@ pub fn freeze(
     reader.finish();
     groups::check_agents(&agents, report);
     across::check(
-        workspace.as_ref().map(|(name, _)| name.as_str()),
+        workspace.as_ref().map(|(name, ..)| name.as_str()),
         &rigs,
         &agents,
         report,
     );
     let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
     let prompt_files = prompt_files.collect();
-    let (name, suspended) = workspace?;
+    let (name, suspended, budget) = workspace?;
     Some(Frozen {
         city: City {
             root: context.root.to_owned(),
@@ -130,13 +132,14 @@ pub fn freeze(
             agents: agents.into_iter().filter_map(|agent| agent.agent).collect(),
             groups,
             suspended,
+            budget,
             automations,
         },
         prompt_files,
     })
 }
 
-fn workspace(reader: &mut Reader<'_>) -> Option<(String, bool)> {
+fn workspace(reader: &mut Reader<'_>) -> Option<(String, bool, Option<Budget>)> {
     let mut reader = reader.section("workspace", "workspace")?;
     let name = reader.get("name", |node| {
         let name = values::filled(node)?;
@@ -145,6 +148,7 @@ fn workspace(reader: &mut Reader<'_>) -> Option<(String, bool)> {
         Ok(name)
     });
     let suspended = reader.get("suspended", values::flag);
+    let budget = cost::budget(&mut reader);
     reader.finish();
-    Some((name?, suspended?))
+    Some((name?, suspended?, budget?))
 }

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::Context;
+use super::cost;
 use super::forge;
 use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
@@ -12,7 +13,7 @@ use crate::config::values::{
     Parsed, branch, choice, complain, duration, filled, flag, integer, list, name, optional,
     some_duration, text,
 };
-use crate::domain::city::{RaiderPolicy, Rig, RigSource, WitnessPolicy};
+use crate::domain::city::{OnCompact, RaiderPolicy, Rig, RigSource, WitnessPolicy};
 use crate::domain::ids::{RelicId, RigName, SlotName};
 use crate::domain::slots;
 
@@ -236,12 +237,24 @@ fn raider_policy(
         "respawn_permissions",
         choice(&[("reduced", true), ("full", false)], &[]),
     );
+    let on_compact = reader.get(
+        "on_compact",
+        choice(
+            &[
+                ("rally", OnCompact::Rally),
+                ("handoff", OnCompact::Handoff),
+                ("nothing", OnCompact::Nothing),
+            ],
+            &[],
+        ),
+    );
     let stall_after = reader.get("stall_after", optional(some_duration));
     let nudges = reader.get("nudges", integer(0));
     let max_reviews = reader.get("max_reviews", integer(1));
     let setup = reader.get("setup", list(filled));
     let copy = reader.get("copy", list(inner_path));
     let idle_timeout = reader.get("idle_timeout", optional(some_duration));
+    let budget = cost::budget(&mut reader);
     reader.finish();
     Some(RaiderPolicy {
         harness: harness?,
@@ -249,12 +262,14 @@ fn raider_policy(
         max: max?,
         auto_charge: auto_charge?,
         respawn_reduced: respawn_reduced?,
+        on_compact: on_compact?,
         stall_after: stall_after?,
         nudges: nudges?,
         max_reviews: max_reviews?,
         setup: setup?,
         copy: copy?,
         idle_timeout: idle_timeout?,
+        budget: budget?,
     })
 }
 

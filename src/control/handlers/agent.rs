@@ -151,6 +151,20 @@ pub(super) async fn restart(world: &World, name: &str) -> Result<Value, ControlE
     Ok(json!({ "name": id.to_string(), "state": "starting" }))
 }
 
+/// Starts a raider that is in quarantine: a person wants its relic worked on.
+pub(super) async fn try_again(
+    world: &World,
+    raider: Option<&RaiderId>,
+) -> Result<(), ControlError> {
+    let id = raider.cloned().map(ChildId::Raider);
+    let views = ask::views(world).await?.into_iter();
+    let mut held = views.filter(|view| view.state == ChildState::Quarantined);
+    if let Some(view) = held.find(|view| Some(&view.spec.id) == id.as_ref()) {
+        wake(world, view.spec.id).await?;
+    }
+    Ok(())
+}
+
 pub(super) async fn unquarantine(world: &World, name: &str) -> Result<Value, ControlError> {
     let view = names::child(world, name).await?;
     if view.state != ChildState::Quarantined {

@@ -12,6 +12,7 @@ use crate::control::protocol::args::Doctor;
 use crate::control::protocol::{ControlError, OpName};
 use crate::control::rights;
 use crate::control::server::Caller;
+use crate::domain::unattended;
 
 pub(super) async fn doctor(
     world: &Arc<World>,
@@ -24,5 +25,8 @@ pub(super) async fn doctor(
     }
     let findings = doctor::run(world, args.fix).await?;
     let ok = findings.iter().all(|finding| finding.fixed);
-    Ok(json!({ "ok": ok, "findings": findings, "git": doctor::git(world).await }))
+    Ok(json!({
+        "ok": ok, "findings": findings, "git": doctor::git(world).await,
+        "environment": unattended::shown(&world.env),
+    }))
 }

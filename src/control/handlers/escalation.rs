@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{names, own, rights_of, to_json};
+use super::{caller, names, rights_of, to_json};
 use crate::actors::ask;
 use crate::actors::shaman::{self, Entry};
 use crate::actors::world::World;
@@ -28,7 +28,7 @@ pub(super) async fn escalate(
 ) -> Result<Value, ControlError> {
     let (agent, relic) = match &caller.who {
         Who::Raider(_) => {
-            let hook = own::own_hook(world, caller).await?;
+            let hook = caller::own_hook(world, caller).await?;
             (hook.raider.to_string(), Some(hook.relic))
         }
         Who::Agent(_) => (agent(world, caller).await?, None),
@@ -74,7 +74,7 @@ pub(super) async fn escalate(
 
 /// The standing agent in whose session the caller runs.
 async fn agent(world: &World, caller: &Caller) -> Result<String, ControlError> {
-    let session = own::own_member(world, caller)?.session;
+    let session = caller::own_member(world, caller)?.session;
     let views = ask::views(world).await?;
     let mut views = views.into_iter();
     let view = views.find(|view| view.spec.session == session);

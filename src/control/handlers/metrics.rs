@@ -47,6 +47,7 @@ fn text(
     city(&now, world, stored, uptime)?;
     children(&now, world, views, stored, hookless)?;
     queues(&now, world, stored)?;
+    tokens(&now, stored)?;
     let mut families = now.gather();
     families.extend(world.store.metrics().families());
     families.sort_by(|a, b| a.name().cmp(b.name()));
@@ -95,6 +96,33 @@ fn city(
         Some(used) => process(now, used),
         None => Ok(()),
     }
+}
+
+/// What today has used, until now.
+fn tokens(now: &Registry, stored: &Stored) -> prometheus::Result<()> {
+    let today = &stored.usage.today;
+    let rows = today.iter().flat_map(|(harness, sum)| {
+        let tokens = sum.tokens;
+        [
+            ("input", tokens.input),
+            ("output", tokens.output),
+            ("cache_read", tokens.cache_read),
+            ("cache_write", tokens.cache_write),
+        ]
+        .map(|(kind, count)| (vec![harness.clone(), kind.to_owned()], count as f64))
+    });
+    let help = "Tokens used since midnight, as transcripts tell.";
+    gauge(
+        now,
+        ("horde_tokens_today", help),
+        &["harness", "kind"],
+        rows,
+    )?;
+    let rows = today
+        .iter()
+        .map(|(harness, sum)| (vec![harness.clone()], sum.usd));
+    let help = "What they cost, as far as prices are known.";
+    gauge(now, ("horde_cost_today_usd", help), &["harness"], rows)
 }
 
 /// Under the names that every Prometheus client uses.

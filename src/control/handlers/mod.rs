@@ -1,8 +1,11 @@
 //! Requests of the control socket, one file per group of verbs. A handler turns a request into one
 //! message to one actor, or one look at store and ports; it holds no state of the city.
 
+mod accounts;
 mod agent;
 mod auto;
+mod caller;
+mod cost;
 mod denials;
 mod doctor;
 mod escalation;
@@ -14,6 +17,7 @@ mod names;
 mod own;
 mod raider;
 mod relic;
+mod report;
 mod salvage;
 mod status;
 mod terminal;
@@ -136,6 +140,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::Done(args) => own::done(world, &caller, &args).await,
         Op::Handoff(args) => own::handoff(world, &caller, args).await,
         Op::Wait(args) => own::wait(world, &caller, args).await,
+        Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
         Op::Rally(_) => own::rally(world, &caller).await,
         Op::Hook(_) => own::hook(world, &caller).await,
         Op::RelicCreate(args) => relic::create(world, args).await,
@@ -160,12 +165,14 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::Attach(args) => terminal::attach(world, &args.name).await,
         Op::Peek(args) => terminal::peek(world, &args.name).await,
         Op::Send(args) => terminal::send(world, args).await,
+        Op::Answer(args) => terminal::answer(world, args).await,
         Op::Logs(args) => terminal::logs(world, args).await,
         Op::AgentList(_) => agent::list(world).await,
         Op::AgentStart(args) => agent::start(world, &args.name).await,
         Op::AgentStop(args) => agent::stop(world, &args.name).await,
         Op::AgentRestart(args) => agent::restart(world, &args.name).await,
         Op::AgentUnquarantine(args) => agent::unquarantine(world, &args.name).await,
+        Op::HarnessResume(args) => accounts::resume(world, &args.name),
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
         Op::MqRetry(args) => mq::retry(world, &args.mr).await,
@@ -177,6 +184,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
         Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
         Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
+        Op::Cost(args) => cost::cost(world, args).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
@@ -202,6 +210,8 @@ impl From<Refusal> for ControlError {
             RefusalKind::NotFound => ErrorKind::NotFound,
             RefusalKind::WorkAtRisk | RefusalKind::NoRoom => ErrorKind::Refused,
             RefusalKind::Conflict | RefusalKind::Failed => ErrorKind::Conflict,
+            RefusalKind::NeedsHuman => ErrorKind::NeedsHuman,
+            RefusalKind::Parked => ErrorKind::Parked,
             RefusalKind::Unavailable => ErrorKind::Unavailable,
             RefusalKind::Timeout => ErrorKind::Timeout,
             RefusalKind::Internal => ErrorKind::Internal,

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{names, to_json};
+use super::caller::{own_hook, own_member};
+use super::to_json;
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
@@ -16,47 +17,15 @@ use crate::control::rights::Who;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::relic::Hook;
+use crate::domain::relic::{Hook, RelicKind};
 use crate::domain::stall::Wait;
-use crate::ports::sessions::{Member, Membership};
+use crate::ports::relics::RelicFilter;
 
 /// Git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
-
-/// The session that the caller runs in now: a connection may be older than the session that has the
-/// name by now, and speaks for its own only.
-pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
-    let now = caller.pid.map(|pid| world.sessions.membership(pid));
-    match now {
-        Some(Membership::Of(member)) if caller.who.session() == Some(&member.session) => Ok(member),
-        _ => Err(ControlError::forbidden("this process is in no session")),
-    }
-}
-
-/// The raider in whose session the caller runs. A late process of an earlier incarnation is fenced
-/// off: what the slot does now is not its own.
-pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
-    let Member {
-        session,
-        incarnation,
-    } = own_member(world, caller)?;
-    let hooks = names::hooks(world).await?;
-    let hook = hooks
-        .into_iter()
-        .find(|hook| hook.raider.session_id() == session);
-    let hook = hook.ok_or_else(|| {
-        ControlError::not_found(format!("session {session} has no work on its hook"))
-    })?;
-    if hook.incarnation != incarnation {
-        return Err(ControlError::forbidden(format!(
-            "this process is of incarnation {incarnation}, and {} is at {} by now",
-            hook.raider, hook.incarnation
-        )));
-    }
-    Ok(hook)
-}
 
 /// `done`: returns when the intent is durable, before the session is ended.
 pub(super) async fn done(
@@ -113,6 +82,7 @@ pub(super) async fn handoff(
     let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
     let id = view.spec.id.clone();
     let mut meant = Meant::any(id.clone(), session.clone());
+    let mut progress = None;
     if let ChildId::Raider(_) = &id {
         let hook = own_hook(world, caller).await?;
         if hook.done.is_some() {
@@ -120,6 +90,7 @@ pub(super) async fn handoff(
                 "the work is done; there is nothing to hand off",
             ));
         }
+        progress = shown_for(world, &hook).await;
         let note = Handoff {
             note: args.message.clone(),
             relic: Some(hook.relic.clone()),
@@ -144,8 +115,30 @@ pub(super) async fn handoff(
             })
             .await?;
     }
-    ask::cycle_meant(world, meant, Cause::Handoff).await?;
+    ask::hand_off(world, meant, progress).await?;
     Ok(json!({ "name": id.to_string(), "session": session }))
+}
+
+/// What a raider has to show for its work when it hands off: its commits, its relic and the relic's steps. None
+/// where git does not tell: that is no evidence against it.
+async fn shown_for(world: &World, hook: &Hook) -> Progress {
+    let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let facts = effects::repo(world, &hook.raider.rig, move |repo| {
+        repo.facts(&sandbox, &target)
+    });
+    let head = facts.await.ok()?.head;
+    let id = hook.relic.clone();
+    let tasks = RelicFilter {
+        kind: Some(RelicKind::Task),
+        ..RelicFilter::default()
+    };
+    let relics = world.store.run(move |txn| {
+        let mut relics = txn.relics(&tasks)?;
+        relics.retain(|relic| relic.id == id || relic.parent.as_ref() == Some(&id));
+        Ok(relics)
+    });
+    let relics = serde_json::to_string(&relics.await.ok()?).ok()?;
+    Some(format!("{head} {relics}"))
 }
 
 /// The longest wait. Who is silent for longer is looked after: nobody else would be.

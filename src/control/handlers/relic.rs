@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::work::created;
-use super::{escalation, names, to_json};
+use super::{agent, escalation, names, to_json};
+use crate::actors::quarantine;
 use crate::actors::sagas::land;
 use crate::actors::shaman::Entry;
 use crate::actors::world::World;
@@ -135,9 +136,13 @@ pub(super) async fn reopen(world: &World, id: &str) -> Result<Value, ControlErro
             let data = json!({ "status": relic.status, "raider": relic.assignee });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
             txn.record(&event.with(data))?;
+            quarantine::settle(txn, &id)?;
             Ok(relic)
         })
         .await?;
+    if relic.status == RelicStatus::Hooked {
+        agent::try_again(world, relic.raider.as_ref()).await?;
+    }
     nudge_all(world);
     to_json(&relic)
 }

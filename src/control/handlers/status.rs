@@ -1,21 +1,26 @@
 //! `status`: one look at everything (`2-contract.md`, 2.4). States are derived here, from facts, at
 //! the moment of asking.
 
+mod blocked;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::blocked::Blocked;
+use super::accounts;
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, PoolView};
 use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::witness::{ailing, stall};
 use crate::actors::world::World;
-use crate::actors::{ask, effects};
+use crate::actors::{ask, effects, shaman, usage};
 use crate::control::protocol::ControlError;
 use crate::domain::ailment::Ailment;
 use crate::domain::city::Rig;
+use crate::domain::condition::Condition;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, RigName};
 use crate::domain::merge::{self, MergeRequest};
@@ -23,6 +28,7 @@ use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence, derive};
 use crate::domain::relic::{Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::stall::{Steps, Wait};
+use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
 
 /// git is not waited for longer than this: a large repository must not hold up the screen.
@@ -36,27 +42,27 @@ pub(super) struct Stored {
     /// Tasks that are not closed, as counted by prefix and status.
     pub(super) relics: BTreeMap<(String, RelicStatus), usize>,
     pub(super) escalations: usize,
+    blocked: Vec<Blocked>,
     seq: u64,
     /// What was done about raiders that are stalled.
     stalled: BTreeMap<RaiderId, Steps>,
     /// The last wait of each raider.
     waits: BTreeMap<RaiderId, Wait>,
     pub(super) said: standing::Said,
+    /// Tokens and money.
+    pub(super) usage: usage::Now,
 }
 
 pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
-    let open = RelicFilter {
-        kind: Some(RelicKind::Escalation),
-        status: Some(RelicStatus::Open),
-        ..RelicFilter::default()
-    };
     let tasks = RelicFilter {
         kind: Some(RelicKind::Task),
         ..RelicFilter::default()
     };
     let stored = world.store.run(move |txn| {
         let mut relics = BTreeMap::new();
-        for relic in txn.relics(&tasks)? {
+        let tasks = txn.relics(&tasks)?;
+        let open = shaman::open(txn)?;
+        for relic in &tasks {
             let prefix = relic.id.prefix().to_owned();
             *relics.entry((prefix, relic.status)).or_default() += 1;
         }
@@ -68,13 +74,15 @@ pub(super) async fn stored(world: &World) -> Result<Stored, ControlError> {
             waits.extend(stall::wait(txn, &hook.raider)?.map(|wait| (raider(), wait)));
         }
         Ok(Stored {
+            usage: usage::now(txn, &hooks)?,
             relics,
             hooks,
             stalled,
             waits,
             sagas: txn.sagas(None)?,
             queue: txn.mrs(None, true)?,
-            escalations: txn.relics(&open)?.len(),
+            escalations: open.len(),
+            blocked: blocked::of(&tasks, &open),
             seq: txn.last_seq()?,
             said: standing::read(txn)?,
         })
@@ -100,9 +108,9 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
         "last_reload_error": world.directory.reload_error(), "agents": agents, "pools": pools,
-        "rigs": rigs,
+        "rigs": rigs, "accounts": accounts::list(world),
         "automations": super::auto::list(world).await?,
-        "escalations": stored.escalations, "seq": stored.seq, "socket": world.socket,
+        "escalations": stored.escalations, "usage": { "today": stored.usage.sum().to_json() }, "seq": stored.seq, "socket": world.socket,
     }))
 }
 
@@ -155,6 +163,7 @@ async fn rig_status(
             "open": relics(RelicStatus::Open), "hooked": relics(RelicStatus::Hooked),
             "blocked": relics(RelicStatus::Blocked), "deferred": relics(RelicStatus::Deferred),
         },
+        "blocked": blocked::json(&stored.blocked, &rig.prefix),
         "forge": {
             "paused": rig.suspended || world.city.suspended,
             "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>(),
@@ -319,15 +328,15 @@ fn raider_json(
         let same = session.is_some_and(|session| session.handle.token == wait.session);
         same && hook.done.is_none() && wait.until > world.clock.now()
     });
-    let asks = session.and_then(|session| world.directory.questions.of(&session.handle));
+    let shown = accounts::condition(world, view, Some(&hook.harness));
     let sandbox = world.city.sandbox(&hook.raider);
     let ailing = seen.ailment.map(|what| {
         let detail = format!("{}; {}", what.says(&sandbox), what.advice(&hook.raider));
         (Some(what.condition()), Some(detail))
     });
-    let (condition, detail) = ailing.unwrap_or_else(|| match (blocked, asks, waits) {
+    let (condition, detail) = ailing.unwrap_or_else(|| match (blocked, &shown, waits) {
         (Some(why), ..) => (Some("push_blocked"), Some(why)),
-        (None, Some(question), _) => (Some("needs_input"), Some(question)),
+        (None, Some(shown), _) => (Some(shown.word()), Some(shown.text().to_owned())),
         (None, None, Some(wait)) => (
             Some("waiting"),
             Some(format!("{}, until {}", wait.reason, wait.until)),
@@ -340,10 +349,16 @@ fn raider_json(
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
         "incarnation": hook.incarnation, "state": state,
-        "condition": condition, "detail": detail, "until": waits.map(|wait| wait.until),
+        "condition": condition, "detail": detail, "choices": accounts::choices(shown.as_ref()),
+        "until": shown.as_ref().and_then(Condition::until).or(waits.map(|wait| wait.until)),
         "stalled_since": stored.stalled.get(&hook.raider).map(|steps| steps.since),
+        "blocked": stored.blocked.iter().any(|blocked| blocked.id == hook.relic),
         "hook": hook.relic, "branch": hook.branch, "target": hook.target,
         "harness": hook.harness,
+        "usage": json!({
+            "raider": stored.usage.raiders.get(&hook.raider).map(Sum::to_json),
+            "relic": stored.usage.relics.get(&hook.raider).map(Sum::to_json),
+        }),
         "session": session.map(|session| json!({
             "id": session.handle.id, "pid": session.agent.pid,
             "holder_pid": session.holder.as_ref().map(|holder| holder.pid),
@@ -439,14 +454,17 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         Some(ChildState::Finished | ChildState::Stopped) | None => "stopped",
     };
     let session = view.and_then(|view| view.session.as_ref());
-    let asks = session.and_then(|session| world.directory.questions.of(&session.handle));
+    let harness = view.and_then(|view| view.spec.harness());
+    let shown = accounts::condition(world, view, harness);
     json!({
         "name": name, "state": state, "pid": session.map(|session| session.agent.pid),
         "generation": session.map(|session| session.generation),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map(|view| view.since), "retry_at": view.and_then(|view| view.retry_at),
-        "condition": asks.as_ref().map(|_| "needs_input"), "detail": asks,
+        "condition": shown.as_ref().map(Condition::word),
+        "detail": shown.as_ref().map(Condition::text), "choices": accounts::choices(shown.as_ref()),
+        "until": shown.as_ref().and_then(Condition::until),
         "session": session.map(|session| session.handle.id.clone()),
         // It is restarted for its new configuration once nobody is attached, nor asked anything.
         "deferred": view.is_some_and(|view| view.drifted),

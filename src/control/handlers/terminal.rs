@@ -1,19 +1,26 @@
-//! `attach`, `peek`, `send`, `logs`: the terminal of a raider or agent.
+//! `attach`, `peek`, `send`, `answer`, `logs`: the terminal of a raider or agent.
 
 use serde_json::{Value, json};
 
 use super::names;
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
-use crate::actors::root::SessionView;
+use crate::actors::root::{SessionView, Work};
+use crate::actors::typing;
 use crate::actors::world::World;
-use crate::control::protocol::args::{Logs, Send};
+use crate::control::protocol::args::{Answer, Logs, Send};
 use crate::control::protocol::{ControlError, ErrorKind};
-use crate::domain::ids::SessionId;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{HarnessName, SessionId};
+use crate::domain::keys;
+use crate::domain::transcript;
 use crate::ports::sessions::{AttachPoint, Input, SessionError, Sessions};
 
 /// The end of the log that is shown unless more is asked for, in bytes.
 const LOG_BYTES: u64 = 64 * 1024;
+/// What is read of a log for the text that a person has seen, in bytes.
+const READ_BYTES: u64 = 1024 * 1024;
 
 async fn up(world: &World, name: &str) -> Result<(String, SessionView), ControlError> {
     let view = names::child(world, name).await?;
@@ -38,9 +45,11 @@ async fn on<T: std::marker::Send + 'static>(
 pub(super) async fn attach(world: &World, name: &str) -> Result<Value, ControlError> {
     let (id, session) = up(world, name).await?;
     let handle = session.handle.clone();
+    // What happens to the session from here on tells how it ended.
+    let seq = world.store.run(|txn| txn.last_seq()).await?;
     let point = on(world, &session.handle.id, move |p| p.attach(&handle)).await?;
     Ok(match point {
-        AttachPoint::Holder(socket) => json!({ "name": id, "socket": socket }),
+        AttachPoint::Holder(socket) => json!({ "name": id, "socket": socket, "seq": seq }),
         AttachPoint::Command { argv, watch } => {
             json!({ "name": id, "command": argv, "socket": watch })
         }
@@ -55,26 +64,93 @@ pub(super) async fn peek(world: &World, name: &str) -> Result<Value, ControlErro
 }
 
 pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlError> {
-    let (id, session) = up(world, &args.name).await?;
-    let (handle, input) = (session.handle.clone(), Input::Submit(args.text));
-    on(world, &session.handle.id, move |p| p.send(&handle, &input)).await?;
+    let (id, harness, session) = driven(world, &args.name).await?;
+    let handle = session.handle;
+    match (args.text, args.keys) {
+        (Some(text), None) => typing::submit(world, harness.as_ref(), &handle, &text)
+            .await
+            .map_err(|refusal| named(refusal, &args.name))?,
+        (None, Some(keys)) => {
+            let input = Input::Raw(keys::bytes(&keys).map_err(ControlError::bad_request)?);
+            let session = handle.id.clone();
+            on(world, &session, move |p| p.send(&handle, &input)).await?;
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            let message = "send takes either a text or keys";
+            return Err(ControlError::bad_request(message));
+        }
+    }
     Ok(json!({ "name": id, "taken": true }))
 }
 
+pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, ControlError> {
+    let (id, harness, session) = driven(world, &args.name).await?;
+    let answered = typing::answer(world, harness.as_ref(), &session.handle, &args.choice)
+        .await
+        .map_err(|refusal| named(refusal, &args.name))?;
+    let data = json!({
+        "question": answered.question, "answer": answered.answer, "session": session.handle.id,
+    });
+    let event = NewEvent::new(EventType::RaiderAnswered, &id, Cause::Operator).with(data);
+    world.store.note(vec![event]);
+    Ok(json!({
+        "name": id, "question": answered.question, "answer": answered.answer,
+        "next": answered.next,
+    }))
+}
+
+/// A child with its session, and the harness that its screen is read by.
+async fn driven(
+    world: &World,
+    name: &str,
+) -> Result<(String, Option<HarnessName>, SessionView), ControlError> {
+    let view = names::child(world, name).await?;
+    let harness = match &view.spec.work {
+        Work::Raider { hook, .. } => Some(hook.harness.clone()),
+        Work::Agent(agent) => agent.harness.clone(),
+    };
+    let (id, session) = up(world, name).await?;
+    Ok((id, harness, session))
+}
+
+/// The refusal with the child's name in its advice.
+fn named(refusal: Refusal, name: &str) -> ControlError {
+    let error = ControlError::from(refusal);
+    let hint = error.hint.map(|hint| hint.replace("NAME", name));
+    ControlError { hint, ..error }
+}
+
 pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlError> {
-    let (name, id) = match names::child(world, &args.name).await {
-        Ok(view) => (view.spec.id.to_string(), view.spec.session),
+    let (name, id, session) = match names::child(world, &args.name).await {
+        Ok(view) => (view.spec.id.to_string(), view.spec.session, view.session),
         Err(unknown) if unknown.kind == ErrorKind::NotFound => {
-            former(world, &args.name).await?.ok_or(unknown)?
+            let (name, id) = former(world, &args.name).await?.ok_or(unknown)?;
+            (name, id, None)
         }
         Err(error) => return Err(error),
     };
-    let session = id.clone();
     // One answer is one line: what is asked for is bounded like any other.
-    let bytes = args.bytes.unwrap_or(LOG_BYTES).min(LOG_BYTES * 8);
-    let log = on(world, &id, move |p| p.logs(&session, bytes)).await?;
-    let text = String::from_utf8_lossy(&log);
-    Ok(json!({ "name": name, "text": text, "bytes": log.len() }))
+    let most = args.bytes.unwrap_or(LOG_BYTES).min(LOG_BYTES * 8);
+    let of = id.clone();
+    if args.raw {
+        let log = on(world, &id, move |p| p.logs(&of, most)).await?;
+        let text = String::from_utf8_lossy(&log);
+        return Ok(json!({ "name": name, "text": text, "bytes": log.len() }));
+    }
+    let handle = session.map(|session| session.handle);
+    let text = on(world, &id, move |p| {
+        let log = p.logs(&of, READ_BYTES)?;
+        let is_cut = log.len() as u64 >= READ_BYTES;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let text = transcript::text(&log, is_cut, most);
+        match handle {
+            // The end of a long log may show no whole row: then the screen is what is known.
+            Some(handle) if is_cut && text.trim().is_empty() => p.peek(&handle),
+            Some(_) | None => Ok(text),
+        }
+    });
+    let text = text.await?;
+    Ok(json!({ "name": name, "text": text, "bytes": text.len() }))
 }
 
 /// A slot of this name whose last session is over, and whose log is still there.

@@ -4,11 +4,13 @@
 //! Names of things are plain text here: whether `gt-9` or `horde/Toast` is there is for the handler
 //! to say (`not_found`), and what cannot be a name is not there either.
 
+mod cost;
 mod read;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+pub use self::cost::Cost;
 use self::read::{ids, not_blank, tasks, text_or_number, word};
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
@@ -24,6 +26,14 @@ pub struct Nothing {}
 #[serde(deny_unknown_fields)]
 pub struct Named {
     /// `Toast`, `horde/Toast`, `horde/raiders/Toast`, or an agent's name
+    pub name: String,
+}
+
+/// One harness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct HarnessRef {
+    /// The harness
     pub name: String,
 }
 
@@ -164,6 +174,16 @@ pub struct Wait {
     /// What for
     #[arg(long, value_parser = not_blank)]
     pub reason: String,
+}
+
+/// `hook-event`: an event of a harness, as its hook gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookEvent {
+    /// Whose hooks they are: the `hooks` of the harness
+    pub hooks: String,
+    /// The event
+    pub event: serde_json::Value,
 }
 
 /// `escalate`.
@@ -323,7 +343,23 @@ pub struct Send {
     /// A raider or an agent
     pub name: String,
     /// What to submit to its terminal
-    pub text: String,
+    #[arg(required_unless_present = "keys", conflicts_with = "keys")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Keys to type instead, whatever is on the screen: "Down Enter", "C-c", "2"
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<String>,
+}
+
+/// `answer`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// A raider or an agent
+    pub name: String,
+    /// Number, key or text of a choice; or the answer in words, where the dialog takes any
+    pub choice: String,
 }
 
 /// `logs`.
@@ -336,6 +372,10 @@ pub struct Logs {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// The bytes that its program wrote, instead of what a person has seen of them
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub raw: bool,
 }
 
 /// One merge request.

@@ -74,6 +74,10 @@ pub enum ErrorKind {
     Conflict,
     /// The supervisor, or what it needs for this, is not there.
     Unavailable,
+    /// A person has to act first: a dialog is open.
+    NeedsHuman,
+    /// The account of the harness is at a limit, or wants a login.
+    Parked,
     /// It took too long.
     Timeout,
     /// Another version of the protocol.
@@ -92,6 +96,8 @@ impl ErrorKind {
         Self::Forbidden,
         Self::Conflict,
         Self::Unavailable,
+        Self::NeedsHuman,
+        Self::Parked,
         Self::Timeout,
         Self::Version,
         Self::Internal,
@@ -106,6 +112,8 @@ impl ErrorKind {
             Self::Refused => Exit::Refused,
             Self::Forbidden | Self::Conflict | Self::Internal => Exit::Failed,
             Self::Unavailable => Exit::Unreachable,
+            Self::NeedsHuman => Exit::NeedsHuman,
+            Self::Parked => Exit::Parked,
             Self::Timeout => Exit::TimedOut,
             Self::Version => Exit::Version,
         }

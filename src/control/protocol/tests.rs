@@ -104,6 +104,8 @@ fn kinds_decide_exit_codes() {
         ("forbidden", 1),
         ("conflict", 1),
         ("unavailable", 3),
+        ("needs_human", 7),
+        ("parked", 9),
         ("timeout", 6),
         ("version", 10),
         ("internal", 1),

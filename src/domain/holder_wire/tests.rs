@@ -53,6 +53,7 @@ fn answers() -> Vec<Answer> {
                 code: None,
                 signal: Some(9),
                 at: Timestamp::UNIX_EPOCH,
+                by_person: true,
             },
             killed: true,
             stragglers: 1,

@@ -158,13 +158,13 @@ fn what_should_not_run_is_suspended_or_drained() {
             Some(Suspended),
             Some(up("new", false)),
             Some(Running),
-            vec![Decision::Suspend(id())],
+            vec![Decision::Suspend(id(), Cause::Suspended)],
         ),
         (
             Some(Suspended),
             Some(Tended::Waiting),
             None,
-            vec![Decision::Suspend(id())],
+            vec![Decision::Suspend(id(), Cause::Suspended)],
         ),
         (Some(Suspended), Some(Tended::Suspended), None, vec![]),
         (Some(Suspended), None, None, vec![]),
@@ -306,7 +306,10 @@ fn who_asks_is_neither_idle_nor_drifted() {
     };
     assert_eq!(decide(Mode::Run, false).len(), 1);
     assert_eq!(decide(Mode::Run, true), []);
-    assert_eq!(decide(Mode::Suspended, true), [Decision::Suspend(id())]);
+    assert_eq!(
+        decide(Mode::Suspended, true),
+        [Decision::Suspend(id(), Cause::Suspended)]
+    );
     assert_eq!(decide(Mode::Drain, true), [Decision::Drain(id())]);
 }
 

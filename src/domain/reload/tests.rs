@@ -63,6 +63,7 @@ fn city(agents: Vec<Agent>) -> City {
         agents,
         groups: Vec::new(),
         suspended: false,
+        budget: None,
         automations: Vec::new(),
     }
 }
@@ -71,6 +72,7 @@ fn agent(text: &str) -> Agent {
     Agent {
         name: name(text),
         command: vec!["true".into()],
+        prompt: None,
         first_input: None,
         harness: None,
         dir: "/".into(),

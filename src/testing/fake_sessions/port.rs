@@ -1,18 +1,20 @@
 //! The port, method by method.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::super::PATIENCE;
 use super::{Fake, FakeSessions, Inner, is_there};
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::SessionId;
+use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
-    AttachPoint, Input, Listener, Member, Membership, SessionError, SessionHandle, SessionSpec,
-    Sessions, StartError, Started, Stopped,
+    AttachPoint, Input, Listener, Member, Membership, ScreenListener, SessionError, SessionHandle,
+    SessionSpec, Sessions, Standing, StartError, Started, Stopped,
 };
 
 impl Sessions for FakeSessions {
@@ -20,13 +22,14 @@ impl Sessions for FakeSessions {
         assert!(self.ear.set(listener).is_ok(), "called once");
     }
 
+    fn listen_to_screens(&self, listener: ScreenListener) {
+        assert!(self.eye.set(listener).is_ok(), "called once");
+    }
+
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
         let started = {
-            let mut inner = self.inner();
-            while inner.stuck_starts.contains(&spec.id) {
-                let waited = self.world.released.wait(inner);
-                inner = waited.unwrap_or_else(PoisonError::into_inner);
-            }
+            let stuck = |inner: &Inner| inner.stuck_starts.contains(&spec.id);
+            let mut inner = self.wait_while(self.inner(), stuck);
             inner.admit(spec)?;
             let fake = self.make(&mut inner, spec);
             let started = started(&fake);
@@ -58,13 +61,18 @@ impl Sessions for FakeSessions {
     fn list(&self) -> Result<Vec<SessionFacts>, SessionError> {
         self.enter("list");
         let mut inner = self.inner();
-        inner.lists_held += 1;
-        while inner.holds_lists && inner.lists_released == 0 {
-            let waited = self.world.released.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        inner.lists_held -= 1;
+        inner.lists_begun += 1;
+        let turn = inner.lists_begun;
+        inner.lists_held.push_back(turn);
+        // In the order in which they came: a test releases the list of whom it has seen waiting.
+        let held = |inner: &Inner| {
+            let first = inner.lists_held.front() == Some(&turn);
+            inner.holds_lists && !(first && inner.lists_released > 0)
+        };
+        let mut inner = self.wait_while(inner, held);
+        inner.lists_held.retain(|other| *other != turn);
         inner.lists_released = inner.lists_released.saturating_sub(1);
+        self.world.released.notify_all();
         if let Some(why) = &inner.blind {
             return Err(SessionError::Failed {
                 id: SessionId::new("all").expect("a valid id"),
@@ -99,17 +107,13 @@ impl Sessions for FakeSessions {
         self.enter("stop");
         let mut inner = self.inner();
         inner.stops.push((handle.clone(), grace));
-        while inner.stuck_stops.contains(&handle.id) {
-            let waited = self.world.released.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        while !grace.is_zero()
-            && inner.stubborn.contains(&handle.id)
-            && inner.living(handle).is_ok()
-        {
-            let waited = self.world.released.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-        }
+        let stuck = |inner: &Inner| inner.stuck_stops.contains(&handle.id);
+        let inner = self.wait_while(inner, stuck);
+        let stubborn = |inner: &Inner| {
+            let stubborn = inner.stubborn.contains(&handle.id);
+            !grace.is_zero() && stubborn && inner.living(handle).is_ok()
+        };
+        let inner = self.wait_while(inner, stubborn);
         let Some(fake) = inner.sessions.get(&handle.id) else {
             return Ok(Stopped::Already);
         };
@@ -153,6 +157,10 @@ impl Sessions for FakeSessions {
             id: handle.id.clone(),
             why: "its screen cannot be seen".into(),
         })
+    }
+
+    fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
+        Ok(ScreenView::of_text(&self.peek(handle)?))
     }
 
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
@@ -244,6 +252,10 @@ impl Sessions for FakeSessions {
         found.unwrap_or(Membership::Nobodys)
     }
 
+    fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+        self.inner().standing(pid, of)
+    }
+
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {
         let mut inner = self.inner();
         let over = |fake: &Fake| {
@@ -273,6 +285,22 @@ impl Sessions for FakeSessions {
 }
 
 impl FakeSessions {
+    /// Waits until the test lets this call go on.
+    ///
+    /// # Panics
+    /// The test does not: it has failed, and its runtime would wait for this call for ever.
+    fn wait_while<'a>(
+        &self,
+        inner: MutexGuard<'a, Inner>,
+        held: impl Fn(&Inner) -> bool,
+    ) -> MutexGuard<'a, Inner> {
+        let released = &self.world.released;
+        let waited = released.wait_timeout_while(inner, 2 * PATIENCE, |inner| held(inner));
+        let (inner, limit) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!limit.timed_out(), "a held call was never released");
+        inner
+    }
+
     pub(super) fn make(&self, inner: &mut Inner, spec: &SessionSpec) -> Fake {
         let (agent, holder) = (inner.process(), inner.process());
         Fake {
@@ -337,7 +365,7 @@ impl FakeSessions {
         let mut inner = self.inner();
         inner.sent.push((handle.clone(), input.clone()));
         let text = match input {
-            Input::Submit(text) => text.clone(),
+            Input::Submit(text) | Input::Paste(text) => text.clone(),
             Input::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         };
         let Some(fake) = inner.sessions.get_mut(&handle.id) else {

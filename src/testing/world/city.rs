@@ -1,6 +1,14 @@
 //! The city that scenarios start from.
 
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "a part of the module above")
+)]
 use super::*;
+use crate::domain::city::OnCompact;
+use crate::domain::condition::Patterns;
+use crate::domain::harness::hooks::Hooks;
+use crate::domain::usage::price::Prices;
 
 pub(super) fn city() -> City {
     let harness = HarnessName::new("script").unwrap();
@@ -35,13 +43,7 @@ pub(super) fn city() -> City {
             output_limit: 1 << 20,
             tmux_socket: String::new(),
         },
-        retention: RetentionPolicy {
-            events: None,
-            session_logs: None,
-            gate_logs: None,
-            salvage: None,
-            salvage_max: None,
-        },
+        retention: for_ever(),
         notify: NotifyPolicy {
             on: Notice::WORDS.iter().map(|(_, notice)| *notice).collect(),
             command: None,
@@ -55,24 +57,43 @@ pub(super) fn city() -> City {
                 prompt: PromptMode::Arg,
                 process_names: Vec::new(),
                 reduced: Vec::new(),
+                resume: Vec::new(),
+                account: "script".into(),
+                limit_answer: String::new(),
+                hooks: Hooks::None,
+                done_on_exit: false,
+                exclude: Vec::new(),
                 review: "/review".into(),
                 env: BTreeMap::new(),
                 env_pass: Vec::new(),
-                needs_input: Vec::new(),
+                looks: Patterns::default(),
+                prices: Prices::default(),
+                budget: None,
             },
         )]),
         rigs: vec![the_rig(harness)],
         agents: Vec::new(),
         groups: Vec::new(),
         suspended: false,
+        budget: None,
         automations: Vec::new(),
+    }
+}
+
+fn for_ever() -> RetentionPolicy {
+    RetentionPolicy {
+        events: None,
+        session_logs: None,
+        gate_logs: None,
+        salvage: None,
+        salvage_max: None,
     }
 }
 
 /// Has every harness ask with "?".
 pub fn asking(city: &mut City) {
     for harness in city.harnesses.values_mut() {
-        harness.needs_input = Pattern::new(r"\?").into_iter().collect();
+        harness.looks.asks = Pattern::new(r"\?").into_iter().collect();
     }
 }
 
@@ -91,12 +112,14 @@ fn the_rig(harness: HarnessName) -> Rig {
             max: 4,
             auto_charge: false,
             respawn_reduced: true,
+            on_compact: OnCompact::Rally,
             stall_after: None,
             nudges: 2,
             max_reviews: 2,
             setup: Vec::new(),
             copy: Vec::new(),
             idle_timeout: None,
+            budget: None,
         },
         witness: WitnessPolicy {
             done_intent_timeout: Duration::from_secs(60),

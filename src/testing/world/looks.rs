@@ -1,5 +1,9 @@
 //! What there is in a town.
 
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "a part of the module above")
+)]
 use super::*;
 
 /// What there is.

@@ -1,7 +1,11 @@
 //! Another configuration for a town.
 
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "a part of the module above")
+)]
 use super::*;
-use crate::actors::questions;
+use crate::actors::conditions;
 use crate::actors::root::Reload;
 use crate::domain::reload::AgentChange;
 
@@ -22,7 +26,7 @@ impl Town {
             city: Arc::new(city),
             ..World::clone(&old)
         });
-        let undisturbed = questions::undisturbed(&world).await;
+        let undisturbed = conditions::undisturbed(&world).await;
         let message = |reply| {
             RootMsg::Reload(Box::new(Reload {
                 world,

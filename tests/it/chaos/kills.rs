@@ -1,11 +1,13 @@
 //! Kill storms: of children, of all children, of the daemon with its holders.
 
-use std::thread;
 use std::time::Duration;
 
+use horde_supervisor::testing::poll::pass;
+use horde_supervisor::testing::tier::by_tier;
 use serde_json::{Value, json};
 
-use super::{Chance, agent, count, crowd, kill, name, named, no_zombies, pid, runs_as, times};
+use super::{agent, count, crowd, kill, name, named, no_zombies, pid, runs_as};
+use crate::support::chance::Chance;
 use crate::support::git::write;
 use crate::support::live::until;
 use crate::support::plan::Plan;
@@ -13,7 +15,7 @@ use crate::support::processes;
 
 #[test]
 fn every_kill_is_answered_by_one_restart() {
-    let (agents, kills) = (10, times(60, 1000));
+    let (agents, kills) = (10, by_tier(20, 1000));
     let mut chance = Chance::seeded();
     let city = crowd(agents).start();
     let mut generations = vec![1; agents];
@@ -33,7 +35,7 @@ fn every_kill_is_answered_by_one_restart() {
 
 #[test]
 fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
-    let agents = times(30, 100);
+    let agents = by_tier(12, 100);
     let city = crowd(agents).set("daemon", "max_restarts", "1").start();
     let pids = |generation| -> Vec<u32> {
         let numbers = 0..agents;
@@ -54,8 +56,9 @@ fn all_that_are_killed_at_once_come_back_and_nobody_is_quarantined() {
 /// The stop ends some of them and gives the others, which hear no TERM, their grace; somewhere in that it
 /// is killed. The next one finds who is left, and starts who is not.
 #[test]
+#[ignore = "long tier: chaos"]
 fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
-    let rounds = times(3, 60);
+    let rounds = by_tier(3, 60);
     let mut chance = Chance::seeded();
     let polite = (0..3).map(|number| agent(&name(number), "exec sleep 100000"));
     let deaf = (3..6).map(|number| agent(&name(number), "trap '' TERM INT; exec sleep 100000"));
@@ -71,8 +74,7 @@ fn a_daemon_killed_during_its_stop_doubles_and_loses_nobody() {
         });
         let mut stop = city.program("hd").arg("stop").spawn().unwrap();
         let moment = Duration::from_millis(chance.below(1500) as u64);
-        // Here the moment itself is the condition.
-        thread::park_timeout(moment);
+        pass(moment);
         kill(city.pid());
         city.ended();
         stop.wait().unwrap();
@@ -109,8 +111,9 @@ fn who_outlives_daemon_and_holder_is_replaced_and_never_doubled() {
 }
 
 #[test]
+#[ignore = "long tier: chaos"]
 fn reloads_in_a_storm_touch_nobody_else() {
-    let rounds = times(12, 1000);
+    let rounds = by_tier(12, 1000);
     let mut chance = Chance::seeded();
     let plan = |round: usize| {
         let still = agent("still", "exec sleep 100000");

@@ -1,6 +1,6 @@
 //! Faults on purpose, against the real daemon: what may happen to a supervisor, and which test shows that
-//! it gets over it. In CI in short; with `HORDE_SWEEP=long` at the numbers of the table. Seeds are printed,
-//! and `HORDE_SEED` repeats one.
+//! it gets over it. All of it is of the long tier, at the numbers of the README's table, but for a few kills,
+//! which `cargo test` does in short. Seeds are printed, and `HORDE_SEED` repeats one.
 //!
 //! | | Fault | tests |
 //! |---|---|---|
@@ -38,7 +38,6 @@ mod reused;
 mod scarce;
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -46,35 +45,6 @@ use serde_json::{Value, json};
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
-
-/// The short number in CI, the long one by hand.
-fn times(short: usize, long: usize) -> usize {
-    match std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long") {
-        true => long,
-        false => short,
-    }
-}
-
-/// Numbers that nobody chose (xorshift).
-struct Chance(u64);
-
-impl Chance {
-    fn seeded() -> Self {
-        let given = std::env::var("HORDE_SEED").ok();
-        let given = given.and_then(|seed| seed.parse().ok());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let seed = given.unwrap_or(now.as_nanos() as u64 | 1);
-        eprintln!("HORDE_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % most as u64).unwrap()
-    }
-}
 
 /// An agent that runs this.
 fn agent(name: &str, script: &str) -> String {
@@ -122,8 +92,7 @@ fn named(city: &City, name: &str) -> Vec<u32> {
 
 /// How often an event of this type happened, whoever it is about.
 fn count(city: &City, kind: &str) -> usize {
-    let events = city.events();
-    events.iter().filter(|event| event["type"] == kind).count()
+    city.all_of(kind).len()
 }
 
 fn kill(pid: u32) {

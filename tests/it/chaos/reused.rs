@@ -27,6 +27,7 @@ fn stranger(pid: u32) -> Child {
 
 /// In a pid namespace of its own the next pid can be chosen.
 #[test]
+#[ignore = "long tier: chaos"]
 fn who_has_the_pid_of_ours_is_neither_adopted_nor_ended() {
     if !apart(who_has_the_pid_of_ours_is_neither_adopted_nor_ended) {
         return;

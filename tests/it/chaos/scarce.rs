@@ -36,6 +36,7 @@ fn open(city: &City) -> u64 {
 /// Who is connected already is answered, who runs runs on, and nothing is concluded from what cannot be
 /// seen. A start that fails is tried again, until there are descriptors.
 #[test]
+#[ignore = "long tier: chaos"]
 fn without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some() {
     let city = crowd(3).set("daemon", "patrol_interval", r#""1s""#).start();
     let [killed, _, other] = ["a0", "a1", "a2"].map(|name| runs_as(&city, name, 1));
@@ -67,6 +68,7 @@ fn without_file_descriptors_nobody_is_lost_and_all_is_well_when_there_are_some()
 
 /// It cannot give an answer that it has no room for, and may die of that; its sessions never do.
 #[test]
+#[ignore = "long tier: chaos"]
 fn without_memory_no_session_is_lost_or_doubled() {
     let mut city = City::made(&crowd(4));
     // One heap that grows by asking the kernel: what it keeps beside that would do for a while.

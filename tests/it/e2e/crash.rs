@@ -135,7 +135,11 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
     let city = Plan::new().set("daemon", "max_restarts", "2").start();
     let looping = city.work(
         "crash",
-        &["[ -e $signs/mended ] || exit 3", "commit a.txt", "hd done"],
+        &[
+            "[ -e $signs/mended ] || { echo last words; exit 3; }",
+            "commit a.txt",
+            "hd done",
+        ],
     );
     let other = city.work("work on", &["await go", "commit b.txt", "hd done"]);
     city.wait_event(1, "agent.quarantined", TOAST);
@@ -149,7 +153,24 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
     let toast = city.hd(&["raider", "show", "Toast"]).json();
     assert!(toast["quarantined_until"].is_string(), "{toast}");
     assert_eq!(toast["session"], Value::Null);
-    assert_eq!(city.status_of(&looping), "hooked");
+    city.wait_status(&looping, "blocked");
+    let calls = || city.hd(&["escalations"]).json();
+    until("a person is called", || calls()[0]["body"].is_string());
+    let told = calls()[0]["body"].as_str().unwrap().to_owned();
+    assert!(
+        told.contains("3 sessions of horde/raiders/Toast died"),
+        "{told}"
+    );
+    assert!(
+        told.contains("exit code 3") && told.contains("| last words"),
+        "{told}"
+    );
+    let screen = city.say(&["status"]).out;
+    assert!(
+        screen.contains(&format!("! horde {looping} (crash) is blocked: ")),
+        "{screen}"
+    );
+    assert!(city.say(&["why", &looping]).out.contains("too_many_deaths"));
     let shadow = city.hd(&["raider", "show", "Shadow"]).json();
     assert_eq!(
         (&shadow["state"], &shadow["restarts"]),
@@ -159,6 +180,7 @@ fn a_crash_loop_is_quarantined_and_others_work_on() {
     city.sign("mended");
     city.hd(&["agent", "unquarantine", "Toast"]).json();
     city.wait_status(&looping, "closed");
+    assert_eq!(city.hd(&["escalations"]).json(), json!([]), "it is settled");
     assert_eq!(city.happened("agent.quarantined", TOAST).len(), 1);
     assert_eq!(city.happened("agent.unquarantined", TOAST).len(), 1);
     assert_eq!(

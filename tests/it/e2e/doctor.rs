@@ -253,7 +253,7 @@ fn without_a_supervisor_it_says_what_can_be_seen() {
     let (code, found) = run(doctor(&city, "hd", false).env("PATH", "/is-not-there"));
     assert_eq!(
         (code, kinds(&found)),
-        (3, vec!["supervisor", "git_version"])
+        (3, vec!["supervisor", "git_version", "program"])
     );
     write(city.root(), "city.toml", "[workspace]\nnam = 1\n");
     let (code, found) = run(&mut doctor(&city, "hd", false));

@@ -44,6 +44,26 @@ fn a_handoff_starts_a_fresh_session_that_has_the_note() {
     assert_eq!(city.sessions_of(&relic), 2);
 }
 
+/// A program that hands off as soon as it is started: the fourth in a row waits, and is no death.
+#[test]
+fn a_loop_of_handoffs_is_braked() {
+    let city = City::new();
+    let relic = city.work("again and again", &["hd handoff -m again", "forever"]);
+    let toast = "horde/raiders/Toast";
+    let braked = city.wait_event(4, "agent.restarted", toast);
+    assert_eq!(
+        (&braked["cause"], &braked["data"]["wait_s"]),
+        (&"handoff_loop".into(), &10.into())
+    );
+    assert_eq!(city.sessions_of(&relic), 4);
+    let raider = city.hd(&["raider", "show", "Toast"]).json();
+    assert_eq!(
+        (&raider["session"], &raider["restarts"]),
+        (&Value::Null, &0.into())
+    );
+    assert_eq!(raider["retry_at"], braked["data"]["until"]);
+}
+
 /// The note is for one session: the one after a crash is not told it again as if it were new.
 #[test]
 fn a_note_is_read_once() {

@@ -1,14 +1,19 @@
 //! End to end: the real daemon, real git, and a scripted agent that does what its task says.
 
+mod accounts;
 mod agents;
+mod attach;
 mod automations;
 mod charge;
 mod commands;
 mod config;
+mod cost;
 mod crash;
+mod dialogs;
 mod doctor;
 mod done;
 mod escalations;
+mod finding;
 mod handoff;
 mod history;
 mod landing;
@@ -17,6 +22,7 @@ mod metrics;
 mod names;
 mod nuke;
 mod outcome;
+mod places;
 mod push;
 mod questions;
 mod reload;
@@ -27,6 +33,7 @@ mod rights;
 mod stall;
 mod stop;
 mod survive;
+mod terminals;
 mod tmux;
 mod upgrade;
 mod watching;

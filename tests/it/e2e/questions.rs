@@ -63,7 +63,7 @@ fn a_question_is_told_and_defers_a_restart_until_it_is_answered() {
             mayor(&city)["deferred"] == true
         });
         assert_eq!(mayor(&city)["pid"], asking["pid"]);
-        assert_eq!(city.hd(&["send", "mayor", "yes"]).code, 0);
+        assert_eq!(city.hd(&["answer", "mayor", "yes"]).code, 0);
         let restarted = city.wait_event(2, "agent.started", "mayor");
         assert_eq!(restarted["cause"], "drift");
     }

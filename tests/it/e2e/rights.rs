@@ -64,8 +64,8 @@ fn an_agent_may_not_act_on_others_or_on_the_city() {
             "try aside setsid -w hd --json stop",
             "try bare env -i \"$(command -v hd)\" --city \"$HD_CITY\" --json stop",
             "try look hd --json status",
-            // A claim to be another is nothing that the supervisor hears.
-            "try hook env HD_ACTOR=horde/raiders/Toast HD_RAIDER=Toast HD_SESSION=gt-horde-Toast hd --json hook",
+            // A name in the environment gives no rights.
+            "try hook env HD_ACTOR=horde/raiders/Toast HD_RAIDER=Toast hd --json hook",
             "sign tried",
             "forever",
         ],

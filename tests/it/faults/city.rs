@@ -8,8 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use horde_supervisor::testing::poll::poll;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -307,20 +308,9 @@ impl City {
     }
 
     /// Waits until a condition gives something. On a timeout the test fails with the whole story.
-    pub fn wait<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            if let Some(found) = condition() {
-                return found;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "not within {LIMIT:?}: {what}\n{}",
-                self.story()
-            );
-            std::thread::park_timeout(Duration::from_millis(30).min(left));
-        }
+    pub fn wait<T>(&self, what: &str, condition: impl FnMut() -> Option<T>) -> T {
+        let found = poll(LIMIT, condition);
+        found.unwrap_or_else(|| panic!("not within {LIMIT:?}: {what}\n{}", self.story()))
     }
 
     /// What the daemon logged, for failures.
@@ -370,15 +360,12 @@ impl Drop for City {
             let _reaped = child.wait();
         }
         // Holders first, or they would see their agents die and go on.
-        for _ in 0..50 {
+        let _given_up = poll(Duration::from_secs(1), || {
             let left = self.processes();
-            if left.is_empty() {
-                break;
-            }
             left.iter()
                 .for_each(|(pid, _)| signal(*pid, Signal::SIGKILL));
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+            left.is_empty().then_some(())
+        });
         if std::thread::panicking() {
             keep(&self.root);
         }

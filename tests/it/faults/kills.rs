@@ -1,45 +1,20 @@
 //! The daemon is killed at moments that nobody chose. The seed is printed; `HORDE_SEED` repeats it.
 
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use horde_supervisor::testing::poll::pass;
+use horde_supervisor::testing::tier::by_tier;
 
 use super::city::{City, Plan, does};
+use crate::support::chance::Chance;
 
 const RAIDERS: usize = 6;
 
-/// A small generator of numbers (xorshift); good enough to choose moments.
-struct Moments(u64);
-
-impl Moments {
-    fn seeded() -> Self {
-        let seed = std::env::var("HORDE_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("after 1970");
-        let seed = seed.unwrap_or(now.as_nanos() as u64 | 1);
-        eprintln!("HORDE_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % most
-    }
-}
-
 #[test]
 fn a_daemon_killed_at_random_moments_loses_nothing() {
-    let mut moments = Moments::seeded();
-    let rounds = if std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long") {
-        20
-    } else {
-        2
-    };
-    for round in 0..rounds {
+    let mut moments = Chance::seeded();
+    for round in 0..by_tier(1, 20) {
         let plan = Plan {
             raiders: format!("max = {RAIDERS}"),
             ..Plan::default()
@@ -64,7 +39,7 @@ fn a_daemon_killed_at_random_moments_loses_nothing() {
                 for (_, relic) in &relics {
                     scope.spawn(|| charge(&city, relic));
                 }
-                let after = Duration::from_millis(moments.below(2000));
+                let after = Duration::from_millis(moments.below(2000) as u64);
                 eprintln!("round {round}, kill {kill}: after {after:?}");
                 pass(after);
                 city.kill();
@@ -89,13 +64,5 @@ fn charge(city: &City, relic: &str) {
             expected.iter().any(|kind| error.starts_with(kind)),
             "{error}"
         );
-    }
-}
-
-/// Lets a time pass: here the moment itself is the condition.
-fn pass(time: Duration) {
-    let until = Instant::now() + time;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        thread::park_timeout(left);
     }
 }

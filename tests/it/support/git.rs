@@ -1,10 +1,20 @@
 //! Real git for tests, with nothing of the machine's configuration.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+
+/// The program, by its path. Asked to look for a name in an environment that is not its own, the
+/// standard library copies the whole process first, which takes longer than most commands.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let path = std::env::var_os("PATH").expect("a PATH");
+    let mut places = std::env::split_paths(&path).map(|dir| dir.join("git"));
+    places.find(|place| place.is_file()).expect("git")
+});
 
 fn command(dir: &Path) -> Command {
-    let mut command = Command::new("git");
+    let mut command = Command::new(&*PROGRAM);
     command
         .arg("-C")
         .arg(dir)
@@ -38,6 +48,23 @@ pub fn git(dir: &Path, args: &[&str]) -> String {
     );
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim_end_matches('\n').to_owned()
+}
+
+/// Runs git with this input; it must succeed.
+pub fn feed_git(dir: &Path, args: &[&str], input: &str) {
+    let mut child = command(dir)
+        .args(args)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("git runs");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(input.as_bytes()).expect("fed");
+    drop(pipe);
+    assert!(
+        child.wait().expect("ended").success(),
+        "git {args:?} in {}",
+        dir.display()
+    );
 }
 
 /// The commit that a revision names.

@@ -5,11 +5,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::client::{Client, Flow};
 use horde_supervisor::control::protocol::{ControlError, Op};
+use horde_supervisor::testing::poll::poll;
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
@@ -19,19 +20,10 @@ use super::processes;
 
 /// How long anything may take: the machine may be slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(90);
-/// Between two looks at a condition.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Waits until there is something, and returns it.
-pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        thread::park_timeout(PAUSE);
-    }
+pub fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    poll(LIMIT, look).unwrap_or_else(|| panic!("not in time: {what}"))
 }
 
 /// Waits for a condition.
@@ -258,8 +250,12 @@ impl City {
 
     /// The journal so far.
     pub fn events(&self) -> Vec<Value> {
+        self.journal(json!({}))
+    }
+
+    fn journal(&self, args: Value) -> Vec<Value> {
         let mut events = Vec::new();
-        let op = Self::op("events", json!({}));
+        let op = Self::op("events", args);
         let streamed = self.client().unwrap().stream(&op, |event| {
             events.push(event);
             Ok::<_, ControlError>(Flow::Continue)
@@ -268,10 +264,15 @@ impl City {
         events
     }
 
+    /// Events of a type, whoever they are about.
+    pub fn all_of(&self, kind: &str) -> Vec<Value> {
+        self.journal(json!({ "type": kind }))
+    }
+
     /// Events of a type about a subject.
     pub fn happened(&self, kind: &str, subject: &str) -> Vec<Value> {
-        let mut events = self.events();
-        events.retain(|event| event["type"] == kind && event["subject"] == subject);
+        let mut events = self.all_of(kind);
+        events.retain(|event| event["subject"] == subject);
         events
     }
 
@@ -406,28 +407,21 @@ impl City {
             };
         };
         processes::signal(daemon.id(), Signal::SIGTERM);
-        let deadline = Instant::now() + LIMIT;
-        while matches!(daemon.try_wait(), Ok(None)) {
-            if Instant::now() > deadline {
-                processes::signal(daemon.id(), Signal::SIGKILL);
-            }
-            thread::park_timeout(PAUSE);
+        let ended = || (!matches!(daemon.try_wait(), Ok(None))).then_some(());
+        if poll(LIMIT, ended).is_none() {
+            processes::signal(daemon.id(), Signal::SIGKILL);
+            let _reaped = daemon.wait();
         }
         processes::of(&self.root)
     }
 
     fn end_all(&self) {
-        let deadline = Instant::now() + LIMIT;
-        loop {
+        let _given_up = poll(LIMIT, || {
             let left = processes::of(&self.root);
-            if left.is_empty() || Instant::now() > deadline {
-                return;
-            }
-            for pid in left {
-                processes::signal(pid, Signal::SIGKILL);
-            }
-            thread::park_timeout(PAUSE);
-        }
+            left.iter()
+                .for_each(|pid| processes::signal(*pid, Signal::SIGKILL));
+            left.is_empty().then_some(())
+        });
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod chance;
 pub mod city;
 pub mod disk;
 pub mod git;
@@ -8,4 +9,5 @@ pub mod namespace;
 pub mod plan;
 pub mod processes;
 pub mod program;
+pub mod pty;
 pub mod tmux;

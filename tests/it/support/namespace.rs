@@ -31,7 +31,7 @@ pub fn apart<T: Fn()>(_test: T) -> bool {
     let mut again = unshare(r#""$@"; exit $?"#);
     again.arg(std::env::current_exe().unwrap());
     again
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
         .env(INSIDE, "1");
     let output = again.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);

@@ -57,13 +57,7 @@ fn too_long_a_function(source: &Source) -> Vec<(usize, String)> {
 /// Words of unfinished or careless work. The first half is for what ships, the rest for all.
 fn bad_words(source: &Source) -> Vec<(usize, String)> {
     const SHIPPED: &[&str] = &[".unwrap()", "dbg!("];
-    const ALL: &[&str] = &[
-        "todo!(",
-        "unimplemented!(",
-        "#[ignore",
-        "#[allow(",
-        "#![allow(",
-    ];
+    const ALL: &[&str] = &["todo!(", "unimplemented!(", "#[allow(", "#![allow("];
     let has = |words: &'static [&str]| {
         move |(number, line): (usize, &str)| {
             let word = words.iter().find(|word| line.contains(**word))?;
@@ -74,7 +68,23 @@ fn bad_words(source: &Source) -> Vec<(usize, String)> {
     shipped.chain(source.lines().filter_map(has(ALL))).collect()
 }
 
-/// A test waits for a condition. Sleeping under paused time costs none, and is left alone.
+/// `cargo test` leaves out what is of the long tier, and nothing else: `tests/long/run` runs that.
+fn ignored(source: &Source) -> Vec<(usize, String)> {
+    let lines = source.text.lines().zip(source.code.lines()).enumerate();
+    let found = lines.filter(|(_, (text, code))| {
+        let ignores = code.trim_start().starts_with("#[ignore");
+        ignores && !text.trim_start().starts_with(r#"#[ignore = "long tier: "#)
+    });
+    found
+        .map(|(index, (text, _))| (index + 1, text.trim().to_owned()))
+        .collect()
+}
+
+/// Where tests may sleep: everything else waits for its condition by what is there.
+const POLL: &str = "src/testing/poll.rs";
+
+/// A test waits for a condition, by `testing::poll`. Sleeping under paused time costs none, and is left
+/// alone.
 fn sleeps_in_tests(source: &Source) -> Vec<(usize, String)> {
     let lines: Vec<&str> = source.code.lines().collect();
     let paused = |index: usize| {
@@ -85,13 +95,18 @@ fn sleeps_in_tests(source: &Source) -> Vec<(usize, String)> {
         attribute.is_some_and(|line| line.contains("start_paused = true"))
     };
     let sleep = |(index, line): (usize, &&str)| {
-        let found = ["thread::sleep(", "time::sleep(", "::sleep_ms("]
-            .iter()
-            .any(|word| line.contains(word));
-        (found && source.test[index] && !paused(index)).then(|| {
+        let found = [
+            "thread::sleep(",
+            "time::sleep(",
+            "::sleep_ms(",
+            "park_timeout(",
+        ]
+        .iter()
+        .any(|word| line.contains(word));
+        (found && source.test[index] && !paused(index) && source.name != POLL).then(|| {
             (
                 index + 1,
-                "a test sleeps; let it wait for its condition".to_owned(),
+                "a test sleeps; let it wait for its condition with `testing::poll`".to_owned(),
             )
         })
     };
@@ -137,6 +152,14 @@ fn nothing_is_left_unfinished_or_unwrapped() {
 }
 
 #[test]
+fn ignored_tests_are_of_the_long_tier() {
+    expect_none(
+        "a test is ignored for the long tier only",
+        &every(all(), ignored),
+    );
+}
+
+#[test]
 fn no_test_sleeps() {
     expect_none("tests do not sleep", &every(all(), sleeps_in_tests));
 }
@@ -172,8 +195,24 @@ fn each_rule_catches_what_it_is_there_for() {
 }
 
 #[test]
+fn a_test_that_is_ignored_for_another_reason_is_caught() {
+    let count = |text: &str| ignored(&Source::new("tests/it/x.rs", text)).len();
+    assert_eq!(
+        count("#[test]\n#[ignore = \"long tier: chaos\"]\nfn t() {}"),
+        0
+    );
+    assert_eq!(count("#[test]\n#[ignore = \"flaky\"]\nfn t() {}"), 1);
+    assert_eq!(count("#[test]\n#[ignore]\nfn t() {}"), 1);
+    assert_eq!(count("// #[ignore]"), 0);
+}
+
+#[test]
 fn a_sleep_in_a_test_is_caught() {
     let count = |text: &str| sleeps_in_tests(&Source::new("tests/it/x.rs", text)).len();
+    assert_eq!(
+        count("#[test]\nfn t() {\n    thread::park_timeout(SECOND);\n}"),
+        1
+    );
     assert_eq!(count("#[test]\nfn t() {\n    thread::sleep(SECOND);\n}"), 1);
     assert_eq!(
         count(

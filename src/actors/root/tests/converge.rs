@@ -11,6 +11,7 @@ use crate::actors::witness::WitnessMsg;
 use crate::domain::city::RestartType;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Sessions, StartError};
+use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town, agent, raider};
 
 const WINDOW: Duration = Duration::from_secs(600);
@@ -160,7 +161,7 @@ async fn survive(blows: Vec<Blow>) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 24,
+        cases: by_tier(12, 240),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -80,15 +80,18 @@
 //! | fire and forget | what_fails_is_tried_again_and_its_end_is_on_record, a_run_that_outlives_its_supervisor_is_ended_and_reported_once |
 //! | a renamed workspace is refused | a_renamed_workspace_is_refused_with_the_reason |
 
+mod accounts;
 mod clock;
+mod conditions;
 mod converge;
 mod groups;
+mod handoffs;
 mod history;
 mod orders;
 mod patrol;
+mod person;
 mod planned;
 mod pools;
-mod questions;
 mod recovery;
 mod restart;
 mod shutdown;

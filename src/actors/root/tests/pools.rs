@@ -8,7 +8,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{HarnessName, SessionId};
-use crate::domain::prompt;
+use crate::domain::prompt::PoolNotice;
 use crate::domain::restart::History;
 use crate::ports::sessions::Input;
 use crate::testing::world::{Scenario, Town, agent, asking};
@@ -208,13 +208,13 @@ async fn a_draining_member_is_told_if_it_has_a_harness() {
         town.parts.runner.say(CHECK, "1");
         town.pass(SECOND * 11).await;
         assert!(town.view(&agent("worker-2")).await.unwrap().draining);
-        let words = Input::Submit(prompt::DRAIN.to_owned());
+        let words = Input::Submit(PoolNotice::Leave.text(&town.world.hd()));
         let expected = if driven { vec![words] } else { Vec::new() };
         assert_eq!((told(1), told(2)), (Vec::new(), expected));
         // Needed after all: whoever was told to end is told.
         town.parts.runner.say(CHECK, "2");
         town.pass(SECOND * 6).await;
-        let last = Input::Submit(prompt::KEEP_ON.to_owned());
+        let last = Input::Submit(PoolNotice::Stay.text(&town.world.hd()));
         assert_eq!(told(2).pop(), driven.then_some(last));
         assert_eq!(told(2).len(), if driven { 2 } else { 0 });
     }
@@ -339,6 +339,9 @@ async fn nothing_is_typed_into_an_open_question_or_under_a_persons_hands() {
         town.pass(SECOND * 6).await;
         busy(false);
         town.pass(SECOND * 61).await;
-        assert_eq!(told(), [Input::Submit(prompt::DRAIN.to_owned())]);
+        assert_eq!(
+            told(),
+            [Input::Submit(PoolNotice::Leave.text(&town.world.hd()))]
+        );
     }
 }

@@ -22,7 +22,7 @@ async fn mayor(restart: RestartType) -> (Town, ChildId) {
 }
 
 async fn cycle(town: &Town, id: &ChildId) {
-    ask::cycle(&town.world, id.clone(), Cause::Handoff)
+    ask::cycle(&town.world, id.clone(), Cause::Operator)
         .await
         .unwrap();
     town.settle().await;
@@ -211,7 +211,10 @@ async fn ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one() {
     assert_eq!(town.view(&id).await.unwrap().restarts, 1);
     let crashed = town.events(EventType::AgentCrashed).await;
     assert_eq!(crashed.len(), 1);
-    assert_eq!(crashed[0].cause, "handoff", "it says what cycled too often");
+    assert_eq!(
+        crashed[0].cause, "operator",
+        "it says what cycled too often"
+    );
     cycle(&town, &id).await;
     town.pass(SECOND * 60).await;
     assert_eq!(
@@ -270,7 +273,12 @@ async fn what_an_ended_session_still_says_is_ignored() {
     town.parts.sessions.crash(&old.id, 9);
     town.settle().await;
     let (code, signal, at) = (Some(0), None, town.world.clock.now());
-    let exit = SessionExit { code, signal, at };
+    let exit = SessionExit {
+        code,
+        signal,
+        at,
+        by_person: false,
+    };
     let foreign = SessionHandle {
         id: old.id.clone(),
         token: "nobody's".into(),

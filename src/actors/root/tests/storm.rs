@@ -3,7 +3,7 @@
 //!
 //! What is asked for is said by [`Model`], which knows the rules of `1-product.md` and
 //! `health-patrol.md` and nothing of the code. In CI always the same few rounds; with
-//! `HORDE_SWEEP=long` some minutes of others. The seed is printed, and `HORDE_SEED` repeats it.
+//! the long tier some minutes of others. The seed is printed, and `HORDE_SEED` repeats it.
 
 mod acts;
 mod model;
@@ -17,6 +17,7 @@ use self::acts::{Act, act, edit};
 use self::model::{Asked, Model};
 use crate::domain::ids::SessionId;
 use crate::testing::seeded;
+use crate::testing::tier::is_long;
 use crate::testing::world::Town;
 
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
@@ -116,7 +117,6 @@ async fn doings(town: &Town) -> (u64, usize, usize) {
 
 #[test]
 fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
-    let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
     let mut seed = seeded::first();
     let until = Instant::now() + Duration::from_secs(240);
     loop {
@@ -136,7 +136,7 @@ fn whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once() {
             Err(TestError::Fail(why, acts)) => panic!("HORDE_SEED={seed}: {why}\n{acts:#?}"),
             Err(TestError::Abort(why)) => panic!("{why}"),
         }
-        if !long || Instant::now() > until {
+        if !is_long() || Instant::now() > until {
             return;
         }
         seed += 1;

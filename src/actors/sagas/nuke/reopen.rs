@@ -12,8 +12,8 @@ use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
 /// A relic whose raider went before its work was in the queue is open again (`4-rules.md`, charge), and
 /// begins from what was pushed; who takes it up is told of what was salvaged. Work in the queue stays where
-/// it is, and so does what a person has to decide about (`1-product.md`, human review). What its raiders die
-/// at is given up after a few.
+/// it is, and so does what a person has to decide about (`1-product.md`, human review; a relic that is blocked
+/// because its raider died too often). What comes to nothing again and again is given up after a few.
 ///
 /// # Errors
 /// The store's.
@@ -26,7 +26,7 @@ pub(super) fn reopen(
     let mut relic = txn.relic(relic)?;
     let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
     let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
-    if relic.status != RelicStatus::Hooked || !ours {
+    if !relic.status.is_bound() || !ours {
         return Ok(());
     }
     match mr {
@@ -44,10 +44,13 @@ pub(super) fn reopen(
         let told = prompt::salvaged(relic.context.as_deref(), &kept.id, &kept.refs);
         relic.context = Some(told);
     }
-    relic.status = RelicStatus::Open;
+    // What its raider died of is not gone with the raider: a person decides whether there is another.
+    if relic.status != RelicStatus::Blocked {
+        relic.status = RelicStatus::Open;
+    }
     relic.assignee = None;
     txn.put_relic(&relic)?;
-    let data = serde_json::json!({ "status": "open" });
+    let data = serde_json::json!({ "status": relic.status });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, target.cause);
     txn.record(&event.with(data))?;
     if matches!(target.cause, Cause::TooManyDeaths | Cause::KeptLongEnough) {

@@ -16,6 +16,8 @@ use crate::ports::relics::{StoreError, Txn};
 pub(super) const HELPLESS: &str = "it is stalled, and nothing helps";
 /// ... its terminal takes nothing ...
 pub(super) const UNTOLD: &str = "it is stalled, and cannot be told";
+/// ... its screen shows nothing that is known to take text ...
+pub(super) const UNRECOGNISED: &str = "it is stalled, and its screen is not recognised";
 /// ... or it is not replaced.
 pub(super) const REFUSED: &str = "it is stalled, and gets no fresh session";
 
@@ -65,7 +67,7 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     write(txn, &wait_of(raider), wait)?;
     txn.set(&steps_of(raider), None)?;
     if let Some(hook) = txn.hook(raider)? {
-        over(txn, &hook, &[HELPLESS, UNTOLD, REFUSED])?;
+        over(txn, &hook, &[HELPLESS, UNTOLD, UNRECOGNISED, REFUSED])?;
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
@@ -110,7 +112,11 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
         return Ok(());
     };
     txn.set(&steps_of(&hook.raider), None)?;
-    over(txn, hook, &[HELPLESS, UNTOLD, REFUSED, shaman::UNSEEN])?;
+    over(
+        txn,
+        hook,
+        &[HELPLESS, UNTOLD, UNRECOGNISED, REFUSED, shaman::UNSEEN],
+    )?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
     let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);
     txn.record(&event.with(data)).map(drop)

@@ -1,14 +1,14 @@
 //! What is to be seen of those that work, as far as it is cheap to see.
 
+use super::super::super::conditions::{self, Observed};
 use super::super::super::effects;
-use super::super::super::questions::{self, Asker};
 use super::super::super::refusal::Refusal;
 use super::super::super::sagas::repair;
 use super::super::WitnessArgs;
 use super::rows::{steps, wait};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::Hook;
 use crate::domain::stall::{Marks, Steps, Wait};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
@@ -82,7 +82,7 @@ fn candidates(
             continue;
         }
         let relic = txn.relic(&hook.relic)?;
-        if relic.status == RelicStatus::Hooked {
+        if relic.status.is_bound() {
             found.push(Candidate {
                 relic: serde_json::to_string(&relic).unwrap_or_default(),
                 steps: steps(txn, &hook)?,
@@ -126,7 +126,7 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
         let marks = sandboxes.iter().map(|sandbox| repo.progress(sandbox));
         Ok(marks.collect::<Vec<_>>())
     });
-    let asking = questions::look(world, &askers(&candidates, &sessions)).await;
+    let asking = conditions::look(world, &askers(&candidates, &sessions)).await;
     let mut seen = Vec::new();
     for (candidate, git) in candidates.into_iter().zip(git.await?) {
         let hook = &candidate.hook;
@@ -138,7 +138,10 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
         };
         let mut own = sessions.iter().filter(|facts| facts.id == own);
         if let Some(facts) = own.find(is) {
-            let asks = world.directory.questions.asks(&facts.id);
+            let accounts = &world.directory.accounts;
+            let child = ChildId::Raider(hook.raider.clone());
+            let parked = accounts.held(world, &hook.harness, &child).is_some();
+            let asks = parked || world.directory.conditions.is_known(&facts.id);
             let hidden = asking.contains(&facts.id) && !asks;
             seen.push(candidate.seen(facts, git, (asks, hidden)));
         }
@@ -147,11 +150,11 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
 }
 
 /// Those with a session, which may ask something.
-fn askers(candidates: &[Candidate], sessions: &[SessionFacts]) -> Vec<Asker> {
+fn askers(candidates: &[Candidate], sessions: &[SessionFacts]) -> Vec<Observed> {
     let asker = |Candidate { hook, .. }: &Candidate| {
         let own = hook.raider.session_id();
         let facts = sessions.iter().find(|facts| facts.id == own)?;
-        Some(Asker {
+        Some(Observed {
             child: ChildId::Raider(hook.raider.clone()),
             harness: hook.harness.clone(),
             facts: facts.clone(),

@@ -179,11 +179,13 @@ async fn a_charge_that_nobody_asked_for_and_always_fails_is_given_up() {
     assert!(town.parts.repo.names().is_empty());
 }
 
-/// An agent that always dies is quarantined, its clean sandbox goes, and its work is charged again: not
-/// for ever.
+/// An agent that always dies is quarantined, tried once more at the end of each quarantine, and gives up its slot
+/// after `keep_dirty`: its work waits for a person.
 #[tokio::test(start_paused = true)]
 async fn work_at_which_every_agent_dies_is_given_up() {
     let town = Scenario::new().with(|city| {
+        // A day passes: patrols are rare.
+        city.daemon.patrol_interval = Duration::from_secs(600);
         city.rigs[0].raiders.auto_charge = true;
         for harness in city.harnesses.values_mut() {
             harness.command = ["fake", "exits", "1"].map(String::from).to_vec();
@@ -192,17 +194,14 @@ async fn work_at_which_every_agent_dies_is_given_up() {
     });
     let town = town.start().await;
     let relic = town.relic("a").await;
-    town.pass(Duration::from_secs(24 * 3600)).await;
+    town.pass(Duration::from_secs(27 * 3600)).await;
     let now = town.relic_now(&relic).await;
     assert_eq!(now.status, RelicStatus::Blocked);
-    assert_eq!(town.parts.repo.count("make_sandbox"), 3);
-    assert_eq!(town.starts(&raider("Toast").session_id()), 3 * 6);
+    assert_eq!(town.parts.repo.count("make_sandbox"), 1);
+    assert_eq!(town.starts(&raider("Toast").session_id()), 6 + 24);
     assert_eq!(town.escalations().await.len(), 1);
     assert!(town.parts.repo.names().is_empty());
     // A person who charges it all the same gives it fresh attempts.
-    let mut open = now;
-    open.status = RelicStatus::Open;
-    town.store(move |txn| txn.put_relic(&open)).await;
     town.charge(&relic).await.unwrap();
     assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -89,12 +90,13 @@ async fn what_cannot_be_listed_is_not_none() {
 /// The witness's own removals are told likewise; its patrols do not look.
 #[tokio::test(start_paused = true)]
 async fn the_witness_names_them_when_it_removes() {
-    let town = fragile().start().await;
+    let scenario = fragile().rig(|rig| rig.witness.keep_dirty = GROWN);
+    let town = scenario.start().await;
     let charged = secretive(&town).await;
     town.pass(PATROL * 3).await;
     assert_eq!(town.parts.repo.count("ignored"), 0);
     exhaust(&town, &charged).await;
-    town.pass(GROWN).await;
+    town.pass(Duration::from_secs(3600)).await;
     assert!(town.parts.repo.names().is_empty());
     let event = said(&town).await;
     assert_eq!(event["ignored"], json!([".env"]));

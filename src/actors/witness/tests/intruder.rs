@@ -17,6 +17,7 @@ use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::repo::Repo;
 use crate::ports::sessions::SessionHandle;
+use crate::testing::seeded;
 use crate::testing::world::{Scenario, Town, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -197,10 +198,15 @@ fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
     }
 }
 
-/// Runs the case once per call with an intruder of that incarnation. Answers the calls at which it came.
-async fn sweep(case: Case, incarnation: Incarnation) -> Vec<&'static str> {
+/// Runs the case once per call with an intruder of that incarnation; in `cargo test`, of the calls that
+/// are not needed only some. Answers the calls at which it came.
+async fn sweep(case: Case, incarnation: Incarnation, needed: &[&str]) -> Vec<&'static str> {
     let mut came_at = Vec::new();
-    for (op, calls) in OPS {
+    let taken = |(place, (op, _)): &(usize, &(&str, usize))| {
+        let taken = seeded::takes(*place, 4);
+        taken || needed.contains(op)
+    };
+    for (_, (op, calls)) in OPS.iter().enumerate().filter(taken) {
         for call in 0..*calls {
             let visit = visited(case, incarnation, op, call).await;
             if visit.came() {
@@ -271,7 +277,7 @@ async fn recreated(case: Case, needed: &[&str]) {
         if any && incarnation == 1 {
             continue;
         }
-        let came_at = sweep(case, Incarnation(incarnation)).await;
+        let came_at = sweep(case, Incarnation(incarnation), needed).await;
         for op in needed {
             assert!(came_at.contains(op), "{case:?} {op}: {came_at:?}");
         }

@@ -8,6 +8,7 @@ use crate::actors::witness::WitnessMsg;
 use crate::domain::message;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
+use crate::testing::poll;
 use crate::testing::tripwire::Tripwire;
 use crate::testing::world::{Scenario, Town, rig};
 
@@ -81,7 +82,7 @@ async fn hung() -> (Town, mpsc::Sender<()>) {
         if !said.is_empty() {
             break;
         }
-        tokio::task::spawn_blocking(|| std::thread::park_timeout(Duration::from_millis(5)))
+        tokio::task::spawn_blocking(|| poll::pass(Duration::from_millis(5)))
             .await
             .unwrap();
         said = town.escalations().await;

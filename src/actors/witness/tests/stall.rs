@@ -12,6 +12,7 @@ use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
 use crate::domain::stall::Wait;
 use crate::ports::repo::RepoError;
+use crate::testing::eventually;
 use crate::testing::world::{Scenario, Town, asking};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -405,14 +406,12 @@ async fn a_successor_is_never_replaced_in_its_stead() {
     assert_eq!(town.parts.repo.count("changes"), 1, "the first deeper look");
     let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
     town.parts.repo.interlude("changes", move || {
-        let deadline = std::time::Instant::now() + crate::testing::PATIENCE;
         if sessions.starts().len() == 1 {
             sessions.crash(&id, 9);
         }
-        while sessions.starts().len() == 1 {
-            assert!(std::time::Instant::now() < deadline, "no successor");
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
+        eventually("a successor", || {
+            (sessions.starts().len() > 1).then_some(())
+        });
     });
     town.pass(12 * MINUTE).await;
     assert_eq!(

@@ -32,17 +32,19 @@ pub(super) async fn exhaust(town: &Town, charged: &Charged) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn class_1_quarantined_and_clean_is_removed_and_its_work_open_again() {
-    let town = fragile().start().await;
+async fn class_1_quarantined_and_clean_is_removed_after_keep_dirty_at_the_end_of_a_quarantine() {
+    let scenario = fragile().rig(|rig| rig.witness.keep_dirty = HOUR / 2);
+    let town = scenario.start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
     exhaust(&town, &charged).await;
-    town.pass(PATROL * 3).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"], "it is young");
-    town.pass(GROWN).await;
+    town.pass(HOUR - PATROL * 2).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"], "a person has that time");
+    assert_eq!(zombies(&town).await, session_dead(1));
+    town.pass(PATROL * 2).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(zombies(&town).await, session_dead(1));
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Open);
+    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Blocked);
     let nuked = town.events(EventType::RaiderNuked).await;
     assert_eq!(nuked[0].cause, Cause::TooManyDeaths.as_str());
     assert!(

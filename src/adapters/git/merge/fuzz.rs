@@ -1,12 +1,13 @@
 //! The in-process merge against `git merge-tree`: over random edits, renames, directory renames,
 //! removals, additions and mode changes it must never contradict. `HD_MERGE_FUZZ=<pairs>` runs
-//! more of them, `HD_MERGE_FUZZ_SEED=<n>` others.
+//! so many of them, `HD_MERGE_FUZZ_SEED=<n>` others.
 
 use git2::FileMode;
 
 use super::commands::Commands;
 use super::engine::{Engine, InProcess, Joined};
 use super::lab::{Files, Lab};
+use crate::testing::tier::by_tier;
 
 /// A small generator: tests must be repeatable from their seed alone.
 struct Random(u64);
@@ -171,7 +172,7 @@ fn the_pruned_merge_never_contradicts_git() {
     let git = Commands::new(lab.dir(), false);
     let seed = number("HD_MERGE_FUZZ_SEED", 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = Random(seed);
-    let pairs = number("HD_MERGE_FUZZ", 300);
+    let pairs = number("HD_MERGE_FUZZ", by_tier(100, 3000));
     let (mut decided, mut conflicts) = (0, 0);
     for pair in 0..pairs {
         let start = base(&mut random);

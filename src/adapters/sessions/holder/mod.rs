@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+#[cfg(test)]
+pub(crate) use self::process::view_of;
 pub use self::process::{hold_main, hold_pane_main};
 pub(super) use self::process::{kill_cgroup, log_tail, remove_cgroup};
 

@@ -6,6 +6,7 @@
 mod command;
 mod meeting;
 mod pane;
+mod paste_mode;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

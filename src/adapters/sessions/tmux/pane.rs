@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr, tcgetpgrp, tcgetwinsize};
 
 use super::command;
+use super::paste_mode::PasteMode;
 use crate::adapters::sessions::files::PaneId;
 
 /// Most bytes pressed by one command: each is three characters of a command line that tmux limits.
@@ -33,6 +34,7 @@ pub struct Pane {
     pipe: PipeReader,
     /// Kept open: the pipe has no end before we have.
     into_pipe: PipeWriter,
+    paste_mode: PasteMode,
 }
 
 impl Pane {
@@ -54,6 +56,7 @@ impl Pane {
             tty,
             pipe,
             into_pipe,
+            paste_mode: PasteMode::default(),
         };
         let (me, number) = (std::process::id(), pane.into_pipe.as_raw_fd());
         pane.run("pipe-pane", &[&format!("exec cat >/proc/{me}/fd/{number}")])?;
@@ -73,6 +76,12 @@ impl Pane {
     /// Rows and columns; none while nobody can say.
     pub fn size(&self) -> (u16, u16) {
         tcgetwinsize(&self.tty).map_or((0, 0), |size| (size.ws_row, size.ws_col))
+    }
+
+    /// Whether a person is attached to its session; false when tmux does not say.
+    pub fn is_attached(&self) -> bool {
+        let clients = self.run("display-message", &["-p", "#{session_attached}"]);
+        clients.is_ok_and(|clients| clients.trim().parse().is_ok_and(|count: u32| count > 0))
     }
 
     /// Runs a command on this pane.
@@ -98,6 +107,16 @@ impl Pane {
             Err(error) if is_later(&error) => Ok(0),
             other => other,
         }
+    }
+
+    /// Takes in what the program wrote.
+    pub fn follow(&mut self, output: &[u8]) {
+        self.paste_mode.follow(output);
+    }
+
+    /// Whether the program asked for pastes to be marked, as far as its output told.
+    pub fn wants_brackets(&self) -> bool {
+        self.paste_mode.is_on()
     }
 
     /// Types a text, marked as a paste if the program asked for that. No shell, no key names.

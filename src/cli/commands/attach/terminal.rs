@@ -9,10 +9,14 @@ use rustix::termios::{self, OptionalActions, Termios};
 
 use crate::cli::error::{CliError, Doing};
 
-/// Leaves the modes that programs leave behind: alternate screen, mouse, paste marks, extended
-/// keys, a hidden cursor, colours.
-const LEAVE: &[u8] = b"\x1b[<u\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\
-    \x1b[?1004l\x1b[?25h\x1b[0m\r\n";
+/// Leaves what programs leave behind, then goes below their screen: what is printed next must not land in it.
+/// In order: synchronised output, extended keys, alternate screen, mouse, focus, paste marks, application keys,
+/// origin mode, scroll region, character set, wrapping, a hidden or odd cursor, colours; the bottom line, and a new
+/// one after it.
+const LEAVE: &[u8] =
+    b"\x1b[?2026l\x1b[<u\x1b[>4;0m\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\
+    \x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[?6l\x1b[r\x0f\x1b(B\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\
+    \x1b[999;1H\r\n";
 
 /// What a signal means here.
 pub(super) enum Signal {

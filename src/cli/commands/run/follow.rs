@@ -23,6 +23,8 @@ enum End {
     Held(String),
     /// Its raider died too often; names it.
     Quarantined(String),
+    /// The account of its harness is at a limit or wants a login; says which.
+    Parked(String),
     /// It could not land.
     NotMerged,
     /// Put off, until when.
@@ -114,10 +116,21 @@ impl Follow {
         let exhausted = self.exhausted.iter().any(|it| it == relic);
         let before = self.ends.get(relic).cloned().flatten();
         let said = match before {
-            Some(End::Held(_) | End::Quarantined(_)) => waits(event).unwrap_or(before),
+            Some(End::Held(_) | End::Quarantined(_) | End::Parked(_)) => {
+                waits(event).unwrap_or(before)
+            }
             _ => waits(event).flatten(),
         };
-        let end = end(shown, exhausted).or(said);
+        let crashed = event
+            .get("type")
+            .is_some_and(|kind| kind == "agent.crashed");
+        let end = match (end(shown, exhausted), said) {
+            // The event that says why its relic is blocked comes next.
+            (Some(End::Blocked), None) if crashed => None,
+            // Its relic is blocked because of that, which says more than that it is blocked.
+            (Some(End::Blocked), Some(End::Quarantined(raider))) => Some(End::Quarantined(raider)),
+            (end, said) => end.or(said),
+        };
         self.ends.insert(relic.to_owned(), end);
     }
 
@@ -129,7 +142,7 @@ impl Follow {
             };
             let rank = |error: &CliError| match error.exit {
                 Exit::MergeFailed => 3,
-                Exit::NeedsHuman => 1,
+                Exit::NeedsHuman | Exit::Parked => 1,
                 _ => 2,
             };
             worst = Some(match worst {
@@ -159,9 +172,25 @@ fn waits(event: &Value) -> Option<Option<End>> {
         "mr.held" if word("/data/not_before").is_none() => Some(Some(End::Held(
             word("/data/note").unwrap_or_default().to_owned(),
         ))),
+        "raider.rate_limited" => Some(Some(End::Parked(parked("a limit", event)))),
+        "raider.auth" => Some(Some(End::Parked(parked("a login", event)))),
         "agent.quarantined" => Some(Some(End::Quarantined(word("/subject")?.to_owned()))),
-        "mr.approved" | "mr.rejected" | "agent.unquarantined" | "agent.started" => Some(None),
+        "mr.approved"
+        | "mr.rejected"
+        | "agent.unquarantined"
+        | "agent.started"
+        | "raider.resumed" => Some(None),
         _ => None,
+    }
+}
+
+/// What an event says of the account that parks a raider.
+fn parked(what: &str, event: &Value) -> String {
+    let word = |at| event.pointer(at).and_then(Value::as_str);
+    let text = word("/data/text").unwrap_or_default();
+    match word("/data/until") {
+        Some(until) => format!("{what} until {until}: {text}"),
+        None => format!("{what}: {text}"),
     }
 }
 
@@ -206,6 +235,10 @@ fn failure(relic: &str, end: &End) -> Option<CliError> {
             failed(Exit::Failed, &format!("stands still: {raider} died too often")).hint(format!(
                 "`hd logs {raider}` shows its last words, `hd agent unquarantine {raider}` lets it try again"
             )),
+        ),
+        End::Parked(why) => Some(
+            failed(Exit::Parked, &format!("is parked by {why}"))
+                .hint("it goes on by itself when that is over; `hd status` shows it"),
         ),
         End::NotMerged => Some(failed(Exit::MergeFailed, "could not be merged").hint(why)),
     }

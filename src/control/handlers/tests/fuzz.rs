@@ -1,7 +1,7 @@
 //! Whatever anybody writes on the socket: each line gets one answer, nothing panics or hangs, and who
 //! may only look changes nothing. Real server, real handlers, a town of fakes.
 //!
-//! In CI a few cases of one seed; with `HORDE_SWEEP=long` a million lines of others. The seed is
+//! In `cargo test` a few cases of one seed; in the long tier a million lines of others. The seed is
 //! printed, and `HORDE_SEED` repeats it.
 
 use std::cell::Cell;
@@ -25,6 +25,7 @@ use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
 use crate::ports::relics::{EventFilter, RelicFilter};
 use crate::testing::seeded;
+use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town, agent};
 
 /// Of virtual time; no operation takes as long.
@@ -346,9 +347,8 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
 
 #[test]
 fn whatever_is_written_is_answered_once_and_changes_no_more_than_its_writer_may() {
-    let long = std::env::var("HORDE_SWEEP").is_ok_and(|how| how == "long");
     let mut seed = seeded::first();
-    let (wanted, longest) = if long { (1_000_000, 400) } else { (1, 60) };
+    let (wanted, longest) = by_tier((1, 60), (1_000_000, 400));
     let written = Cell::new(0);
     while written.get() < wanted {
         eprintln!("{} lines", written.get());

@@ -25,6 +25,7 @@ fn fill(disk: &Disk, city: &City) {
 /// has to be written down: it waits, uncounted. Nothing of a raider's work is touched. With the first room all
 /// goes on by itself.
 #[test]
+#[ignore = "long tier: chaos"]
 fn on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room() {
     if !apart(on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room) {
         return;
@@ -85,6 +86,7 @@ fn on_a_full_disk_sessions_run_on_and_all_is_well_when_there_is_room() {
 /// There is room to put an order on record, and none for what it needs: salvage that cannot be written destroys
 /// nothing, and the raider goes on when it can be started again.
 #[test]
+#[ignore = "long tier: chaos"]
 fn a_nuke_whose_salvage_has_no_room_destroys_nothing() {
     if !apart(a_nuke_whose_salvage_has_no_room_destroys_nothing) {
         return;

@@ -26,6 +26,7 @@ fn refused(city: &City) -> String {
 /// Neither bytes, nor names for files, nor leave to write: it says which path, and what to look at, and the next
 /// start finds nothing half made.
 #[test]
+#[ignore = "long tier: chaos"]
 fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some() {
     if !apart(a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some) {
         return;
@@ -51,6 +52,7 @@ fn a_supervisor_that_has_no_room_to_start_says_so_and_starts_when_there_is_some(
 
 /// Where its own files are there already, it needs no room to take its sessions over.
 #[test]
+#[ignore = "long tier: chaos"]
 fn a_supervisor_that_is_killed_on_a_full_disk_loses_nobody() {
     if !apart(a_supervisor_that_is_killed_on_a_full_disk_loses_nobody) {
         return;

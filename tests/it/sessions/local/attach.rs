@@ -209,3 +209,32 @@ fn a_slow_attacher_is_dropped_and_never_the_agent() {
     let screen = await_screen(&sessions, &started.handle, "400000");
     assert!(screen.contains("399999"));
 }
+
+/// Ctrl-C of a person who is attached, of one who only watches, and of a program that types.
+#[test]
+fn the_end_of_a_program_by_a_key_of_an_attached_person_is_told_as_that() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    for (rows, cols, by_person) in [(24, 80, true), (0, 0, false)] {
+        let started = sessions
+            .start(&script(&bench, "echo ready; sleep 1000"))
+            .unwrap();
+        await_screen(&sessions, &started.handle, "ready");
+        let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
+        attached.say(&Request::Attach { rows, cols });
+        attached.hear_until("ready");
+        attached.say(&Request::Keys(b"\x03".to_vec()));
+        let ended = loop {
+            match attached.hear() {
+                Some(Answer::Ended(ended)) => break ended,
+                Some(_) => {}
+                None => panic!("no end is told"),
+            }
+        };
+        assert_eq!(ended.exit.by_person, by_person, "{ended:?}");
+        let RunState::Exited(exit) = state(&sessions, &id("s")) else {
+            panic!("it has not ended");
+        };
+        assert_eq!(exit.by_person, by_person, "as it stands on the disk");
+    }
+}

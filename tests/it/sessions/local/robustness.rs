@@ -12,6 +12,7 @@ use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::facts::RunState;
 use horde_supervisor::ports::sessions::{Input, Membership, SessionEvent, Sessions, Stopped};
 use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
+use horde_supervisor::testing::poll::pass;
 use horde_supervisor::testing::{PATIENCE, eventually};
 
 use super::{LocalBench, Provider, await_file, script, state};
@@ -98,7 +99,7 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     stream.write_all(from_the_future).unwrap();
     let mut answer = [0; 8 + 5];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer[..8], b"HDHOLD\x00\x01", "it speaks version 1");
+    assert_eq!(&answer[..8], b"HDHOLD\x00\x02", "it speaks version 2");
     assert_eq!(answer[12], 0x82, "refused");
     let length = u32::from_be_bytes(answer[8..12].try_into().unwrap()) as usize;
     let mut rest = vec![0; length - 1 + 5];
@@ -252,7 +253,7 @@ fn an_idle_holder_sleeps(bench: &LocalBench) {
     // A window without a single wake-up; one that always wakes never has one.
     eventually("a holder that sleeps", || {
         let before = switches();
-        std::thread::park_timeout(Duration::from_millis(300));
+        pass(Duration::from_millis(300));
         (switches() == before).then_some(())
     });
 }

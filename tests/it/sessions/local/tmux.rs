@@ -155,6 +155,41 @@ fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 }
 
+/// The keys are pressed in tmux: that a person did it is known by who is attached.
+#[test]
+fn an_interrupt_is_a_persons_while_one_is_attached() {
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
+    let sessions = bench.provider();
+    let waits = "echo ready; sleep 1000";
+    for attached in [false, true] {
+        let started = sessions.start(&script(&bench, waits)).unwrap();
+        await_screen(&sessions, &started.handle, "ready");
+        let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
+            panic!("no command");
+        };
+        let mut person = attached.then(|| person(&argv));
+        if let Some(person) = &mut person {
+            let seen = || sessions.facts(&id("s")).unwrap().unwrap().attached;
+            eventually("a person is attached", || seen().then_some(()));
+            let keys = person.stdin.as_mut().unwrap();
+            keys.write_all(b"\x03").unwrap();
+        } else {
+            let interrupt = Input::Raw(b"\x03".to_vec());
+            sessions.send(&started.handle, &interrupt).unwrap();
+        }
+        let exit = eventually("it ends", || match state(&sessions, &id("s")) {
+            RunState::Exited(exit) => Some(exit),
+            _ => None,
+        });
+        assert_eq!(exit.by_person, attached, "{exit:?}");
+        if let Some(mut person) = person {
+            person.wait().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_new_session_has_its_size_though_a_person_sits_at_a_small_terminal() {
     let Some(bench) = LocalBench::on_tmux() else {

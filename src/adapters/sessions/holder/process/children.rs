@@ -15,6 +15,18 @@ pub struct Dead {
     pub signal: Option<i32>,
 }
 
+impl Dead {
+    /// Whether it ended as programs do of the interrupt or the quit key: by the signal, or with the exit code that
+    /// shells and programs that handle the signal give for it.
+    pub fn is_interrupted(&self) -> bool {
+        const INTERRUPT: i32 = 2;
+        const QUIT: i32 = 3;
+        [INTERRUPT, QUIT]
+            .iter()
+            .any(|signal| self.signal == Some(*signal) || self.code == Some(128 + *signal))
+    }
+}
+
 /// A child that has ended, left unreaped so that its pid stays its own; none if none has.
 ///
 /// # Errors

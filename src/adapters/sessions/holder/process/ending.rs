@@ -25,6 +25,8 @@ use crate::domain::holder_wire::{Answer, Ended};
 const UNKILLABLE: Duration = Duration::from_secs(5);
 /// Most of the last output that is read, so that a survivor that floods does not delay the end.
 const LAST_READS: usize = 1024;
+/// A program ends so soon after the key that it ends by: some ask for it twice, and write down what was said.
+const TAKES: Duration = Duration::from_secs(5);
 /// Connections get this long to take the announcement.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -60,6 +62,20 @@ impl Holder {
         self.end()
     }
 
+    /// Whether the agent ended because of a key that a person typed: nothing else was about to end it. What is
+    /// typed in tmux is not seen here: there it is an end as the interrupt key makes it, while a person is attached.
+    fn is_ended_by_person(&self, agent: Option<Dead>) -> bool {
+        if self.stopping.is_some() || self.lost {
+            return false;
+        }
+        match &self.terminal {
+            Terminal::Own(..) => self.ending_key.is_some_and(|at| at.elapsed() < TAKES),
+            Terminal::Pane(pane) => {
+                agent.is_some_and(|agent| agent.is_interrupted()) && pane.is_attached()
+            }
+        }
+    }
+
     /// The agent has ended: ends the session.
     pub(super) fn end(mut self) -> ExitCode {
         let at = jiff::Timestamp::now();
@@ -76,6 +92,7 @@ impl Holder {
                 code: agent.and_then(|agent| agent.code),
                 signal: agent.and_then(|agent| agent.signal),
                 at,
+                by_person: self.is_ended_by_person(agent),
             },
             killed: self.stopping.is_some_and(|stop| stop.killed),
             stragglers,

@@ -26,6 +26,10 @@ const QUIET: Duration = Duration::from_millis(300);
 /// ... and reads raw, or has printed something, or has run this long: a line typed too early
 /// would be submitted wrongly by a program that is about to change to raw.
 const SILENT_START: Duration = Duration::from_secs(1);
+/// Output is announced to those who watch once the program has been quiet this long ...
+const SETTLED: Duration = Duration::from_millis(150);
+/// ... or this long after the first output that was not announced.
+const ANNOUNCED: Duration = Duration::from_secs(1);
 /// A program that never gets quiet gets its first input anyway.
 const NEVER_QUIET: Duration = Duration::from_secs(10);
 
@@ -70,8 +74,29 @@ impl Holder {
                 self.work_on_input();
             }
             self.exchange(&seen.peers);
+            self.announce_output();
             if self.grace_is_over() {
                 self.kill_agent();
+            }
+        }
+    }
+
+    /// When those who watch are told of output; none when nobody watches, or there is none.
+    fn announcement_due(&self) -> Option<Instant> {
+        let since = self.activity.unannounced_since?;
+        let quiet = self.activity.quiet_since? + SETTLED;
+        let watched = self.peers.iter().any(|peer| peer.watches);
+        watched.then(|| quiet.min(since + ANNOUNCED))
+    }
+
+    fn announce_output(&mut self) {
+        if self
+            .announcement_due()
+            .is_some_and(|due| due <= Instant::now())
+        {
+            self.activity.unannounced_since = None;
+            for peer in self.peers.iter_mut().filter(|peer| peer.watches) {
+                peer.answer(&Answer::Changed);
             }
         }
     }
@@ -115,6 +140,7 @@ impl Holder {
         [
             stop.map(|stop| stop.kill_at),
             self.input.deadline(),
+            self.announcement_due(),
             self.first.as_ref().map(|first| self.first_due(first)),
         ]
         .into_iter()
@@ -130,7 +156,7 @@ impl Holder {
                 return;
             };
             let bytes = &buffer[..count];
-            self.log.append(bytes);
+            self.log.follow(bytes, &self.terminal);
             let replies = self.terminal.show(bytes);
             let watched = self.peers.iter().any(|peer| peer.attached);
             if !watched && !replies.is_empty() {
@@ -142,7 +168,9 @@ impl Holder {
             }
             self.activity.bytes_out += count as u64;
             self.activity.last_output = Some(jiff::Timestamp::now());
-            self.activity.quiet_since = Some(Instant::now());
+            let now = Instant::now();
+            self.activity.quiet_since = Some(now);
+            self.activity.unannounced_since.get_or_insert(now);
         }
     }
 

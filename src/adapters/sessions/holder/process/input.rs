@@ -69,6 +69,30 @@ impl Input {
         Ok(())
     }
 
+    /// Queues a text without the submit key.
+    pub fn paste(
+        &mut self,
+        text: &str,
+        bracketed: bool,
+        waiter: Option<Waiter>,
+    ) -> Result<(), String> {
+        let text = without_keys(text);
+        self.admit(text.len())?;
+        self.text(text, bracketed, waiter);
+        self.steps.extend(waiter.map(Step::Tell));
+        Ok(())
+    }
+
+    fn text(&mut self, text: String, bracketed: bool, waiter: Option<Waiter>) {
+        match bracketed {
+            true => {
+                let paste = format!("\x1b[200~{text}\x1b[201~");
+                self.bytes(paste.into_bytes(), Kind::Keys, waiter);
+            }
+            false => self.bytes(text.into_bytes(), Kind::Text, waiter),
+        }
+    }
+
     /// Queues a text and the submit key.
     pub fn submit(
         &mut self,
@@ -77,25 +101,15 @@ impl Input {
         bracketed: bool,
         waiter: Option<Waiter>,
     ) -> Result<(), String> {
-        // Control characters in a text would be keys (interrupt, end of input, end of the paste).
-        let text: String = text
-            .chars()
-            .filter(|c| matches!(c, '\n' | '\t') || !c.is_control())
-            .collect();
+        let text = without_keys(text);
         self.admit(text.len())?;
         match reading {
-            _ if bracketed => {
-                let paste = format!("\x1b[200~{text}\x1b[201~");
-                self.bytes(paste.into_bytes(), Kind::Keys, waiter);
+            _ if bracketed || reading == Reading::Raw => {
+                self.text(text, bracketed, waiter);
                 self.steps.push_back(Step::Pause(SETTLE, waiter));
                 self.bytes(b"\r".to_vec(), Kind::Keys, waiter);
             }
-            Reading::Raw => {
-                self.bytes(text.into_bytes(), Kind::Text, waiter);
-                self.steps.push_back(Step::Pause(SETTLE, waiter));
-                self.bytes(b"\r".to_vec(), Kind::Keys, waiter);
-            }
-            Reading::Lines => {
+            Reading::Lines | Reading::Raw => {
                 if let Some(line) = text.lines().find(|line| line.len() > LONGEST_LINE) {
                     return Err(format!(
                         "a line of {} bytes is too long for a program that reads lines (at most {LONGEST_LINE})",
@@ -225,6 +239,12 @@ impl Input {
     pub fn taken(&self) -> u64 {
         self.taken
     }
+}
+
+/// Control characters in a text would be keys (interrupt, end of input, end of the paste).
+fn without_keys(text: &str) -> String {
+    let is_text = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
+    text.chars().filter(is_text).collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,14 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::terminal::Terminal;
 use crate::adapters::sessions::files::{LOG, OLDER_LOG};
+use crate::domain::terminal_log::{SIZE, screen_mark, size_mark};
 
 /// Below this a log would be all rotation.
 const LEAST: u64 = 8 * 1024;
+/// The whole screen is written again after so much output, if a segment has room for more than one.
+const PAINT_EVERY: u64 = 256 * 1024;
 
 /// The log as its holder writes it.
 pub struct Log {
@@ -17,6 +21,10 @@ pub struct Log {
     file: Option<File>,
     length: u64,
     segment: u64,
+    /// The size of the terminal that the log tells.
+    size: (u16, u16),
+    /// Output since the whole screen was written.
+    unpainted: u64,
 }
 
 impl Log {
@@ -27,6 +35,8 @@ impl Log {
             file: None,
             length: 0,
             segment: limit.max(LEAST) / 2,
+            size: SIZE,
+            unpainted: 0,
         };
         log.reopen();
         log
@@ -56,7 +66,28 @@ impl Log {
         self.length = metadata.map_or(0, |metadata| metadata.len());
     }
 
-    /// Adds output. What cannot be written is lost to the log alone.
+    /// Adds output of this terminal, before it is shown there. Marks tell a reader of the log what the output
+    /// means; they stand where no sequence is broken off by them.
+    pub fn follow(&mut self, output: &[u8], terminal: &Terminal) {
+        if self.unpainted == 0 || begins_anew(output) {
+            let size = terminal.size();
+            let paint = (self.unpainted >= PAINT_EVERY && self.segment >= 2 * PAINT_EVERY)
+                .then(|| terminal.painted())
+                .flatten();
+            if let Some(paint) = paint {
+                self.append(screen_mark(size).as_bytes());
+                self.append(&paint);
+                (self.size, self.unpainted) = (size, 0);
+            } else if size != self.size && size != (0, 0) {
+                self.append(size_mark(size).as_bytes());
+                self.size = size;
+            }
+        }
+        self.unpainted += output.len() as u64;
+        self.append(output);
+    }
+
+    /// Adds bytes. What cannot be written is lost to the log alone.
     pub fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.length >= self.segment {
@@ -93,6 +124,12 @@ impl Log {
         }
         self.reopen();
     }
+}
+
+/// Whether the output begins with a sequence: then the output before it has not broken off in one.
+fn begins_anew(output: &[u8]) -> bool {
+    // The other half of a sequence's end may be a backslash.
+    matches!(output, [0x1b, second, ..] if *second != b'\\')
 }
 
 /// The last `bytes` of the log in this directory.
@@ -163,6 +200,65 @@ mod tests {
         Log::open(dir.path(), 16 * 1024).append(b"new");
         assert_eq!(tail(dir.path(), 5).unwrap(), b"aanew");
         assert_eq!(tail(dir.path(), 1 << 40).unwrap().len(), half.len() + 3);
+    }
+
+    fn terminal(rows: u16, cols: u16) -> Terminal {
+        Terminal::open(rows, cols).unwrap()
+    }
+
+    fn text(dir: &Path) -> String {
+        String::from_utf8(tail(dir, u64::MAX).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_of_another_size_is_marked_where_no_sequence_is_broken_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path(), 1 << 20);
+        let (usual, small) = (terminal(SIZE.0, SIZE.1), terminal(10, 20));
+        log.follow(b"one\r\n\x1b[3", &usual);
+        log.follow(b"1mtwo\x1b]0;title\x1b", &small);
+        log.follow(b"\\three", &small);
+        log.follow(b"\x1b[Hfour", &small);
+        log.follow(b"\x1b[Hfive", &small);
+        log.follow(b"\x1b[Hsix", &usual);
+        let (size, back) = (size_mark((10, 20)), size_mark(SIZE));
+        let expected = format!(
+            "one\r\n\x1b[31mtwo\x1b]0;title\x1b\\three{size}\x1b[Hfour\x1b[Hfive{back}\x1b[Hsix"
+        );
+        assert_eq!(text(dir.path()), expected);
+    }
+
+    #[test]
+    fn the_first_output_of_a_small_terminal_is_marked() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path(), 1 << 20);
+        log.follow(b"one", &terminal(10, 20));
+        assert_eq!(text(dir.path()), format!("{}one", size_mark((10, 20))));
+    }
+
+    /// Whoever reads the end of a log needs a screen to begin with.
+    #[test]
+    fn the_whole_screen_is_written_again_after_much_output() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path(), 8 << 20);
+        let mut terminal = terminal(SIZE.0, SIZE.1);
+        let output = b"\x1b[5;1Hin the middle\x1b[H".repeat(10);
+        let much = 3 * usize::try_from(PAINT_EVERY).unwrap() / output.len();
+        for _ in 0..much {
+            log.follow(&output, &terminal);
+            terminal.show(&output);
+        }
+        let all = text(dir.path());
+        let mark = screen_mark(SIZE);
+        assert_eq!(all.matches(&mark).count(), 2);
+        let painted = &all[all.find(&mark).unwrap()..];
+        let shown = crate::domain::transcript::text(painted.as_bytes(), true, 100);
+        assert_eq!(shown, "in the middle\n");
+        // A log of few segments would be all screens.
+        let small = tempfile::tempdir().unwrap();
+        let mut log = Log::open(small.path(), PAINT_EVERY);
+        (0..much).for_each(|_| log.follow(&output, &terminal));
+        assert!(!text(small.path()).contains(&mark));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(in crate::adapters::sessions) use self::cgroup::{
     kill as kill_cgroup, remove as remove_cgroup,
 };
 pub(in crate::adapters::sessions) use self::log::tail as log_tail;
+#[cfg(test)]
+pub(crate) use self::screen::view_of;
 
 /// The whole life of a holder. To be called before the process has any other thread; `args` are
 /// those after `hold`.
@@ -148,6 +150,8 @@ struct Activity {
     last_output: Option<Timestamp>,
     last_input: Option<Timestamp>,
     quiet_since: Option<Instant>,
+    /// Since when there is output that those who watch were not told of.
+    unannounced_since: Option<Instant>,
 }
 
 /// A holder.
@@ -168,6 +172,8 @@ struct Holder {
     /// Whether the marker of an attached client is there.
     marked: bool,
     stopping: Option<Stopping>,
+    /// When a person who is attached last typed a key that ends programs.
+    ending_key: Option<Instant>,
     /// Whether the terminal was taken from us.
     lost: bool,
 }
@@ -196,6 +202,7 @@ impl Holder {
             next_peer: 0,
             marked: false,
             stopping: None,
+            ending_key: None,
             lost: false,
         }
     }

@@ -31,6 +31,8 @@ pub struct Peer {
     pub id: u64,
     /// Whether output is streamed to it.
     pub follows: bool,
+    /// Whether it is told that the screen has changed.
+    pub watches: bool,
     /// Whether a person sits there with a terminal of some size, who sees and answers what is asked.
     pub attached: bool,
     /// Whether it waits for its input to be taken; its next request waits too.
@@ -52,6 +54,7 @@ impl Peer {
         Ok(Self {
             id,
             follows: false,
+            watches: false,
             attached: false,
             waits: false,
             stream,

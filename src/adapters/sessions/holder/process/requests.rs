@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 
 use super::{Holder, Stopping, screen};
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, Status};
+use crate::domain::keys;
 
 impl Holder {
     /// Answers the request of the connection at this place.
@@ -17,8 +18,10 @@ impl Holder {
             | Request::Keys(_)
             | Request::Type(_)
             | Request::Submit(_)
+            | Request::Paste(_)
             | Request::Resize { .. }
             | Request::Peek
+            | Request::Look
                 if self.lost =>
             {
                 Answer::Refused("its terminal is gone".to_owned())
@@ -33,18 +36,12 @@ impl Holder {
             Request::Keys(_) if self.terminal.is_pane() => {
                 Answer::Refused("keys are pressed in tmux itself".to_owned())
             }
-            Request::Keys(bytes) => match self.input.type_bytes(bytes, None) {
-                Ok(()) => return,
+            Request::Keys(bytes) => match self.input.type_bytes(bytes.clone(), None) {
+                Ok(()) => return self.note_ending_key(at, &bytes),
                 Err(why) => Answer::Refused(why),
             },
-            Request::Type(bytes) => match self.input.type_bytes(bytes, Some(id)) {
-                Ok(()) => return self.peers[at].waits = true,
-                Err(why) => Answer::Refused(why),
-            },
-            Request::Submit(text) => {
-                let (reading, bracketed) =
-                    (self.terminal.reading(), self.terminal.wants_brackets());
-                match self.input.submit(&text, reading, bracketed, Some(id)) {
+            Request::Type(_) | Request::Submit(_) | Request::Paste(_) => {
+                match self.put_in(id, request) {
                     Ok(()) => return self.peers[at].waits = true,
                     Err(why) => Answer::Refused(why),
                 }
@@ -59,6 +56,11 @@ impl Holder {
                 Ok(text) => Answer::Screen(text),
                 Err(error) => Answer::Refused(error.to_string()),
             },
+            Request::Look => match self.terminal.view() {
+                Ok(view) => Answer::View(Box::new(view)),
+                Err(error) => Answer::Refused(error.to_string()),
+            },
+            Request::Watch => return self.peers[at].watches = true,
             Request::Interrupt => done(self.terminal.interrupt()),
             Request::Signal(number) => self.signal(number),
             Request::Stop { grace_ms } => return self.stop(Duration::from_millis(grace_ms)),
@@ -69,6 +71,27 @@ impl Holder {
             }
         };
         self.peers[at].answer(&answer);
+    }
+
+    /// Queues input, which is answered when the program has read it.
+    fn put_in(&mut self, id: u64, request: Request) -> Result<(), String> {
+        let bracketed = self.terminal.wants_brackets();
+        match request {
+            Request::Submit(text) => {
+                let reading = self.terminal.reading();
+                self.input.submit(&text, reading, bracketed, Some(id))
+            }
+            Request::Paste(text) => self.input.paste(&text, bracketed, Some(id)),
+            Request::Type(bytes) => self.input.type_bytes(bytes, Some(id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers when a person pressed a key that ends programs.
+    fn note_ending_key(&mut self, at: usize, typed: &[u8]) {
+        if self.peers[at].attached && keys::ends_programs(typed) {
+            self.ending_key = Some(Instant::now());
+        }
     }
 
     fn attach(&mut self, at: usize, rows: u16, cols: u16) {

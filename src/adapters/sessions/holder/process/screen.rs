@@ -4,11 +4,17 @@
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::domain::screen::{ScreenView, Span};
+
 /// Bounds of a terminal's size: a model of two million cells is nobody's terminal.
 const LEAST: u16 = 2;
 const MOST: u16 = 1000;
 /// Replies that wait to be typed are bounded: a program that asks and never reads gets no more.
 const MOST_REPLIES: usize = 4096;
+/// Marked runs that one view tells of: a screen full of colours is no menu.
+const MOST_SPANS: usize = 512;
+/// Backgrounds that are told apart.
+const MOST_COLORS: usize = 64;
 
 /// A screen.
 pub struct Screen {
@@ -115,6 +121,82 @@ impl Screen {
         rows[..used.map_or(0, |last| last + 1)].join("\n")
     }
 
+    /// The text with its marked cells, the cursor and the paste mode. How the program reads is the
+    /// terminal's to say.
+    pub fn view(&self) -> ScreenView {
+        let screen = self.parser.screen();
+        // Programs tell lines apart by blanks that are no spaces.
+        let (_, cols) = self.size();
+        let rows = screen.rows(0, cols);
+        let mut rows: Vec<String> = rows
+            .map(|row| row.trim_end_matches(' ').to_owned())
+            .collect();
+        while rows.last().is_some_and(|row| row.trim().is_empty()) {
+            rows.pop();
+        }
+        let marked = (0..rows.len()).filter_map(|row| u16::try_from(row).ok());
+        let rare = self.rare_backgrounds();
+        let marked = marked.flat_map(|row| self.marked(row, &rare));
+        let marked = marked.take(MOST_SPANS);
+        ScreenView {
+            marked: marked.collect(),
+            rows,
+            cursor: (!screen.hide_cursor()).then(|| screen.cursor_position()),
+            bracketed_paste: Some(screen.bracketed_paste()),
+            reads_lines: None,
+        }
+    }
+
+    /// Backgrounds of few cells: those of a selected row or button, not of a panel.
+    fn rare_backgrounds(&self) -> Vec<vt100::Color> {
+        let (rows, cols) = self.size();
+        let screen = self.parser.screen();
+        let mut counts: Vec<(vt100::Color, usize)> = Vec::new();
+        for row in 0..rows {
+            for col in 0..cols {
+                let color = screen.cell(row, col).map(vt100::Cell::bgcolor);
+                let Some(color) = color.filter(|color| *color != vt100::Color::Default) else {
+                    continue;
+                };
+                if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == color) {
+                    *count += 1;
+                } else if counts.len() < MOST_COLORS {
+                    counts.push((color, 1));
+                }
+            }
+        }
+        let few = usize::from(cols) * 3 / 2;
+        let rare = counts.into_iter().filter(|(_, count)| *count <= few);
+        rare.map(|(color, _)| color).collect()
+    }
+
+    /// Runs of cells of a row that are inverse or have a rare background, and hold text.
+    fn marked(&self, row: u16, rare: &[vt100::Color]) -> Vec<Span> {
+        let (_, cols) = self.size();
+        let screen = self.parser.screen();
+        let stands_out = |col: u16| {
+            let cell = screen.cell(row, col);
+            cell.is_some_and(|cell| cell.inverse() || rare.contains(&cell.bgcolor()))
+        };
+        let mut spans: Vec<Span> = Vec::new();
+        for col in (0..cols).filter(|col| stands_out(*col)) {
+            match spans.last_mut().filter(|span| span.to == col) {
+                Some(span) => span.to = col + 1,
+                None => spans.push(Span {
+                    row,
+                    from: col,
+                    to: col + 1,
+                }),
+            }
+        }
+        let has_text = |span: &Span| {
+            let mut cells = (span.from..span.to).filter_map(|col| screen.cell(row, col));
+            cells.any(|cell| !cell.contents().trim().is_empty())
+        };
+        spans.retain(has_text);
+        spans
+    }
+
     /// Bytes that paint a terminal as this screen is.
     pub fn paint(&self) -> Vec<u8> {
         let screen = self.parser.screen();
@@ -124,6 +206,17 @@ impl Screen {
         }
         bytes.extend_from_slice(screen.state_formatted().as_bytes());
         bytes
+    }
+}
+
+/// The view of a screen that was fed with these bytes.
+#[cfg(test)]
+pub(crate) fn view_of(bytes: &[u8], rows: u16, cols: u16) -> ScreenView {
+    let mut screen = Screen::new(rows, cols);
+    screen.show(bytes);
+    ScreenView {
+        reads_lines: Some(false),
+        ..screen.view()
     }
 }
 
@@ -150,6 +243,31 @@ mod tests {
     }
 
     #[test]
+    fn view_tells_cursor_paste_mode_and_cells_that_stand_out() {
+        let mut screen = Screen::new(5, 20);
+        screen.show(b"\x1b[?2004hpick:\r\n \x1b[7mone\x1b[0m two\x1b[1;3H\x1b[44m \x1b[0m");
+        let view = screen.view();
+        assert_eq!(view.rows, ["pi k:", " one two"]);
+        assert_eq!(
+            view.marked,
+            [Span {
+                row: 1,
+                from: 1,
+                to: 4
+            }]
+        );
+        assert_eq!(
+            (view.cursor, view.bracketed_paste),
+            (Some((0, 3)), Some(true))
+        );
+        screen.show(b"\x1b[?25l\x1b[?2004l");
+        assert_eq!(
+            (screen.view().cursor, screen.view().bracketed_paste),
+            (None, Some(false))
+        );
+    }
+
+    #[test]
     fn painting_gives_the_same_screen() {
         let mut screen = Screen::new(5, 20);
         screen.show(b"\x1b[?1049h\x1b[?2004hhello\x1b[3;4Hworld\x1b[31m");
@@ -173,6 +291,7 @@ mod tests {
             screen.show(&bytes);
             screen.paint();
             screen.text();
+            screen.view();
         }
     }
 }

@@ -7,6 +7,7 @@ use super::input::Kind;
 use super::pty::{Pty, Reading};
 use super::screen::Screen;
 use crate::adapters::sessions::tmux::Pane;
+use crate::domain::screen::ScreenView;
 
 /// A terminal.
 pub enum Terminal {
@@ -81,7 +82,10 @@ impl Terminal {
     pub fn show(&mut self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Own(_, screen) => screen.show(bytes),
-            Self::Pane(_) => Vec::new(),
+            Self::Pane(pane) => {
+                pane.follow(bytes);
+                Vec::new()
+            }
         }
     }
 
@@ -107,6 +111,36 @@ impl Terminal {
         match self {
             Self::Own(_, screen) => Ok(screen.text()),
             Self::Pane(pane) => pane.text(),
+        }
+    }
+
+    /// The screen with its marked cells, cursor and modes.
+    pub fn view(&self) -> io::Result<ScreenView> {
+        let lines = self.reading() == Reading::Lines;
+        let view = match self {
+            Self::Own(_, screen) => screen.view(),
+            Self::Pane(pane) => {
+                // tmux gives the screen as bytes that paint it.
+                let (rows, cols) = pane.size();
+                let mut screen = Screen::new(rows, cols);
+                screen.show(&pane.paint()?);
+                ScreenView {
+                    bracketed_paste: Some(pane.wants_brackets()),
+                    ..screen.view()
+                }
+            }
+        };
+        Ok(ScreenView {
+            reads_lines: Some(lines),
+            ..view
+        })
+    }
+
+    /// The same without asking anybody: none in a pane.
+    pub fn painted(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Own(_, screen) => Some(screen.paint()),
+            Self::Pane(_) => None,
         }
     }
 

@@ -1,0 +1,366 @@
+//! Accounts of harnesses (`domain/account.rs`): parks all sessions of an account whose limit or login
+//! one of them tells, and lets them go on when that is over.
+//!
+//! ```text
+//!  conditions ── told, over ──► Accounts ──► RootMsg::Accounts ──► advance: park stored, people told,
+//!  hd harness resume ───────────────▲                              turns given, sessions woken
+//!  a session that ended of it ──────┘                                     │
+//!        look, charge, nudges ask `held` ◄─────────────────────────────────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::refusal::{Refusal, RefusalKind};
+use super::root::RootMsg;
+use super::shaman;
+use super::witness::WitnessMsg;
+use super::world::World;
+use crate::domain::account::{Account, Due, Park, Record, Told, Trouble, Why};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{ChildId, HarnessName};
+use crate::domain::message::{Escalation, Severity};
+use crate::ports::relics::{StoreError, Txn};
+
+mod wake;
+
+/// Where parks are kept in the store.
+const PARKED: &str = "accounts.parked";
+/// The pause before a release is tried again that failed because the children could not be seen.
+const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// The problem of the escalation that a missing login raises.
+const LOGIN: &str = "its account wants a login";
+
+/// The accounts of the harnesses, by their names.
+#[derive(Default)]
+pub struct Accounts(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Set when the parks that an earlier supervisor stored were read.
+    loaded: bool,
+    /// The store does not have it yet.
+    changed: bool,
+    accounts: BTreeMap<String, Account>,
+}
+
+impl Accounts {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // At worst a limit is told once more.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why no session of this child may be started or told anything now.
+    #[must_use]
+    pub fn held(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Why> {
+        let name = account_of(world, harness)?;
+        self.known().accounts.get(name)?.holds(child)
+    }
+
+    /// The park of a harness's account; none when it is open, or its sessions go on already.
+    #[must_use]
+    pub fn parked(&self, world: &World, harness: &HarnessName) -> Option<Park> {
+        let name = account_of(world, harness)?;
+        self.known().accounts.get(name)?.parked().cloned()
+    }
+
+    /// Every account that is parked, by its name.
+    #[must_use]
+    pub fn all_parked(&self) -> BTreeMap<String, Park> {
+        let known = self.known();
+        let parked = known.accounts.iter();
+        let parked = parked.filter_map(|(name, account)| Some((name, account.parked()?)));
+        parked
+            .map(|(name, park)| (name.clone(), park.clone()))
+            .collect()
+    }
+
+    fn records(&self) -> BTreeMap<String, Record> {
+        let known = self.known();
+        let records = known.accounts.iter();
+        let records = records.map(|(name, account)| (name.clone(), account.record()));
+        records.collect()
+    }
+
+    fn change<T>(&self, name: &str, change: impl FnOnce(&mut Account) -> T) -> T {
+        let mut known = self.known();
+        let changed = change(known.accounts.entry(name.to_owned()).or_default());
+        known.changed = true;
+        changed
+    }
+}
+
+/// The account of a harness; none for one that is not configured any more.
+fn account_of<'a>(world: &'a World, harness: &HarnessName) -> Option<&'a str> {
+    let harness = world.city.harnesses.get(harness)?;
+    Some(harness.account.as_str())
+}
+
+/// Refuses new work for a harness whose account is parked.
+///
+/// # Errors
+/// [`RefusalKind::Parked`].
+pub fn refuse_parked(world: &World, harness: &HarnessName) -> Result<(), Refusal> {
+    let Some(park) = world.directory.accounts.parked(world, harness) else {
+        return Ok(());
+    };
+    let what = match park.why {
+        Why::RateLimited => "is at a limit",
+        Why::Auth => "wants a login",
+    };
+    let until = park.until.map(|until| format!(" until {until}"));
+    let message = format!(
+        "the account of harness {harness} {what}{}: {}",
+        until.unwrap_or_default(),
+        park.text
+    );
+    let hint = match park.why {
+        Why::RateLimited => {
+            format!("its sessions are resumed then; `hd harness resume {harness}` resumes them now")
+        }
+        Why::Auth => format!(
+            "log in (`hd attach` shows a session of it), then `hd harness resume {harness}`"
+        ),
+    };
+    Err(Refusal::new(RefusalKind::Parked, message).hint(hint))
+}
+
+/// Takes in what a session says of its account.
+pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trouble) -> Told {
+    let Some(name) = account_of(world, harness) else {
+        return Told::Known;
+    };
+    let now = world.clock.now();
+    let accounts = &world.directory.accounts;
+    let told = accounts.change(name, |account| account.told(child, trouble, now));
+    if told != Told::Parked {
+        return told;
+    }
+    if let Some(park) = accounts.parked(world, harness) {
+        let (subject, cause) = (format!("account {name}"), park.why.cause());
+        let event = NewEvent::new(EventType::AccountParked, subject, cause);
+        world.store.note(vec![event.with(json!(park))]);
+    }
+    world.directory.tell_root(RootMsg::Accounts);
+    told
+}
+
+/// A session goes on although it told of this trouble: it is over for the account, if it was this session
+/// that told of the limit. A login may be made in any of them.
+pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
+    let park = world.directory.accounts.parked(world, harness);
+    let is_its = |park: &Park| park.why == Why::Auth || park.told_by == child.to_string();
+    if park.as_ref().is_some_and(is_its) {
+        over(world, harness);
+    }
+}
+
+/// The trouble is over, as a person says: all sessions of the account go on, one after another. False when
+/// it was not parked.
+pub fn over(world: &World, harness: &HarnessName) -> bool {
+    let Some(name) = account_of(world, harness) else {
+        return false;
+    };
+    let accounts = &world.directory.accounts;
+    let now = world.clock.now();
+    let ended = accounts.change(name, |account| account.ended(now));
+    if ended {
+        world.directory.tell_root(RootMsg::Accounts);
+    }
+    ended
+}
+
+/// Calls a person for each login that is wanted, once for all sessions of the account: what is known to the
+/// shaman is not sent again.
+async fn call_for_logins(world: &World) {
+    let parked = world.directory.accounts.all_parked().into_iter();
+    for (name, park) in parked.filter(|(_, park)| park.why == Why::Auth) {
+        let mut harnesses = world.city.harnesses.values();
+        let Some(harness) = harnesses.find(|harness| harness.account == name) else {
+            continue;
+        };
+        if let Err(error) = call(world, &name, &harness.name, &park).await {
+            tracing::warn!(%error, account = name, "a person could not be called for a login yet");
+        }
+    }
+}
+
+async fn call(
+    world: &World,
+    name: &str,
+    harness: &HarnessName,
+    park: &Park,
+) -> Result<(), Refusal> {
+    let body = Escalation {
+        agent: format!("account {name}"),
+        relic: None,
+        problem: LOGIN.to_owned(),
+        severity: Severity::High,
+        evidence: format!(
+            "{}\nseen at {}\nAll sessions of the account are parked. `hd attach {}` shows that session; \
+             after a login anywhere else, `hd harness resume {harness}` lets them go on.",
+            park.text, park.told_by, park.told_by
+        ),
+    };
+    shaman::escalate(world, "root", body).await
+}
+
+/// Reads what an earlier supervisor stored, once.
+pub async fn load(world: &World) {
+    let accounts = &world.directory.accounts;
+    if accounts.known().loaded {
+        return;
+    }
+    let stored = match world.store.run(read).await {
+        Ok(stored) => stored,
+        Err(error) => {
+            tracing::warn!(%error, "what is known of accounts cannot be read yet");
+            return;
+        }
+    };
+    let mut known = accounts.known();
+    if !std::mem::replace(&mut known.loaded, true) {
+        for (name, record) in stored {
+            // What was told since is newer.
+            let accounts = &mut known.accounts;
+            accounts
+                .entry(name)
+                .or_insert_with(|| Account::stored(record));
+        }
+        world.directory.tell_root(RootMsg::Accounts);
+    }
+}
+
+fn read(txn: &mut dyn Txn) -> Result<BTreeMap<String, Record>, StoreError> {
+    let text = txn.get(PARKED)?;
+    let Some(text) = text else {
+        return Ok(BTreeMap::new());
+    };
+    Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
+        // Its sessions tell of their limits and logins again.
+        tracing::warn!(%error, "the stored parks of accounts cannot be read and are forgotten");
+        BTreeMap::new()
+    }))
+}
+
+async fn write(world: &World) {
+    if !std::mem::take(&mut world.directory.accounts.known().changed) {
+        return;
+    }
+    let stored = world.directory.accounts.records();
+    let text = (!stored.is_empty()).then(|| json!(stored).to_string());
+    let written = world.store.run(move |txn| match txn.get(PARKED)? == text {
+        true => Ok(()),
+        false => txn.set(PARKED, text.as_deref()),
+    });
+    if let Err(error) = written.await {
+        tracing::warn!(%error, "a parked account is not stored yet");
+        world.directory.accounts.known().changed = true;
+    }
+}
+
+/// Does what is due of every account. Returns when something is due next.
+pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
+    loop {
+        let now = world.clock.now();
+        let due = {
+            let mut known = world.directory.accounts.known();
+            let mut accounts = known.accounts.iter_mut();
+            accounts.find_map(|(name, account)| Some((name.clone(), account.due(now)?)))
+        };
+        let Some((name, due)) = due else { break };
+        // What was decided holds for the next supervisor, whatever becomes of this one.
+        write(world).await;
+        if let Err(error) = carry_out(world, &name, due).await {
+            tracing::warn!(%error, account = name, "its sessions cannot go on yet");
+            return world.clock.now().checked_add(AGAIN).ok();
+        }
+    }
+    forget_unknown(world).await;
+    call_for_logins(world).await;
+    write(world).await;
+    let known = world.directory.accounts.known();
+    known.accounts.values().filter_map(Account::next).min()
+}
+
+/// Forgets accounts that no harness has any more, and those of which nothing need be known.
+async fn forget_unknown(world: &World) {
+    let now = world.clock.now();
+    let has = |name: &str| {
+        let mut harnesses = world.city.harnesses.values();
+        harnesses.any(|harness| harness.account == name)
+    };
+    let gone: Vec<String> = {
+        let mut known = world.directory.accounts.known();
+        let before = known.accounts.len();
+        known
+            .accounts
+            .retain(|_, account| !account.is_forgotten(now));
+        let names = known.accounts.keys().filter(|name| !has(name));
+        let gone: Vec<_> = names.cloned().collect();
+        known.accounts.retain(|name, _| has(name));
+        known.changed |= known.accounts.len() != before;
+        gone
+    };
+    for name in gone {
+        settle(world, &name).await;
+    }
+}
+
+async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refusal> {
+    let directory = &world.directory;
+    match due {
+        Due::Release => {
+            let children = wake::order(world, name).await?;
+            let (now, random) = (world.clock.now(), &*world.random);
+            let released = directory.accounts.change(name, |account| {
+                // A session may have told of a new limit meanwhile.
+                let still = account.due(now) == Some(Due::Release);
+                if still {
+                    account.release(&children, now, random);
+                }
+                still
+            });
+            if !released {
+                return Ok(());
+            }
+            let event = NewEvent::new(
+                EventType::AccountResumed,
+                format!("account {name}"),
+                Cause::Progress,
+            );
+            let data =
+                json!({ "children": children.iter().map(ToString::to_string).collect::<Vec<_>>() });
+            world.store.note(vec![event.with(data)]);
+            settle(world, name).await;
+            // Waiting work may be charged, and sessions that are held by nothing may start.
+            for rig in &world.city.rigs {
+                directory.tell_witness(&rig.name, WitnessMsg::Look);
+            }
+        }
+        Due::Turns(children) => wake::wake(world, &children).await,
+        Due::Open => {
+            directory.accounts.known().changed = true;
+            // What still stands on a screen then is told anew: it may have missed its turn.
+            let is_of = |harness: &HarnessName| account_of(world, harness) == Some(name);
+            directory.conditions.tell_again(is_of);
+        }
+    }
+    directory.tell_root(RootMsg::Look);
+    Ok(())
+}
+
+/// Closes the escalation of a login: the account is open again.
+async fn settle(world: &World, name: &str) {
+    let subject = format!("account {name}");
+    let settled = world
+        .store
+        .run(move |txn| shaman::over(txn, &[LOGIN], |agent, _| agent == subject));
+    if let Err(error) = settled.await {
+        tracing::warn!(%error, "the call for a login stays open");
+    }
+}

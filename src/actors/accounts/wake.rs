@@ -1,0 +1,162 @@
+//! The children of an account go on: in which order, and how a session that was kept is told.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::conditions::Conditions;
+use super::super::refusal::Refusal;
+use super::super::root::{ChildView, Work};
+use super::super::typing::{self, Typing};
+use super::super::world::World;
+use super::super::{ask, effects};
+use super::account_of;
+use crate::domain::account::{Trouble, Why};
+use crate::domain::cause::Cause;
+use crate::domain::dialog::Dialog;
+use crate::domain::ids::{ChildId, HarnessName, RelicId};
+use crate::domain::prompt;
+use crate::ports::sessions::SessionHandle;
+
+/// The children that wait for the account, the most urgent first: standing agents, then raiders by the
+/// priority and the age of their work.
+///
+/// # Errors
+/// The children cannot be seen now.
+pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, Refusal> {
+    let views = ask::views(world).await?;
+    let waits = |view: &&ChildView| {
+        let of = view.spec.harness().and_then(|name| account_of(world, name));
+        of == Some(account)
+            && trouble(&world.directory.conditions, view).is_none_or(|it| it.is_some())
+    };
+    let waiting: Vec<_> = views.iter().filter(waits).collect();
+    let relics = waiting.iter().filter_map(|view| match &view.spec.work {
+        Work::Raider { hook, .. } => Some(hook.relic.clone()),
+        Work::Agent(_) => None,
+    });
+    let relics: Vec<RelicId> = relics.collect();
+    let priorities = world.store.run(move |txn| {
+        let mut priorities = BTreeMap::new();
+        for relic in &relics {
+            priorities.insert(relic.clone(), txn.relic(relic)?.priority);
+        }
+        Ok(priorities)
+    });
+    let priorities = priorities.await.unwrap_or_default();
+    let mut waiting: Vec<_> = waiting
+        .into_iter()
+        .map(|view| {
+            let rank = match &view.spec.work {
+                Work::Agent(_) => None,
+                Work::Raider { hook, .. } => {
+                    let priority = priorities.get(&hook.relic).copied();
+                    Some((Reverse(priority), hook.charged_at))
+                }
+            };
+            (rank, view.spec.id.clone())
+        })
+        .collect();
+    waiting.sort();
+    Ok(waiting.into_iter().map(|(_, id)| id).collect())
+}
+
+/// Returns the limit or login that a child's session shows; the outer none is a child without a session.
+fn trouble(conditions: &Conditions, view: &ChildView) -> Option<Option<Trouble>> {
+    let session = view.session.as_ref()?;
+    Some(
+        conditions
+            .of(&session.handle)
+            .as_ref()
+            .and_then(Trouble::of),
+    )
+}
+
+/// Lets these children go on. One without a session is started by the look that follows.
+pub(super) async fn wake(world: &Arc<World>, children: &[ChildId]) {
+    let Ok(views) = ask::views(world).await else {
+        return;
+    };
+    for view in views.iter().filter(|view| children.contains(&view.spec.id)) {
+        let found = trouble(&world.directory.conditions, view).flatten();
+        let (Some(trouble), Some(session), Some(harness)) =
+            (found, &view.session, view.spec.harness())
+        else {
+            continue;
+        };
+        let kept = Kept {
+            world: Arc::clone(world),
+            child: view.spec.id.clone(),
+            harness: harness.clone(),
+            handle: session.handle.clone(),
+        };
+        tokio::spawn(kept.goes_on(trouble.why));
+    }
+}
+
+/// A session that was kept while its account was parked.
+struct Kept {
+    world: Arc<World>,
+    child: ChildId,
+    harness: HarnessName,
+    handle: SessionHandle,
+}
+
+impl Kept {
+    async fn goes_on(self, why: Why) {
+        match why {
+            // It has the old login in its memory.
+            Why::Auth => {
+                let cycled = ask::cycle(&self.world, self.child.clone(), Cause::Login).await;
+                if let Err(error) = cycled {
+                    tracing::warn!(child = %self.child, %error, "a session could not be restarted after a login");
+                }
+            }
+            Why::RateLimited => self.tell().await,
+        }
+    }
+
+    /// Restores the prompt that the limit interrupted: the answer that makes the program try again, or a
+    /// text that tells it to go on.
+    async fn tell(self) {
+        let (world, handle) = (&self.world, &self.handle);
+        world.directory.conditions.pass(handle);
+        let mut typing = typing::may_type(world, &self.harness, handle).await;
+        if let Typing::Asks(dialog) = &typing
+            && let Some(choice) = self.choice(dialog)
+        {
+            let answered = typing::answer(world, Some(&self.harness), handle, &choice).await;
+            if let Err(error) = answered {
+                tracing::warn!(child = %self.child, %error, "the dialog of a limit that is over could not be answered");
+            }
+            typing = typing::may_type(world, &self.harness, handle).await;
+        }
+        if typing != Typing::Free || self.works().await {
+            // A person is at it, it tries again by itself, or its dialog calls a person.
+            return;
+        }
+        let text = prompt::limit_over(&world.hd());
+        if let Err(error) = typing::submit(world, Some(&self.harness), handle, &text).await {
+            tracing::warn!(child = %self.child, %error, "a session could not be told that its limit is over");
+        }
+    }
+
+    /// The choice of the dialog that waits for the end of the limit, or tries again.
+    fn choice(&self, dialog: &Dialog) -> Option<String> {
+        let harness = self.world.city.harnesses.get(&self.harness)?;
+        let wanted = harness.limit_answer.to_lowercase();
+        let mut choices = dialog.choices().iter();
+        let choice = choices
+            .find(|choice| !wanted.is_empty() && choice.label.to_lowercase().contains(&wanted))?;
+        Some(choice.label.clone())
+    }
+
+    async fn works(&self) -> bool {
+        let Some(harness) = self.world.city.harnesses.get(&self.harness) else {
+            return false;
+        };
+        let of = self.handle.clone();
+        let view = effects::sessions(&self.world, &self.handle.id, move |p| p.view(&of)).await;
+        view.is_ok_and(|view| harness.looks.works(&view.text()))
+    }
+}

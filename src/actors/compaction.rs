@@ -1,0 +1,59 @@
+//! A conversation that is about to be shortened: the agent forgets, so it is told where its task stands, or
+//! to hand off while it still knows (`[rigs.raiders] on_compact`). Standing agents are left alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::typing::{self, Typing};
+use super::world::World;
+use crate::domain::city::OnCompact;
+use crate::domain::ids::{ChildId, HarnessName};
+use crate::domain::prompt;
+use crate::ports::sessions::SessionHandle;
+
+/// Between two looks at whether the agent takes text.
+const PAUSE: Duration = Duration::from_secs(5);
+/// After that the words come too late.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Tells the agent, as soon as its program takes text.
+pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &SessionHandle) {
+    let ChildId::Raider(raider) = child else {
+        return;
+    };
+    let Some(rig) = world.city.rig(&raider.rig) else {
+        return;
+    };
+    let text = match rig.raiders.on_compact {
+        OnCompact::Rally => prompt::compacted(&world.hd()),
+        OnCompact::Handoff => prompt::compacts(&world.hd()),
+        OnCompact::Nothing => return,
+    };
+    // Programs tell of one compaction by several hooks.
+    let Some(claim) = world.claims.claim(format!("compaction/{}", handle.token)) else {
+        return;
+    };
+    let (world, harness, handle) = (Arc::new(world.clone()), harness.clone(), handle.clone());
+    tokio::spawn(async move {
+        tell(&world, &harness, &handle, &text).await;
+        drop(claim);
+    });
+}
+
+async fn tell(world: &World, harness: &HarnessName, handle: &SessionHandle, text: &str) {
+    let deadline = world.clock.mono() + PATIENCE;
+    while world.clock.mono() < deadline && !world.is_stopping() {
+        // The hook runs before: what is typed now would be shortened, too.
+        tokio::time::sleep(PAUSE).await;
+        match typing::may_type(world, harness, handle).await {
+            Typing::Free => {
+                if let Err(error) = typing::submit(world, Some(harness), handle, text).await {
+                    tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
+                }
+                return;
+            }
+            Typing::Unseen => return,
+            Typing::Attended | Typing::Asks(_) | Typing::Unrecognised(_) => {}
+        }
+    }
+}

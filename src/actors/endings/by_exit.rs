@@ -1,0 +1,63 @@
+//! The end of a program that can neither run `hd` nor write its outcome file (`done_on_exit`): its
+//! exit code and its commits say what became of its work.
+
+use jiff::tz::TimeZone;
+
+use super::super::effects;
+use super::super::refusal::RefusalKind;
+use super::super::sagas::done;
+use super::super::world::World;
+use super::outcome;
+use crate::domain::condition::last_words;
+use crate::domain::facts::SessionExit;
+use crate::domain::outcome::{Outcome, OutcomeFile, render};
+use crate::domain::relic::Hook;
+use crate::ports::sessions::SessionHandle;
+use crate::ports::tasks::TaskError;
+
+/// Writes the outcome of a session that ended by itself, where its harness is configured so. True
+/// when the outcome is on file.
+///
+/// # Errors
+/// The outcome file cannot be read or written.
+pub async fn settle(
+    world: &World,
+    hook: &Hook,
+    session: &SessionHandle,
+    exit: &SessionExit,
+) -> Result<bool, TaskError> {
+    let harness = world.city.harnesses.get(&hook.harness);
+    let Some(harness) = harness.filter(|harness| harness.done_on_exit && exit.code == Some(0))
+    else {
+        return Ok(false);
+    };
+    if outcome(world, hook).await?.0 != OutcomeFile::Empty {
+        return Ok(true);
+    }
+    let tail = effects::tail(world, &session.id).await;
+    let now = world.clock.now();
+    // The root parks its account then.
+    if last_words(&harness.looks, &tail, now, &TimeZone::system()).is_some() {
+        return Ok(false);
+    }
+    let passed = Outcome::Passed { no_change: None };
+    let request = done::request_of(hook, passed.clone());
+    let said = match done::preview(world, &request, hook).await {
+        // What is not clean is told to the next session.
+        Ok(()) => passed,
+        Err(refused) if refused.kind == RefusalKind::WorkAtRisk => passed,
+        Err(refused) if refused.kind == RefusalKind::BadRequest => Outcome::Stuck {
+            reason: format!("it ended without a commit; it said last:\n{tail}"),
+        },
+        Err(refused) => {
+            tracing::warn!(raider = %hook.raider, error = %refused, "what an ended session left cannot be measured");
+            return Ok(false);
+        }
+    };
+    let dir = world
+        .city
+        .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+    let text = render(&hook.relic, &said);
+    effects::tasks(world, move |tasks| tasks.write_outcome(&dir, &text)).await?;
+    Ok(true)
+}

@@ -1,0 +1,80 @@
+//! The start of a standing agent's session.
+
+use super::driven::{self, Site};
+use super::{How, OpenFailure, Start, is_crash};
+use crate::actors::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::city::Agent;
+use crate::domain::facts::SessionFacts;
+use crate::domain::harness;
+use crate::domain::harness::fill::Place;
+use crate::domain::ids::{ChildId, Incarnation};
+use crate::domain::session_env::SessionEnv;
+
+/// What a session of an agent is started with.
+pub(super) async fn start(
+    world: &World,
+    agent: &Agent,
+    id: &ChildId,
+    cause: Cause,
+    before: Option<&SessionFacts>,
+) -> Result<Start, OpenFailure> {
+    let session = id.session_id(&world.city.name);
+    let env = SessionEnv {
+        own: &world.env,
+        bin: &world.bin_dir,
+        city: &world.city.root,
+        workspace: &world.city.name,
+        socket: &world.socket,
+        child: id,
+        session: &session,
+        hook: None,
+        email: None,
+        pass: &agent.env_pass,
+        configured: &agent.env,
+    };
+    let mut start = Start {
+        argv: agent.command.clone(),
+        first_input: agent.first_input.clone(),
+        env: env.build(),
+        cwd: agent.dir.clone(),
+        incarnation: Incarnation(0),
+        how: match before {
+            Some(_) => How::Respawned,
+            None => How::Fresh,
+        },
+        notes: Vec::new(),
+        resumes: None,
+    };
+    let harness = agent.harness.as_ref();
+    let harness = harness.and_then(|name| world.city.harnesses.get(name));
+    if let (Some(harness), Some(prompt)) = (harness, &agent.prompt) {
+        let site = Site {
+            dir: &agent.dir,
+            rig: "",
+            files: world.city.agent_dir(&session),
+            env: &start.env,
+        };
+        let mut fill = driven::fill(world, harness, site).await?;
+        let goes_on = [Cause::RateLimit, Cause::Login, Cause::EndedByPerson];
+        if is_crash(cause) || goes_on.contains(&cause) {
+            start.resumes = driven::conversation(world, harness, before).await;
+        }
+        if let Some(conversation) = &start.resumes {
+            fill.set(Place::SessionId, conversation.as_str());
+        }
+        let launch = harness::launch(
+            harness,
+            &harness::Start {
+                fill: &fill,
+                prompt: &prompt.text,
+                prompt_file: &prompt.file,
+                reduced: false,
+                resumes: start.resumes.is_some(),
+            },
+        );
+        (start.argv, start.first_input) = (launch.argv, launch.first_input);
+        start.env = driven::filled(&fill, start.env);
+    }
+    Ok(start)
+}

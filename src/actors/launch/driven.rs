@@ -1,0 +1,159 @@
+//! What a session of a harness is started with besides its prompt: placeholders, hook files, and the
+//! conversation that goes on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::super::effects;
+use super::super::world::World;
+use super::OpenFailure;
+use crate::domain::city::Harness;
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::harness::fill::{Fill, Place};
+use crate::domain::harness::hooks::{Home, Setting, is_conversation};
+use crate::domain::ids::SessionId;
+use crate::ports::tasks::TaskError;
+
+/// The fact of a session that names its conversation.
+pub(crate) const CONVERSATION: &str = "conversation";
+/// The fact of a session that names the file of its conversation.
+pub(crate) const TRANSCRIPT: &str = "transcript";
+/// The fact of a session that says which conversation it was started to go on with.
+pub(super) const RESUMES: &str = "resumes";
+
+/// Where a session is started.
+pub(super) struct Site<'a> {
+    /// The sandbox of a raider, the working directory of an agent.
+    pub(super) dir: &'a Path,
+    /// The name of the rig; empty for an agent.
+    pub(super) rig: &'a str,
+    /// Where files of this session are kept.
+    pub(super) files: PathBuf,
+    /// Its environment.
+    pub(super) env: &'a BTreeMap<String, String>,
+}
+
+/// Writes the hook files of a session, and returns the values of its placeholders.
+pub(super) async fn fill(
+    world: &World,
+    harness: &Harness,
+    place: Site<'_>,
+) -> Result<Fill, OpenFailure> {
+    let hd = world.bin_dir.join("hd").to_string_lossy().into_owned();
+    let mut fill = Fill::default();
+    fill.set(Place::Sandbox, place.dir.to_string_lossy());
+    fill.set(Place::City, world.city.root.to_string_lossy());
+    fill.set(Place::Rig, place.rig);
+    fill.set(Place::Hd, hd.as_str());
+    fill.set(Place::HdDir, world.bin_dir.to_string_lossy());
+    let files = {
+        let has = |name: &str| place.env.contains_key(name);
+        let dir = place.dir.to_string_lossy();
+        let setting = Setting {
+            hd: &hd,
+            dir: &dir,
+            has: &has,
+        };
+        harness.hooks.set_up(&setting, &mut fill)
+    };
+    if files.is_empty() && !needs_git(harness) && harness.exclude.is_empty() {
+        return Ok(fill);
+    }
+    let (dir, home) = (place.dir.to_owned(), place.files);
+    let exclude = harness.exclude.clone();
+    let written = effects::tasks(world, move |tasks| {
+        tasks.exclude(&dir, &exclude)?;
+        let mut paths = Vec::new();
+        for file in files {
+            let path = match file.home {
+                Home::Task => tasks.write_beside(&home, file.path, &file.text)?,
+                Home::Sandbox => {
+                    if !tasks.write_unless_there(&dir, file.path, &file.text)? {
+                        tracing::info!(
+                            sandbox = %dir.display(), file = file.path,
+                            "the project has this file: its harness reports nothing by hooks"
+                        );
+                    }
+                    dir.join(file.path)
+                }
+            };
+            let path = match (file.place, path.parent()) {
+                (Some(Place::HooksDir), Some(dir)) => dir.to_owned(),
+                _ => path,
+            };
+            paths.extend(file.place.map(|place| (place, path)));
+        }
+        Ok((paths, tasks.git_dirs(&dir)))
+    });
+    let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
+    let (paths, git) = written.await.map_err(unwritable)?;
+    for (place, path) in paths {
+        fill.set(place, path.to_string_lossy());
+    }
+    if let Some((own, common)) = git {
+        fill.set(Place::GitDir, own.to_string_lossy());
+        fill.set(Place::GitCommon, common.to_string_lossy());
+    }
+    Ok(fill)
+}
+
+/// Whether its arguments name directories of git.
+fn needs_git(harness: &Harness) -> bool {
+    let mut words = harness.command.iter().chain(&harness.reduced);
+    let names = [Place::GitDir, Place::GitCommon];
+    words.any(|word| names.iter().any(|name| word.contains(name.as_str())))
+}
+
+/// The environment with its placeholders filled.
+pub(super) fn filled(fill: &Fill, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let filled = env.into_iter().map(|(name, value)| {
+        let value = fill.put_in(&value);
+        (name, value)
+    });
+    filled.collect()
+}
+
+/// A resumed session that ends sooner than this could not resume.
+const RESUME_HOLDS: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
+
+/// The conversation that the next session goes on with: that of the session before, if its harness
+/// can resume, said which it is, and its transcript is there. A resume that ended at once is not tried
+/// again.
+pub(super) async fn conversation(
+    world: &World,
+    harness: &Harness,
+    before: Option<&SessionFacts>,
+) -> Option<String> {
+    let before = before.filter(|_| !harness.resume.is_empty())?;
+    let resumed = fact(world, &before.id, RESUMES).await;
+    if resumed.is_some() && ended_at_once(before) {
+        tracing::warn!(session = %before.id, "the conversation could not be resumed; a fresh one begins");
+        return None;
+    }
+    let conversation = fact(world, &before.id, CONVERSATION).await.or(resumed);
+    let conversation = conversation.filter(|id| is_conversation(id))?;
+    let Some(transcript) = fact(world, &before.id, TRANSCRIPT).await else {
+        return Some(conversation);
+    };
+    let there = effects::tasks(
+        world,
+        move |tasks| Ok(tasks.is_file(Path::new(&transcript))),
+    );
+    there.await.unwrap_or(false).then_some(conversation)
+}
+
+fn ended_at_once(facts: &SessionFacts) -> bool {
+    match &facts.state {
+        RunState::Exited(exit) => exit.at.duration_since(facts.started_at) < RESUME_HOLDS,
+        RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => false,
+    }
+}
+
+async fn fact(world: &World, id: &SessionId, key: &'static str) -> Option<String> {
+    let of = id.clone();
+    let read = effects::sessions(world, id, move |provider| provider.get_meta(&of, key)).await;
+    read.unwrap_or_else(|error| {
+        tracing::warn!(session = %id, key, %error, "a fact of a session cannot be read");
+        None
+    })
+}

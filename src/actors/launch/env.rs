@@ -1,0 +1,46 @@
+//! Environments of sessions, set-up commands and gates.
+
+use std::collections::BTreeMap;
+
+use crate::actors::world::World;
+use crate::domain::city::Rig;
+use crate::domain::ids::ChildId;
+use crate::domain::relic::Hook;
+use crate::domain::session_env::SessionEnv;
+
+/// The environment of a raider's sessions, and of the set-up commands of its sandbox.
+#[must_use]
+pub fn raider_env(world: &World, rig: &Rig, hook: &Hook) -> BTreeMap<String, String> {
+    let child = ChildId::Raider(hook.raider.clone());
+    let harness = world.city.harnesses.get(&hook.harness);
+    let email = world.repo(&rig.name).and_then(|repo| repo.user_email());
+    let nothing = BTreeMap::new();
+    SessionEnv {
+        own: &world.env,
+        bin: &world.bin_dir,
+        city: &world.city.root,
+        workspace: &world.city.name,
+        socket: &world.socket,
+        child: &child,
+        session: &hook.raider.session_id(),
+        hook: Some((&hook.relic, hook.incarnation)),
+        email: email.as_deref(),
+        pass: harness.map_or(&[], |harness| harness.env_pass.as_slice()),
+        configured: harness.map_or(&nothing, |harness| &harness.env),
+    }
+    .build()
+}
+
+/// The environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named
+/// (`2-contract.md`, `gate_env_pass`).
+#[must_use]
+pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {
+    const INHERITED: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "TMPDIR"];
+    let passed = |name: &str| {
+        let named = rig.forge.gate_env_pass.iter().any(|pass| pass == name);
+        INHERITED.contains(&name) || name.starts_with("LC_") || named
+    };
+    let own = world.env.iter().filter(|(name, _)| passed(name));
+    own.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

@@ -1,0 +1,195 @@
+//! The start of a raider's session: prompt, environment and command line from its hook.
+
+use std::path::PathBuf;
+
+use super::driven::{self, Site};
+use super::env::raider_env;
+use super::words::brief;
+use super::{How, OpenFailure, Start, is_crash};
+use crate::actors::world::World;
+use crate::actors::{effects, endings};
+use crate::domain::cause::Cause;
+use crate::domain::city::{Harness, Rig};
+use crate::domain::facts::SessionFacts;
+use crate::domain::harness;
+use crate::domain::harness::fill::Place;
+use crate::domain::message::{Body, Handoff};
+use crate::domain::prompt::{self, Problem};
+use crate::domain::relic::{Hook, Relic};
+use crate::ports::tasks::TaskError;
+
+/// What a session of a hook is started with.
+pub(super) async fn start(
+    world: &World,
+    hook: &Hook,
+    problem: Option<&Problem>,
+    cause: Cause,
+    before: Option<&SessionFacts>,
+) -> Result<Start, OpenFailure> {
+    let asked = match problem {
+        None if cause == Cause::Operator => endings::problem(world, hook).await,
+        None | Some(_) => None,
+    };
+    // A session that is started for a problem is started in spite of its outcome file.
+    let problem = problem.or(asked.as_ref());
+    let finished = match problem {
+        Some(_) => Ok(endings::is_over(world, hook).await == Some(true)),
+        None => endings::is_finished(world, hook).await,
+    };
+    if finished.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
+        return Err(OpenFailure::Finished);
+    }
+    let (rig, harness) = configured(world, hook)?;
+    let (relic, notes) = assignment(world, hook).await?;
+    let sandbox = habitable(world, hook).await?;
+    let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
+    let brief = brief(world, rig, hook, &relic, task_file, &hd);
+    let less = is_crash(cause) && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
+    let (text, how) = match notes.last() {
+        // A note that was not read yet is for this session, whatever ended the last one.
+        Some((_, note)) if problem.is_none() => (
+            prompt::handoff(&brief, note.note.as_deref()),
+            How::HandedOver,
+        ),
+        // Its account may have been parked before its first session was started.
+        _ if before.is_none()
+            && matches!(cause, Cause::Charged | Cause::RateLimit | Cause::Login) =>
+        {
+            (prompt::first(&brief), How::Fresh)
+        }
+        _ => {
+            let text = prompt::respawn(&brief, cause, problem, less);
+            (text, How::Respawned)
+        }
+    };
+    // A fresh context is what a handoff asks for.
+    let resumes = match how {
+        How::Respawned => driven::conversation(world, harness, before).await,
+        How::Adopted | How::Fresh | How::HandedOver => None,
+    };
+    let session = Session {
+        sandbox,
+        text,
+        how,
+        reduced: how == How::Respawned && less,
+        notes: notes.into_iter().map(|(id, _)| id).collect(),
+        resumes,
+    };
+    session.launch(world, rig, harness, hook).await
+}
+
+fn configured<'a>(world: &'a World, hook: &Hook) -> Result<(&'a Rig, &'a Harness), OpenFailure> {
+    let missing = |what: String| OpenFailure::Failed(what);
+    let rig = world.city.rig(&hook.raider.rig);
+    let rig = rig.ok_or_else(|| missing(format!("rig {} is not configured", hook.raider.rig)))?;
+    let harness = world.city.harnesses.get(&hook.harness);
+    let harness = harness.ok_or_else(|| missing(format!("no harness named {}", hook.harness)))?;
+    Ok((rig, harness))
+}
+
+/// What is decided of the session before its command line is made.
+struct Session {
+    sandbox: PathBuf,
+    /// The prompt.
+    text: String,
+    how: How,
+    /// With reduced permissions.
+    reduced: bool,
+    /// Handoff notes that it will have read.
+    notes: Vec<u64>,
+    /// The conversation that it goes on with.
+    resumes: Option<String>,
+}
+
+impl Session {
+    /// Writes the prompt and the hook files, and makes the command line.
+    async fn launch(
+        self,
+        world: &World,
+        rig: &Rig,
+        harness: &Harness,
+        hook: &Hook,
+    ) -> Result<Start, OpenFailure> {
+        let files = world
+            .city
+            .task_dir(&rig.name, &hook.relic, hook.incarnation);
+        let (dir, told) = (files.clone(), self.text.clone());
+        let written = effects::tasks(world, move |tasks| {
+            tasks.watch(&dir);
+            tasks.write_prompt(&dir, &told)
+        });
+        let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
+        let prompt_file = written.await.map_err(unwritable)?;
+        let env = raider_env(world, rig, hook);
+        let site = Site {
+            dir: &self.sandbox,
+            rig: rig.name.as_str(),
+            files,
+            env: &env,
+        };
+        let mut fill = driven::fill(world, harness, site).await?;
+        if let Some(conversation) = &self.resumes {
+            fill.set(Place::SessionId, conversation.as_str());
+        }
+        let launch = harness::launch(
+            harness,
+            &harness::Start {
+                fill: &fill,
+                prompt: &self.text,
+                prompt_file: &prompt_file,
+                reduced: self.reduced,
+                resumes: self.resumes.is_some(),
+            },
+        );
+        Ok(Start {
+            argv: launch.argv,
+            first_input: launch.first_input,
+            env: driven::filled(&fill, env),
+            cwd: self.sandbox,
+            incarnation: hook.incarnation,
+            how: self.how,
+            notes: self.notes,
+            resumes: self.resumes,
+        })
+    }
+}
+
+/// The sandbox, if work can go on in it. It is asked at each patrol, and costs no process then: half a
+/// work tree, or one that git cannot use, is a person's to mend, and an agent would make it worse.
+async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
+    let sandbox = world.city.sandbox(&hook.raider);
+    let path = sandbox.clone();
+    let seen = effects::repo(world, &hook.raider.rig, move |repo| repo.ailment(&path)).await;
+    match seen.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
+        None => Ok(sandbox),
+        Some(what) => Err(OpenFailure::Homeless(format!(
+            "{}: {}",
+            what.problem(),
+            what.says(&sandbox)
+        ))),
+    }
+}
+
+/// The relic, and the handoff notes that wait for the next session.
+async fn assignment(
+    world: &World,
+    hook: &Hook,
+) -> Result<(Relic, Vec<(u64, Handoff)>), OpenFailure> {
+    let (relic, address) = (hook.relic.clone(), hook.raider.to_string());
+    let read = world.store.run(move |txn| {
+        let notes = txn
+            .inbox(&address)?
+            .into_iter()
+            .filter_map(|message| match message.body {
+                // A slot's next incarnation works on something else.
+                Body::Handoff(note) if note.relic.as_ref() == Some(&relic) => {
+                    Some((message.id, note))
+                }
+                _ => None,
+            });
+        let notes = notes.collect::<Vec<_>>();
+        Ok((txn.relic(&relic)?, notes))
+    });
+    read.await
+        .map_err(|error| OpenFailure::Failed(error.to_string()))
+}

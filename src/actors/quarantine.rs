@@ -1,0 +1,96 @@
+//! The relic of a raider that died too often (`domain/quarantine.rs`).
+//!
+//! ```text
+//!  hooked ── too many deaths ──► blocked, one escalation ── a person has it tried again, or its work is done ──► hooked
+//!                                   │       ▲
+//!                                   └───────┘ the quarantine ends, the raider is tried again and dies again
+//! ```
+//!
+//! The root starts the raider again when the quarantine ends (`health-patrol.md`, quarantine auto-expires); that
+//! is no act of a person, and the relic stays blocked meanwhile.
+
+use super::shaman;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RelicId;
+use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::quarantine::{Deaths, PROBLEM};
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::ports::relics::{StoreError, Txn};
+
+/// Blocks the relic of a raider that is in quarantine, and calls a person. Once: the next quarantine of the same
+/// raider repeats the call that is open.
+///
+/// # Errors
+/// The store's.
+pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), StoreError> {
+    let now = txn.hook(&hook.raider)?;
+    let works = now.is_some_and(|now| now.incarnation == hook.incarnation && now.done.is_none());
+    if !works {
+        return Ok(());
+    }
+    let mut relic = txn.relic(&hook.relic)?;
+    if !relic.status.is_bound() {
+        return Ok(());
+    }
+    if relic.status == RelicStatus::Hooked {
+        relic.status = RelicStatus::Blocked;
+        txn.put_relic(&relic)?;
+        let data = serde_json::json!({
+            "status": relic.status, "raider": hook.raider, "reason": deaths.reason(&hook.raider),
+            "until": deaths.until,
+        });
+        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::TooManyDeaths);
+        txn.record(&event.with(data))?;
+    }
+    let call = Escalation {
+        agent: hook.raider.to_string(),
+        relic: Some(relic.id.clone()),
+        problem: PROBLEM.to_owned(),
+        severity: Severity::High,
+        evidence: deaths.evidence(&hook.raider, &relic.id, &relic.title),
+    };
+    shaman::send(
+        txn,
+        &message::witness(&hook.raider.rig),
+        Body::Escalation(call),
+    )
+}
+
+/// A person has the raider of a blocked relic tried again, or its work is done: the relic is bound as before, and
+/// the call is over.
+///
+/// # Errors
+/// The store's.
+pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), StoreError> {
+    let mut relic = txn.relic(id)?;
+    if relic.status != RelicStatus::Blocked {
+        return Ok(());
+    }
+    let hook = txn.hook_of_relic(id)?;
+    if let Some(hook) = hook.filter(|hook| hook.done.is_none()) {
+        relic.status = RelicStatus::Hooked;
+        txn.put_relic(&relic)?;
+        let data = serde_json::json!({ "status": relic.status, "raider": hook.raider });
+        let event = NewEvent::new(EventType::RelicUpdated, id, cause);
+        txn.record(&event.with(data))?;
+    }
+    settle(txn, id)
+}
+
+/// Whether a person was called for a raider that died too often at this relic, and nothing came of it yet.
+///
+/// # Errors
+/// The store's.
+pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
+    let open = shaman::about(txn, &[id])?;
+    Ok(open.iter().any(|escalation| escalation.title == PROBLEM))
+}
+
+/// What a person was called for is over: another raider has the relic, or the same one is tried again.
+///
+/// # Errors
+/// The store's.
+pub fn settle(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    shaman::over(txn, &[PROBLEM], |_, work| work == Some(id))
+}

@@ -1,0 +1,131 @@
+//! Handoffs, and the brake of those that are hurried (`domain/handoff.rs`).
+
+use ractor::ActorRef;
+
+use super::super::shaman;
+use super::{Root, RootMsg, Work};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::handoff::{PROBLEM, Pace};
+use crate::domain::ids::{ChildId, RelicId};
+use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::ports::relics::{StoreError, Txn};
+
+/// What a person is told of a row of hurried handoffs.
+struct Row {
+    count: u32,
+    within: std::time::Duration,
+    until: jiff::Timestamp,
+}
+
+impl Root {
+    /// A session that handed off has ended: its successor starts, at once or after a wait.
+    pub(super) async fn handed_off(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let lived = slot.up_at.take().map(|up| mono.saturating_sub(up));
+        let crowded = slot.brake.on_cycle(mono);
+        let progress = slot.progress.take();
+        let pace = (slot.handoffs).on_handoff(mono, lived.unwrap_or_default(), progress, crowded);
+        slot.cause = Cause::Handoff;
+        let (wait, count, within, call) = match pace {
+            Pace::Free { over } => {
+                self.note(NewEvent::new(EventType::AgentRestarted, id, Cause::Handoff));
+                if over {
+                    self.settle_handoffs(id);
+                }
+                return self.spawn_child(me, id).await;
+            }
+            Pace::Braked {
+                wait,
+                count,
+                within,
+                call,
+            } => (wait, count, within, call),
+        };
+        slot.desired = super::slot::Desired::Up;
+        slot.back_off(now, wait);
+        slot.epoch += 1;
+        let epoch = slot.epoch;
+        let until = now.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
+        let data = serde_json::json!({
+            "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(), "until": until,
+        });
+        let event = NewEvent::new(EventType::AgentRestarted, id, Cause::HandoffLoop);
+        self.note(event.with(data));
+        if call {
+            let row = Row {
+                count,
+                within,
+                until,
+            };
+            self.call_about_handoffs(id, row);
+        }
+        let id = id.clone();
+        let _timer = me.send_after(wait, move || RootMsg::Retry { id, epoch });
+    }
+
+    fn call_about_handoffs(&self, id: &ChildId, row: Row) {
+        let relic = self.slots.get(id).and_then(|slot| match &slot.spec.work {
+            Work::Raider { hook, .. } => Some(hook.relic.clone()),
+            Work::Agent(_) => None,
+        });
+        let child = id.to_string();
+        let call = move |txn: &mut dyn Txn| call(txn, &child, relic.clone(), &row);
+        let called = self.world.store.begin(call);
+        let (world, id) = (std::sync::Arc::clone(&self.world), id.clone());
+        tokio::spawn(async move {
+            match called.await {
+                Ok(()) => world.nudge(message::SHAMAN),
+                Err(error) => {
+                    tracing::warn!(child = %id, %error, "no person is called about its handoffs");
+                }
+            }
+        });
+    }
+
+    fn settle_handoffs(&self, id: &ChildId) {
+        let child = id.to_string();
+        let settled = (self.world.store)
+            .begin(move |txn| shaman::over(txn, &[PROBLEM], |who, _| who == child));
+        let id = id.clone();
+        tokio::spawn(async move {
+            if let Err(error) = settled.await {
+                tracing::warn!(child = %id, %error, "a call about its handoffs stays open");
+            }
+        });
+    }
+}
+
+fn call(
+    txn: &mut dyn Txn,
+    child: &str,
+    relic: Option<RelicId>,
+    row: &Row,
+) -> Result<(), StoreError> {
+    let notes = txn.inbox(child)?.into_iter().rev();
+    let mut notes = notes.filter_map(|message| match message.body {
+        Body::Handoff(note) => note.note,
+        _ => None,
+    });
+    let note = notes.next().unwrap_or_else(|| "(no note)".to_owned());
+    let within = humantime::format_duration(std::time::Duration::from_secs(row.within.as_secs()));
+    let Row { count, until, .. } = row;
+    let evidence = format!(
+        "{count} handoffs in a row within {within}, and no commit, step or change of its relic in between.\n\
+         Its next session starts at {until}; each further one waits longer, up to ten minutes.\n\
+         `hd logs {child}` shows what its sessions wrote, `hd agent stop {child}` ends them, \
+         `hd agent start {child}` starts the next one now.\n\
+         Its last note: {note}"
+    );
+    let body = Escalation {
+        agent: child.to_owned(),
+        relic,
+        problem: PROBLEM.to_owned(),
+        severity: Severity::High,
+        evidence,
+    };
+    shaman::send(txn, "root", Body::Escalation(body))
+}

@@ -1,0 +1,275 @@
+//! Accounts at a limit or without a login: what becomes of their sessions (`actors/accounts.rs`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::{ChildState, RootMsg};
+use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::charge::Charged;
+use crate::actors::{accounts, conditions, launch};
+use crate::domain::city::City;
+use crate::domain::condition::Report;
+use crate::domain::event::EventType;
+use crate::domain::ids::{ChildId, HarnessName, SessionId};
+use crate::domain::question::Pattern;
+use crate::domain::relic::RelicStatus;
+use crate::ports::sessions::{Input, Sessions};
+use crate::testing::world::{Scenario, Town};
+
+const PATROL: Duration = Duration::from_secs(31);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Has every harness show its limits and logins.
+fn looks(city: &mut City) {
+    let pattern = |text: &str| Pattern::new(text).into_iter().collect();
+    for harness in city.harnesses.values_mut() {
+        harness.looks.limit = pattern(r"at your limit(?: until (?P<until>\S+))?");
+        harness.looks.auth = pattern("please log in");
+        harness.looks.working = pattern("thinking");
+        harness.looks.input = pattern("^> ");
+        harness.resume = vec!["--resume".into(), "{session_id}".into()];
+    }
+}
+
+async fn town() -> Town {
+    Scenario::new().with(looks).start().await
+}
+
+fn child(charged: &Charged) -> ChildId {
+    ChildId::Raider(charged.raider.clone())
+}
+
+fn harness(town: &Town) -> HarnessName {
+    town.world.city.harnesses.keys().next().unwrap().clone()
+}
+
+/// The text of a limit that ends then.
+fn limit(town: &Town, after: Duration) -> String {
+    format!("at your limit until {}\n> ", town.world.clock.now() + after)
+}
+
+fn show(town: &Town, session: &SessionId, screen: &str) {
+    town.parts.sessions.show(session, Some(screen));
+    let now = town.world.clock.now();
+    town.parts.sessions.set_last_activity(session, Some(now));
+}
+
+/// Makes the conversation of a child's session known, so that the next one can go on with it.
+async fn converse(town: &Town, child: &ChildId) {
+    let handle = town.view(child).await.unwrap().session.unwrap().handle;
+    let sessions = &town.parts.sessions;
+    sessions
+        .set_meta(&handle, launch::CONVERSATION, "c-1")
+        .unwrap();
+}
+
+fn told(town: &Town, session: &SessionId) -> usize {
+    let sent = town.parts.sessions.sent(session);
+    let of_limit = |input: &&Input| match input {
+        Input::Submit(text) | Input::Paste(text) => text.contains("limit of your account is over"),
+        _ => false,
+    };
+    sent.iter().filter(of_limit).count()
+}
+
+async fn until(town: &Town, raider: &ChildId) -> Option<Timestamp> {
+    let session = town.view(raider).await?.session?;
+    let shown = town.world.directory.conditions.of(&session.handle)?;
+    shown.until()
+}
+
+/// Contract 2.3, exit 9: no work is charged to an account at its limit, and none is started.
+#[tokio::test(start_paused = true)]
+async fn limit_of_one_session_parks_the_account_and_is_no_death() {
+    let town = town().await;
+    let (first, second) = (town.worker("one").await, town.worker("two").await);
+    let (one, two) = (first.session.clone(), second.session.clone());
+    show(&town, &one, &limit(&town, MINUTE * 20));
+    town.pass(PATROL).await;
+    assert!(until(&town, &child(&first)).await.is_some());
+    assert_eq!(town.events(EventType::AccountParked).await.len(), 1);
+    let relic = town.relic("three").await;
+    let refused = town.charge(&relic).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Parked, "{refused}");
+    assert!(refused.message.contains("at your limit"), "{refused}");
+    // The other one ends of the same limit: it rests, and starts when the limit is over.
+    town.parts.sessions.print(&two, "at your limit");
+    town.parts.sessions.exit(&two, 1);
+    town.pass(PATROL).await;
+    assert_eq!(town.state(&child(&second)).await, Some(ChildState::Stopped));
+    assert_eq!(town.view(&child(&second)).await.unwrap().restarts, 0);
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+    assert_eq!(town.starts(&two), 1);
+    assert!(town.runs(&one), "a short limit is waited for");
+    town.pass(MINUTE * 21).await;
+    assert_eq!(town.starts(&two), 2);
+    assert_eq!(told(&town, &one), 1, "the interrupted prompt is restored");
+    assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
+    assert!(town.charge(&relic).await.is_ok());
+}
+
+/// A session that would idle for long is ended, and its conversation goes on when the limit is over.
+#[tokio::test(start_paused = true)]
+async fn long_limit_ends_the_session_and_resumes_its_conversation() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    converse(&town, &child(&charged)).await;
+    show(&town, &session, &limit(&town, MINUTE * 300));
+    town.pass(PATROL * 3).await;
+    assert!(!town.runs(&session));
+    let view = town.view(&child(&charged)).await.unwrap();
+    assert_eq!(view.absence().as_deref(), Some("its account is at a limit"));
+    town.pass(MINUTE * 290).await;
+    assert_eq!(town.starts(&session), 1);
+    town.pass(MINUTE * 12).await;
+    assert_eq!(town.starts(&session), 2);
+    let started = town.parts.sessions.starts();
+    let argv = &started.last().unwrap().argv;
+    assert!(argv.contains(&"c-1".to_owned()), "{argv:?}");
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+}
+
+/// A person who is attached keeps the session.
+#[tokio::test(start_paused = true)]
+async fn attached_session_is_not_ended_by_a_long_limit() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    converse(&town, &child(&charged)).await;
+    town.parts.sessions.set_attached(&session, true);
+    show(&town, &session, &limit(&town, MINUTE * 300));
+    town.pass(PATROL * 3).await;
+    assert!(town.runs(&session));
+    assert_eq!(told(&town, &session), 0);
+}
+
+/// Sessions go on in the order of their work's priority, not all at once.
+#[tokio::test(start_paused = true)]
+async fn sessions_go_on_one_after_another() {
+    let town = town().await;
+    let mut sessions = Vec::new();
+    for title in ["one", "two", "three"] {
+        sessions.push(town.worker(title).await.session);
+    }
+    let text = limit(&town, MINUTE * 10);
+    for session in &sessions {
+        show(&town, session, &text);
+    }
+    town.pass(PATROL).await;
+    town.pass(MINUTE * 9).await;
+    let all = || sessions.iter().map(|one| told(&town, one)).sum::<usize>();
+    assert_eq!(all(), 0);
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        town.pass(Duration::from_secs(2)).await;
+        seen.push(all());
+    }
+    assert!(seen.contains(&1) && seen.contains(&2), "{seen:?}");
+    assert_eq!(all(), 3, "{seen:?}");
+}
+
+/// One login is missing for all: one person is called once, and no session is started.
+#[tokio::test(start_paused = true)]
+async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
+    let town = town().await;
+    let (first, second) = (town.worker("one").await, town.worker("two").await);
+    show(&town, &first.session, "please log in");
+    show(&town, &second.session, "please log in");
+    town.pass(PATROL * 2).await;
+    let open = town.escalations().await;
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert!(open[0].title.contains("login"), "{open:?}");
+    let relic = town.relic("three").await;
+    let refused = town.charge(&relic).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Parked);
+    town.pass(MINUTE * 600).await;
+    assert_eq!(town.starts(&first.session), 1);
+    // Somebody logs in there: the other one, which has the old login in its memory, is restarted.
+    show(&town, &first.session, "thinking");
+    let (sessions, other) = (town.parts.sessions.clone(), second.session.clone());
+    let fresh = move || sessions.show(&other, Some("> "));
+    town.parts.sessions.interlude("stop", fresh);
+    town.pass(PATROL * 4).await;
+    let starts = |charged: &Charged| town.starts(&charged.session);
+    assert_eq!((starts(&first), starts(&second)), (1, 2));
+    let called = town.escalations().await;
+    let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
+    assert!(closed && called.len() == 1, "the call is over: {called:?}");
+    assert!(town.charge(&relic).await.is_ok());
+}
+
+/// What is parked is parked for the next supervisor, too: a crash of it starts nothing early.
+#[tokio::test(start_paused = true)]
+async fn park_outlives_the_supervisor() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    converse(&town, &child(&charged)).await;
+    show(&town, &session, &limit(&town, MINUTE * 300));
+    town.pass(PATROL * 3).await;
+    assert!(!town.runs(&session));
+    let clock = std::sync::Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    let town = Scenario::new().with(looks).start_on(parts, clock).await;
+    town.pass(PATROL * 4).await;
+    assert!(!town.runs(&session));
+    let accounts = &town.world.directory.accounts;
+    assert!(accounts.parked(&town.world, &harness(&town)).is_some());
+    town.pass(MINUTE * 300).await;
+    assert!(town.runs(&session));
+}
+
+/// A person says that it is over: `hd harness resume`.
+#[tokio::test(start_paused = true)]
+async fn person_ends_the_park() {
+    let town = town().await;
+    let session = town.worker("one").await.session;
+    show(&town, &session, &limit(&town, MINUTE * 20));
+    town.pass(PATROL).await;
+    let of = harness(&town);
+    assert!(accounts::over(&town.world, &of));
+    town.pass(PATROL).await;
+    assert_eq!(told(&town, &session), 1);
+    assert!(!accounts::over(&town.world, &of), "over");
+    town.world.directory.tell_root(RootMsg::Accounts);
+    town.pass(MINUTE * 30).await;
+    assert_eq!(told(&town, &session), 1);
+}
+
+/// A session whose conversation is shortened is told where its task stands, once.
+#[tokio::test(start_paused = true)]
+async fn shortened_conversation_is_followed_by_a_rally() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    show(&town, &charged.session, "> ");
+    town.pass(PATROL).await;
+    let view = town.view(&child(&charged)).await.unwrap();
+    let handle = view.session.unwrap().handle;
+    for _ in 0..2 {
+        assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+    }
+    town.pass(MINUTE).await;
+    let sent = town.parts.sessions.sent(&charged.session);
+    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
+    assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
+}
+
+/// Nudges go to no session of a parked account: they would only meet the limit.
+#[tokio::test(start_paused = true)]
+async fn no_session_of_a_parked_account_is_nudged() {
+    let scenario = Scenario::new().with(looks);
+    let town = scenario
+        .rig(|rig| rig.raiders.stall_after = Some(MINUTE * 5))
+        .start()
+        .await;
+    let (first, second) = (town.worker("one").await, town.worker("two").await);
+    show(&town, &first.session, &limit(&town, MINUTE * 120));
+    show(&town, &second.session, "> ");
+    town.pass(MINUTE * 100).await;
+    assert!(town.parts.sessions.sent(&second.session).is_empty());
+    assert!(town.events(EventType::RaiderNudged).await.is_empty());
+    town.pass(MINUTE * 60).await;
+    assert!(!town.events(EventType::RaiderNudged).await.is_empty());
+}

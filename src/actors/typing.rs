@@ -1,0 +1,311 @@
+//! What is typed into the terminals of agents: text where the program waits for text, the keys of a
+//! dialog where one is open, and nothing where neither can be told (`domain/dialog`).
+
+use std::time::Duration;
+
+use super::effects;
+use super::refusal::{Refusal, RefusalKind};
+use super::world::World;
+use crate::domain::condition::Patterns;
+use crate::domain::dialog::{
+    Answering, Dialog, Form, Readiness, Step, Unanswerable, choose, find, readiness,
+};
+use crate::domain::facts::RunState;
+use crate::domain::ids::HarnessName;
+use crate::domain::screen::ScreenView;
+use crate::ports::sessions::{Input, SessionError, SessionHandle};
+
+/// Between a text and its submit key: programs that read keys take a return that comes with the text
+/// for part of the text.
+const SETTLE: Duration = Duration::from_millis(150);
+/// A dialog that has taken a key shows it within this.
+const REACTION: Duration = Duration::from_secs(2);
+/// Between two looks at a dialog that is being answered.
+const GLIMPSE: Duration = Duration::from_millis(50);
+/// A list is at most so long, and a key moves by one.
+const MOST_KEYS: usize = 64;
+
+/// Whether text may be typed into a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Typing {
+    /// The program waits for text.
+    Free,
+    /// A person is attached, or it cannot be seen that none is.
+    Attended,
+    /// A dialog is open.
+    Asks(Dialog),
+    /// The screen says nothing of what the program would make of text; the screen is attached.
+    Unrecognised(String),
+    /// Session or screen cannot be seen.
+    Unseen,
+}
+
+/// Says whether the supervisor may type text of its own into that session now.
+pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHandle) -> Typing {
+    let Ok(Some(facts)) = effects::facts(world, &handle.id).await else {
+        return Typing::Unseen;
+    };
+    if facts.token != handle.token || facts.state != RunState::Running {
+        return Typing::Unseen;
+    }
+    if facts.attached || facts.guessed {
+        return Typing::Attended;
+    }
+    match look(world, Some(harness), handle).await {
+        Ok((_, Readiness::Ready)) => Typing::Free,
+        Ok((_, Readiness::Asks(dialog))) => Typing::Asks(dialog),
+        Ok((view, Readiness::Unrecognised)) => Typing::Unrecognised(view.text()),
+        Err(_) => Typing::Unseen,
+    }
+}
+
+async fn look(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+) -> Result<(ScreenView, Readiness), SessionError> {
+    let view = view(world, handle).await?;
+    let ready = readiness(&patterns(world, harness).looks(), &view);
+    // Hooks tell of a question before the screen shows it: a text would become its answer.
+    let reported = world.directory.conditions.reported_question(handle);
+    let ready = match (ready, reported) {
+        (Readiness::Ready, Some(question)) => Readiness::Asks(Dialog {
+            question,
+            form: Form::Unrecognised,
+        }),
+        (ready, _) => ready,
+    };
+    Ok((view, ready))
+}
+
+async fn view(world: &World, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
+    let of = handle.clone();
+    effects::sessions(world, &handle.id, move |provider| provider.view(&of)).await
+}
+
+fn patterns(world: &World, harness: Option<&HarnessName>) -> Patterns {
+    let harness = harness.and_then(|name| world.city.harnesses.get(name));
+    harness
+        .map(|harness| harness.looks.clone())
+        .unwrap_or_default()
+}
+
+async fn press(world: &World, handle: &SessionHandle, input: Input) -> Result<(), SessionError> {
+    let of = handle.clone();
+    effects::sessions(world, &handle.id, move |provider| {
+        provider.send(&of, &input)
+    })
+    .await
+}
+
+/// Submits a text, if the program waits for text.
+///
+/// # Errors
+/// [`RefusalKind::NeedsHuman`] with the dialog, or the screen, that is in the way; nothing was
+/// submitted then. Or the session is gone.
+pub async fn submit(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+    text: &str,
+) -> Result<(), Refusal> {
+    let (view, ready) = look(world, harness, handle).await?;
+    refuse_unless_ready(ready, &view)?;
+    let lines = view.reads_lines == Some(true) && view.bracketed_paste != Some(true);
+    // A holder of an older version tells no modes, and can only submit.
+    if lines || view.bracketed_paste.is_none() {
+        return Ok(press(world, handle, Input::Submit(text.to_owned())).await?);
+    }
+    press(world, handle, Input::Paste(text.to_owned())).await?;
+    tokio::time::sleep(SETTLE).await;
+    // A dialog may have opened since: Enter would take its default.
+    let (view, ready) = look(world, harness, handle).await?;
+    if let Readiness::Asks(_) = ready {
+        let refused = refuse_unless_ready(ready, &view);
+        return refused.map_err(|mut refusal| {
+            refusal.message = format!("the text was typed and not submitted: {}", refusal.message);
+            refusal
+        });
+    }
+    Ok(press(world, handle, Input::Raw(b"\r".to_vec())).await?)
+}
+
+fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusal> {
+    match ready {
+        Readiness::Ready => Ok(()),
+        Readiness::Asks(dialog) => Err(open(&dialog)),
+        Readiness::Unrecognised => Err(Refusal::new(
+            RefusalKind::NeedsHuman,
+            format!(
+                "the program reads keys, and its screen does not show that it waits for text:\n{}",
+                view.text()
+            ),
+        )
+        .hint("`hd send NAME --keys \"...\"` types keys, `hd attach NAME` shows the terminal")),
+    }
+}
+
+/// The refusal that says which dialog is open, and how it is answered.
+fn open(dialog: &Dialog) -> Refusal {
+    let mut message = format!("a dialog is open: {}", dialog.question);
+    for (at, choice) in dialog.choices().iter().enumerate() {
+        let key = choice
+            .key
+            .map_or_else(|| (at + 1).to_string(), String::from);
+        message.push_str(&format!("\n  {key}  {}", choice.label));
+    }
+    let hint = match dialog.form {
+        Form::Unrecognised => {
+            "how it is answered is not known: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
+        }
+        Form::Menu { multiple: true, .. } => {
+            "it takes several choices: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
+        }
+        Form::AnyKey => "`hd answer NAME enter` goes on",
+        Form::Secret => "`hd answer NAME TEXT` types it",
+        Form::Menu { .. } | Form::Letters(_) => "`hd answer NAME CHOICE` answers it",
+    };
+    Refusal::new(RefusalKind::NeedsHuman, message).hint(hint)
+}
+
+/// How a dialog was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// The question.
+    pub question: String,
+    /// The choice, or the words.
+    pub answer: String,
+    /// The question that is open now.
+    pub next: Option<String>,
+}
+
+/// Answers the dialog that is open, by the keys that it takes, and sees it gone.
+///
+/// # Errors
+/// [`RefusalKind::NotFound`] when none is open, [`RefusalKind::BadRequest`] for an answer that the
+/// dialog does not have, [`RefusalKind::NeedsHuman`] when it is still there.
+pub async fn answer(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+    said: &str,
+) -> Result<Answered, Refusal> {
+    let patterns = patterns(world, harness);
+    let (first, dialog) = opened(world, &patterns, handle).await?;
+    let Some(dialog) = dialog else {
+        let hint = "`hd peek NAME` shows the screen; `hd send NAME TEXT` sends text";
+        return Err(Refusal::not_found("no dialog is open").hint(hint));
+    };
+    let lines = first.reads_lines == Some(true) && first.bracketed_paste != Some(true);
+    let reply = match choose(&dialog, said) {
+        // A program that reads lines takes any line for its answer.
+        Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_)) if lines => None,
+        Ok(reply) => Some(reply),
+        Err(error) => return Err(unanswerable(&error, &dialog)),
+    };
+    let Some(reply) = reply else {
+        press(world, handle, Input::Submit(said.to_owned())).await?;
+        return gone(world, &patterns, handle, &dialog, said).await;
+    };
+    let mut answering = Answering::new(dialog.clone(), reply, lines);
+    let mut now = Some(dialog.clone());
+    for _ in 0..MOST_KEYS {
+        match answering.next(now.as_ref()) {
+            Step::Gone => {
+                world.directory.conditions.answered(handle);
+                return Ok(answered(&dialog, said, now.as_ref()));
+            }
+            Step::Stuck(why) => {
+                let mut refusal = open(now.as_ref().unwrap_or(&dialog));
+                refusal.message = format!("{why}; {}", refusal.message);
+                return Err(refusal);
+            }
+            Step::Press(keys) => {
+                press(world, handle, Input::Raw(keys)).await?;
+                now = reaction(world, &patterns, handle, now.as_ref()).await?;
+            }
+        }
+    }
+    Err(open(now.as_ref().unwrap_or(&dialog)))
+}
+
+/// The screen, and the dialog on it. One that hooks have told of is waited for.
+async fn opened(
+    world: &World,
+    patterns: &Patterns,
+    handle: &SessionHandle,
+) -> Result<(ScreenView, Option<Dialog>), SessionError> {
+    let deadline = world.clock.mono() + REACTION;
+    loop {
+        let view = view(world, handle).await?;
+        let dialog = find(&patterns.looks(), &view);
+        let reported = world.directory.conditions.reported_question(handle);
+        if dialog.is_some() || reported.is_none() || world.clock.mono() >= deadline {
+            return Ok((view, dialog));
+        }
+        tokio::time::sleep(GLIMPSE).await;
+    }
+}
+
+/// Waits until a line of one's own has made the dialog go.
+async fn gone(
+    world: &World,
+    patterns: &Patterns,
+    handle: &SessionHandle,
+    dialog: &Dialog,
+    said: &str,
+) -> Result<Answered, Refusal> {
+    let now = reaction(world, patterns, handle, Some(dialog)).await?;
+    match now.as_ref().filter(|now| now.is_same(dialog)) {
+        Some(still) => Err(open(still)),
+        None => Ok(answered(dialog, said, now.as_ref())),
+    }
+}
+
+fn answered(dialog: &Dialog, said: &str, now: Option<&Dialog>) -> Answered {
+    Answered {
+        question: dialog.question.clone(),
+        answer: said.trim().to_owned(),
+        next: now.map(|next| next.question.clone()),
+    }
+}
+
+/// The dialog that is open once the screen has reacted to a key.
+async fn reaction(
+    world: &World,
+    patterns: &Patterns,
+    handle: &SessionHandle,
+    before: Option<&Dialog>,
+) -> Result<Option<Dialog>, SessionError> {
+    let deadline = world.clock.mono() + REACTION;
+    loop {
+        tokio::time::sleep(GLIMPSE).await;
+        let now = match view(world, handle).await {
+            Ok(view) => find(&patterns.looks(), &view),
+            // The answer ended the program.
+            Err(SessionError::Gone(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if now.as_ref() != before || world.clock.mono() >= deadline {
+            return Ok(now);
+        }
+    }
+}
+
+fn unanswerable(error: &Unanswerable, dialog: &Dialog) -> Refusal {
+    let kind = match error {
+        Unanswerable::Unrecognised | Unanswerable::Multiple => RefusalKind::NeedsHuman,
+        Unanswerable::NoSuchChoice(_) | Unanswerable::Ambiguous(_) | Unanswerable::NotALine => {
+            RefusalKind::BadRequest
+        }
+    };
+    let open = open(dialog);
+    Refusal {
+        kind,
+        message: format!("{error}; {}", open.message),
+        ..open
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Text and what hooks report.
+
+use super::{Typing, may_type, submit};
+use crate::actors::conditions;
+use crate::actors::refusal::RefusalKind;
+use crate::domain::condition::Report;
+use crate::domain::ids::ChildId;
+use crate::testing::world::Scenario;
+
+/// A program's hooks run before its dialog is drawn: gemini was typed over in that moment.
+#[tokio::test(start_paused = true)]
+async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let world = &town.world;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    let handle = view.and_then(|view| view.session).unwrap().handle;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    world
+        .directory
+        .conditions
+        .enroll(&ChildId::Raider(charged.raider.clone()), harness, &handle);
+    let asks = Report::Asks {
+        question: "Which colour?".to_owned(),
+        choices: vec!["Red".to_owned(), "Blue".to_owned()],
+    };
+    assert!(conditions::report(world, &handle, &asks));
+    let typing = may_type(world, harness, &handle).await;
+    assert!(
+        matches!(&typing, Typing::Asks(dialog) if dialog.question == "Which colour?"),
+        "{typing:?}"
+    );
+    let refused = submit(world, Some(harness), &handle, "Go on").await;
+    assert_eq!(refused.unwrap_err().kind, RefusalKind::NeedsHuman);
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    assert!(conditions::report(world, &handle, &Report::Works));
+    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
+    submit(world, Some(harness), &handle, "Go on")
+        .await
+        .unwrap();
+    assert_eq!(town.parts.sessions.sent(&charged.session).len(), 1);
+}

@@ -1,0 +1,471 @@
+//! Tokens and money: reads on in the transcripts of sessions when a turn has ended, at a patrol, and when
+//! somebody asks. A transcript that has not grown costs one look at its length.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::effects;
+use super::refusal::{Refusal, RefusalKind};
+use super::root::{ChildSpec, Work};
+use super::shaman;
+use super::world::World;
+use crate::domain::budget::{self, Budget, OnExceed, Over, Scope};
+use crate::domain::city::{Harness, Rig};
+use crate::domain::harness::fill::{Fill, Place};
+use crate::domain::ids::{HarnessName, RaiderId, SessionId};
+use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::relic::Hook;
+use crate::domain::session_env;
+use crate::domain::usage::ledger::{By, Owner, Row, Source, Sum, together};
+use crate::domain::usage::{Cursor, Format, Spent, places};
+use crate::ports::relics::{StoreError, Txn};
+use crate::ports::tasks::Part;
+
+/// So much of a transcript is read at once. A longer line is passed over.
+const PART: usize = 1 << 20;
+/// So many parts of one transcript are read at one look; the rest at the next.
+const PARTS: usize = 256;
+/// So many transcripts of one session are read on at once.
+const SOURCES: usize = 16;
+/// A message never has more tokens than this; a line that says so is not believed.
+const MOST_TOKENS: u64 = 20_000_000;
+/// The longest name of a model.
+const MODEL_MAX: usize = 128;
+/// Sums are kept for so many days, and transcripts that do not grow any more are known for as long.
+const KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
+/// Under this key it is noted of each budget when a person was called last.
+const TOLD: &str = "budget/";
+
+/// Whose tokens a raider's session uses.
+#[must_use]
+pub fn of_raider(hook: &Hook) -> Owner {
+    Owner {
+        session: hook.raider.session_id().to_string(),
+        rig: hook.raider.rig.to_string(),
+        child: hook.raider.to_string(),
+        relic: hook.relic.to_string(),
+        harness: hook.harness.to_string(),
+    }
+}
+
+/// Whose tokens a session of a standing agent uses; none where no harness drives it.
+#[must_use]
+pub fn of_agent(world: &World, session: &SessionId) -> Option<Owner> {
+    let harness = world.city.agent_of(session)?.harness.as_ref()?;
+    Some(Owner {
+        session: session.to_string(),
+        rig: String::new(),
+        child: world.city.standing(session)?.to_string(),
+        relic: String::new(),
+        harness: harness.to_string(),
+    })
+}
+
+/// Takes in that a conversation began, or goes on, in a session: its transcript is read from now on.
+///
+/// # Errors
+/// The store's.
+pub async fn began(
+    world: &World,
+    owner: Owner,
+    conversation: &str,
+    named: Option<&str>,
+) -> Result<(), StoreError> {
+    let Some((format, root)) = kept_at(world, &owner.harness) else {
+        return Ok(());
+    };
+    match places::transcript(format, &root, conversation, named) {
+        Some(path) => open(world, owner, format, &root, &path).await,
+        None => Ok(()),
+    }
+}
+
+/// The format of a harness's transcripts, and where they are.
+fn kept_at(world: &World, harness: &str) -> Option<(Format, std::path::PathBuf)> {
+    let mut all = world.city.harnesses.values();
+    let harness = all.find(|one| one.name.as_str() == harness)?;
+    let program = harness.command.first().map_or("", String::as_str);
+    let format = places::format(harness.hooks, program)?;
+    Some((format, places::root(format, &environment(world, harness))))
+}
+
+fn environment(world: &World, harness: &Harness) -> BTreeMap<String, String> {
+    let mut fill = Fill::default();
+    fill.set(Place::City, world.city.root.to_string_lossy());
+    let mut env = session_env::inherited(&world.env, &harness.env_pass);
+    let own = harness.env.iter();
+    env.extend(own.map(|(name, value)| (name.clone(), fill.put_in(value))));
+    env
+}
+
+async fn open(
+    world: &World,
+    owner: Owner,
+    format: Format,
+    root: &Path,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let (root, path) = (root.to_owned(), path.to_owned());
+    let opened = world.store.run(move |txn| {
+        let known = txn.source(&path.to_string_lossy())?;
+        // The word of a session takes no transcript from another that is at work, and names no end of them.
+        if known
+            .as_ref()
+            .is_some_and(|it| it.active && (it.owner == owner || it.owner.session != owner.session))
+        {
+            return Ok(());
+        }
+        let of_it = |it: &&Source| it.owner.session == owner.session;
+        if known.is_none() && txn.active_sources()?.iter().filter(of_it).count() >= SOURCES {
+            return Ok(());
+        }
+        txn.put_source(&Source {
+            path: path.clone(),
+            root: root.clone(),
+            format,
+            owner: owner.clone(),
+            // What an earlier session of the conversation used was counted.
+            cursor: known.map_or_else(Cursor::default, |known| known.cursor),
+            active: true,
+        })
+    });
+    opened.await
+}
+
+/// Reads on in all transcripts at a patrol, given every child and the sessions that run.
+pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSet<SessionId>) {
+    let specs = specs.iter();
+    for spec in specs.filter(|spec| running.contains(&spec.session)) {
+        if let Err(error) = find(&world, spec).await {
+            tracing::warn!(session = %spec.session, %error, "no transcript could be looked for");
+        }
+    }
+    collect(&world, Some(&running)).await;
+}
+
+/// Finds the transcript of a program that does not report which it is: the newest of its directory.
+async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
+    let (owner, dir) = match &spec.work {
+        Work::Raider { hook, .. } => (Some(of_raider(hook)), world.city.sandbox(&hook.raider)),
+        Work::Agent(agent) => (of_agent(world, &spec.session), agent.dir.clone()),
+    };
+    let Some(owner) = owner else { return Ok(()) };
+    let Some((Format::Pi, root)) = kept_at(world, &owner.harness) else {
+        return Ok(());
+    };
+    let dir = places::pi(&root, &dir);
+    let newest = effects::tasks(world, move |tasks| tasks.newest(&dir, ".jsonl"));
+    match newest.await {
+        Ok(Some(path)) => open(world, owner, Format::Pi, &root, &path).await,
+        Ok(None) => Ok(()),
+        Err(error) => {
+            tracing::warn!(%error, "transcripts cannot be listed");
+            Ok(())
+        }
+    }
+}
+
+/// Reads on in all transcripts that may have grown. Those of sessions that do not run are read for the
+/// last time, where it is known which run. Whatever fails is tried again by the next look.
+pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
+    let Some(_one_at_a_time) = world.claims.claim("usage") else {
+        return;
+    };
+    let sources = match world.store.run(|txn| txn.active_sources()).await {
+        Ok(sources) => sources,
+        Err(error) => {
+            tracing::warn!(%error, "transcripts cannot be read on");
+            return;
+        }
+    };
+    let mut grown = false;
+    for source in sources {
+        let over = running.is_some_and(|running| {
+            !running
+                .iter()
+                .any(|session| session.as_str() == source.owner.session)
+        });
+        match read_on(world, source, over).await {
+            Ok(more) => grown |= more,
+            Err(error) => tracing::warn!(%error, "a transcript cannot be read on"),
+        }
+    }
+    if grown && let Err(error) = tell(world, &every_budget(world)).await {
+        tracing::warn!(%error, "budgets cannot be looked at");
+    }
+}
+
+/// Reads on in one transcript; true when it had something new.
+async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, Refusal> {
+    let mut grown = false;
+    for _ in 0..PARTS {
+        let (path, root) = (source.path.clone(), source.root.clone());
+        let from = source.cursor.offset;
+        let part = effects::tasks(world, move |tasks| {
+            tasks.transcript(&path, &root, from, PART)
+        });
+        let Some(Part { bytes, length }) = part.await? else {
+            break;
+        };
+        let before = source.cursor.clone();
+        let spent = match length < from {
+            // It was made anew, or cut: what is left of it was counted.
+            true => {
+                source.cursor.offset = length;
+                Vec::new()
+            }
+            false => source
+                .cursor
+                .read(source.format, &bytes, bytes.len() == PART),
+        };
+        if source.cursor == before {
+            break;
+        }
+        let rows = spent
+            .into_iter()
+            .filter_map(|spent| credible(spent, world.clock.now()))
+            .map(|spent| row(world, &source.owner, spent));
+        grown |= keep(world, source.clone(), before, rows.collect()).await?;
+    }
+    if over {
+        source.active = false;
+        let before = source.cursor.clone();
+        keep(world, source, before, Vec::new()).await?;
+    }
+    Ok(grown)
+}
+
+/// Keeps what was read, unless the transcript is another session's by now: then it is read again.
+async fn keep(
+    world: &World,
+    source: Source,
+    before: Cursor,
+    rows: Vec<Row>,
+) -> Result<bool, StoreError> {
+    let kept = world.store.run(move |txn| {
+        let stored = txn.source(&source.path.to_string_lossy())?;
+        let same = |stored: &Source| stored.cursor == before && stored.owner == source.owner;
+        if !stored.as_ref().is_some_and(same) {
+            return Ok(false);
+        }
+        for row in &rows {
+            txn.add_usage(row)?;
+        }
+        txn.put_source(&source)?;
+        Ok(!rows.is_empty())
+    });
+    kept.await
+}
+
+/// What a line says, as far as it can be: an agent can write to its transcript. What is from another day
+/// than yesterday or today counts today.
+fn credible(mut spent: Spent, now: Timestamp) -> Option<Spent> {
+    let tokens = &spent.tokens;
+    let counts = [
+        tokens.input,
+        tokens.output,
+        tokens.cache_read,
+        tokens.cache_write,
+    ];
+    if counts.iter().any(|count| *count > MOST_TOKENS) {
+        tracing::warn!(model = %spent.model, "a line of a transcript has more tokens than any message");
+        return None;
+    }
+    let recent =
+        |at: &Timestamp| *at <= now && now.duration_since(*at) < SignedDuration::from_hours(24);
+    spent.at = spent.at.filter(recent);
+    let fits = |c: char| c.is_ascii_graphic();
+    if spent.model.len() > MODEL_MAX || !spent.model.chars().all(fits) {
+        spent.model.clear();
+    }
+    spent.usd = spent
+        .usd
+        .filter(|usd| usd.is_finite() && (0.0..=1000.0).contains(usd));
+    Some(spent)
+}
+
+fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
+    let mut all = world.city.harnesses.values();
+    let harness = all.find(|one| one.name.as_str() == owner.harness);
+    let priced = harness.and_then(|it| it.prices.usd(&spent.model, &spent.tokens));
+    let usd = spent.usd.or(priced);
+    let tokens = spent.tokens;
+    let all = [
+        tokens.input,
+        tokens.output,
+        tokens.cache_read,
+        tokens.cache_write,
+    ];
+    Row {
+        day: day(spent.at.unwrap_or(world.clock.now())),
+        owner: owner.clone(),
+        model: spent.model,
+        tokens,
+        usd: usd.unwrap_or(0.0),
+        unpriced: match usd {
+            Some(_) => 0,
+            None => all.iter().fold(0, |sum, more| sum.saturating_add(*more)),
+        },
+    }
+}
+
+/// The day of a time, as sums are kept by.
+#[must_use]
+pub fn day(at: Timestamp) -> String {
+    budget::day(at, &TimeZone::system()).to_string()
+}
+
+/// Forgets what is too old to be kept.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn prune(world: &World) -> Result<(), StoreError> {
+    let before = world
+        .clock
+        .now()
+        .checked_sub(KEPT)
+        .unwrap_or(Timestamp::MIN);
+    let pruned = world
+        .store
+        .run(move |txn| txn.prune_usage(&day(before), before));
+    pruned.await.map(drop)
+}
+
+/// What `status` tells: today's sum, and the sums of the work on each hook.
+#[derive(Debug, Clone, Default)]
+pub struct Now {
+    /// Today's, by harness.
+    pub today: BTreeMap<String, Sum>,
+    /// Of each raider's relic, whoever was at it.
+    pub relics: BTreeMap<RaiderId, Sum>,
+    /// Of each raider at its relic.
+    pub raiders: BTreeMap<RaiderId, Sum>,
+}
+
+impl Now {
+    /// Today's, of everything.
+    #[must_use]
+    pub fn sum(&self) -> Sum {
+        self.today.values().copied().fold(Sum::default(), Sum::and)
+    }
+}
+
+/// Reads what `status` tells.
+///
+/// # Errors
+/// The store's.
+pub fn now(txn: &mut dyn Txn, hooks: &[Hook]) -> Result<Now, StoreError> {
+    let today = txn.usage_since(&day(txn.now()))?;
+    let mut now = Now::default();
+    for (harness, sum) in together(&today, By::Harness) {
+        now.today.insert(harness, sum);
+    }
+    for hook in hooks {
+        let rows = txn.usage_of(&hook.relic)?;
+        let child = hook.raider.to_string();
+        let own = rows.iter().filter(|row| row.owner.child == child);
+        now.raiders.insert(hook.raider.clone(), Sum::of(own));
+        now.relics.insert(hook.raider.clone(), Sum::of(&rows));
+    }
+    Ok(now)
+}
+
+fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
+    let city = &world.city;
+    let rigs = city.rigs.iter();
+    let rigs = rigs.map(|rig| (Scope::Rig(rig.name.clone()), rig.raiders.budget));
+    let harnesses = city.harnesses.values();
+    let harnesses = harnesses.map(|one| (Scope::Harness(one.name.clone()), one.budget));
+    let all = [(Scope::City, city.budget)].into_iter();
+    all.chain(rigs).chain(harnesses).collect()
+}
+
+/// Whether new work of a rig may be charged to a harness.
+///
+/// # Errors
+/// [`RefusalKind::Parked`] while a budget is spent that parks new work.
+pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(), Refusal> {
+    let own = world.city.harnesses.get(harness);
+    let budgets = [
+        (Scope::City, world.city.budget),
+        (Scope::Rig(rig.name.clone()), rig.raiders.budget),
+        (
+            Scope::Harness(harness.clone()),
+            own.and_then(|own| own.budget),
+        ),
+    ];
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(());
+    }
+    collect(world, None).await;
+    let over = tell(world, &budgets).await?;
+    let parks = |over: &&Over| over.budget.on_exceed == OnExceed::Park;
+    let Some(over) = over.iter().find(parks) else {
+        return Ok(());
+    };
+    let refusal = Refusal::new(RefusalKind::Parked, over.says());
+    Err(refusal.hint(format!("new work is charged {}", until(world))))
+}
+
+/// When a budget that is spent parks no longer.
+fn until(world: &World) -> String {
+    let raised = "or when the budget is raised and `hd reload` is said";
+    match budget::midnight(world.clock.now(), &TimeZone::system()) {
+        Some(midnight) => format!("after {}, {raised}", midnight.strftime("%F %R %Z")),
+        None => format!("tomorrow, {raised}"),
+    }
+}
+
+/// The budgets that are spent; a person is called once a day for each.
+async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<Over>, StoreError> {
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(Vec::new());
+    }
+    let today = day(world.clock.now());
+    let (budgets, until) = (budgets.to_vec(), until(world));
+    let told = world.store.run(move |txn| {
+        let rows = txn.usage_since(&today)?;
+        let over = budget::spent(&budgets, |scope| {
+            let of = rows.iter().filter(|row| match scope {
+                Scope::City => true,
+                Scope::Rig(rig) => row.owner.rig == rig.as_str(),
+                Scope::Harness(harness) => row.owner.harness == harness.as_str(),
+            });
+            Sum::of(of).usd
+        });
+        let mut called = false;
+        for over in &over {
+            let key = format!("{TOLD}{}", over.scope);
+            let now = format!("{today} {}", over.budget.usd_per_day);
+            if txn.get(&key)?.as_ref() == Some(&now) {
+                continue;
+            }
+            txn.set(&key, Some(&now))?;
+            let follows = match over.budget.on_exceed {
+                OnExceed::Park => format!("New work is charged {until}. Sessions that run go on."),
+                OnExceed::Warn => "Nothing is parked.".to_owned(),
+            };
+            let escalation = Escalation {
+                agent: over.scope.to_string(),
+                relic: None,
+                problem: over.says(),
+                severity: Severity::Medium,
+                evidence: format!("{follows} `hd cost --by raider` tells where it went."),
+            };
+            shaman::report(txn, "supervisor", &escalation)?;
+            called = true;
+        }
+        Ok((over, called))
+    });
+    let (over, called) = told.await?;
+    if called {
+        world.nudge(message::SHAMAN);
+    }
+    Ok(over)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Transcripts are read on, counted once, and budgets hold.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::actors::sagas::charge::Charged;
+use crate::domain::harness::hooks::Hooks;
+use crate::domain::usage::Tokens;
+use crate::domain::usage::price::{Price, Prices};
+use crate::ports::tasks::TaskFiles;
+use crate::testing::world::{Scenario, Town};
+
+const PATROL: Duration = Duration::from_secs(31);
+const DIR: &str = "/home/u/.claude/projects/p";
+
+/// A dollar for each message of a million tokens.
+fn message(number: u32) -> String {
+    format!(
+        "{{\"message\":{{\"id\":\"m{number}\",\"model\":\"m\",\"usage\":{{\"input_tokens\":1000000}}}}}}\n"
+    )
+}
+
+fn messages(numbers: std::ops::Range<u32>) -> String {
+    numbers.map(message).collect()
+}
+
+/// A city whose harness writes transcripts, with a budget of the rig.
+async fn city(budget: Option<Budget>) -> Town {
+    let scenario = Scenario::new().with(|city| {
+        for harness in city.harnesses.values_mut() {
+            harness.hooks = Hooks::Claude;
+            harness.env.insert("HOME".into(), "/home/u".into());
+            let price = Price {
+                input: 1.0,
+                output: 1.0,
+                cache_read: 1.0,
+                cache_write: 1.0,
+            };
+            harness.prices = Prices([("m".to_owned(), price)].into());
+        }
+        city.rigs[0].raiders.budget = budget;
+    });
+    scenario.start().await
+}
+
+fn write(town: &Town, name: &str, text: &str) {
+    let written = town.parts.tasks.write_beside(Path::new(DIR), name, text);
+    written.unwrap();
+}
+
+async fn begins(town: &Town, charged: &Charged, name: &str) {
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let path = format!("{DIR}/{name}");
+    let began = began(&town.world, of_raider(&hook), "c", Some(&path)).await;
+    began.unwrap();
+}
+
+async fn rows(town: &Town) -> Vec<Row> {
+    town.store(|txn| txn.usage_since("2000-01-01")).await
+}
+
+async fn dollars(town: &Town) -> f64 {
+    Sum::of(&rows(town).await).usd
+}
+
+fn park(usd_per_day: f64) -> Option<Budget> {
+    Some(Budget {
+        usd_per_day,
+        on_exceed: OnExceed::Park,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn transcript_is_read_on_by_patrols_and_counted_once_for_its_raider() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    write(&town, "c", &messages(0..2));
+    begins(&town, &charged, "c").await;
+    town.pass(PATROL).await;
+    assert_eq!(dollars(&town).await, 2.0);
+    town.pass(PATROL).await;
+    assert_eq!(dollars(&town).await, 2.0, "it has not grown");
+    write(&town, "c", &messages(0..5));
+    begins(&town, &charged, "c").await;
+    town.pass(PATROL).await;
+    let rows = rows(&town).await;
+    assert_eq!(rows.len(), 1, "one day, one session, one model");
+    assert_eq!(rows[0].tokens.input, 5_000_000);
+    assert_eq!(rows[0].owner.relic, charged.relic.to_string());
+    assert_eq!(rows[0].owner.child, charged.raider.to_string());
+    assert_eq!(rows[0].owner.rig, "horde");
+}
+
+#[tokio::test(start_paused = true)]
+async fn transcript_elsewhere_is_not_read() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    let elsewhere = Path::new("/home/u/secrets");
+    let written = town.parts.tasks.write_beside(elsewhere, "c", &message(0));
+    written.unwrap();
+    begins(&town, &charged, "../../../secrets/c").await;
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let path = Some("/home/u/secrets/c");
+    began(&town.world, of_raider(&hook), "c", path)
+        .await
+        .unwrap();
+    town.pass(PATROL).await;
+    assert_eq!(rows(&town).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_a_session_is_read_and_a_conversation_that_goes_on_counts_from_there() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    write(&town, "c", &message(0));
+    begins(&town, &charged, "c").await;
+    town.pass(PATROL).await;
+    write(&town, "c", &messages(0..2));
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 2).await;
+    assert_eq!(dollars(&town).await, 2.0);
+    let left = town.store(|txn| txn.active_sources()).await;
+    assert_eq!(left, [], "nothing more is looked at");
+    let next = town.worker("b").await;
+    begins(&town, &next, "c").await;
+    write(&town, "c", &messages(0..3));
+    town.pass(PATROL).await;
+    let rows = rows(&town).await;
+    let of = |relic: String| {
+        let of = rows.iter().filter(|row| row.owner.relic == relic);
+        of.map(|row| row.usd).sum::<f64>()
+    };
+    assert_eq!(of(charged.relic.to_string()), 2.0);
+    assert_eq!(of(next.relic.to_string()), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once() {
+    let town = city(park(3.0)).await;
+    let charged = town.worker("a").await;
+    let relic = town.relic("b").await;
+    write(&town, "c", &messages(0..3));
+    begins(&town, &charged, "c").await;
+    for _ in 0..3 {
+        let refused = town.charge(&relic).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Parked, "{refused}");
+        assert!(
+            refused
+                .message
+                .contains("rig horde is spent: 3.00 of 3.00 USD")
+        );
+        assert!(refused.hint.unwrap().contains("the budget is raised"));
+        town.pass(PATROL).await;
+    }
+    assert_eq!(town.escalations().await.len(), 1, "a person is called once");
+    assert!(town.runs(&charged.session), "what runs goes on");
+    town.reconfigure(|city| city.rigs[0].raiders.budget = park(10.0))
+        .await;
+    town.charge(&relic).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_day_has_its_own_budget_and_ready_work_is_charged_then() {
+    let town = city(park(1.0)).await;
+    town.reconfigure(|city| city.rigs[0].raiders.auto_charge = true)
+        .await;
+    let charged = town.worker("a").await;
+    write(&town, "c", &message(0));
+    begins(&town, &charged, "c").await;
+    town.pass(PATROL).await;
+    let relic = town.relic("b").await;
+    town.pass(PATROL * 2).await;
+    let now = town.relic_now(&relic).await;
+    assert_eq!(now.assignee, None, "it waits");
+    assert_eq!(now.charge_failures, 0, "and that is no failure of its");
+    town.pass(Duration::from_secs(24 * 3600)).await;
+    town.pass(PATROL).await;
+    assert!(town.relic_now(&relic).await.assignee.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn budget_that_only_warns_parks_nothing() {
+    let warn = park(1.0).map(|budget| Budget {
+        on_exceed: OnExceed::Warn,
+        ..budget
+    });
+    let town = city(warn).await;
+    let charged = town.worker("a").await;
+    write(&town, "c", &message(0));
+    begins(&town, &charged, "c").await;
+    town.pass(PATROL).await;
+    assert_eq!(town.escalations().await.len(), 1);
+    let relic = town.relic("b").await;
+    town.charge(&relic).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_without_a_price_are_counted_and_told() {
+    let town = city(park(1.0)).await;
+    let charged = town.worker("a").await;
+    write(&town, "c", &message(0).replace("\"m\"", "\"other\""));
+    begins(&town, &charged, "c").await;
+    town.pass(PATROL).await;
+    let rows = rows(&town).await;
+    assert_eq!((rows[0].usd, rows[0].unpriced), (0.0, 1_000_000));
+    let tokens = Tokens {
+        input: 1_000_000,
+        ..Tokens::default()
+    };
+    assert_eq!(rows[0].tokens, tokens);
+    let relic = town.relic("b").await;
+    town.charge(&relic).await.unwrap();
+}

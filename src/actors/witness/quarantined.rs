@@ -1,0 +1,130 @@
+//! Raiders in quarantine. Until a quarantine ends or a person acts nothing is removed: the relic is blocked and a
+//! person is called, commits that are nowhere else are saved at once. Then the root tries again. What has been
+//! tried again and again in vain for `keep_dirty` is removed at the end of a quarantine, saved first if it holds
+//! work; its relic stays blocked (`1-product.md`, "Session dead", as issue 14 narrows it).
+
+use jiff::Timestamp;
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::root::{ChildState, ChildView, Work};
+use super::super::sagas::nuke;
+use super::super::{ask, effects, quarantine};
+use super::inbox::Handled;
+use super::kept::{self, Kept};
+use super::sight::Sight;
+use super::{WitnessArgs, wisps};
+use crate::domain::cause::Cause;
+use crate::domain::message;
+use crate::domain::quarantine::{Deaths, PROBLEM};
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::wisp::Cleanup;
+use crate::ports::relics::Txn;
+
+/// Blocks the relics of quarantined raiders that are not blocked: the root could not write that.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn block(args: &WitnessArgs) -> Result<(), Refusal> {
+    let world = &args.world;
+    // Without an answer of the root the next patrol does it.
+    for view in ask::views(world).await.unwrap_or_default() {
+        let Some((hook, until)) = held(args, &view) else {
+            continue;
+        };
+        let relic = hook.relic.clone();
+        let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
+        if relic.status != RelicStatus::Hooked {
+            continue;
+        }
+        let deaths = Deaths {
+            count: view.restarts,
+            within: Some(view.died_within),
+            last: "an end that was not recorded".to_owned(),
+            output: effects::tail(world, &view.spec.session).await,
+            until,
+        };
+        let block = move |txn: &mut dyn Txn| quarantine::block(txn, &hook, &deaths);
+        world.store.run(block).await?;
+        world.nudge(message::SHAMAN);
+    }
+    Ok(())
+}
+
+/// The hook of a raider of this rig that is in quarantine, and until when.
+fn held(args: &WitnessArgs, view: &ChildView) -> Option<(Hook, Timestamp)> {
+    let Work::Raider { hook, .. } = &view.spec.work else {
+        return None;
+    };
+    let held = view.state == ChildState::Quarantined && hook.raider.rig == args.rig;
+    held.then(|| Some((Hook::clone(hook), view.quarantined_until?)))?
+}
+
+/// Whether the sandbox of a zombie may be removed now. That of a raider in quarantine may when it has been kept for
+/// `keep_dirty`, and then at the end of a quarantine: a person has the time that `status` shows.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn may_go(
+    args: &WitnessArgs,
+    sight: &Sight,
+    hook: &Hook,
+) -> Result<bool, Refusal> {
+    let world = &args.world;
+    let Some(until) = sight.quarantined_until else {
+        return Ok(true);
+    };
+    let left = until.duration_since(world.clock.now());
+    let last_look = left
+        <= jiff::SignedDuration::try_from(world.city.daemon.patrol_interval)
+            .unwrap_or(jiff::SignedDuration::MAX);
+    let Some(rig) = world.city.rig(&args.rig).filter(|_| last_look) else {
+        return Ok(false);
+    };
+    // The wisp of its first quarantine without recovery tells since when; without one it is since now.
+    let (about, since) = (kept::about(hook), sight.at);
+    let since = move |txn: &mut dyn Txn| wisps::kept_since(txn, &about, since);
+    let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
+    let age = world.age(&key, world.store.run(since).await?);
+    Ok(age >= rig.witness.keep_dirty)
+}
+
+/// Keeps the sandbox of a raider in quarantine: notes since when, and has commits saved that are nowhere else.
+///
+/// # Errors
+/// It could not be done.
+pub(super) async fn keep(
+    args: &WitnessArgs,
+    sight: &Sight,
+    hook: &Hook,
+) -> Result<Handled, Refusal> {
+    let world = &args.world;
+    let detected = Some(sight.at);
+    let target = nuke::Target {
+        detected,
+        ..nuke::Target::of(hook, Cause::TooManyDeaths)
+    };
+    match nuke::permitted(world, &target).await {
+        Ok(()) => {
+            let about = kept::about(hook);
+            let track = move |txn: &mut dyn Txn| {
+                wisps::track(txn, &about, Cleanup::Pending, "nothing would be lost")
+            };
+            world.store.run(track).await?;
+            world.directory.kept.keep(&hook.raider);
+            Ok(Handled::AtPatrol)
+        }
+        Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
+            let kept = Kept {
+                hook,
+                owns: true,
+                since: sight.since.unwrap_or(sight.at),
+                detected,
+                problem: PROBLEM,
+                refused,
+                may_go: false,
+            };
+            kept::kept(args, kept).await
+        }
+        Err(error) => Err(error),
+    }
+}

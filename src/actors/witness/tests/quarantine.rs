@@ -1,0 +1,220 @@
+//! A raider whose sessions die too often: its relic is blocked and a person is called, until a person acts or the
+//! work is done; the time that is shown is kept.
+
+use std::time::Duration;
+
+use super::zombies::{exhaust, fragile};
+use super::{GROWN, PATROL};
+use crate::actors::root::ChildState;
+use crate::actors::sagas::charge::Charged;
+use crate::domain::cause::Cause;
+use crate::domain::city::RestartType;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::quarantine::PROBLEM;
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::testing::world::{Town, agent};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A quarantined raider whose sandbox is clean, in a rig that charges whatever is open.
+async fn crashed() -> (Town, Charged) {
+    let scenario = fragile().rig(|rig| rig.raiders.auto_charge = true);
+    let town = scenario.start().await;
+    let relic = town.relic("port the parser").await;
+    let charged = town.charge(&relic).await.unwrap();
+    while town.state(&child(&charged)).await != Some(ChildState::Quarantined) {
+        town.parts.sessions.print(&charged.session, "API Error 500");
+        town.parts.sessions.crash(&charged.session, 9);
+        town.pass(Duration::from_secs(5)).await;
+    }
+    town.settle().await;
+    (town, charged)
+}
+
+fn child(charged: &Charged) -> ChildId {
+    ChildId::Raider(charged.raider.clone())
+}
+
+/// Open calls about the quarantine.
+async fn calls(town: &Town) -> Vec<Relic> {
+    let mut open = town.escalations().await;
+    open.retain(|call| call.status == RelicStatus::Open && call.title == PROBLEM);
+    open
+}
+
+async fn status(town: &Town, charged: &Charged) -> RelicStatus {
+    town.relic_now(&charged.relic).await.status
+}
+
+#[tokio::test(start_paused = true)]
+async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
+    let (town, charged) = crashed().await;
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    let calls = calls(&town).await;
+    assert_eq!(calls.len(), 1);
+    let until = town.view(&child(&charged)).await.unwrap();
+    let until = until.quarantined_until.unwrap().to_string();
+    for part in [
+        "port the parser",
+        "| API Error 500",
+        "2 sessions of horde/raiders/Toast died within 5s, the last with signal 9",
+        "hd agent unquarantine horde/raiders/Toast",
+        until.as_str(),
+    ] {
+        assert!(calls[0].body.contains(part), "{part} in {}", calls[0].body);
+    }
+    let told = town.events(EventType::RelicUpdated).await;
+    let told = told.iter().find(|event| event.data["status"] == "blocked");
+    let told = told.expect("the relic's story says it");
+    assert_eq!(told.cause, Cause::TooManyDeaths.as_str());
+    assert_eq!(told.data["until"].as_str(), Some(until.as_str()));
+}
+
+/// Neither `spawn_grace` nor `auto_charge` shortens the time that `status` shows.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_or_charged_again_before_the_quarantine_ends() {
+    let (town, charged) = crashed().await;
+    let starts = town.starts(&charged.session);
+    town.pass(GROWN * 3).await;
+    town.pass(HOUR - GROWN * 3 - PATROL).await;
+    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(town.starts(&charged.session), starts);
+    assert_eq!(town.parts.repo.count("make_sandbox"), 1);
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&town).await.len(), 1, "once");
+    assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
+}
+
+/// At the user's cost: not six sessions an hour.
+#[tokio::test(start_paused = true)]
+async fn it_is_tried_once_per_window_while_nobody_acts_and_its_relic_stays_blocked() {
+    let (town, charged) = crashed().await;
+    let starts = town.starts(&charged.session);
+    for tries in 1..4 {
+        town.pass(HOUR).await;
+        assert_eq!(town.starts(&charged.session), starts + tries);
+        assert!(town.runs(&charged.session), "at the time that was shown");
+        assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+        town.parts.sessions.crash(&charged.session, 9);
+        town.settle().await;
+        assert_eq!(
+            town.state(&child(&charged)).await,
+            Some(ChildState::Quarantined)
+        );
+        assert_eq!(calls(&town).await.len(), 1, "the same call");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_who_has_it_tried_again_settles_the_call_and_the_next_quarantine_is_another() {
+    let (town, charged) = crashed().await;
+    let first = calls(&town).await.remove(0).id;
+    town.wake(&child(&charged)).await.unwrap();
+    town.settle().await;
+    assert!(town.runs(&charged.session));
+    assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
+    assert!(calls(&town).await.is_empty());
+    exhaust(&town, &charged).await;
+    town.settle().await;
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    let second = calls(&town).await;
+    assert_eq!(second.len(), 1);
+    assert_ne!(second[0].id, first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_is_done_after_the_quarantine_lands_and_settles_the_call() {
+    let (town, charged) = crashed().await;
+    town.pass(HOUR).await;
+    assert!(town.runs(&charged.session));
+    town.parts.repo.commit(&charged.raider.name);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    assert_eq!(status(&town, &charged).await, RelicStatus::Closed);
+    assert!(calls(&town).await.is_empty());
+}
+
+/// Deaths are counted in memory; that a person is wanted stands in the store.
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_the_supervisor_tries_again_and_leaves_the_relic_blocked() {
+    let (town, charged) = crashed().await;
+    let clock = std::sync::Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    let scenario = fragile().rig(|rig| rig.raiders.auto_charge = true);
+    let town = scenario.start_on(parts, clock).await;
+    assert!(town.runs(&charged.session), "as the seeds have it");
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&town).await.len(), 1);
+    town.pass(GROWN).await;
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+}
+
+/// A store that did not take it: the patrol sees that the relic is not blocked.
+#[tokio::test(start_paused = true)]
+async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
+    let (town, charged) = crashed().await;
+    let id = charged.relic.clone();
+    town.store(move |txn| {
+        let mut relic = txn.relic(&id)?;
+        relic.status = RelicStatus::Hooked;
+        txn.put_relic(&relic)
+    })
+    .await;
+    town.pass(PATROL).await;
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&town).await.len(), 1);
+}
+
+/// Its slot is free, and what it died of is not gone: nobody starts it again unasked.
+#[tokio::test(start_paused = true)]
+async fn a_nuke_leaves_the_relic_blocked_until_a_person_charges_it() {
+    let (town, charged) = crashed().await;
+    town.nuke(&charged.raider, false).await.unwrap();
+    town.pass(GROWN).await;
+    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&town).await.len(), 1);
+    town.charge(&charged.relic).await.unwrap();
+    town.settle().await;
+    assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
+    assert!(calls(&town).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blocked() {
+    let scenario = fragile().rig(|rig| rig.witness.keep_dirty = 2 * HOUR);
+    let town = scenario.start().await;
+    let relic = town.relic("a").await;
+    let charged = town.charge(&relic).await.unwrap();
+    exhaust(&town, &charged).await;
+    for _ in 0..3 {
+        town.pass(HOUR).await;
+        town.parts.sessions.crash(&charged.session, 9);
+        town.settle().await;
+    }
+    assert!(
+        town.parts.repo.names().is_empty(),
+        "at the end of a quarantine"
+    );
+    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&town).await.len(), 1);
+    town.pass(HOUR).await;
+    assert_eq!(town.starts(&charged.session), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_in_quarantine_calls_nobody_about_a_relic() {
+    let town = fragile()
+        .agent("mayor", RestartType::Permanent)
+        .start()
+        .await;
+    let id = agent("mayor");
+    let session = town.session(&id);
+    while town.state(&id).await != Some(ChildState::Quarantined) {
+        town.parts.sessions.crash(&session, 9);
+        town.pass(Duration::from_secs(5)).await;
+    }
+    town.pass(PATROL).await;
+    assert!(calls(&town).await.is_empty());
+}

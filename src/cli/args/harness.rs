@@ -1,0 +1,60 @@
+//! `hd harness`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::control::protocol::args;
+use crate::kit::cases::Case;
+
+/// Verbs of `hd harness`.
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum HarnessVerb {
+    /// Every harness that a rig or an agent can name, and whether its program is there; needs no
+    /// supervisor
+    List,
+    /// All settings of one harness, as its sessions will be started; needs no supervisor
+    Show {
+        /// The harness
+        name: String,
+    },
+    /// Let the sessions of its account go on now: somebody logged in, or the limit is over
+    Resume(args::HarnessRef),
+    /// Answer in your own settings of its program what it would ask for at its start; shows the change,
+    /// asks, and keeps a copy of each file. Needs no supervisor
+    Setup(HarnessSetup),
+    /// Try a harness as it is configured, in a city made for it and against a model that follows a
+    /// script; needs no network
+    Test(HarnessTest),
+}
+
+/// `hd harness setup`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct HarnessSetup {
+    /// The harness
+    pub name: String,
+    /// Show the change, and leave everything as it is
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `hd harness test`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct HarnessTest {
+    /// The harness
+    pub name: String,
+    /// Only this case: start, prompt, commit, done, two, question, limit, login, kill, handoff or
+    /// stop; may be repeated
+    #[arg(long, value_name = "CASE")]
+    pub case: Vec<Case>,
+    /// How long one thing may take that the program does: to start, to commit, to ask
+    #[arg(long, value_name = "T", value_parser = humantime::parse_duration, default_value = "90s")]
+    pub limit: Duration,
+    /// Keep the city with its logs, and say where it is
+    #[arg(long)]
+    pub keep: bool,
+    /// Write what its terminal showed in each condition into this directory, one file each
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+}

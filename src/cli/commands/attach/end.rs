@@ -1,0 +1,229 @@
+//! Why a session ended, as the supervisor knows it: from what it journalled of that raider or agent since this
+//! terminal was attached.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::how;
+use crate::cli::context::Context;
+use crate::control::client::Flow;
+use crate::control::protocol::{ControlError, Op, args::Events};
+use crate::domain::holder_wire::Ended;
+
+/// How long the supervisor is asked for the reason: it hears of the end when this terminal does.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is told of the end. `point` is what the supervisor answered when this terminal was attached.
+pub(super) fn told(context: &mut Context, name: &str, point: &Value, ended: &Ended) -> String {
+    let unknown = || format!("the session {}", how(ended));
+    let id = point.get("name").and_then(Value::as_str);
+    let since = point.get("seq").and_then(Value::as_u64);
+    let (Some(id), Some(since)) = (id, since) else {
+        return unknown();
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // A supervisor that does not answer is stopping, or gone.
+        let Ok(events) = events(context, id, since) else {
+            return format!("{}; the supervisor does not answer", unknown());
+        };
+        let reason = Reason::of(&events);
+        if reason.as_ref().is_some_and(|reason| !reason.more) || Instant::now() >= deadline {
+            let reason = reason.map(|reason| reason.text(name, &how(ended)));
+            return reason.unwrap_or_else(unknown);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn events(context: &mut Context, id: &str, since: u64) -> Result<Vec<Value>, ControlError> {
+    let op = Op::Events(Events {
+        follow: false,
+        since: Some(since),
+        kind: None,
+    });
+    let client = context
+        .client()
+        .map_err(|error| ControlError::internal(error.message))?;
+    let mut events = Vec::new();
+    client.stream(&op, |event| {
+        if event.get("subject").is_some_and(|subject| subject == id) {
+            events.push(event);
+        }
+        Ok::<_, ControlError>(Flow::Continue)
+    })?;
+    Ok(events)
+}
+
+/// The reason that the events give.
+#[derive(Debug, PartialEq, Eq)]
+struct Reason {
+    /// With `NAME` for the name and `HOW` for how the process ended.
+    said: String,
+    /// Something that says more may follow at once.
+    more: bool,
+}
+
+impl Reason {
+    /// The reason among the events of one raider or agent, in order. None as long as none of them tells of an end.
+    fn of(events: &[Value]) -> Option<Self> {
+        let final_ = |said: String| Some(Self { said, more: false });
+        let word = |event: &Value, at: &str| {
+            let word = event.pointer(at).and_then(Value::as_str);
+            word.unwrap_or_default().to_owned()
+        };
+        let find = |kind: &str| {
+            events
+                .iter()
+                .rev()
+                .find(|event| word(event, "/type") == kind)
+        };
+        if let Some(done) = find("raider.done") {
+            let (relic, exit) = (word(done, "/data/relic"), word(done, "/data/exit"));
+            return final_(format!("NAME is done: {relic} is {exit}"));
+        }
+        if find("raider.nuked").is_some() {
+            return final_("NAME was nuked".to_owned());
+        }
+        let is_end = |event: &&Value| {
+            matches!(
+                word(event, "/type").as_str(),
+                "agent.stopped"
+                    | "agent.restarted"
+                    | "agent.crashed"
+                    | "agent.suspended"
+                    | "agent.drained"
+                    | "agent.orphan_stopped"
+            )
+        };
+        let Some(end) = events.iter().rev().find(is_end) else {
+            // The note comes before the end of the session.
+            let handoff = find("raider.handoff")?;
+            let note = word(handoff, "/data/note");
+            let note = if note.is_empty() {
+                note
+            } else {
+                format!(" ({note})")
+            };
+            return final_(format!(
+                "NAME handed off{note}; `hd attach NAME` shows its next session"
+            ));
+        };
+        let (kind, cause) = (word(end, "/type"), word(end, "/cause"));
+        let raider = word(end, "/subject").contains('/');
+        Some(Self {
+            said: sentence(&kind, &cause, &word(end, "/data/until")),
+            // A nuke ends the session first.
+            more: raider && kind == "agent.stopped" && cause == "operator",
+        })
+    }
+
+    fn text(&self, name: &str, how: &str) -> String {
+        self.said.replace("NAME", name).replace("HOW", how)
+    }
+}
+
+fn sentence(kind: &str, cause: &str, until: &str) -> String {
+    const AGAIN: &str = "`hd attach NAME` shows its next session";
+    match (kind, cause) {
+        ("agent.crashed", _) => {
+            "NAME crashed: its session HOW; `hd why NAME` tells what follows".to_owned()
+        }
+        ("agent.restarted" | "agent.stopped", "ended_by_person") => {
+            format!("the key ended the program of NAME, which counts as no crash; {AGAIN}")
+        }
+        ("agent.restarted", "handoff") => format!("NAME handed off; {AGAIN}"),
+        ("agent.restarted", "handoff_loop") => {
+            format!("NAME handed off too often in a row: its next session starts at {until}")
+        }
+        ("agent.restarted", "operator") => format!("NAME was restarted by an operator; {AGAIN}"),
+        ("agent.restarted", cause) => format!("NAME gets a fresh session ({cause}); {AGAIN}"),
+        ("agent.stopped", "operator") => {
+            "NAME was stopped by an operator; `hd agent start NAME` starts it".to_owned()
+        }
+        ("agent.stopped", "shutdown") => "the supervisor stops, and ended the session".to_owned(),
+        ("agent.stopped", "relic_closed") => "NAME was ended: its relic was closed".to_owned(),
+        ("agent.suspended", _) => "NAME was suspended; `hd agent resume NAME` ends that".to_owned(),
+        ("agent.drained", _) => "NAME was ended: its pool needs fewer members".to_owned(),
+        (_, cause) => format!("NAME was ended ({cause}); its session HOW"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, cause: &str, data: Value) -> Value {
+        json!({"type": kind, "cause": cause, "subject": "horde/raiders/Toast", "data": data})
+    }
+
+    fn said(events: &[Value]) -> Option<String> {
+        Reason::of(events).map(|reason| reason.text("Toast", "ended with exit code 143"))
+    }
+
+    #[test]
+    fn the_reason_of_the_supervisor_is_told_and_not_the_exit_code() {
+        let done = event(
+            "raider.done",
+            "done",
+            json!({"relic": "gt-1", "exit": "completed"}),
+        );
+        let ended = |cause| event("agent.stopped", cause, json!({}));
+        let again = |cause| event("agent.restarted", cause, json!({"until": "T"}));
+        for (events, expected) in [
+            (vec![done.clone()], "Toast is done: gt-1 is completed"),
+            (
+                vec![done, ended("done")],
+                "Toast is done: gt-1 is completed",
+            ),
+            (vec![ended("operator")], "stopped by an operator"),
+            (
+                vec![
+                    ended("operator"),
+                    event("raider.nuked", "operator", json!({})),
+                ],
+                "Toast was nuked",
+            ),
+            (vec![ended("shutdown")], "the supervisor stops"),
+            (vec![again("handoff")], "Toast handed off; "),
+            (vec![again("handoff_loop")], "starts at T"),
+            (vec![again("ended_by_person")], "counts as no crash"),
+            (vec![again("drift")], "fresh session (drift)"),
+            (
+                vec![event(
+                    "raider.handoff",
+                    "handoff",
+                    json!({"note": "half way"}),
+                )],
+                "handed off (half way)",
+            ),
+        ] {
+            let told = said(&events).unwrap();
+            assert!(told.contains(expected), "{told}");
+            assert!(!told.contains("143"), "{told}");
+        }
+        let crashed = event("agent.crashed", "session_died", json!({}));
+        assert!(
+            said(&[crashed])
+                .unwrap()
+                .contains("ended with exit code 143")
+        );
+        let other = event("raider.nudged", "stalled", json!({}));
+        assert_eq!(said(&[other]), None);
+    }
+
+    #[test]
+    fn a_nuke_is_waited_for_when_an_operator_ended_a_raider() {
+        let ended = event("agent.stopped", "operator", json!({}));
+        assert!(Reason::of(std::slice::from_ref(&ended)).unwrap().more);
+        let mut agent = ended;
+        agent["subject"] = "mayor".into();
+        assert!(!Reason::of(&[agent]).unwrap().more);
+    }
+}

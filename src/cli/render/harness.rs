@@ -1,0 +1,220 @@
+//! Harnesses, and what came of trying one.
+
+use serde_json::{Value, json};
+
+use crate::cli::output::{Style, Tone};
+use crate::kit::outcome::{Ended, Outcome};
+
+use super::table::{Cell, Table};
+
+/// `hd harness resume`.
+pub(in crate::cli) fn resumed(result: &Value, _style: Style) -> String {
+    let (harness, account) = (&result["harness"], &result["account"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match result["resumed"].as_bool() {
+        Some(true) => format!(
+            "the sessions of account {} ({}) go on, one after another",
+            text(account),
+            text(harness)
+        ),
+        _ => format!(
+            "account {} of {} is not parked",
+            text(account),
+            text(harness)
+        ),
+    }
+}
+
+/// `hd harness list`.
+pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
+    let mut table = Table::new(&[
+        "HARNESS",
+        "PROGRAM",
+        "VERSION",
+        "STARTS",
+        "SEEN BY",
+        "AFTER A CRASH",
+        "USED BY",
+    ]);
+    for row in rows.as_array().into_iter().flatten() {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let program = row["program"].as_str().unwrap_or("(no command)");
+        let program = match row["found"].as_bool() {
+            Some(false) if !row["program"].is_null() => {
+                Cell(format!("{program} (not found)"), Tone::Faint)
+            }
+            _ => Cell(program.to_owned(), Tone::Plain),
+        };
+        table.row(vec![
+            Cell(text("name"), Tone::Strong),
+            program,
+            text("version").into(),
+            starts(row),
+            seen_by(row).into(),
+            after_crash(row).into(),
+            users(row).into(),
+        ]);
+    }
+    table.text(style)
+}
+
+/// Whether its sessions start without a person; empty where that is not known.
+fn starts(row: &Value) -> Cell {
+    let asks = row["asks"].as_array().is_some_and(|asks| !asks.is_empty());
+    let why = [
+        (row["logged_in"] == false, "no login"),
+        (row["refuses_root"] == true, "not as root"),
+        (asks, "asks"),
+    ];
+    let why: Vec<_> = why
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, why)| *why)
+        .collect();
+    match (row["logged_in"].is_null(), why.is_empty()) {
+        (true, _) => String::new().into(),
+        (false, true) => Cell("alone".to_owned(), Tone::Good),
+        (false, false) => Cell(why.join(", "), Tone::Bad),
+    }
+}
+
+/// How its questions, limits and logins are known.
+fn seen_by(row: &Value) -> String {
+    let patterns = row["patterns"].as_object().into_iter().flatten();
+    let patterns = patterns
+        .filter_map(|(_, count)| count.as_u64())
+        .sum::<u64>();
+    let hooks = row["hooks"].is_string().then_some("hooks");
+    let patterns = (patterns > 0).then_some("screen");
+    let both: Vec<_> = hooks.into_iter().chain(patterns).collect();
+    match both[..] {
+        [] => "menus only".to_owned(),
+        _ => both.join(", "),
+    }
+}
+
+/// What a session after a crash may do, and whether it knows what the last one did.
+fn after_crash(row: &Value) -> String {
+    let permissions = match row["reduced"].as_bool() {
+        Some(true) => "reduced",
+        _ => "no reduced form",
+    };
+    let conversation = match row["resume"].as_bool() {
+        Some(true) => "resumes",
+        _ => "starts afresh",
+    };
+    format!("{permissions}, {conversation}")
+}
+
+fn users(row: &Value) -> String {
+    let users = row["used_by"].as_array().into_iter().flatten();
+    let users: Vec<_> = users.filter_map(Value::as_str).collect();
+    users.join(", ")
+}
+
+/// `hd harness show`.
+pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
+    let name = row["name"].as_str().unwrap_or_default();
+    let mut lines = vec![style.paint(Tone::Strong, name)];
+    let program = row["program"].as_str().unwrap_or("(no command)");
+    let version = row["version"]
+        .as_str()
+        .map(|version| format!(", {version}"));
+    let version = version.unwrap_or_default();
+    lines.push(match (row["file"].as_str(), row["found"].as_bool()) {
+        (Some(file), _) => format!("program: {file}{version}"),
+        (None, Some(_)) => format!("program: {program}, not found"),
+        (None, None) => format!("program: {program} in the sandbox"),
+    });
+    if let Some(why) = row["version_unknown"].as_str() {
+        lines.push(format!("version: {why}"));
+    }
+    if let Some(proven) = row["proven"].as_str() {
+        lines.push(format!("proven with: {proven}"));
+    }
+    lines.push(match (row["login"].as_str(), row["logged_in"].as_bool()) {
+        (Some(login), _) => format!("login: {login}"),
+        (None, Some(_)) => "login: none is seen".to_owned(),
+        (None, None) => "login: not known".to_owned(),
+    });
+    for finding in row["findings"].as_array().into_iter().flatten() {
+        let says = finding["says"].as_str().unwrap_or_default();
+        let hint = finding["hint"].as_str().unwrap_or_default();
+        lines.push(format!("{} {says}", style.paint(Tone::Bad, "wrong:")));
+        lines.push(style.paint(Tone::Faint, &format!("  {hint}")));
+    }
+    let users = users(row);
+    if !users.is_empty() {
+        lines.push(format!("used by: {users}"));
+    }
+    lines.push(format!("seen by: {}", seen_by(row)));
+    lines.push(format!("after a crash: {}", after_crash(row)));
+    lines.push(String::new());
+    let settings = json!({"harness": {name: row["settings"]}});
+    let settings = toml::to_string(&settings);
+    lines.push(settings.unwrap_or_else(|_| row["settings"].to_string()));
+    for (placeholder, meaning) in row["placeholders"].as_object().into_iter().flatten() {
+        let meaning = meaning.as_str().unwrap_or_default();
+        lines.push(format!("{placeholder}: {meaning}"));
+    }
+    lines.join("\n")
+}
+
+/// What `hd harness setup` would change, file by file, and what it leaves to a person.
+pub(in crate::cli) fn changes(result: &Value, style: Style) -> String {
+    let mut lines = Vec::new();
+    for change in result["changes"].as_array().into_iter().flatten() {
+        let file = change["file"].as_str().unwrap_or_default();
+        let what = change["what"].as_array().into_iter().flatten();
+        let what: Vec<_> = what.filter_map(Value::as_str).collect();
+        lines.push(style.paint(Tone::Strong, &format!("{file}: {}", what.join(", "))));
+        for line in change["diff"].as_str().unwrap_or_default().lines() {
+            let tone = match line.as_bytes().first() {
+                Some(b'+') => Tone::Good,
+                Some(b'-') => Tone::Bad,
+                _ => Tone::Faint,
+            };
+            lines.push(style.paint(tone, line));
+        }
+    }
+    if lines.is_empty() {
+        lines.push("nothing to change in your settings".to_owned());
+    }
+    for left in result["by_hand"].as_array().into_iter().flatten() {
+        let what = left["what"].as_str().unwrap_or_default();
+        let how = left["how"].as_str().unwrap_or_default();
+        lines.push(format!("{what} cannot be answered there: {how}"));
+    }
+    lines.join("\n")
+}
+
+/// What `hd harness setup` has changed.
+pub(in crate::cli) fn changed(result: &Value) -> String {
+    let changes = result["changes"].as_array().into_iter().flatten();
+    let told = changes.map(|change| {
+        let file = change["file"].as_str().unwrap_or_default();
+        match change["backup"].as_str() {
+            Some(backup) => format!("changed {file}; as it was: {backup}"),
+            None => format!("wrote {file}"),
+        }
+    });
+    told.collect::<Vec<_>>().join("\n")
+}
+
+/// A case of `hd harness test`, with the screen of one that did not hold.
+pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
+    let tone = match &outcome.result {
+        Ok(_) => Tone::Good,
+        Err(Ended::Failed { .. }) => Tone::Bad,
+        Err(Ended::Untried(_)) => Tone::Faint,
+    };
+    let word = style.paint(tone, outcome.word());
+    let seconds = outcome.took.as_secs_f64();
+    let why = outcome.why().map(|why| format!(": {why}"));
+    let why = why.unwrap_or_default();
+    let mut text = format!("{:<10}{word}{why} ({seconds:.1} s)", outcome.case);
+    for line in outcome.screen().into_iter().flat_map(str::lines) {
+        text.push_str(&style.paint(Tone::Faint, &format!("\n    | {}", line.trim_end())));
+    }
+    text
+}

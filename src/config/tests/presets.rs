@@ -1,0 +1,40 @@
+//! What a user's `[harness.X]` makes of a preset.
+
+use super::Place;
+
+/// A user who adds an address must not lose the key that the preset passes.
+#[test]
+fn passed_names_are_added_to_those_of_the_preset() {
+    let place = Place::new();
+    let passed = |text: &str| {
+        let text = format!("workspace.name = \"c\"\n{text}");
+        let loaded = place
+            .load(&text)
+            .unwrap_or_else(|errors| panic!("{errors}"));
+        let harness = &loaded.city.harnesses[&"codex".parse().unwrap()];
+        harness.env_pass.clone()
+    };
+    let preset = passed("");
+    let added = passed("[harness.codex]\nenv_pass = [\"MY_PROXY\", \"OPENAI_API_KEY\"]\n");
+    let mut sorted = added.clone();
+    sorted.sort();
+    let mut expected = preset.clone();
+    expected.push("MY_PROXY".to_owned());
+    expected.sort();
+    assert_eq!(sorted, expected, "each once");
+    assert_eq!(passed("[harness.codex]\nenv_pass = []\n"), preset);
+    // A later document replaces what an earlier one added, and nothing of the preset.
+    place.write(
+        "fragments/passed.toml",
+        "[harness.codex]\nenv_pass = [\"EARLIER\"]\n",
+    );
+    let both = "[harness.codex]\nenv_pass = [\"LATER\"]\n";
+    let both = place.load(&format!(
+        "include = [\"fragments/passed.toml\"]\n[workspace]\nname = \"c\"\n{both}"
+    ));
+    let both = both.unwrap_or_else(|errors| panic!("{errors}"));
+    let both = &both.city.harnesses[&"codex".parse().unwrap()].env_pass;
+    assert!(preset.iter().all(|name| both.contains(name)), "{both:?}");
+    let own: Vec<_> = both.iter().filter(|name| !preset.contains(name)).collect();
+    assert_eq!(own.len(), 1, "{both:?}");
+}

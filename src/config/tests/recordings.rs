@@ -1,0 +1,70 @@
+//! Recordings of the real programs' terminals (`tests/data/harness/<program>-<version>/<case>.raw`, 50
+//! rows, 200 columns), judged by the patterns of their presets. The result is pinned whole: a pattern
+//! that stops to recognise a screen, or begins to take one for another, shows as a changed line.
+
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::Place;
+use crate::adapters::sessions::holder::view_of;
+use crate::domain::city::Harness;
+use crate::domain::condition::{Condition, judge};
+use crate::domain::dialog::{Readiness, readiness};
+use crate::domain::ids::HarnessName;
+
+/// The size of a session's terminal.
+const SIZE: (u16, u16) = (50, 200);
+
+/// What a screen comes to, in one line.
+fn line(harness: &Harness, recording: &Path) -> String {
+    let bytes = fs::read(recording).unwrap();
+    let view = view_of(&bytes, SIZE.0, SIZE.1);
+    let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
+    let sighting = judge(&harness.looks, &view, now, &TimeZone::UTC);
+    let shown = match &sighting.condition {
+        None if sighting.goes_on => "goes on".to_owned(),
+        None => "nothing".to_owned(),
+        Some(Condition::NeedsInput { question, choices }) => {
+            format!("asks {question:?} {choices:?}")
+        }
+        Some(Condition::RateLimited { text, until }) => {
+            let until = until.map_or("unknown".to_owned(), |until| until.to_string());
+            format!("limited until {until}: {text}")
+        }
+        Some(Condition::Auth { text }) => format!("login: {text}"),
+    };
+    let text = match readiness(&harness.looks.looks(), &view) {
+        Readiness::Ready => "text",
+        Readiness::Asks(_) => "dialog",
+        Readiness::Unrecognised => "unrecognised",
+    };
+    format!("{text}, {shown}")
+}
+
+#[test]
+fn screens_of_the_real_programs_are_recognised() {
+    let place = Place::new();
+    let city = place.load("workspace.name = \"c\"").unwrap().city;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness");
+    let mut lines = Vec::new();
+    let sorted = |dir: &Path| {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    for program in sorted(&root).into_iter().filter(|path| path.is_dir()) {
+        let name = program.file_name().unwrap().to_str().unwrap();
+        let (harness, _version) = name.split_once('-').unwrap();
+        let harness = &city.harnesses[&HarnessName::new(harness).unwrap()];
+        for recording in sorted(&program) {
+            let case = recording.file_stem().unwrap().to_str().unwrap();
+            lines.push(format!("{name} {case}: {}", line(harness, &recording)));
+        }
+    }
+    assert!(lines.len() > 50, "the recordings are there");
+    super::golden("valid", "recordings", &lines.join("\n"));
+}

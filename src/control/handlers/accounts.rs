@@ -1,0 +1,80 @@
+//! Accounts of harnesses in `status`, and `harness.resume`.
+
+use serde_json::{Value, json};
+
+use crate::actors::accounts;
+use crate::actors::root::ChildView;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::domain::account::{Park, Why};
+use crate::domain::condition::Condition;
+use crate::domain::ids::HarnessName;
+use crate::domain::suggest::closest;
+
+/// The accounts that are parked, and until when.
+pub(super) fn list(world: &World) -> Vec<Value> {
+    let parked = world.directory.accounts.all_parked();
+    let parked = parked.into_iter().map(|(name, park)| {
+        let mut harnesses = world.city.harnesses.values();
+        let harness = harnesses.find(|harness| harness.account == name);
+        json!({
+            "account": name, "harness": harness.map(|harness| &harness.name),
+            "condition": park.why.word(), "detail": park.text, "until": park.until,
+            "guessed": park.guesses > 0, "since": park.since, "told_by": park.told_by,
+        })
+    });
+    parked.collect()
+}
+
+/// The condition of a child: what its session shows, or why it has none.
+pub(super) fn condition(
+    world: &World,
+    view: Option<&ChildView>,
+    harness: Option<&HarnessName>,
+) -> Option<Condition> {
+    let view = view?;
+    let session = view.session.as_ref();
+    let shown = session.and_then(|session| world.directory.conditions.of(&session.handle));
+    let park = || world.directory.accounts.parked(world, harness?);
+    match shown {
+        // The account has the one clock of all its sessions.
+        Some(Condition::RateLimited { text, until }) => {
+            let until = park().and_then(|park| park.until).or(until);
+            Some(Condition::RateLimited { text, until })
+        }
+        None if session.is_none() && view.parked.is_some() => park().map(as_condition),
+        shown => shown,
+    }
+}
+
+/// What can be answered to a question, as far as it is known.
+pub(super) fn choices(shown: Option<&Condition>) -> &[String] {
+    match shown {
+        Some(Condition::NeedsInput { choices, .. }) => choices,
+        Some(Condition::RateLimited { .. } | Condition::Auth { .. }) | None => &[],
+    }
+}
+
+fn as_condition(park: Park) -> Condition {
+    let (text, until) = (park.text, park.until);
+    match park.why {
+        Why::RateLimited => Condition::RateLimited { text, until },
+        Why::Auth => Condition::Auth { text },
+    }
+}
+
+/// Lets the sessions of a harness's account go on now: a person logged in, or the limit is over.
+pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
+    let harnesses = &world.city.harnesses;
+    let named = HarnessName::new(name).ok();
+    let Some(harness) = named.and_then(|name| harnesses.get(&name)) else {
+        let names = || harnesses.keys().map(HarnessName::as_str);
+        let hint = match closest(name, names()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("harnesses: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(ControlError::not_found(format!("no harness named {name}")).hint(hint));
+    };
+    let resumed = accounts::over(world, &harness.name);
+    Ok(json!({ "harness": harness.name, "account": harness.account, "resumed": resumed }))
+}

@@ -1,0 +1,171 @@
+//! The session that a caller speaks for. It is the session of its process, and for a raider only while the
+//! process stands in the raider's sandbox: a program that several raiders share (the background server of a
+//! harness) runs the commands of one in the session of another, and the directory tells them apart.
+
+use std::path::Path;
+
+use super::names;
+use crate::actors::effects;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::control::server::Caller;
+use crate::domain::relic::Hook;
+use crate::ports::sessions::{Member, Membership, SessionError, Standing};
+
+/// Returns the session that the caller's process is in now. The connection may be older than the session
+/// that has the name by now, and speaks only for the session it was opened in.
+///
+/// # Errors
+/// `forbidden` when the process is in no session, or in another one by now.
+pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
+    let now = caller.pid.map(|pid| world.sessions.membership(pid));
+    match now {
+        Some(Membership::Of(member)) if caller.who.session() == Some(&member.session) => Ok(member),
+        _ => Err(ControlError::forbidden("this process is in no session")),
+    }
+}
+
+/// Returns the hook of the raider in whose session the caller runs. Every verb of a raider about itself
+/// begins here.
+///
+/// # Errors
+/// `forbidden` for a late process of an earlier incarnation, and for a process that does not stand in the
+/// raider's sandbox or names another session; `not_found` when the session has no work.
+pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, ControlError> {
+    let Member {
+        session,
+        incarnation,
+    } = own_member(world, caller)?;
+    let hooks = names::hooks(world).await?;
+    let hook = hooks
+        .into_iter()
+        .find(|hook| hook.raider.session_id() == session);
+    let hook = hook.ok_or_else(|| {
+        ControlError::not_found(format!("session {session} has no work on its hook"))
+    })?;
+    if hook.incarnation != incarnation {
+        return Err(ControlError::forbidden(format!(
+            "this process is of incarnation {incarnation}, and {} is at {} by now",
+            hook.raider, hook.incarnation
+        )));
+    }
+    stands_in_sandbox(world, caller, &hook).await?;
+    Ok(hook)
+}
+
+/// Checks that the caller's process stands in the sandbox of its raider.
+async fn stands_in_sandbox(
+    world: &World,
+    caller: &Caller,
+    hook: &Hook,
+) -> Result<(), ControlError> {
+    let sandbox = world.city.sandbox(&hook.raider);
+    let (id, of) = (hook.raider.session_id(), sandbox.clone());
+    let standing = match caller.pid {
+        Some(pid) => {
+            let look =
+                effects::sessions(world, &id, move |sessions| Ok(sessions.standing(pid, &of)));
+            let seen = look.await;
+            seen.unwrap_or_else(|error: SessionError| Err(error.to_string()))
+        }
+        None => Err("its pid cannot be seen".to_owned()),
+    };
+    accept(hook, &sandbox, standing)
+}
+
+fn accept(
+    hook: &Hook,
+    sandbox: &Path,
+    standing: Result<Standing, String>,
+) -> Result<(), ControlError> {
+    let (raider, own) = (&hook.raider, hook.raider.session_id());
+    let shown = sandbox.display();
+    let standing = standing.map_err(|why| {
+        let message = format!(
+            "it cannot be told whether this process of {raider} is inside the sandbox {shown}: {why}"
+        );
+        ControlError::forbidden(message).hint("stay until the answer is there")
+    })?;
+    if !standing.inside {
+        let message = format!(
+            "this process is in the session of {raider}, whose sandbox is {shown}, and stands in {}",
+            standing.dir.display()
+        );
+        return Err(ControlError::forbidden(message).hint(format!(
+            "call it inside {shown}; if that is not your sandbox, a program that you share with {raider} \
+             ran this command"
+        )));
+    }
+    match standing.claims {
+        Some(claimed) if claimed != own.as_str() => {
+            let message = format!(
+                "this process is in the session of {raider} ({own}, sandbox {shown}), and its environment \
+                 names session {claimed}"
+            );
+            Err(ControlError::forbidden(message)
+                .hint("call it with HD_SESSION as the session set it"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::ErrorKind;
+    use crate::control::rights::Who;
+    use crate::testing::world::Scenario;
+
+    const PID: u32 = 4242;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_raiders_process_speaks_for_it_only_from_inside_its_sandbox() {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        town.parts.sessions.place(PID, &charged.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(charged.session.clone()),
+        };
+        let sandbox = town.world.city.sandbox(&charged.raider);
+        let stand = |dir: Option<&Path>| {
+            let dir = dir.map(Path::to_owned);
+            town.parts.sessions.stand(PID, dir);
+        };
+        for inside in [sandbox.clone(), sandbox.join("src/deep")] {
+            stand(Some(&inside));
+            assert!(own_hook(&town.world, &caller).await.is_ok());
+        }
+        let outside = sandbox.with_file_name("Other");
+        stand(Some(&outside));
+        let refused = own_hook(&town.world, &caller).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        for dir in [&sandbox, &outside] {
+            let dir = dir.to_str().unwrap();
+            assert!(refused.message.contains(dir), "{refused}");
+        }
+        stand(None);
+        let refused = own_hook(&town.world, &caller).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        assert!(refused.message.contains("is gone"), "{refused}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_whose_environment_names_another_session_speaks_for_none() {
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        town.parts.sessions.place(PID, &charged.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(charged.session.clone()),
+        };
+        town.parts.sessions.claim(PID, charged.session.as_str());
+        assert!(own_hook(&town.world, &caller).await.is_ok());
+        town.parts.sessions.claim(PID, "gt-horde-Other");
+        let refused = own_hook(&town.world, &caller).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        assert!(refused.message.contains("gt-horde-Other"), "{refused}");
+    }
+}

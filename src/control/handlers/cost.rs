@@ -1,0 +1,46 @@
+//! `cost`: tokens and money.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use crate::actors::usage;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::control::protocol::args::Cost;
+use crate::domain::usage::ledger::{Sum, together};
+
+/// Without `since`.
+const USUAL: &str = "7d";
+
+pub(super) async fn cost(world: &World, args: Cost) -> Result<Value, ControlError> {
+    let since = first_day(world, args.since.as_deref().unwrap_or(USUAL))?;
+    usage::collect(world, None).await;
+    let day = since.clone();
+    let rows = world.store.run(move |txn| txn.usage_since(&day)).await?;
+    let by = args.by.unwrap_or_default();
+    let sums = together(&rows, by).into_iter().map(|(key, sum)| {
+        let mut row = sum.to_json();
+        row["key"] = json!(key);
+        row
+    });
+    let zone = TimeZone::system();
+    Ok(json!({
+        "since": since, "zone": zone.iana_name(), "by": by,
+        "rows": sums.collect::<Vec<_>>(), "total": Sum::of(&rows).to_json(),
+    }))
+}
+
+/// The first day that counts: one that is named, or that of so long ago.
+fn first_day(world: &World, since: &str) -> Result<String, ControlError> {
+    if let Ok(day) = since.parse::<Date>() {
+        return Ok(day.to_string());
+    }
+    let wrong = || {
+        let message = format!("since must be a day or a duration, not {since:?}");
+        ControlError::bad_request(message).hint("2026-01-31, or 30d")
+    };
+    let age = humantime::parse_duration(since).map_err(|_| wrong())?;
+    let from = world.clock.now().checked_sub(age).map_err(|_| wrong())?;
+    Ok(usage::day(from))
+}

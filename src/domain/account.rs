@@ -1,0 +1,388 @@
+//! Accounts: what the sessions of a harness share. One limit, one login (`2-contract.md`, 2.4,
+//! `condition`; exit 9).
+//!
+//! ```text
+//!            a limit, a login             the limit's time, or its end is seen,
+//!            is told                      or a person says so
+//!   open ─────────────────────► parked ──────────────────────────► releasing ──► open
+//!     ▲                           ▲      one child after another,      │
+//!     └───────────────────────────┼──────────────────────────────────────  all had their turn
+//!                                 └────────────────────────────────────┘
+//!                                   it is told again
+//! ```
+//!
+//! While an account is parked, no session of it is started and none is nudged. A limit has one clock
+//! for all its sessions. A login has none: it ends when one of its sessions goes on, or when a person
+//! says so.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::cause::Cause;
+use super::condition::Condition;
+use super::ids::ChildId;
+
+/// The first wait when the harness does not say when its limit ends; it doubles each time.
+const GUESS: Duration = Duration::from_secs(15 * 60);
+/// The longest such wait.
+const GUESS_MOST: Duration = Duration::from_secs(60 * 60);
+/// A time of the day that has passed reads as the next day's.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Ends that are closer to each other are the same.
+const NEAR: Duration = Duration::from_secs(60);
+const NEAR_SIGNED: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+/// Limits of a week are the longest that are known; a later end is not believed.
+const LATEST: Duration = Duration::from_secs(8 * 24 * 60 * 60);
+/// Between the turns of two children: all at once would meet the next limit.
+const APART: Duration = Duration::from_secs(5);
+/// An account is open when nothing was told for so long after the last turn.
+const SETTLES: Duration = Duration::from_secs(60);
+
+/// Why an account is parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It is at a limit.
+    RateLimited,
+    /// It wants a login.
+    Auth,
+}
+
+impl Why {
+    /// The cause of what a park brings about.
+    #[must_use]
+    pub fn cause(self) -> Cause {
+        match self {
+            Self::RateLimited => Cause::RateLimit,
+            Self::Auth => Cause::Login,
+        }
+    }
+
+    /// The word in `status`, as for conditions of sessions.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::Auth => "auth",
+        }
+    }
+}
+
+/// What a session says of its account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Which trouble.
+    pub why: Why,
+    /// As the harness says it.
+    pub text: String,
+    /// When it ends, where that was told.
+    pub until: Option<Timestamp>,
+}
+
+impl Trouble {
+    /// What a session's condition says of its account; none for a question.
+    #[must_use]
+    pub fn of(condition: &Condition) -> Option<Self> {
+        let (why, text, until) = match condition {
+            Condition::NeedsInput { .. } => return None,
+            Condition::RateLimited { text, until } => (Why::RateLimited, text, *until),
+            Condition::Auth { text } => (Why::Auth, text, None),
+        };
+        let text = text.clone();
+        Some(Self { why, text, until })
+    }
+}
+
+impl Trouble {
+    /// Whether both say the same: a counter on a screen makes no other limit.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_end = match (self.until, other.until) {
+            (Some(until), Some(other)) => is_near(until, other),
+            (until, other) => until == other,
+        };
+        self.why == other.why && same_end
+    }
+}
+
+/// Times that are read off a counter differ by what it was late.
+fn is_near(one: Timestamp, other: Timestamp) -> bool {
+    one.duration_since(other).unsigned_abs() < NEAR
+}
+
+/// An account that is parked, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Park {
+    /// Why.
+    pub why: Why,
+    /// As the harness says it.
+    pub text: String,
+    /// The child whose session told it.
+    pub told_by: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// When its sessions are resumed; none for a login.
+    pub until: Option<Timestamp>,
+    /// The harness did not say when: `until` is a guess, and this is how often one was made.
+    #[serde(default)]
+    pub guesses: u32,
+}
+
+/// The turns in which the children of an account go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Release {
+    /// When each has its turn, and whether it had it.
+    turns: Vec<(ChildId, Timestamp, bool)>,
+    /// When the account is open again.
+    over: Timestamp,
+}
+
+/// What an account wants done now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// Its time has come: [`Account::release`] wants the children, the most urgent first.
+    Release,
+    /// These children go on.
+    Turns(Vec<ChildId>),
+    /// It is open again.
+    Open,
+}
+
+/// What is to outlive the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The park, if there is one.
+    pub park: Option<Park>,
+    /// When the last limit ended.
+    #[serde(default)]
+    pub last_end: Option<Timestamp>,
+}
+
+/// What came of what a session said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// The park begins, or its time changes.
+    Parked,
+    /// That was known.
+    Known,
+    /// It is the text of a limit that is over: a time of the day reads as tomorrow's when it has passed.
+    Old,
+}
+
+/// One account.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    park: Option<Park>,
+    /// When the last limit ended.
+    last_end: Option<Timestamp>,
+    /// The park may end before its time.
+    over: bool,
+    release: Option<Release>,
+}
+
+impl Account {
+    /// As it was stored.
+    #[must_use]
+    pub fn stored(record: Record) -> Self {
+        Self {
+            park: record.park,
+            last_end: record.last_end,
+            ..Self::default()
+        }
+    }
+
+    /// The park, until its children begin to go on.
+    #[must_use]
+    pub fn parked(&self) -> Option<&Park> {
+        self.park.as_ref().filter(|_| self.release.is_none())
+    }
+
+    /// What is to outlive the process.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        Record {
+            park: self.park.clone(),
+            last_end: self.last_end,
+        }
+    }
+
+    /// Whether its sessions may run.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.park.is_none()
+    }
+
+    /// Whether nothing of it need be known any more.
+    #[must_use]
+    pub fn is_forgotten(&self, now: Timestamp) -> bool {
+        let old = |end: Timestamp| end.checked_add(DAY + NEAR).is_ok_and(|gone| gone < now);
+        self.park.is_none() && self.last_end.is_none_or(old)
+    }
+
+    /// Whether a session says what was true a day ago.
+    fn is_old(&self, trouble: &Trouble, now: Timestamp) -> bool {
+        let park = self.park.as_ref().and_then(|park| park.until);
+        let mut ends = self.last_end.into_iter().chain(park);
+        trouble.until.is_some_and(|until| {
+            ends.any(|end| {
+                let next = end.checked_add(DAY).unwrap_or(Timestamp::MAX);
+                is_near(until, next) && now.duration_since(end) >= -NEAR_SIGNED
+            })
+        })
+    }
+
+    /// Why no session of this child may be started or told anything now.
+    #[must_use]
+    pub fn holds(&self, child: &ChildId) -> Option<Why> {
+        let park = self.park.as_ref()?;
+        let waits = match &self.release {
+            None => true,
+            Some(release) => release.waits(child),
+        };
+        waits.then_some(park.why)
+    }
+
+    /// Takes in what a session says.
+    pub fn told(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> Told {
+        if self.is_old(&trouble, now) {
+            return Told::Old;
+        }
+        let guesses = match (&self.park, &self.release) {
+            // What stands on the screens of those that wait for their turn is old.
+            (Some(_), Some(release)) if release.waits(child) => return Told::Known,
+            (Some(park), None) => {
+                let login = (park.why, trouble.why) == (Why::RateLimited, Why::Auth);
+                let known = park.until.filter(|_| park.guesses == 0);
+                let later = match (trouble.until, known) {
+                    (Some(until), Some(known)) => until > known && !is_near(until, known),
+                    (Some(_), None) => true,
+                    (None, _) => false,
+                };
+                if !login && (park.why != trouble.why || !later) {
+                    return Told::Known;
+                }
+                0
+            }
+            (Some(park), Some(_)) => park.guesses,
+            (None, _) => 0,
+        };
+        let guess = || {
+            let wait = GUESS.saturating_mul(1 << guesses.min(8)).min(GUESS_MOST);
+            now.checked_add(wait).unwrap_or(Timestamp::MAX)
+        };
+        // A screen may show anything. What is too far away is tried again, and what has passed, or is about
+        // to, was not the end.
+        let latest = now.checked_add(LATEST).unwrap_or(Timestamp::MAX);
+        let earliest = now.checked_add(NEAR).unwrap_or(Timestamp::MAX);
+        let until = trouble.until;
+        let until = until.filter(|until| (earliest..=latest).contains(until));
+        let (until, guesses) = match (trouble.why, until) {
+            (Why::Auth, _) => (None, 0),
+            (Why::RateLimited, Some(until)) => (Some(until), 0),
+            (Why::RateLimited, None) => (Some(guess()), guesses + 1),
+        };
+        let since = self.park.as_ref().map_or(now, |park| park.since);
+        self.park = Some(Park {
+            why: trouble.why,
+            text: trouble.text,
+            told_by: child.to_string(),
+            since,
+            until,
+            guesses,
+        });
+        (self.release, self.over) = (None, false);
+        Told::Parked
+    }
+
+    /// The trouble is seen to be over, or a person says so: all go on now. False when it was open.
+    pub fn ended(&mut self, now: Timestamp) -> bool {
+        if self.release.is_some() {
+            return false;
+        }
+        let Some(park) = &mut self.park else {
+            return false;
+        };
+        // Stored so, it is over for the next supervisor, too.
+        park.until = Some(park.until.map_or(now, |until| until.min(now)));
+        self.over = true;
+        true
+    }
+
+    /// What is to be done now.
+    pub fn due(&mut self, now: Timestamp) -> Option<Due> {
+        let park = self.park.as_ref()?;
+        let Some(release) = &mut self.release else {
+            let due = self.over || park.until.is_some_and(|until| until <= now);
+            return due.then_some(Due::Release);
+        };
+        let mut turns = Vec::new();
+        for (child, at, had) in &mut release.turns {
+            if !*had && *at <= now {
+                *had = true;
+                turns.push(child.clone());
+            }
+        }
+        if !turns.is_empty() {
+            return Some(Due::Turns(turns));
+        }
+        if release.over > now {
+            return None;
+        }
+        let last_end = match park.why {
+            Why::RateLimited if park.guesses == 0 => park.until,
+            Why::RateLimited | Why::Auth => self.last_end,
+        };
+        *self = Self {
+            last_end,
+            ..Self::default()
+        };
+        Some(Due::Open)
+    }
+
+    /// When [`Account::due`] has something next.
+    #[must_use]
+    pub fn next(&self) -> Option<Timestamp> {
+        let park = self.park.as_ref()?;
+        match &self.release {
+            None if self.over => Some(park.since),
+            None => park.until,
+            Some(release) => {
+                let turns = release.turns.iter().filter(|(_, _, had)| !had);
+                turns.map(|(_, at, _)| *at).chain([release.over]).min()
+            }
+        }
+    }
+
+    /// Gives each of these children its turn, in their order, with jitter. The first of a guessed time
+    /// tries alone: the others follow when the account would be open again.
+    pub fn release(&mut self, children: &[ChildId], now: Timestamp, random: &dyn Fn() -> f64) {
+        let Some(park) = &self.park else { return };
+        let tries_alone = park.guesses > 0 && !self.over;
+        let after = |wait: Duration| now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        let (mut turns, mut wait) = (Vec::new(), Duration::ZERO);
+        for (place, child) in children.iter().enumerate() {
+            let jitter = APART.mul_f64(random().clamp(0.0, 1.0));
+            turns.push((child.clone(), after(wait + jitter), false));
+            wait += match place {
+                0 if tries_alone => SETTLES,
+                _ => APART,
+            };
+        }
+        let over = after(wait + SETTLES);
+        self.release = Some(Release { turns, over });
+        self.over = false;
+    }
+}
+
+impl Release {
+    /// Whether the child's turn is still to come.
+    fn waits(&self, child: &ChildId) -> bool {
+        let mut turns = self.turns.iter();
+        turns.any(|(waiting, _, had)| waiting == child && !had)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Accounts over time: which child is held, when, and in which order children go on.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn child(name: &str) -> ChildId {
+    ChildId::Agent(name.parse().unwrap())
+}
+
+fn limit(until: Option<i64>) -> Trouble {
+    Trouble {
+        why: Why::RateLimited,
+        text: "You've hit your limit".into(),
+        until: until.map(at),
+    }
+}
+
+fn login() -> Trouble {
+    Trouble {
+        why: Why::Auth,
+        text: "Please run /login".into(),
+        until: None,
+    }
+}
+
+fn middle() -> f64 {
+    0.5
+}
+
+#[test]
+fn limit_has_one_clock_for_all_sessions() {
+    let mut account = Account::default();
+    assert_eq!(
+        account.told(&child("a"), limit(Some(3600)), at(0)),
+        Told::Parked
+    );
+    assert_eq!(
+        account.told(&child("b"), limit(Some(3600)), at(5)),
+        Told::Known,
+        "the same"
+    );
+    assert_eq!(
+        account.told(&child("b"), limit(Some(1800)), at(5)),
+        Told::Known,
+        "an earlier one"
+    );
+    assert_eq!(
+        account.told(&child("b"), limit(None), at(5)),
+        Told::Known,
+        "none"
+    );
+    assert_eq!(
+        account.told(&child("b"), limit(Some(7200)), at(9)),
+        Told::Parked,
+        "a later one"
+    );
+    assert_eq!(
+        account.told(&child("b"), limit(Some(7230)), at(10)),
+        Told::Known,
+        "a counter that was read later"
+    );
+    assert_eq!(account.next(), Some(at(7200)));
+    for name in ["a", "b", "of another session"] {
+        let child = child(&name.replace(' ', "-"));
+        assert_eq!(account.holds(&child), Some(Why::RateLimited), "{name}");
+    }
+    assert_eq!(account.due(at(7199)), None);
+    assert_eq!(account.due(at(7200)), Some(Due::Release));
+}
+
+#[test]
+fn children_go_on_in_their_order_one_after_another() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    assert_eq!(account.due(at(100)), Some(Due::Release));
+    let (first, second) = (child("urgent"), child("later"));
+    account.release(&[first.clone(), second.clone()], at(100), &middle);
+    assert_eq!(account.parked(), None, "new work may come");
+    assert!(account.holds(&first).is_some(), "its turn has jitter");
+    assert_eq!(account.due(at(103)), Some(Due::Turns(vec![first.clone()])));
+    assert_eq!(account.holds(&first), None);
+    assert!(account.holds(&second).is_some());
+    assert_eq!(account.due(at(104)), None);
+    assert_eq!(account.due(at(108)), Some(Due::Turns(vec![second])));
+    assert!(!account.is_open());
+    assert_eq!(account.due(at(170)), Some(Due::Open));
+    assert!(account.is_open());
+    assert_eq!(account.next(), None);
+}
+
+#[test]
+fn limit_that_is_told_again_by_a_child_that_went_on_parks_again() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    account.release(&[child("a"), child("b")], at(100), &middle);
+    account.due(at(103));
+    assert_eq!(
+        account.told(&child("b"), limit(Some(100)), at(104)),
+        Told::Known,
+        "what its screen shows is old"
+    );
+    assert_eq!(
+        account.told(&child("a"), limit(Some(500)), at(105)),
+        Told::Parked
+    );
+    assert_eq!(account.parked().unwrap().until, Some(at(500)));
+    assert_eq!(account.parked().unwrap().since, at(0));
+    assert!(account.holds(&child("b")).is_some());
+}
+
+#[test]
+fn time_that_was_not_told_is_guessed_and_one_child_tries_first() {
+    let mut account = Account::default();
+    let (mut now, mut waits) = (0, Vec::new());
+    for _ in 0..4 {
+        account.told(&child("a"), limit(None), at(now));
+        let next = account.next().unwrap().as_second() - at(now).as_second();
+        waits.push(next);
+        now += next;
+        assert_eq!(account.due(at(now)), Some(Due::Release));
+        account.release(&[child("a"), child("b")], at(now), &middle);
+        assert_eq!(account.due(at(now + 3)), Some(Due::Turns(vec![child("a")])));
+        assert_eq!(
+            account.due(at(now + 50)),
+            None,
+            "the second waits for the first"
+        );
+        now += 50;
+    }
+    assert_eq!(waits, [900, 1800, 3600, 3600]);
+}
+
+#[test]
+fn end_that_is_weeks_away_is_not_believed() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(30 * 24 * 3600)), at(0));
+    assert_eq!(account.next(), Some(at(900)));
+}
+
+/// A time of the day that has passed reads as tomorrow's: a text that stays on the screen parks nothing again.
+#[test]
+fn limit_that_is_over_is_not_told_again_a_day_later() {
+    let day = 24 * 3600;
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    assert_eq!(
+        account.told(&child("b"), limit(Some(100 + day)), at(100)),
+        Told::Old
+    );
+    account.release(&[], at(100), &middle);
+    assert_eq!(account.due(at(161)), Some(Due::Open));
+    assert_eq!(
+        account.told(&child("a"), limit(Some(100 + day)), at(200)),
+        Told::Old
+    );
+    let mut next = Account::stored(account.record());
+    assert_eq!(
+        next.told(&child("a"), limit(Some(100 + day)), at(300)),
+        Told::Old
+    );
+    assert!(!next.is_forgotten(at(300)) && next.is_forgotten(at(200 + day)));
+    assert_eq!(
+        next.told(&child("a"), limit(Some(900)), at(300)),
+        Told::Parked
+    );
+}
+
+/// A program that is told to wait for a moment, and ends of it, is not tried again each second.
+#[test]
+fn end_that_has_passed_is_guessed_anew() {
+    for until in [-10, 0, 3] {
+        let mut account = Account::default();
+        account.told(&child("a"), limit(Some(until)), at(0));
+        assert_eq!(account.next(), Some(at(900)), "{until}");
+    }
+}
+
+/// `hd harness resume` holds although the supervisor is killed before the first turn.
+#[test]
+fn end_that_a_person_told_outlives_the_process() {
+    let mut account = Account::default();
+    account.told(&child("a"), login(), at(0));
+    assert!(account.ended(at(5)));
+    let mut next = Account::stored(account.record());
+    assert_eq!(next.due(at(6)), Some(Due::Release));
+}
+
+#[test]
+fn login_has_no_clock_and_outranks_a_limit() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    assert_eq!(account.told(&child("b"), login(), at(1)), Told::Parked);
+    assert_eq!(
+        account.told(&child("a"), limit(Some(200)), at(2)),
+        Told::Known
+    );
+    assert_eq!(account.next(), None);
+    assert_eq!(account.due(at(1_000_000)), None);
+    assert!(account.ended(at(2)));
+    assert!(account.next().is_some_and(|next| next <= at(3)));
+    assert_eq!(account.due(at(3)), Some(Due::Release));
+    account.release(&[], at(3), &middle);
+    assert_eq!(account.due(at(63)), Some(Due::Open));
+    assert!(!account.ended(at(64)), "there was nothing to end");
+}
+
+#[test]
+fn child_that_came_since_is_not_held_by_the_release() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    account.release(&[child("a")], at(100), &middle);
+    assert_eq!(account.holds(&child("new")), None);
+    assert!(account.holds(&child("a")).is_some());
+}
+
+#[test]
+fn questions_say_nothing_of_the_account() {
+    let question = Condition::NeedsInput {
+        question: "Allow?".into(),
+        choices: Vec::new(),
+    };
+    assert_eq!(Trouble::of(&question), None);
+}
+
+proptest! {
+    /// Whatever is told and when: a limit ends at some time, and every child that was released had its
+    /// turn by then.
+    #[test]
+    fn limit_always_ends_and_holds_no_child_for_ever(
+        untils in proptest::collection::vec(proptest::option::of(0i64..10_000), 1..6),
+        random in 0.0f64..1.0,
+    ) {
+        let mut account = Account::default();
+        let mut now = 0;
+        for until in untils {
+            account.told(&child("a"), limit(until), at(now));
+            now += 1;
+        }
+        let children = [child("a"), child("b"), child("c")];
+        for _ in 0..50 {
+            let Some(next) = account.next() else { break };
+            let due = next.max(at(now));
+            now = due.as_second() - at(0).as_second();
+            while let Some(what) = account.due(due) {
+                if what == Due::Release {
+                    account.release(&children, due, &|| random);
+                }
+            }
+        }
+        prop_assert!(account.is_open());
+        for child in &children {
+            prop_assert_eq!(account.holds(child), None);
+        }
+    }
+}

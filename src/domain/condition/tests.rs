@@ -1,0 +1,224 @@
+//! Sightings and reports, and what people are told of them.
+
+use super::*;
+use crate::domain::account::Why;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn patterns() -> Patterns {
+    let pattern = |text: &str| vec![Pattern::new(text).unwrap()];
+    Patterns {
+        asks: pattern("^Allow"),
+        input: pattern("^❯ $"),
+        working: pattern("esc to interrupt"),
+        limit: pattern(r"hit your limit · resets (?P<until>.+)$"),
+        auth: pattern("Please run /login"),
+    }
+}
+
+fn seen(text: &str) -> Sighting {
+    let view = ScreenView::of_text(text);
+    judge(&patterns(), &view, at(0), &TimeZone::UTC)
+}
+
+fn word(sighting: &Sighting) -> Option<&'static str> {
+    sighting.condition.as_ref().map(Condition::word)
+}
+
+/// A screen that asks this, or nothing.
+fn question(text: Option<&str>) -> Sighting {
+    let condition = text.map(|text| Condition::NeedsInput {
+        question: text.to_owned(),
+        choices: Vec::new(),
+    });
+    Sighting {
+        condition,
+        ..Sighting::default()
+    }
+}
+
+#[test]
+fn screen_shows_a_question_a_limit_or_a_login() {
+    let limit = "You've hit your limit · resets 9am (UTC)\n";
+    for (text, expected) in [
+        ("working", None),
+        ("Allow this?", Some("needs_input")),
+        (limit, Some("rate_limited")),
+        ("Not logged in · Please run /login", Some("auth")),
+        (
+            "hit your limit · resets 9am\nWhat now?\n❯ 1. Wait\n  2. Stop",
+            Some("rate_limited"),
+        ),
+    ] {
+        assert_eq!(word(&seen(text)), expected, "{text}");
+    }
+    let gone_on = seen(&format!("{limit}\n* Thinking (esc to interrupt)"));
+    assert_eq!((word(&gone_on), gone_on.goes_on), (None, true));
+    let until = seen(limit).condition.and_then(|limit| limit.until());
+    assert!(until.is_some_and(|until| until > at(0)));
+}
+
+#[test]
+fn screen_is_looked_at_again_when_something_was_written() {
+    let mut watch = Watch::new("t");
+    assert!(watch.holds() && !watch.is_fresh(None), "never seen");
+    watch.saw(question(None), Some(at(10)), at(11));
+    assert!(
+        !watch.holds() && !watch.is_fresh(Some(at(10))),
+        "not settled"
+    );
+    watch.saw(question(None), Some(at(10)), at(12));
+    assert!(watch.is_fresh(Some(at(10))));
+    assert!(!watch.is_fresh(Some(at(13))) && !watch.is_fresh(None));
+    watch.missed();
+    assert!(watch.holds() && !watch.is_known() && !watch.is_fresh(Some(at(10))));
+    watch.saw(question(Some("a")), None, at(13));
+    assert!(watch.holds() && watch.is_known());
+    watch.missed();
+    assert!(watch.holds() && !watch.is_known(), "it may be answered");
+}
+
+#[test]
+fn each_condition_is_told_once_and_a_flickering_one_seldom() {
+    let mut watch = Watch::new("t");
+    let mut look = |second: i64, text: Option<&str>| {
+        watch.saw(question(text), None, at(second));
+        watch.tell(at(second)).is_some()
+    };
+    assert!(!look(0, None));
+    assert!(look(1, Some("a")), "at once");
+    assert!(!look(100, Some("a")), "told before");
+    assert!(look(101, Some("b")), "another one");
+    assert!(!look(102, None));
+    assert!(!look(103, Some("b")), "too soon");
+    assert!(look(162, Some("b")), "but not forgotten");
+    assert!(!look(164, Some("c")));
+    assert!(!look(165, None), "answered meanwhile");
+    assert!(look(10, Some("d")), "a clock that was set back");
+    assert!(look(300, Some("Allow? (23s)")));
+    assert!(!look(400, Some("Allow? (22s)")), "a counter");
+}
+
+#[test]
+fn end_of_a_condition_is_told_once() {
+    let mut watch = Watch::new("t");
+    watch.saw(question(Some("a")), None, at(1));
+    assert!(watch.tell(at(1)).is_some() && watch.tell_end().is_none());
+    watch.saw(question(None), None, at(2));
+    assert!(watch.tell_end().is_some_and(|over| over.text() == "a"));
+    assert_eq!(watch.tell_end(), None);
+}
+
+#[test]
+fn report_of_a_question_holds_until_the_screen_shows_that_it_goes_on() {
+    let mut watch = Watch::new("t");
+    let asks = Report::Asks {
+        question: "Red?".into(),
+        choices: vec!["yes".into()],
+    };
+    watch.reported(&asks, at(0));
+    assert!(watch.is_known() && watch.tell(at(0)).is_some());
+    watch.saw(question(None), None, at(10));
+    assert!(watch.is_known(), "a screen that says nothing ends nothing");
+    let goes_on = Sighting {
+        goes_on: true,
+        ..Sighting::default()
+    };
+    watch.saw(goes_on.clone(), None, at(1));
+    assert!(watch.is_known(), "the dialog may not be drawn yet");
+    watch.saw(goes_on, None, at(4));
+    assert!(!watch.is_known());
+    watch.reported(&asks, at(5));
+    watch.reported(&Report::Works, at(6));
+    assert!(!watch.is_known(), "answered");
+}
+
+#[test]
+fn limit_that_is_over_stays_over_while_its_text_is_on_the_screen() {
+    let mut watch = Watch::new("t");
+    let limit = seen("hit your limit · resets 9am (UTC)");
+    watch.saw(limit.clone(), None, at(1));
+    assert_eq!(watch.condition().map(Condition::word), Some("rate_limited"));
+    watch.reported(&Report::Works, at(2));
+    watch.saw(limit.clone(), None, at(3));
+    assert_eq!(watch.condition(), None);
+    let other = seen("hit your limit · resets 11pm (UTC)");
+    watch.saw(other, None, at(4));
+    assert_eq!(watch.condition().map(Condition::word), Some("rate_limited"));
+}
+
+#[test]
+fn same_limit_is_a_new_one_when_its_text_is_there_once_more() {
+    let text = "hit your limit · resets 9am (UTC)\n";
+    let (once, twice) = (seen(text), seen(&text.repeat(2)));
+    let mut watch = Watch::new("t");
+    watch.saw(once.clone(), None, at(1));
+    watch.pass();
+    watch.saw(once.clone(), None, at(2));
+    assert_eq!(watch.condition(), None, "the old text");
+    watch.saw(twice, None, at(3));
+    assert!(watch.condition().is_some(), "a second one");
+    watch.pass();
+    watch.saw(seen("nothing"), None, at(4));
+    watch.saw(once, None, at(5));
+    assert!(watch.condition().is_some(), "the first had left the screen");
+}
+
+#[test]
+fn account_is_told_once_of_each_limit_and_of_its_end() {
+    let mut watch = Watch::new("t");
+    let limit = seen("hit your limit · resets 9am (UTC)");
+    let told = Trouble::of(limit.condition.as_ref().unwrap()).map(AccountNews::Told);
+    watch.saw(limit.clone(), None, at(1));
+    assert_eq!(watch.tell_account(), told);
+    watch.saw(limit, None, at(2));
+    assert_eq!(watch.tell_account(), None, "known");
+    watch.saw(seen("another screen"), None, at(3));
+    assert_eq!(
+        watch.tell_account(),
+        None,
+        "the text is gone, the limit is not"
+    );
+    watch.saw(seen("* Thinking (esc to interrupt)"), None, at(4));
+    assert_eq!(watch.tell_account(), Some(AccountNews::Over));
+    assert_eq!(watch.tell_account(), None);
+}
+
+/// A login that was made in a session ends when that session works, whatever stays on its screen.
+#[test]
+fn report_of_work_is_the_end_for_the_account() {
+    let mut watch = Watch::new("t");
+    watch.saw(seen("Please run /login"), None, at(1));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+    watch.reported(&Report::Works, at(2));
+    assert_eq!(watch.tell_account(), Some(AccountNews::Over));
+}
+
+/// A question that comes up below the text of a limit that is over is a question.
+#[test]
+fn question_below_an_old_limit_is_shown() {
+    let text = "hit your limit · resets 9am (UTC)\n";
+    let mut watch = Watch::new("t");
+    watch.saw(seen(text), None, at(1));
+    watch.pass();
+    watch.saw(seen(&format!("{text}Allow this?")), None, at(2));
+    assert_eq!(watch.condition().map(Condition::word), Some("needs_input"));
+}
+
+#[test]
+fn program_that_ended_says_in_its_last_lines_what_its_account_lacks() {
+    let why = |tail: &str| {
+        let last = last_words(&patterns(), tail, at(0), &TimeZone::UTC);
+        last.map(|trouble| trouble.why)
+    };
+    assert_eq!(why("a\nPlease run /login\n"), Some(Why::Auth));
+    assert_eq!(
+        why("hit your limit · resets 9am (UTC)\nbye"),
+        Some(Why::RateLimited)
+    );
+    assert_eq!(why("panic"), None);
+    let long_ago = format!("Please run /login\n{}", "work\n".repeat(40));
+    assert_eq!(why(&long_ago), None, "it went on since");
+}

@@ -1,0 +1,260 @@
+//! What is remembered of one session from look to look: what it shows, what it reports, and what of that
+//! was told.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{APART, AccountNews, Condition, Report, Sighting, is_short};
+use crate::domain::account::{Trouble, Why};
+
+/// Output may still be on its way to the screen this long after it was noted.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What is remembered of one session from look to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watch {
+    /// Which session it is.
+    token: String,
+    /// What the provider knew of its terminal when the screen was seen.
+    activity: Option<Timestamp>,
+    /// When it was seen; none when it could not be.
+    seen: Option<Timestamp>,
+    /// What the screen shows.
+    screen: Option<Condition>,
+    /// What the harness reported last, and when.
+    reported: Option<(Condition, Timestamp)>,
+    /// A text of a limit or login that is over and may still be on the screen, and how many such texts
+    /// were there: one more is a new one.
+    past: Option<(Condition, usize)>,
+    /// How many the screen shows.
+    marks: usize,
+    /// A condition that was not told yet.
+    owed: bool,
+    told: Option<Timestamp>,
+    /// What was told last, until its end is told.
+    open: Option<Condition>,
+    /// What the account was told of last.
+    account: Option<Trouble>,
+    /// Whether the agent was seen at work, or heard to be, last.
+    works: bool,
+    /// Whether it was seen to be at work or to wait for text last.
+    goes_on: bool,
+}
+
+/// A screen that is seen so long after a report shows what it was about.
+const SHOWN_BY: Duration = Duration::from_secs(3);
+
+impl Watch {
+    /// A session whose screen was not seen yet.
+    #[must_use]
+    pub fn new(token: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            activity: None,
+            seen: None,
+            screen: None,
+            reported: None,
+            past: None,
+            marks: 0,
+            owed: false,
+            told: None,
+            open: None,
+            account: None,
+            works: false,
+            goes_on: false,
+        }
+    }
+
+    /// Whether it is this session that is remembered.
+    #[must_use]
+    pub fn is_of(&self, token: &str) -> bool {
+        self.token == token
+    }
+
+    /// Whether the screen is as it was when it was seen: nothing was written since.
+    #[must_use]
+    pub fn is_fresh(&self, activity: Option<Timestamp>) -> bool {
+        let (Some(seen), Some(last)) = (self.seen, self.activity) else {
+            return false;
+        };
+        let settled = Duration::try_from(seen.duration_since(last)).unwrap_or_default() >= SETTLED;
+        settled && activity == Some(last)
+    }
+
+    /// Takes in what the screen shows.
+    pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
+        let before = self.condition().cloned();
+        self.marks = sighting.marks;
+        // Texts that have left the screen come back as new ones.
+        self.past = self.past.take().filter(|_| sighting.marks > 0);
+        if let Some((_, marks)) = &mut self.past {
+            *marks = sighting.marks.min(*marks);
+        }
+        // The text of a limit stays on the screen of an agent that has gone on.
+        let is_past = |seen: &Condition| {
+            let mut past = self.past.iter();
+            past.any(|(past, marks)| {
+                sighting.marks <= *marks && (past.word(), past.text()) == (seen.word(), seen.text())
+            })
+        };
+        let shown = sighting.condition.filter(|seen| !is_past(seen));
+        let shown = shown.or(sighting.asks);
+        if let Some((_, at)) = &self.reported {
+            let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
+            if sighting.goes_on && age >= SHOWN_BY {
+                self.reported = None;
+            }
+        }
+        (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
+        (self.works, self.goes_on) = (sighting.works, sighting.goes_on);
+        self.owe(before.as_ref());
+    }
+
+    /// Takes in what the harness reports.
+    pub fn reported(&mut self, report: &Report, now: Timestamp) {
+        let before = self.condition().cloned();
+        match report {
+            Report::Asks { question, choices } => {
+                let condition = Condition::NeedsInput {
+                    question: question.clone(),
+                    choices: choices.clone(),
+                };
+                self.reported = Some((condition, now));
+            }
+            Report::Limited { until, .. } if is_short(*until, now) => {}
+            Report::Limited { text, until } => {
+                let (text, until) = (text.clone(), *until);
+                self.reported = Some((Condition::RateLimited { text, until }, now));
+            }
+            Report::Auth { text } => {
+                self.reported = Some((Condition::Auth { text: text.clone() }, now));
+            }
+            Report::Works => {
+                (self.works, self.goes_on) = (true, true);
+                self.reported = None;
+                self.put_past();
+            }
+            // The end of a turn may be what the limit or the question led to.
+            Report::Waits | Report::Ended => {
+                self.works = false;
+                let asks = |(condition, _): &(Condition, _)| condition.word() == "needs_input";
+                self.reported = self.reported.take().filter(|reported| !asks(reported));
+            }
+            Report::Started { .. } | Report::Compacts => {}
+        }
+        self.owe(before.as_ref());
+    }
+
+    /// Returns the question that the harness reports, which its screen may not show yet.
+    #[must_use]
+    pub fn reported_question(&self) -> Option<&str> {
+        let (condition, _) = self.reported.as_ref()?;
+        (condition.word() == "needs_input").then(|| condition.text())
+    }
+
+    /// The question that the harness reported was answered.
+    pub fn answered(&mut self) {
+        self.reported
+            .take_if(|(condition, _)| condition.word() == "needs_input");
+    }
+
+    /// The limit or login that is shown is over, whatever stays on the screen.
+    pub fn pass(&mut self) {
+        self.put_past();
+        self.account = None;
+    }
+
+    /// Has the account told again of what stands on the screen then.
+    pub fn tell_again(&mut self) {
+        self.account = None;
+        self.seen = None;
+    }
+
+    fn put_past(&mut self) {
+        let marks = self.marks;
+        let shown = self.screen.take_if(|shown| shown.word() != "needs_input");
+        self.past = shown.map(|shown| (shown, marks)).or(self.past.take());
+        self.reported = self
+            .reported
+            .take()
+            .filter(|(condition, _)| condition.word() == "needs_input");
+    }
+
+    /// What the account of the session is to be told of: a limit or a login that it was not told of, or
+    /// that it is over. The text of a limit may go from a screen before the limit ends: it is over only
+    /// for an agent that works, and a login for one that goes on.
+    pub fn tell_account(&mut self) -> Option<AccountNews> {
+        let now = self.condition().and_then(Trouble::of);
+        match (now, &self.account) {
+            (Some(now), before) if !before.as_ref().is_some_and(|before| before.is_same(&now)) => {
+                self.account = Some(now.clone());
+                Some(AccountNews::Told(now))
+            }
+            (None, Some(before)) => {
+                let over = match before.why {
+                    Why::RateLimited => self.works,
+                    Why::Auth => self.goes_on,
+                };
+                over.then(|| {
+                    self.account = None;
+                    AccountNews::Over
+                })
+            }
+            (Some(_), _) | (None, None) => None,
+        }
+    }
+
+    fn owe(&mut self, before: Option<&Condition>) {
+        let same = match (before, self.condition()) {
+            (Some(before), Some(now)) => before.is_same(now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        self.owed = self.condition().is_some() && (self.owed || !same);
+    }
+
+    /// The screen could not be seen: what it shows is not known any more.
+    pub fn missed(&mut self) {
+        self.seen = None;
+    }
+
+    /// The condition, as far as it is known. What the screen shows of a question is more exact than
+    /// the report of it.
+    #[must_use]
+    pub fn condition(&self) -> Option<&Condition> {
+        self.screen
+            .as_ref()
+            .or(self.reported.as_ref().map(|(condition, _)| condition))
+    }
+
+    /// Whether a condition is known to hold.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.condition().is_some() && (self.seen.is_some() || self.reported.is_some())
+    }
+
+    /// Whether it must not be disturbed: a condition holds, or it cannot be seen that none does.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.condition().is_some() || self.seen.is_none()
+    }
+
+    /// The condition, when people are to be told of it now. They are told once.
+    pub fn tell(&mut self, now: Timestamp) -> Option<Condition> {
+        let since = |told: Timestamp| Duration::try_from(now.duration_since(told));
+        // After a clock that went back, too.
+        let early = |told| since(told).is_ok_and(|since| since < APART);
+        if !self.owed || self.told.is_some_and(early) {
+            return None;
+        }
+        (self.owed, self.told) = (false, Some(now));
+        self.open = self.condition().cloned();
+        self.open.clone()
+    }
+
+    /// The condition that people were told of and that is over; it is told once.
+    pub fn tell_end(&mut self) -> Option<Condition> {
+        let over = self.condition().is_none() && self.seen.is_some();
+        self.open.take_if(|_| over)
+    }
+}

@@ -1,0 +1,303 @@
+//! How a dialog is answered: by the keys that it takes, one at a time, with a look at the screen
+//! after each. An answer is never pasted into a menu.
+//!
+//! ```text
+//!  choose(dialog, words) ──► Reply
+//!  Answering::next(what is open now) ──► Press(keys) ──► look ──► next ... ──► Gone
+//!                                                                        └──► Stuck(why)
+//! ```
+
+use super::{Choice, Dialog, Form};
+
+const UP: &[u8] = b"\x1b[A";
+const DOWN: &[u8] = b"\x1b[B";
+const RIGHT: &[u8] = b"\x1b[C";
+const LEFT: &[u8] = b"\x1b[D";
+const ENTER: &[u8] = b"\r";
+
+/// What was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// An entry of the list, from 0.
+    Entry(usize),
+    /// Words of one's own, at this entry of a menu, or at the cursor.
+    Words {
+        /// The entry that takes words.
+        at: Option<usize>,
+        /// The words, one line.
+        text: String,
+    },
+    /// The key that goes on.
+    Continue,
+}
+
+/// Why an answer fits no dialog.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswerable {
+    /// None of the entries is meant.
+    #[error("the dialog has no choice {0:?}")]
+    NoSuchChoice(String),
+    /// Several entries are meant.
+    #[error("{0:?} fits more than one choice")]
+    Ambiguous(String),
+    /// How the dialog takes an answer is not known.
+    #[error("how this dialog is answered is not known")]
+    Unrecognised,
+    /// Entries are ticked one by one.
+    #[error("the dialog takes several choices at once")]
+    Multiple,
+    /// An empty answer, or one with control characters.
+    #[error("an answer is one line of text")]
+    NotALine,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Type these bytes, then look again.
+    Press(Vec<u8>),
+    /// The dialog has gone.
+    Gone,
+    /// The dialog does not react.
+    Stuck(&'static str),
+}
+
+/// Labels of entries that take words of one's own.
+const OWN_WORDS: &[&str] = &[
+    "type something",
+    "type your",
+    "type a ",
+    "other",
+    "custom",
+    "something else",
+    "enter ",
+    "none of the above",
+    "no, and tell",
+];
+
+/// Finds the entry, or the words, that an answer means: its number, its key, its text, or the
+/// beginning of its text.
+///
+/// # Errors
+/// [`Unanswerable`].
+pub fn choose(dialog: &Dialog, answer: &str) -> Result<Reply, Unanswerable> {
+    let answer = answer.trim();
+    if answer.is_empty() && dialog.form != Form::AnyKey || answer.chars().any(char::is_control) {
+        return Err(Unanswerable::NotALine);
+    }
+    match &dialog.form {
+        Form::Menu { multiple: true, .. } => Err(Unanswerable::Multiple),
+        Form::Menu { choices, .. } => match entry(choices, answer)? {
+            Some(at) => Ok(Reply::Entry(at)),
+            None => own_words(choices, answer),
+        },
+        Form::Letters(choices) => entry(choices, answer)?
+            .map(Reply::Entry)
+            .ok_or_else(|| Unanswerable::NoSuchChoice(answer.to_owned())),
+        Form::AnyKey => Ok(Reply::Continue),
+        Form::Secret => Ok(Reply::Words {
+            at: None,
+            text: answer.to_owned(),
+        }),
+        Form::Unrecognised => Err(Unanswerable::Unrecognised),
+    }
+}
+
+fn entry(choices: &[Choice], answer: &str) -> Result<Option<usize>, Unanswerable> {
+    let wanted = answer.to_lowercase();
+    let mut letters = wanted.chars();
+    if let (Some(key), None) = (letters.next(), letters.next())
+        && let Some(at) = choices.iter().position(|choice| choice.key == Some(key))
+    {
+        return Ok(Some(at));
+    }
+    let numbered = choices.iter().any(|choice| choice.key.is_some());
+    if let (false, Ok(number)) = (numbered, wanted.parse::<usize>())
+        && (1..=choices.len()).contains(&number)
+    {
+        return Ok(Some(number - 1));
+    }
+    let same = |choice: &&Choice| choice.label.to_lowercase() == wanted;
+    if let Some(at) = choices.iter().position(|choice| same(&choice)) {
+        return Ok(Some(at));
+    }
+    let begins = |choice: &Choice| choice.label.to_lowercase().starts_with(&wanted);
+    let mut fitting = (0..choices.len()).filter(|at| begins(&choices[*at]));
+    match (fitting.next(), fitting.next()) {
+        (Some(at), None) => Ok(Some(at)),
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(Unanswerable::Ambiguous(answer.to_owned())),
+    }
+}
+
+fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
+    let takes = |choice: &Choice| {
+        let label = choice.label.to_lowercase();
+        OWN_WORDS.iter().any(|words| label.starts_with(words))
+    };
+    let no_such = || Unanswerable::NoSuchChoice(answer.to_owned());
+    let at = choices.iter().position(takes).ok_or_else(no_such)?;
+    Ok(Reply::Words {
+        at: Some(at),
+        text: answer.to_owned(),
+    })
+}
+
+/// An answer under way.
+#[derive(Debug)]
+pub struct Answering {
+    first: Dialog,
+    reply: Reply,
+    /// Whether the program reads whole lines: letters need Enter then.
+    lines: bool,
+    keyed: bool,
+    typed: bool,
+    entered: bool,
+    /// The selection before the last arrow.
+    moved_from: Option<usize>,
+    stills: u32,
+}
+
+/// An arrow that moved nothing is pressed so often before the answer is given up.
+const MOST_STILLS: u32 = 2;
+
+impl Answering {
+    /// An answer to this dialog.
+    #[must_use]
+    pub fn new(dialog: Dialog, reply: Reply, lines: bool) -> Self {
+        Self {
+            first: dialog,
+            reply,
+            lines,
+            keyed: false,
+            typed: false,
+            entered: false,
+            moved_from: None,
+            stills: 0,
+        }
+    }
+
+    /// Decides on the next key from what is open now.
+    #[must_use]
+    pub fn next(&mut self, now: Option<&Dialog>) -> Step {
+        let Some(now) = now.filter(|now| self.is_it(now)) else {
+            return Step::Gone;
+        };
+        match (&self.reply, &now.form) {
+            (Reply::Continue, _) => self.enter(ENTER),
+            (Reply::Words { at: None, text }, _) => {
+                let line = format!("{text}\r");
+                self.enter(line.as_bytes())
+            }
+            (
+                Reply::Words { at: Some(at), text },
+                Form::Menu {
+                    choices, selected, ..
+                },
+            ) => {
+                let key = choices.get(*at).and_then(|choice| choice.key);
+                let (at, text) = (*at, text.clone());
+                self.words(at, key, &text, *selected)
+            }
+            (
+                Reply::Entry(at),
+                Form::Menu {
+                    choices, selected, ..
+                },
+            ) => {
+                let key = choices.get(*at).and_then(|choice| choice.key);
+                let at = *at;
+                self.pick(at, key, *selected)
+            }
+            (Reply::Entry(at), Form::Letters(choices)) => {
+                let Some(key) = choices.get(*at).and_then(|choice| choice.key) else {
+                    return Step::Stuck("the choice has no key");
+                };
+                self.letter(key)
+            }
+            _ => Step::Gone,
+        }
+    }
+
+    /// Whether what is open is still the dialog that is being answered. What is being typed changes
+    /// the row that it is typed into.
+    fn is_it(&self, now: &Dialog) -> bool {
+        if self.typed || matches!(self.first.form, Form::Letters(_)) {
+            return now.choices().len() == self.first.choices().len()
+                && (now.question == self.first.question || !self.entered);
+        }
+        self.first.is_same(now)
+    }
+
+    /// Presses the key that submits, once.
+    fn enter(&mut self, bytes: &[u8]) -> Step {
+        if std::mem::replace(&mut self.entered, true) {
+            return Step::Stuck("it is still open after Enter");
+        }
+        Step::Press(bytes.to_vec())
+    }
+
+    fn letter(&mut self, key: char) -> Step {
+        match (std::mem::replace(&mut self.keyed, true), self.lines) {
+            (false, true) => Step::Press(format!("{key}\r").into_bytes()),
+            (false, false) => Step::Press(key.to_string().into_bytes()),
+            (true, true) => Step::Stuck("it asks the same again"),
+            // The program waits for the end of the line although it reads keys.
+            (true, false) => self.enter(ENTER),
+        }
+    }
+
+    /// Moves to the entry and presses Enter; by its number where there is one.
+    fn pick(&mut self, at: usize, key: Option<char>, selected: Option<usize>) -> Step {
+        if selected == Some(at) {
+            return self.enter(ENTER);
+        }
+        if let Some(key) = key.filter(|_| !self.keyed) {
+            self.keyed = true;
+            return Step::Press(key.to_string().into_bytes());
+        }
+        self.walk(at, selected)
+    }
+
+    fn words(&mut self, at: usize, key: Option<char>, text: &str, selected: Option<usize>) -> Step {
+        if self.typed {
+            return self.enter(ENTER);
+        }
+        match (selected, key) {
+            (Some(selected), _) if selected == at => {}
+            (Some(_), _) => return self.walk(at, selected),
+            // Where the selection cannot be seen, the number is the only way there.
+            (None, Some(key)) if !self.keyed => {
+                self.keyed = true;
+                return Step::Press(key.to_string().into_bytes());
+            }
+            (None, _) if self.keyed => {}
+            (None, _) => return Step::Stuck("which entry is selected cannot be seen"),
+        }
+        self.typed = true;
+        Step::Press(text.as_bytes().to_vec())
+    }
+
+    /// One row towards the entry.
+    fn walk(&mut self, at: usize, selected: Option<usize>) -> Step {
+        let Some(selected) = selected else {
+            return Step::Stuck("which entry is selected cannot be seen");
+        };
+        self.stills = match self.moved_from == Some(selected) {
+            true => self.stills + 1,
+            false => 0,
+        };
+        if self.stills > MOST_STILLS {
+            return Step::Stuck("its selection does not move");
+        }
+        self.moved_from = Some(selected);
+        let across = matches!(self.first.form, Form::Menu { across: true, .. });
+        let key = match (across, at > selected) {
+            (false, true) => DOWN,
+            (false, false) => UP,
+            (true, true) => RIGHT,
+            (true, false) => LEFT,
+        };
+        Step::Press(key.to_vec())
+    }
+}

@@ -1,0 +1,82 @@
+//! Questions at the cursor: yes or no, any key, a password.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{Choice, Dialog, Form};
+use crate::domain::screen::ScreenView;
+
+/// `(y/n)`, `[Y/n]`, `[yes/no]`, `(Y)es/(N)o/(D)on't ask again [Yes]:`, `[(y)es, (n)o]`.
+static LETTERS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:[\[(](?:y|yes)\s*[/|]\s*(?:n|no)(?:\s*[/|][^\])]*)?[\])]|\(y\)es\s*[/,]\s*\(n\)o[^\[\]]*\]?)\s*(?:\[[^\]]*\])?\s*[:?>]?\s*$",
+    )
+});
+/// The key of one answer in `(D)on't ask again`.
+static BRACKETED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\(([A-Za-z])\)([A-Za-z' ]*)"));
+static ANY_KEY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:press|hit)\s+(?:the\s+)?(?:<?(?:enter|return|any key|space)>?)(?:\s+to\s+[\w ]{1,40}|\s+when\s+[\w ]{1,40})?\s*[\])]?[.:…]*\s*$",
+    )
+});
+static SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:password|passphrase|passcode|api key|token)\b[^:?]{0,80}[:?]\s*$")
+});
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is written here and tested")
+}
+
+/// The row of the cursor, cut at the cursor; the last row with text where the cursor is not known.
+fn at_cursor(view: &ScreenView) -> Option<String> {
+    let Some((row, column)) = view.cursor else {
+        let last = view.rows.iter().rev().find(|row| !row.trim().is_empty());
+        return last.cloned();
+    };
+    let text = view.rows.get(usize::from(row))?;
+    let before: String = text.chars().take(usize::from(column)).collect();
+    // What stands behind the cursor is an answer that is being typed elsewhere, or decoration.
+    let after: String = text.chars().skip(usize::from(column)).collect();
+    after.trim().is_empty().then_some(before)
+}
+
+/// Finds such a question.
+pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
+    let row = at_cursor(view)?;
+    let question = row.trim().to_owned();
+    if question.is_empty() {
+        return None;
+    }
+    let form = if LETTERS.is_match(&row) {
+        Form::Letters(letters(&row))
+    } else if ANY_KEY.is_match(&row) && !row.contains(" or ") {
+        Form::AnyKey
+    } else if SECRET.is_match(&row) && view.reads_lines != Some(false) {
+        Form::Secret
+    } else {
+        return None;
+    };
+    Some(Dialog { question, form })
+}
+
+fn letters(row: &str) -> Vec<Choice> {
+    let bracketed: Vec<Choice> = BRACKETED
+        .captures_iter(row)
+        .filter_map(|found| {
+            let key = found[1].chars().next()?;
+            let label = format!("{}{}", &found[1], found[2].trim_end());
+            let key = Some(key.to_ascii_lowercase());
+            Some(Choice { label, key })
+        })
+        .collect();
+    if bracketed.len() >= 2 {
+        return bracketed;
+    }
+    let yes_no = [("Yes", 'y'), ("No", 'n')];
+    let choice = |(label, key): (&str, char)| Choice {
+        label: label.to_owned(),
+        key: Some(key),
+    };
+    yes_no.into_iter().map(choice).collect()
+}

@@ -1,0 +1,258 @@
+//! Lists with a selected entry, as terminal programs draw them.
+//!
+//! A row counts as an entry by its number, or by standing directly under another one; the list counts
+//! as a dialog when exactly one of its rows is selected (a marker, or cells that stand out), and, where
+//! its rows have no numbers, when a question or a hint about keys stands near it.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{Choice, Dialog, Form};
+use crate::domain::question::bare as bare_words;
+use crate::domain::screen::ScreenView;
+
+/// Markers of a selected row.
+const MARKERS: &[char] = &['❯', '›', '▶', '►', '→', '➜', '▸', '●', '◉', '>', '»', '*'];
+/// Bullets and boxes of entries, selected or not.
+const BULLETS: &[char] = &[
+    '○', '◯', '●', '◉', '☐', '☑', '☒', '✓', '✔', '◻', '◼', '□', '■',
+];
+/// Lines that frame a dialog.
+pub(super) const FRAME: &[char] = &['│', '┃', '║', '▌', '▐', '┆', '╎', '▎', '▏'];
+/// A question stands at most so many rows above its first answer.
+const ABOVE: usize = 10;
+/// A hint about keys stands at most so many rows below the last answer.
+const BELOW: usize = 5;
+/// Descriptions between two numbered entries.
+const BETWEEN: usize = 4;
+/// A list further above the end of the screen was answered long ago.
+const FROM_THE_END: usize = 14;
+
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})[.):]\s+(\S.*)$"));
+static BOXED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:\[[ xX✓✔*]\]|\([ xX*]\))\s+"));
+static LETTER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(.*\S)\s+\(([a-z0-9])\)$"));
+static HINT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:\b(?:enter|return|esc|space|tab|arrow keys?|arrows|use)\b|↑|↓|⇆|↵).{0,60}(?:select|confirm|choose|navigate|submit|cancel|continue|dismiss|toggle|move|go back|reject|accept)",
+    )
+});
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is written here and tested")
+}
+
+/// One row, taken apart.
+#[derive(Debug, Clone)]
+struct Row {
+    marker: bool,
+    boxed: bool,
+    number: Option<u32>,
+    label: String,
+    /// Where the label, or its number, begins.
+    column: usize,
+}
+
+/// Takes frame, marker, box and number off a row; none of a blank one.
+fn row(text: &str) -> Option<Row> {
+    let mut rest = text.trim_end().trim_end_matches(FRAME).trim_end();
+    let whole = rest.chars().count();
+    rest = rest.trim_start_matches(|c: char| FRAME.contains(&c) || c == ' ');
+    let mut marker = false;
+    if let Some(first) = rest.chars().next().filter(|c| MARKERS.contains(c)) {
+        let after = &rest[first.len_utf8()..];
+        if after.starts_with(' ') {
+            (marker, rest) = (true, after.trim_start());
+        }
+    }
+    let mut boxed = false;
+    let bullet = |rest: &str| rest.chars().next().filter(|c| BULLETS.contains(c));
+    if let Some(first) = bullet(rest) {
+        let after = &rest[first.len_utf8()..];
+        if after.starts_with(' ') {
+            (boxed, rest) = (!matches!(first, '●' | '◉' | '○' | '◯'), after.trim_start());
+        }
+    }
+    let column = whole - rest.chars().count();
+    let (number, mut label) = match NUMBER.captures(rest) {
+        Some(found) => (
+            found[1].parse().ok(),
+            rest[rest.len() - found[2].len()..].to_owned(),
+        ),
+        None => (None, rest.to_owned()),
+    };
+    if let Some(found) = BOXED.find(&label) {
+        (boxed, label) = (true, label[found.end()..].to_owned());
+    }
+    let label = label.trim().to_owned();
+    (!label.is_empty()).then_some(Row {
+        marker,
+        boxed,
+        number,
+        label,
+        column,
+    })
+}
+
+/// Finds the lowest list with a selected row.
+pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
+    let rows: Vec<Option<Row>> = view.rows.iter().map(|text| row(text)).collect();
+    let used = view.rows.len();
+    let selected = |at: &usize| {
+        let row = rows[*at].as_ref();
+        row.is_some_and(|row| row.marker || row.number.is_some() && view.is_marked(*at))
+    };
+    let lowest = (0..used).rev().filter(selected);
+    let marked = lowest.filter_map(|at| list(view, &rows, at));
+    let unmarked = || unmarked(view, &rows).into_iter();
+    marked
+        .chain(unmarked())
+        .find(|(last, _)| used - last <= FROM_THE_END)
+        .map(|(_, dialog)| dialog)
+}
+
+/// The lowest numbered list over a hint about keys: its selection shows in nothing that is known here.
+fn unmarked(view: &ScreenView, rows: &[Option<Row>]) -> Option<(usize, Dialog)> {
+    let one = |at: &usize| rows[*at].as_ref().is_some_and(|row| row.number == Some(1));
+    let at = (0..rows.len()).rev().find(one)?;
+    let entries = numbered(rows, at, 1);
+    let (first, last) = (*entries.first()?, *entries.last()?);
+    if entries.len() < 2 || !hinted(view, first, last) {
+        return None;
+    }
+    let parts = entries.iter().filter_map(|at| rows[*at].as_ref());
+    let form = Form::Menu {
+        choices: parts.clone().map(choice).collect(),
+        selected: None,
+        multiple: parts.into_iter().any(|row| row.boxed) || toggles(view, last),
+        across: false,
+    };
+    let question = question(view, first)?;
+    Some((last, Dialog { question, form }))
+}
+
+/// The list that this selected row is in, and its last row.
+fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Dialog)> {
+    let here = rows[at].as_ref()?;
+    let entries = match here.number {
+        Some(number) => numbered(rows, at, number),
+        None => plain(rows, at, here.column),
+    };
+    let (first, last) = (*entries.first()?, *entries.last()?);
+    if entries.len() < 2 {
+        return None;
+    }
+    let row = |at: &usize| rows[*at].clone();
+    let parts: Vec<Row> = entries.iter().filter_map(row).collect();
+    // Two markers are a drawing, and no selection.
+    if parts.iter().filter(|row| row.marker).count() > 1 {
+        return None;
+    }
+    let hinted = hinted(view, first, last);
+    let question = question(view, first);
+    let asks = question.as_ref().is_some_and(|text| text.contains('?'));
+    if here.number.is_none() && !asks && !hinted {
+        return None;
+    }
+    // A numbered list in a text has no marker; one that is quoted has neither question nor hint.
+    if !asks && !hinted && parts.iter().any(|row| row.label.len() > 120) {
+        return None;
+    }
+    let choices = parts.iter().map(choice).collect();
+    let form = Form::Menu {
+        choices,
+        selected: entries.iter().position(|entry| *entry == at),
+        multiple: parts.iter().any(|row| row.boxed) || toggles(view, last),
+        across: false,
+    };
+    let question = question.unwrap_or_else(|| parts[0].label.clone());
+    Some((last, Dialog { question, form }))
+}
+
+fn choice(row: &Row) -> Choice {
+    let digit = row.number.filter(|number| (1..=9).contains(number));
+    let digit = digit.and_then(|number| char::from_digit(number, 10));
+    if let (None, Some(found)) = (digit, LETTER.captures(&row.label)) {
+        return Choice {
+            label: found[1].to_owned(),
+            key: found[2].chars().next(),
+        };
+    }
+    Choice {
+        label: row.label.clone(),
+        key: digit,
+    }
+}
+
+/// Rows with the numbers before and after this one; descriptions may stand between them.
+fn numbered(rows: &[Option<Row>], at: usize, number: u32) -> Vec<usize> {
+    let number_of = |at: usize| rows[at].as_ref().and_then(|row| row.number);
+    let mut entries = vec![at];
+    let (mut wanted, mut seen) = (number, at);
+    while let Some(before) = wanted.checked_sub(1).filter(|before| *before > 0) {
+        let near = seen.saturating_sub(BETWEEN + 1)..seen;
+        match near.rev().find(|at| number_of(*at) == Some(before)) {
+            Some(above) => (wanted, seen) = (before, above),
+            None => break,
+        }
+        entries.insert(0, seen);
+    }
+    (wanted, seen) = (number, at);
+    loop {
+        let near = seen + 1..(seen + BETWEEN + 2).min(rows.len());
+        match near
+            .into_iter()
+            .find(|at| number_of(*at) == Some(wanted + 1))
+        {
+            Some(below) => (wanted, seen) = (wanted + 1, below),
+            None => return entries,
+        }
+        entries.push(seen);
+    }
+}
+
+/// Rows directly above and below whose text begins in the same column.
+fn plain(rows: &[Option<Row>], at: usize, column: usize) -> Vec<usize> {
+    let fits = |at: &usize| {
+        let row = rows[*at].as_ref();
+        // The question itself may stand in the same column.
+        let entry = |row: &Row| !row.marker && !row.label.ends_with(['?', ':']);
+        row.is_some_and(|row| entry(row) && row.number.is_none() && row.column == column)
+    };
+    let mut above: Vec<usize> = (0..at).rev().take_while(fits).collect();
+    above.reverse();
+    let below = (at + 1..rows.len()).take_while(fits);
+    above.into_iter().chain([at]).chain(below).collect()
+}
+
+/// Whether the hint below the list says that entries are ticked.
+fn toggles(view: &ScreenView, last: usize) -> bool {
+    let mut below = view.rows.iter().skip(last + 1).take(BELOW);
+    below.any(|row| row.contains("space toggle") || row.contains("enter toggle"))
+}
+
+/// Whether a row tells which keys do what.
+pub(super) fn is_hint(row: &str) -> bool {
+    HINT.is_match(row)
+}
+
+/// Whether a hint about keys stands at the list.
+fn hinted(view: &ScreenView, first: usize, last: usize) -> bool {
+    let above = view.rows[first.saturating_sub(2)..first].iter();
+    let below = view.rows.iter().skip(last + 1).take(BELOW);
+    above.chain(below).any(|row| is_hint(row))
+}
+
+/// The nearest row above that asks; else the nearest row with text.
+pub(super) fn question(view: &ScreenView, first: usize) -> Option<String> {
+    let bare = |text: &String| {
+        let text = text.trim_matches(|c: char| {
+            FRAME.contains(&c) || c.is_whitespace() || ('\u{2500}'..='\u{257f}').contains(&c)
+        });
+        (!text.is_empty()).then(|| bare_words(text))
+    };
+    let above = view.rows[first.saturating_sub(ABOVE)..first].iter().rev();
+    let texts: Vec<String> = above.filter_map(bare).collect();
+    let asks = texts.iter().find(|text| text.contains('?'));
+    asks.or(texts.first()).cloned()
+}

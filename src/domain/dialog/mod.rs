@@ -1,0 +1,151 @@
+//! Dialogs on an agent's screen: whether the program waits for text, or asks something that a text
+//! would answer by accident (issue "nothing types blindly").
+//!
+//! ```text
+//!  ScreenView ──► patterns of the harness ──► a dialog that it is known to ask
+//!             ├─► buttons.rs: choices side by side
+//!             ├─► menu.rs: a list with one selected row
+//!             ├─► line.rs: "[y/N]", "Press Enter", "Password:" at the cursor
+//!             ├─► reads lines, or asked for marked pastes ──► Ready
+//!             └─► none of these ──► Unrecognised: nothing is typed
+//! ```
+//!
+//! `answer.rs` decides which keys choose an entry, and when the dialog has gone.
+
+pub mod answer;
+mod buttons;
+mod line;
+mod menu;
+
+use super::question::{Pattern, asked};
+use super::screen::ScreenView;
+
+pub use self::answer::{Answering, Reply, Step, Unanswerable, choose};
+
+/// Something that a program asks a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialog {
+    /// The question, one line.
+    pub question: String,
+    /// How it is answered.
+    pub form: Form,
+}
+
+/// How a dialog takes its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// A list with a selected entry: a number key, or arrows and Enter.
+    Menu {
+        /// The entries from top to bottom.
+        choices: Vec<Choice>,
+        /// The selected entry, where it can be seen.
+        selected: Option<usize>,
+        /// Entries are ticked one by one, and submitted together.
+        multiple: bool,
+        /// Entries stand side by side: the arrows to the sides move the selection.
+        across: bool,
+    },
+    /// A letter at the cursor: `[y/N]`.
+    Letters(Vec<Choice>),
+    /// Any key: "Press Enter to continue".
+    AnyKey,
+    /// A word that the screen does not show: a password.
+    Secret,
+    /// The harness's patterns say that it asks; how it is answered is not known.
+    Unrecognised,
+}
+
+/// One possible answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Its text.
+    pub label: String,
+    /// The key that chooses it, where the dialog shows one.
+    pub key: Option<char>,
+}
+
+/// What a screen says about text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// The program takes text.
+    Ready,
+    /// A dialog is open.
+    Asks(Dialog),
+    /// The program reads keys, and nothing on the screen says what it would make of a text.
+    Unrecognised,
+}
+
+/// How a harness's screens look.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Looks<'a> {
+    /// A question to a person (`needs_input_patterns`).
+    pub asks: &'a [Pattern],
+    /// The line that takes text (`input_patterns`).
+    pub input: &'a [Pattern],
+}
+
+impl Dialog {
+    /// The entries that can be chosen, as they are shown to a person.
+    #[must_use]
+    pub fn choices(&self) -> &[Choice] {
+        match &self.form {
+            Form::Menu { choices, .. } | Form::Letters(choices) => choices,
+            Form::AnyKey | Form::Secret | Form::Unrecognised => &[],
+        }
+    }
+
+    /// Whether both are the same question with the same answers, whatever is selected.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let labels = |dialog: &Self| -> Vec<String> {
+            let labels = dialog.choices().iter();
+            labels.map(|choice| choice.label.clone()).collect()
+        };
+        self.question == other.question && labels(self) == labels(other)
+    }
+}
+
+/// Finds the dialog that is open.
+#[must_use]
+pub fn find(looks: &Looks<'_>, view: &ScreenView) -> Option<Dialog> {
+    let text = view.text();
+    let known = asked(looks.asks, &text);
+    let seen = buttons::find(view)
+        .or_else(|| menu::find(view))
+        .or_else(|| line::find(view));
+    match (known, seen) {
+        // A pattern may find the hint about keys, and the question stands above the choices.
+        (Some(_), Some(seen)) if seen.question.contains('?') => Some(seen),
+        (Some(found), Some(seen)) => Some(Dialog {
+            question: match menu::is_hint(&found) {
+                true => seen.question,
+                false => found,
+            },
+            form: seen.form,
+        }),
+        (Some(question), None) => Some(Dialog {
+            question,
+            form: Form::Unrecognised,
+        }),
+        // A harness that shows its input line asks nothing, whatever its text looks like.
+        (None, Some(_)) if asked(looks.input, &text).is_some() => None,
+        (None, seen) => seen,
+    }
+}
+
+/// Says whether text may be typed.
+#[must_use]
+pub fn readiness(looks: &Looks<'_>, view: &ScreenView) -> Readiness {
+    if let Some(dialog) = find(looks, view) {
+        return Readiness::Asks(dialog);
+    }
+    let shows_input = asked(looks.input, &view.text()).is_some();
+    let reads = view.reads_lines.unwrap_or(true) || view.bracketed_paste.unwrap_or(false);
+    match shows_input || reads {
+        true => Readiness::Ready,
+        false => Readiness::Unrecognised,
+    }
+}
+
+#[cfg(test)]
+mod tests;

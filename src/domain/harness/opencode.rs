@@ -1,0 +1,160 @@
+//! opencode (1.18.33): a plugin that hands events on to `hd`, in their order. It stands in the
+//! session's own configuration, beside the user's and the project's plugins.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::fill::Place;
+use super::hooks::{self, Home, HookFile, Setting, text};
+use crate::domain::condition::Report;
+
+/// A permission that the full mode grants by itself is granted within this many milliseconds.
+const GRANTED: u32 = 1000;
+
+/// Milliseconds until the prompt of a resumed session is handed over, and between attempts.
+const AGAIN: u32 = 1000;
+/// How often that is tried again: opencode may still be starting.
+const TRIES: u32 = 20;
+
+/// The plugin.
+pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
+    let hd = json!(setting.hd);
+    let text = format!(
+        r#"// Written by horde-supervisor for this session: tells it what opencode does.
+import {{ spawn }} from "node:child_process"
+import {{ readFileSync }} from "node:fs"
+const wanted = new Set(["session.created", "session.status", "session.idle", "session.error",
+  "permission.replied", "question.asked", "question.replied", "question.rejected"])
+let last = Promise.resolve()
+const tell = (event) => {{
+  last = last.then(() => new Promise((done) => {{
+    const child = spawn({hd}, ["hook-event", "opencode"], {{ stdio: ["pipe", "ignore", "ignore"] }})
+    child.on("error", done)
+    child.on("close", done)
+    child.stdin.on("error", () => {{}})
+    child.stdin.end(JSON.stringify(event))
+  }}))
+}}
+// A session that is resumed ignores its prompt: it is handed over here.
+const after = (option) => {{
+  // A plugin runs in a worker, which is not told the arguments of its process.
+  const args = readFileSync("/proc/self/cmdline", "utf8").split("\0")
+  const at = args.indexOf(option)
+  return at < 0 ? undefined : args[at + 1]
+}}
+const goOn = async (client, tries) => {{
+  const id = after("--session")
+  const text = after("--prompt")
+  if (!id || !text) return
+  const sent = await client.session
+    .promptAsync({{ path: {{ id }}, body: {{ parts: [{{ type: "text", text }}] }} }})
+    .catch((error) => ({{ error }}))
+  if (sent?.error && tries > 0) setTimeout(() => goOn(client, tries - 1), {AGAIN})
+}}
+const waiting = new Map()
+export const Horde = async ({{ client }}) => {{
+  if (!globalThis.hordeGoesOn) {{
+    globalThis.hordeGoesOn = true
+    setTimeout(() => goOn(client, {TRIES}), {AGAIN})
+  }}
+  return hooks
+}}
+const hooks = {{
+  event: async ({{ event }}) => {{
+    const properties = event.properties ?? {{}}
+    if (event.type === "permission.asked") {{
+      waiting.set(properties.id, setTimeout(() => tell(event), {GRANTED}))
+      return
+    }}
+    if (event.type === "permission.replied") {{
+      clearTimeout(waiting.get(properties.requestID))
+      waiting.delete(properties.requestID)
+    }}
+    if (wanted.has(event.type)) tell(event)
+  }},
+}}
+"#
+    );
+    vec![HookFile {
+        home: Home::Task,
+        path: "opencode-horde.js",
+        text,
+        place: Some(Place::Hooks),
+    }]
+}
+
+/// What an event means.
+pub(super) fn report(event: &Value) -> Option<Report> {
+    match text(event, "/type")? {
+        // A conversation of a helper of its own has a parent.
+        "session.created" if event.pointer("/properties/info/parentID").is_none() => {
+            hooks::started(event, "/properties/info/id")
+        }
+        "session.status" => status(event.pointer("/properties/status")?),
+        "session.idle" => Some(Report::Waits),
+        "session.error" => error(event.pointer("/properties/error")?),
+        "permission.asked" => {
+            let what = text(event, "/properties/metadata/command");
+            Some(hooks::permission(
+                what.or(text(event, "/properties/permission"))?,
+            ))
+        }
+        "question.asked" => hooks::question(event.pointer("/properties/questions")?),
+        "permission.replied" | "question.replied" | "question.rejected" => Some(Report::Works),
+        _ => None,
+    }
+}
+
+fn status(status: &Value) -> Option<Report> {
+    match text(status, "/type")? {
+        "busy" => Some(Report::Works),
+        "retry" => {
+            let next = status.get("next").and_then(Value::as_i64);
+            Some(Report::Limited {
+                text: text(status, "/message").unwrap_or("retrying").to_owned(),
+                until: next.and_then(|at| Timestamp::from_millisecond(at).ok()),
+            })
+        }
+        _ => None,
+    }
+}
+
+fn error(error: &Value) -> Option<Report> {
+    let said = text(error, "/data/message").or(text(error, "/name"))?;
+    let code = error.pointer("/data/statusCode").and_then(Value::as_i64);
+    match (text(error, "/name"), code) {
+        (Some("ProviderAuthError"), _) | (_, Some(401 | 403)) => Some(Report::Auth {
+            text: said.to_owned(),
+        }),
+        (_, Some(429)) => Some(Report::Limited {
+            text: said.to_owned(),
+            until: None,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The real one is the kit's case `kill`; this keeps what it depends on from being lost.
+    #[test]
+    fn plugin_hands_the_prompt_of_a_resumed_session_over() {
+        let setting = Setting {
+            dir: "/s",
+            hd: "/x/hd",
+            has: &|_| false,
+        };
+        let files = files(&setting);
+        let text = &files[0].text;
+        for needed in [
+            "/proc/self/cmdline",
+            "after(\"--session\")",
+            "after(\"--prompt\")",
+            "promptAsync",
+        ] {
+            assert!(text.contains(needed), "{needed}: {text}");
+        }
+    }
+}

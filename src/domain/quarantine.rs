@@ -1,0 +1,151 @@
+//! What a person is told of a raider that died too often: how often and in what time, how the last session
+//! ended, what it wrote last, and what helps.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::facts::SessionExit;
+use super::ids::{RaiderId, RelicId};
+
+/// The problem of the escalation. Its relic is blocked as long as this escalation is open.
+pub const PROBLEM: &str =
+    "its sessions died too often: it is in quarantine, and its relic is blocked";
+
+/// So many lines of the last output are quoted: a stack trace and the error above it.
+const QUOTED: usize = 20;
+
+/// The deaths that put a raider into quarantine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deaths {
+    /// How many count.
+    pub count: u32,
+    /// From the oldest that counts to the last; none when it was tried again after its quarantine and died.
+    pub within: Option<Duration>,
+    /// How the last session ended, in words.
+    pub last: String,
+    /// The last output, as a person would have seen it.
+    pub output: String,
+    /// When the quarantine ends.
+    pub until: Timestamp,
+}
+
+impl Deaths {
+    /// Why the relic is blocked, in one line.
+    #[must_use]
+    pub fn reason(&self, raider: &RaiderId) -> String {
+        let Self { count, last, .. } = self;
+        match self.within.map(in_words) {
+            Some(within) => {
+                format!("{count} sessions of {raider} died within {within}, the last with {last}")
+            }
+            None => format!("{raider} was tried again after its quarantine and died with {last}"),
+        }
+    }
+
+    /// What the escalation says.
+    #[must_use]
+    pub fn evidence(&self, raider: &RaiderId, relic: &RelicId, title: &str) -> String {
+        let rig = &raider.rig;
+        format!(
+            "{relic} ({title}): {}.\n\
+             No session of it starts before {}; then it is tried once more. {relic} stays blocked until \
+             a person acts or the work is done.\n\
+             `hd logs {raider}` shows all output, `hd agent unquarantine {raider}` tries again now,\n\
+             `hd raider nuke {raider} --salvage` saves what it made and frees its slot; after that\n\
+             `hd charge {relic} {rig}` gives the work to a fresh raider, `hd relic close {relic}` gives it up.\n\
+             Last output:\n{}",
+            self.reason(raider),
+            self.until,
+            quoted(&self.output),
+        )
+    }
+}
+
+/// How a session ended, in words.
+#[must_use]
+pub fn how(exit: Option<&SessionExit>) -> String {
+    match exit.map(|exit| (exit.code, exit.signal)) {
+        Some((Some(code), _)) => format!("exit code {code}"),
+        Some((None, Some(signal))) => format!("signal {signal}"),
+        Some((None, None)) | None => "no exit on record".to_owned(),
+    }
+}
+
+fn quoted(output: &str) -> String {
+    let lines: Vec<_> = output.lines().map(str::trim_end).collect();
+    let lines: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        return "(it wrote nothing)".to_owned();
+    }
+    let newest = &lines[lines.len().saturating_sub(QUOTED)..];
+    let quoted: Vec<_> = newest.iter().map(|line| format!("| {line}")).collect();
+    quoted.join("\n")
+}
+
+/// Whole seconds, and at least one: a death takes its time.
+fn in_words(within: Duration) -> String {
+    let seconds = within.as_secs().max(1);
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deaths(output: &str) -> Deaths {
+        Deaths {
+            count: 6,
+            within: Some(Duration::from_millis(17_200)),
+            last: how(Some(&SessionExit {
+                code: Some(1),
+                signal: None,
+                at: Timestamp::UNIX_EPOCH,
+                by_person: false,
+            })),
+            output: output.into(),
+            until: Timestamp::from_second(3600).unwrap(),
+        }
+    }
+
+    fn raider() -> RaiderId {
+        "horde/raiders/Toast".parse().unwrap()
+    }
+
+    #[test]
+    fn the_evidence_says_how_often_in_what_time_until_when_and_what_helps() {
+        let relic = RelicId::new("gt-1").unwrap();
+        let told = deaths("").evidence(&raider(), &relic, "port the parser");
+        for part in [
+            "gt-1 (port the parser)",
+            "6 sessions of horde/raiders/Toast died within 17s, the last with exit code 1",
+            "1970-01-01T01:00:00Z",
+            "hd agent unquarantine horde/raiders/Toast",
+            "hd charge gt-1 horde`",
+            "(it wrote nothing)",
+        ] {
+            assert!(told.contains(part), "{part} in {told}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_output_is_quoted_without_empty_lines() {
+        let output: String = (1..=50).map(|line| format!("line {line}\n\n")).collect();
+        let relic = RelicId::new("gt-1").unwrap();
+        let told = deaths(&output).evidence(&raider(), &relic, "a");
+        assert!(told.ends_with("| line 49\n| line 50"), "{told}");
+        assert!(told.contains("| line 31\n") && !told.contains("line 30"));
+    }
+
+    #[test]
+    fn an_end_without_a_record_is_told_as_that() {
+        assert_eq!(how(None), "no exit on record");
+        let killed = SessionExit {
+            code: None,
+            signal: Some(9),
+            at: Timestamp::UNIX_EPOCH,
+            by_person: false,
+        };
+        assert_eq!(how(Some(&killed)), "signal 9");
+    }
+}

@@ -1,0 +1,101 @@
+//! The screen of a session as one look saw it: text, marked cells, cursor, and how the program reads
+//! its terminal. Everything that is concluded from a screen is concluded from this
+//! (`domain/dialog`).
+
+use serde::{Deserialize, Serialize};
+
+/// A screen at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScreenView {
+    /// One text per row, without blanks at its end; blank rows at the end are cut.
+    pub rows: Vec<String>,
+    /// Cells that stand out by inverse video, or by a background that few cells have. Menus without a
+    /// marker show their selection so.
+    #[serde(default)]
+    pub marked: Vec<Span>,
+    /// Row and column of the cursor, from 0; none where it is not known.
+    #[serde(default)]
+    pub cursor: Option<(u16, u16)>,
+    /// Whether the program asked for pastes to be marked; none where it is not known.
+    #[serde(default)]
+    pub bracketed_paste: Option<bool>,
+    /// Whether the kernel hands the program whole lines (canonical mode); none where it is not known.
+    #[serde(default)]
+    pub reads_lines: Option<bool>,
+}
+
+/// Cells of one row that stand out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The row, from 0.
+    pub row: u16,
+    /// The first column, from 0.
+    pub from: u16,
+    /// The column behind the last one.
+    pub to: u16,
+}
+
+impl ScreenView {
+    /// A screen of which nothing but the text is known, as older holders give it.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        Self {
+            rows: text.lines().map(str::to_owned).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The text, one line per row.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.rows.join("\n")
+    }
+
+    /// Whether cells of this row stand out.
+    #[must_use]
+    pub fn is_marked(&self, row: usize) -> bool {
+        self.marked.iter().any(|span| usize::from(span.row) == row)
+    }
+
+    /// The text of the marked cells of a row, without blanks around it.
+    #[must_use]
+    pub fn marked_text(&self, row: usize) -> Option<String> {
+        let span = self
+            .marked
+            .iter()
+            .find(|span| usize::from(span.row) == row)?;
+        let cells = self.rows.get(row)?.chars();
+        let width = usize::from(span.to.saturating_sub(span.from));
+        let text: String = cells.skip(usize::from(span.from)).take(width).collect();
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_cells_give_their_text() {
+        let view = ScreenView {
+            rows: vec!["ask".into(), " Allow once   Reject ".into()],
+            marked: vec![Span {
+                row: 1,
+                from: 0,
+                to: 12,
+            }],
+            ..ScreenView::default()
+        };
+        assert_eq!(view.marked_text(1).as_deref(), Some("Allow once"));
+        assert_eq!(view.marked_text(0), None);
+        assert!(view.is_marked(1) && !view.is_marked(0));
+    }
+
+    #[test]
+    fn a_screen_of_text_has_its_rows_and_nothing_else_is_known() {
+        let view = ScreenView::of_text("a\n\nb");
+        assert_eq!(view.rows, ["a", "", "b"]);
+        assert_eq!((view.text().as_str(), view.reads_lines), ("a\n\nb", None));
+    }
+}

@@ -1,0 +1,88 @@
+//! What a person should know of a harness in use, each with the command that mends it.
+
+use super::asks::refuses_root;
+use super::{Answer, Ask, Known, Start};
+use crate::domain::doctor::{Finding, Kind};
+
+/// What was seen of a harness whose program is there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// The version that it tells.
+    pub version: Option<String>,
+    /// What shows that it is logged in: a variable, a file.
+    pub login: Option<String>,
+    /// What it would ask: settings that have the answer already are left out.
+    pub asks: Vec<Ask>,
+    /// A settings file that cannot be read, and why.
+    pub unreadable: Option<String>,
+}
+
+/// Everything that would keep its sessions from starting without a person.
+#[must_use]
+pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
+    let name = &start.harness.name;
+    let subject = format!("harness {name}");
+    let finding = |kind, says: String, hint: String| Finding::new(kind, &subject, says, hint);
+    let mut found = Vec::new();
+    if let (Some(proven), Some(version)) = (known.proven, &seen.version)
+        && major(proven) != major(version)
+    {
+        let says = format!(
+            "{} is version {version}, and its preset was proven with {proven}",
+            known.program
+        );
+        let hint = format!("`hd harness test {name}` tries what holds with this version");
+        found.push(finding(Kind::HarnessVersion, says, hint));
+    }
+    if seen.login.is_none() {
+        let hint = format!("log in as the user of the sessions: {}", known.login.how);
+        found.push(finding(Kind::Login, no_login(known, start), hint));
+    }
+    if refuses_root(known, start) {
+        let says = "its full mode refuses to run as root, and sessions run as root".to_owned();
+        let hint = format!(
+            "run the supervisor as an ordinary user; in a container, `[harness.{name}] env = {{ IS_SANDBOX = \"1\" }}`"
+        );
+        found.push(finding(Kind::Root, says, hint));
+    }
+    for ask in &seen.asks {
+        let says = format!("its sessions ask a person at their start: {}", ask.what);
+        let hint = match &ask.answer {
+            Answer::Setting { .. } => format!("`hd harness setup {name}`"),
+            Answer::Config(how) => format!("[harness.{name}] {how}"),
+        };
+        found.push(finding(Kind::Trust, says, hint));
+    }
+    if let Some(why) = &seen.unreadable {
+        let hint = "mend that file: its program may not read it either".to_owned();
+        found.push(finding(Kind::Unseen, why.clone(), hint));
+    }
+    found
+}
+
+/// Where a login was looked for.
+fn no_login(known: &Known, start: &Start<'_>) -> String {
+    let files = known.login.files.iter();
+    let files = files.map(|(dir, name)| dir.file(start, name).display().to_string());
+    let places: Vec<String> = files
+        .chain(known.login.env.iter().map(|name| (*name).to_owned()))
+        .collect();
+    format!(
+        "no login of {} is seen; none of these is there for its sessions: {}",
+        known.program,
+        places.join(", ")
+    )
+}
+
+/// The number before the first dot.
+fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
+}
+
+impl super::Known {
+    /// Whether the program would end at once, because it does not run as root in this mode.
+    #[must_use]
+    pub fn refuses_root(&self, start: &Start<'_>) -> bool {
+        refuses_root(self, start)
+    }
+}

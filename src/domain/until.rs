@@ -1,0 +1,200 @@
+//! The time at which a limit ends, as harnesses write it: `7:04am (UTC)`, `7:00 AM`, `in 2h 5m`,
+//! `Nov 24, 3pm`, RFC 3339, unix seconds.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, ToSpan, Zoned};
+use regex::{Captures, Regex};
+
+/// A clock text is never further away; what is read as more is no time of a limit.
+const FURTHEST: Duration = Duration::from_secs(32 * 24 * 3600);
+
+static AMOUNT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(\d+(?:\.\d+)?)\s*(d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)\b")
+});
+static ONLY_AMOUNTS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^(?:in\s+|after\s+|~\s*)?(?:\d+(?:\.\d+)?\s*(?:d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)\b[\s,and]*)+$",
+    )
+});
+static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        ^(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+
+            (?P<day>\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(?P<year>\d{4}))?(?:,|\s+at)?\s+)?
+        (?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?(?::\d{2})?\s*(?P<half>[ap])?\.?(?:m\.?)?
+        \s*(?:\(?(?P<zone>[A-Za-z]+(?:[/_+\-][A-Za-z0-9_+\-]+)*)\)?)?\s*\.?$",
+    )
+});
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is written here and tested")
+}
+
+/// Reads the time that a text names, as seen at `now` by a person in this zone. A clock time without
+/// a day is the next one.
+#[must_use]
+pub fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let text = text.trim();
+    let until = exact(text)
+        .or_else(|| amounts(text, now))
+        .or_else(|| clock(text, now, zone))?;
+    let away = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    (away <= FURTHEST).then_some(until)
+}
+
+/// RFC 3339, or unix seconds (or milliseconds).
+fn exact(text: &str) -> Option<Timestamp> {
+    if let Ok(at) = text.parse() {
+        return Some(at);
+    }
+    let number: i64 = text.parse().ok().filter(|number| *number > 1_000_000_000)?;
+    match number > 100_000_000_000 {
+        true => Timestamp::from_millisecond(number).ok(),
+        false => Timestamp::from_second(number).ok(),
+    }
+}
+
+/// `in 2h 5m`, `59 minutes`.
+fn amounts(text: &str, now: Timestamp) -> Option<Timestamp> {
+    if !ONLY_AMOUNTS.is_match(text) {
+        return None;
+    }
+    let mut seconds = 0.0;
+    for found in AMOUNT.captures_iter(text) {
+        let number: f64 = found[1].parse().ok()?;
+        let unit = match found[2].chars().next()?.to_ascii_lowercase() {
+            'd' => 86_400.0,
+            'h' => 3_600.0,
+            'm' => 60.0,
+            _ => 1.0,
+        };
+        seconds += number * unit;
+    }
+    let wait = Duration::try_from_secs_f64(seconds).ok()?;
+    now.checked_add(wait).ok()
+}
+
+/// A time of day, with or without a day and a zone.
+fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let found = CLOCK.captures(text)?;
+    let named = found.name("zone").map(|zone| zone.as_str());
+    let zone = match named {
+        Some(name) => named_zone(name)?,
+        None => zone.clone(),
+    };
+    let here = now.to_zoned(zone);
+    let time = time_of(&found)?;
+    let at = |date: Date| {
+        date.to_datetime(time)
+            .to_zoned(here.time_zone().clone())
+            .ok()
+    };
+    let Some(date) = date_of(&found, &here)? else {
+        let today = at(here.date())?;
+        let next = match today.timestamp() <= now {
+            true => at(here.date().checked_add(1.day()).ok()?)?,
+            false => today,
+        };
+        return Some(next.timestamp());
+    };
+    Some(at(date)?.timestamp())
+}
+
+fn named_zone(name: &str) -> Option<TimeZone> {
+    match name.to_ascii_uppercase().as_str() {
+        "UTC" | "GMT" | "Z" => Some(TimeZone::UTC),
+        _ => TimeZone::get(name).ok(),
+    }
+}
+
+fn time_of(found: &Captures<'_>) -> Option<Time> {
+    let hour: i8 = found["hour"].parse().ok()?;
+    let minute: i8 = found
+        .name("minute")
+        .map_or(Some(0), |minute| minute.as_str().parse().ok())?;
+    let half = found.name("half").map(|half| half.as_str());
+    // A bare number is no time of day.
+    if half.is_none() && found.name("minute").is_none() {
+        return None;
+    }
+    let hour = match half.map(str::to_ascii_lowercase).as_deref() {
+        Some("a") if hour == 12 => 0,
+        Some("p") if hour < 12 => hour + 12,
+        _ => hour,
+    };
+    Time::new(hour, minute, 0, 0).ok()
+}
+
+/// The day that is named; none where no day is. Without a year it is the nearest one to come.
+#[expect(
+    clippy::option_option,
+    reason = "a day that cannot be is no missing day"
+)]
+fn date_of(found: &Captures<'_>, here: &Zoned) -> Option<Option<Date>> {
+    const MONTHS: &str = "janfebmaraprmayjunjulaugsepoctnovdec";
+    let Some(month) = found.name("month") else {
+        return Some(None);
+    };
+    let month = MONTHS.find(&month.as_str().to_ascii_lowercase())? / 3 + 1;
+    let (month, day) = (i8::try_from(month).ok()?, found["day"].parse().ok()?);
+    let year = match found.name("year") {
+        Some(year) => year.as_str().parse().ok()?,
+        None => here.year(),
+    };
+    let date = Date::new(year, month, day).ok()?;
+    let year: Span = 1.year();
+    Some(Some(
+        match found.name("year").is_none() && date < here.date() {
+            true => date.checked_add(year).ok()?,
+            false => date,
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_harnesses_write_them() {
+        let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
+        let oslo = TimeZone::get("Europe/Oslo").unwrap();
+        for (text, until) in [
+            ("7:04am (UTC)", "2026-11-24T07:04:00Z"),
+            ("11:30am (UTC)", "2026-11-23T11:30:00Z"),
+            ("1:30 PM", "2026-11-23T12:30:00Z"),
+            ("3pm", "2026-11-23T14:00:00Z"),
+            ("3pm (America/New_York)", "2026-11-23T20:00:00Z"),
+            ("14:30", "2026-11-23T13:30:00Z"),
+            ("12am", "2026-11-23T23:00:00Z"),
+            ("Nov 25, 9am", "2026-11-25T08:00:00Z"),
+            ("Nov 24th, 2026 7:00 AM", "2026-11-24T06:00:00Z"),
+            ("Dec 1 at 7:00am", "2026-12-01T06:00:00Z"),
+            ("in 59m", "2026-11-23T10:59:00Z"),
+            ("2 hours and 5 minutes", "2026-11-23T12:05:00Z"),
+            ("1d 1h", "2026-11-24T11:00:00Z"),
+            ("30s", "2026-11-23T10:00:30Z"),
+            ("2026-11-23T12:00:00Z", "2026-11-23T12:00:00Z"),
+            ("1795431600", "2026-11-23T11:00:00Z"),
+            ("1795431600000", "2026-11-23T11:00:00Z"),
+        ] {
+            let read = read(text, now, &oslo).map(|at| at.to_string());
+            assert_eq!(read.as_deref(), Some(until), "{text}");
+        }
+        for text in [
+            "",
+            "soon",
+            "7",
+            "25:00",
+            "2030-01-01T00:00:00Z",
+            "9am (Mars/Base)",
+            "99d",
+        ] {
+            assert_eq!(read(text, now, &oslo), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Tokens and money of sessions, read from the transcripts that their programs write: one file per
+//! program, all JSON Lines. A transcript is read on from where it was read to, and a message that stands
+//! in it more than once is counted once.
+
+mod claude;
+mod codex;
+mod copilot;
+mod gemini;
+pub mod ledger;
+mod pi;
+pub mod places;
+pub mod price;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ops::AddAssign;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// So many messages are remembered as counted: those that a program writes again follow closely.
+const REMEMBERED: usize = 64;
+
+/// Numbers of tokens. The four are disjoint: what was read from a cache is no `input`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Read by the model, and neither from nor into a cache.
+    pub input: u64,
+    /// Written by the model, its thoughts included.
+    pub output: u64,
+    /// Read from a cache.
+    pub cache_read: u64,
+    /// Read, and put into a cache.
+    pub cache_write: u64,
+}
+
+impl Tokens {
+    /// What is more than in another count; never less than nothing.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(before.input),
+            output: self.output.saturating_sub(before.output),
+            cache_read: self.cache_read.saturating_sub(before.cache_read),
+            cache_write: self.cache_write.saturating_sub(before.cache_write),
+        }
+    }
+
+    /// Whether it is none at all.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl AddAssign for Tokens {
+    fn add_assign(&mut self, more: Self) {
+        self.input = self.input.saturating_add(more.input);
+        self.output = self.output.saturating_add(more.output);
+        self.cache_read = self.cache_read.saturating_add(more.cache_read);
+        self.cache_write = self.cache_write.saturating_add(more.cache_write);
+    }
+}
+
+/// Programs whose transcripts are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// Gemini CLI.
+    Gemini,
+    /// GitHub Copilot CLI.
+    Copilot,
+    /// pi.
+    Pi,
+}
+
+/// What one line of a transcript says was used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spent {
+    /// When, where the line says it.
+    pub at: Option<Timestamp>,
+    /// The model; empty where the transcript does not name it.
+    pub model: String,
+    /// How many tokens.
+    pub tokens: Tokens,
+    /// US dollars, where the program tells them.
+    pub usd: Option<f64>,
+}
+
+/// How far a transcript was read, and what of it was counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Bytes that were read.
+    pub offset: u64,
+    /// A line that is too long to be read has begun: everything up to its end is passed over.
+    #[serde(default)]
+    skipping: bool,
+    /// The model that was named last, for programs that name it apart.
+    #[serde(default)]
+    model: String,
+    /// The newest messages, and what was counted of each.
+    #[serde(default)]
+    counted: VecDeque<(String, Tokens)>,
+    /// The sum so far, for programs that tell sums.
+    #[serde(default)]
+    sum: Tokens,
+}
+
+impl Cursor {
+    /// Counts a message: what it has more than when it was counted before.
+    fn count(&mut self, id: &str, tokens: Tokens) -> Tokens {
+        if let Some((_, before)) = self.counted.iter_mut().find(|(known, _)| known == id) {
+            let more = tokens.beyond(before);
+            *before += more;
+            return more;
+        }
+        self.counted.push_back((id.to_owned(), tokens));
+        if self.counted.len() > REMEMBERED {
+            self.counted.pop_front();
+        }
+        tokens
+    }
+
+    /// The next bytes of the transcript, from [`Cursor::offset`] on; `full` when there may be more of
+    /// them at once. A line that is not at its end yet is left for the next time.
+    pub fn read(&mut self, format: Format, bytes: &[u8], full: bool) -> Vec<Spent> {
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            if full {
+                // It would be as long the next time.
+                self.skipping = true;
+                self.offset += bytes.len() as u64;
+            }
+            return Vec::new();
+        };
+        self.offset += end as u64 + 1;
+        let mut lines = bytes[..end].split(|byte| *byte == b'\n');
+        if std::mem::take(&mut self.skipping) {
+            lines.next();
+        }
+        let mut spent = Vec::new();
+        for line in lines {
+            let Ok(line) = serde_json::from_slice::<Value>(line) else {
+                continue;
+            };
+            spent.extend(self.line(format, &line).filter(|it| !it.tokens.is_none()));
+        }
+        spent
+    }
+
+    fn line(&mut self, format: Format, line: &Value) -> Option<Spent> {
+        match format {
+            Format::Claude => claude::line(self, line),
+            Format::Codex => codex::line(self, line),
+            Format::Gemini => gemini::line(self, line),
+            Format::Copilot => copilot::line(self, line),
+            Format::Pi => pi::line(self, line),
+        }
+    }
+}
+
+/// The number at a path; 0 where there is none.
+fn number(line: &Value, path: &str) -> u64 {
+    line.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn text<'a>(line: &'a Value, path: &str) -> Option<&'a str> {
+    line.pointer(path).and_then(Value::as_str)
+}
+
+fn time(line: &Value) -> Option<Timestamp> {
+    text(line, "/timestamp")?.parse().ok()
+}

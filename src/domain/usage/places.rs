@@ -1,0 +1,60 @@
+//! Where programs write their transcripts. A transcript elsewhere is not read: its path is the word of a
+//! process of the session.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::Format;
+use crate::domain::harness::hooks::Hooks;
+use crate::domain::unattended::{CLAUDE, CODEX, COPILOT, GEMINI, PI};
+
+/// The format of a program's transcripts, by its hooks, else by the name of its file.
+#[must_use]
+pub fn format(hooks: Hooks, program: &str) -> Option<Format> {
+    match (hooks, program.rsplit('/').next()) {
+        (Hooks::Claude, _) => Some(Format::Claude),
+        (Hooks::Codex, _) => Some(Format::Codex),
+        (Hooks::Gemini, _) => Some(Format::Gemini),
+        (Hooks::Copilot, _) => Some(Format::Copilot),
+        (Hooks::None, Some("pi")) => Some(Format::Pi),
+        (Hooks::None | Hooks::Opencode, _) => None,
+    }
+}
+
+/// The directory that all transcripts of a program are in, given the environment of its sessions.
+#[must_use]
+pub fn root(format: Format, env: &BTreeMap<String, String>) -> PathBuf {
+    match format {
+        Format::Claude => CLAUDE.of(env).join("projects"),
+        Format::Codex => CODEX.of(env).join("sessions"),
+        Format::Gemini => GEMINI.of(env).join("tmp"),
+        Format::Copilot => COPILOT.of(env).join("session-state"),
+        Format::Pi => PI.of(env).join("sessions"),
+    }
+}
+
+/// The transcript of a conversation: the one that was named, else where the program writes it.
+#[must_use]
+pub fn transcript(
+    format: Format,
+    root: &Path,
+    conversation: &str,
+    named: Option<&str>,
+) -> Option<PathBuf> {
+    match (format, named) {
+        (_, Some(named)) => Some(PathBuf::from(named)),
+        // One word: it must not lead elsewhere.
+        (Format::Copilot, None) if !conversation.contains(['/', '\0']) && conversation != ".." => {
+            Some(root.join(conversation).join("events.jsonl"))
+        }
+        _ => None,
+    }
+}
+
+/// The directory that pi keeps the transcripts of a working directory in.
+#[must_use]
+pub fn pi(root: &Path, dir: &Path) -> PathBuf {
+    let text = dir.to_string_lossy();
+    let name = text.trim_start_matches('/').replace(['/', '\\', ':'], "-");
+    root.join(format!("--{name}--"))
+}

@@ -1,0 +1,385 @@
+//! A city with a supervisor, a model, and the harness that is tried between them.
+
+use std::fs;
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::model::{Heard, Model, Scenario, Step};
+use super::outcome::Ended;
+use super::place::{Place, RIG};
+use super::programs::Program;
+use crate::control::client::{Client, Flow};
+use crate::control::protocol::args::{
+    Charge, Events, HarnessRef, InRig, Logs, Named, Nothing, RaiderNuke, RelicCreate, RelicRef,
+};
+use crate::control::protocol::{ControlError, ErrorKind, Op};
+use crate::domain::terminal_log::of_last_session;
+
+/// Between two looks at a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the raiders of a case may take to go.
+const CLEAR_LIMIT: Duration = Duration::from_secs(60);
+
+/// The most that is recorded of a terminal.
+const RECORD_MAX: u64 = 512 * 1024;
+/// A condition is on the screen so long after it is known.
+const DRAWN: Duration = Duration::from_secs(2);
+/// Stands in recordings for the directories of the machine.
+const PLAIN: &str = "/srv/kit/";
+
+/// What cases act on.
+#[derive(Debug)]
+pub struct Bench {
+    /// The files.
+    pub place: Place,
+    /// The model.
+    pub model: Model,
+    /// What is known of the program.
+    pub program: Program,
+    /// The `hd` that sessions run.
+    pub hd: PathBuf,
+    /// How long one thing may take that the program does.
+    pub limit: Duration,
+    /// Whether the harness is configured to resume conversations.
+    pub resumes: bool,
+    /// Where the terminal is recorded, where it is.
+    pub record: Option<PathBuf>,
+}
+
+/// A raider at work on the relic of a case.
+#[derive(Debug, Clone)]
+pub struct Raider {
+    /// Its name.
+    pub name: String,
+    /// Its relic.
+    pub relic: String,
+    /// The marker of its scenario.
+    pub marker: String,
+    /// The number of the last event before it.
+    since: u64,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait<'a> {
+    /// In words, for the failure.
+    pub what: &'a str,
+    /// How long.
+    pub within: Duration,
+    /// The raiders whose troubles end the wait.
+    pub of: &'a [&'a Raider],
+    /// The condition that is no trouble, since it is waited for.
+    pub besides: &'a str,
+}
+
+impl Bench {
+    /// Asks the supervisor.
+    pub fn call(&self, op: &Op) -> Result<Value, ControlError> {
+        Client::connect(&self.place.socket)?.call(op)
+    }
+
+    /// Asks the supervisor for what it has to grant.
+    pub fn ask(&self, op: &Op) -> Result<Value, Ended> {
+        self.call(op).map_err(|error| refused(op, &error))
+    }
+
+    /// Makes a relic whose agent meets this scenario, and charges it to a raider.
+    pub fn begin(&self, name: &str, marker: &str, steps: Vec<Step>) -> Result<Raider, Ended> {
+        self.begin_with(name, marker, "Do what the model says.", steps)
+    }
+
+    /// The same with a body of the relic.
+    pub fn begin_with(
+        &self,
+        name: &str,
+        marker: &str,
+        body: &str,
+        steps: Vec<Step>,
+    ) -> Result<Raider, Ended> {
+        self.model.play(Scenario {
+            marker: marker.to_owned(),
+            steps,
+        });
+        let create = Op::RelicCreate(RelicCreate {
+            title: format!("A case of the kit, {marker}"),
+            body: body.to_owned(),
+            rig: Some(RIG.to_owned()),
+            priority: 0,
+            label: Vec::new(),
+            dep: Vec::new(),
+            parent: None,
+        });
+        let relic = self.ask(&create)?;
+        let relic = relic.get("id").and_then(Value::as_str);
+        let relic = relic.ok_or_else(|| Ended::failed("the supervisor named no relic"))?;
+        let charge = Op::Charge(Charge {
+            relic: relic.to_owned(),
+            rig: RIG.to_owned(),
+            harness: None,
+            name: Some(name.to_owned()),
+            target: None,
+        });
+        let status = self.ask(&Op::Status(Nothing {}))?;
+        let since = status.get("seq").and_then(Value::as_u64);
+        self.ask(&charge)?;
+        Ok(Raider {
+            since: since.unwrap_or_default(),
+            name: name.to_owned(),
+            relic: relic.to_owned(),
+            marker: marker.to_owned(),
+        })
+    }
+
+    /// The raider as the supervisor shows it; none when it has gone.
+    pub fn shown(&self, raider: &Raider) -> Result<Option<Value>, Ended> {
+        let all = self.ask(&Op::RaiderList(InRig::default()))?;
+        let mut all = all.as_array().into_iter().flatten();
+        let found = all.find(|row| {
+            row["name"] == raider.name.as_str() && row["hook"] == raider.relic.as_str()
+        });
+        Ok(found.cloned())
+    }
+
+    /// The screen of a raider, where it has one.
+    pub fn screen(&self, raider: &Raider) -> Option<String> {
+        let name = raider.name.clone();
+        let peeked = self.ask(&Op::Peek(Named { name })).ok()?;
+        let text = peeked.get("text").and_then(Value::as_str)?.trim_end();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// Records what the terminal of a raider has shown so far, as `kit-NAME.raw`, when its screen has
+    /// this text.
+    pub fn record(&self, raider: &Raider, name: &str, shown: &str) -> Result<(), Ended> {
+        let Some(dir) = &self.record else {
+            return Ok(());
+        };
+        // Hooks are faster than the screen.
+        thread::sleep(DRAWN);
+        if !self.screen(raider).unwrap_or_default().contains(shown) {
+            return Ok(());
+        }
+        let logs = self.ask(&Op::Logs(Logs {
+            name: raider.name.clone(),
+            bytes: Some(RECORD_MAX),
+            raw: true,
+        }))?;
+        let log = logs.get("text").and_then(Value::as_str).unwrap_or_default();
+        let mut text = String::from_utf8_lossy(of_last_session(log.as_bytes())).into_owned();
+        let places = [self.place.root(), self.hd.parent()];
+        let places = places.into_iter().flatten().flat_map(Path::ancestors);
+        // The directories below `/` are everybody's.
+        for place in places.filter(|place| place.components().count() > 2) {
+            let place = place.to_string_lossy();
+            text = text.replace(place.as_ref(), &plain(place.len()));
+        }
+        let written = fs::create_dir_all(dir)
+            .and_then(|()| fs::write(dir.join(format!("kit-{name}.raw")), text));
+        written.map_err(|error| Ended::failed(format!("{}: {error}", dir.display())))
+    }
+
+    /// A failure with the screen of this raider.
+    pub fn failed(&self, raider: &Raider, why: impl Into<String>) -> Ended {
+        Ended::Failed {
+            why: why.into(),
+            screen: self.screen(raider),
+            late: false,
+        }
+    }
+
+    /// The requests of this scenario so far.
+    pub fn heard(&self, marker: &str) -> Vec<Heard> {
+        let mut heard = self.model.heard();
+        heard.retain(|heard| heard.marker.as_deref() == Some(marker));
+        heard
+    }
+
+    /// Waits until `look` finds something. Ends earlier when one of the raiders is in trouble.
+    pub fn wait<T>(
+        &self,
+        wait: Wait<'_>,
+        mut look: impl FnMut() -> Result<Option<T>, Ended>,
+    ) -> Result<T, Ended> {
+        let deadline = Instant::now() + wait.within;
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            for raider in wait.of {
+                if let Some(trouble) = self.trouble(raider, wait.besides)? {
+                    return Err(self.failed(raider, format!("{}: {trouble}", wait.what)));
+                }
+            }
+            if Instant::now() >= deadline {
+                let seconds = wait.within.as_secs();
+                let why = format!("{}: not within {seconds} s", wait.what);
+                return Err(Ended::Failed {
+                    why,
+                    screen: wait.of.first().and_then(|raider| self.screen(raider)),
+                    late: true,
+                });
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// What keeps a raider from going on by itself.
+    fn trouble(&self, raider: &Raider, besides: &str) -> Result<Option<String>, Ended> {
+        const CONDITIONS: &[&str] = &["needs_input", "rate_limited", "auth", "push_blocked"];
+        let Some(shown) = self.shown(raider)? else {
+            return Ok(None);
+        };
+        let word = |key: &str| shown.get(key).and_then(Value::as_str).unwrap_or_default();
+        let condition = word("condition");
+        if condition != besides && CONDITIONS.contains(&condition) {
+            return Ok(Some(format!("it is `{condition}`: {}", word("detail"))));
+        }
+        if !word("quarantined_until").is_empty() {
+            return Ok(Some("its sessions died too often".to_owned()));
+        }
+        Ok(None)
+    }
+
+    /// Waits until the model was asked something that fits.
+    pub fn wait_heard(
+        &self,
+        wait: Wait<'_>,
+        marker: &str,
+        fits: impl Fn(&Heard) -> bool,
+    ) -> Result<Heard, Ended> {
+        self.wait(wait, || Ok(self.heard(marker).into_iter().find(&fits)))
+    }
+
+    /// Waits until the work of a raider has landed.
+    pub fn wait_landed(&self, raider: &Raider, within: Duration) -> Result<(), Ended> {
+        let wait = Wait {
+            what: "the work lands",
+            within,
+            of: &[raider],
+            besides: "",
+        };
+        self.wait_landing(raider, wait)
+    }
+
+    /// The same, with more said of the wait.
+    pub fn wait_landing(&self, raider: &Raider, wait: Wait<'_>) -> Result<(), Ended> {
+        let relic = Op::RelicShow(RelicRef {
+            relic: raider.relic.clone(),
+        });
+        self.wait(wait, || {
+            let shown = self.ask(&relic)?;
+            match shown.get("status").and_then(Value::as_str) {
+                Some("closed") => Ok(Some(())),
+                Some("blocked" | "deferred") => Err(self.failed(
+                    raider,
+                    "the relic is blocked: its work did not come to an end",
+                )),
+                _ => Ok(None),
+            }
+        })?;
+        let files = ["ls-tree", "-r", "--name-only", "main"];
+        let files = self.place.git(&self.place.origin, &files);
+        let files = files.map_err(|error| Ended::failed(error.to_string()))?;
+        let wanted = file_of(&raider.marker);
+        if files.lines().any(|file| file == wanted) {
+            return Ok(());
+        }
+        Err(Ended::failed(format!(
+            "the relic is closed, and {wanted} is not on main"
+        )))
+    }
+
+    /// The events of a type about a raider, since it was charged.
+    pub fn events(&self, kind: &str, raider: &Raider) -> Result<Vec<Value>, Ended> {
+        let op = Op::Events(Events {
+            follow: false,
+            since: Some(raider.since),
+            kind: Some(kind.to_owned()),
+        });
+        let subject = format!("{RIG}/raiders/{}", raider.name);
+        let mut events = Vec::new();
+        let client = Client::connect(&self.place.socket).map_err(|error| refused(&op, &error))?;
+        let streamed = client.stream(&op, |event| {
+            if event["subject"] == subject.as_str() {
+                events.push(event);
+            }
+            Ok::<_, ControlError>(Flow::Continue)
+        });
+        streamed.map_err(|error| refused(&op, &error))?;
+        Ok(events)
+    }
+
+    /// Removes the raiders that a case left, with what they had.
+    pub fn clear(&self) -> Result<(), Ended> {
+        let deadline = Instant::now() + CLEAR_LIMIT;
+        loop {
+            let all = self.ask(&Op::RaiderList(InRig::default()))?;
+            let names = all.as_array().into_iter().flatten();
+            let names: Vec<_> = names.filter_map(|row| row["name"].as_str()).collect();
+            if names.is_empty() && self.open_accounts()? {
+                return Ok(());
+            }
+            for name in &names {
+                let nuke = Op::RaiderNuke(RaiderNuke {
+                    name: (*name).to_owned(),
+                    salvage: true,
+                    dry_run: false,
+                    incarnation: None,
+                    yes: true,
+                });
+                // One that is just landing is refused, and gone at the next look.
+                let _refused = self.ask(&nuke);
+            }
+            if Instant::now() >= deadline {
+                let names = names.join(", ");
+                return Err(Ended::failed(format!("these raiders do not go: {names}")));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Ends what a case has parked; true when nothing is.
+    fn open_accounts(&self) -> Result<bool, Ended> {
+        let status = self.ask(&Op::Status(Nothing {}))?;
+        let parked = status["accounts"].as_array().into_iter().flatten();
+        let mut open = true;
+        for harness in parked.filter_map(|account| account["harness"].as_str()) {
+            open = false;
+            let name = harness.to_owned();
+            self.ask(&Op::HarnessResume(HarnessRef { name }))?;
+        }
+        Ok(open)
+    }
+
+    /// Whether the supervisor answers.
+    pub fn is_up(&self) -> bool {
+        self.ask(&Op::Ping(Nothing {})).is_ok()
+    }
+}
+
+/// What stands for a directory of the machine in a recording: of the same length, since programs place
+/// text by its width.
+fn plain(length: usize) -> String {
+    PLAIN
+        .chars()
+        .chain(iter::repeat('0'))
+        .take(length)
+        .collect()
+}
+
+/// The file that the scenario of this marker writes.
+pub fn file_of(marker: &str) -> String {
+    format!("{marker}.txt")
+}
+
+fn refused(op: &Op, error: &ControlError) -> Ended {
+    let name = op.name();
+    match error.kind {
+        ErrorKind::Unavailable => Ended::failed(format!("{name}: the supervisor has gone")),
+        _ => Ended::failed(format!("{name}: {}", error.message)),
+    }
+}

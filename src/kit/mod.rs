@@ -1,0 +1,17 @@
+//! The conformance kit: drives a harness as it is configured, against a model that follows a script.
+//!
+//! ```text
+//!   place: home, repository, city.toml     model: what the model says, step by step
+//!        └──────────────┬──────────────────────┘
+//!                     bench ◄── cases: what a harness has to do
+//!                       │
+//!             supervisor ──► the harness ──► the model
+//! ```
+
+pub mod bench;
+pub mod cases;
+pub mod installed;
+pub mod model;
+pub mod outcome;
+pub mod place;
+pub mod programs;

@@ -1,0 +1,64 @@
+//! Processes that call: whose they are, where they stand, and what they claim.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::{FakeSessions, Inner};
+use crate::domain::ids::{Incarnation, SessionId};
+use crate::ports::sessions::{Member, Membership, Standing};
+
+#[derive(Default)]
+pub(super) struct Callers {
+    /// Where processes stand; one that is not here stands in its session's directory.
+    places: HashMap<u32, Option<PathBuf>>,
+    /// The sessions that the environments of processes name.
+    claims: HashMap<u32, String>,
+}
+
+impl FakeSessions {
+    /// This process belongs to that session.
+    pub fn place(&self, pid: u32, id: &SessionId) {
+        let mut inner = self.inner();
+        let fake = inner.sessions.get(id);
+        let member = Member {
+            session: id.clone(),
+            incarnation: fake.map_or(Incarnation(0), |fake| fake.spec.incarnation),
+        };
+        inner.processes.insert(pid, Membership::Of(member));
+    }
+
+    /// This process stands in that directory; without one, where it stands cannot be told.
+    pub fn stand(&self, pid: u32, dir: Option<PathBuf>) {
+        self.inner().callers.places.insert(pid, dir);
+    }
+
+    /// The environment of this process names that session.
+    pub fn claim(&self, pid: u32, session: &str) {
+        let claim = session.to_owned();
+        self.inner().callers.claims.insert(pid, claim);
+    }
+
+    /// Where this process belongs cannot be told.
+    pub fn obscure(&self, pid: u32) {
+        self.inner().processes.insert(pid, Membership::Unknown);
+    }
+}
+
+impl Inner {
+    pub(super) fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String> {
+        let dir = match (self.callers.places.get(&pid), self.processes.get(&pid)) {
+            (Some(place), _) => place.clone(),
+            (None, Some(Membership::Of(member))) => {
+                let fake = self.sessions.get(&member.session);
+                fake.map(|fake| fake.spec.cwd.clone())
+            }
+            (None, _) => None,
+        };
+        let dir = dir.ok_or_else(|| format!("process {pid} is gone"))?;
+        Ok(Standing {
+            inside: dir.starts_with(of),
+            dir,
+            claims: self.callers.claims.get(&pid).cloned(),
+        })
+    }
+}

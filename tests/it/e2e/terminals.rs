@@ -1,0 +1,39 @@
+//! What a person reads of a session's terminal.
+
+use crate::support::live::until;
+use crate::support::plan::Plan;
+
+/// A program that moves its cursor between words, redraws a spinner in place, and dies of it.
+const PAINTER: &str = r#"
+[[agents]]
+name = "painter"
+restart = "temporary"
+command = ["sh", "-c", '''
+printf 'Unable\033[1Cto\033[1Cconnect\r\n'
+for n in 1 2 3 4 5 6 7 8 9; do printf '\033[2K* Waiting (%ss)\r\n\033[1A' $n; done
+until [ -e signs/go ]; do sleep 0.05; done
+exit 3
+''']
+"#;
+
+#[test]
+fn logs_and_the_tail_of_a_crash_read_as_a_person_saw_them() {
+    let city = Plan::new().add(PAINTER).start();
+    let read = |words: &[&str]| city.say(words).out;
+    until("it has written all", || {
+        read(&["logs", "painter"]).contains("(9s)")
+    });
+    let expected = "Unable to connect\n* Waiting (9s)\n";
+    assert_eq!(read(&["logs", "painter"]), expected);
+    assert_eq!(city.hd(&["logs", "painter"]).json()["text"], expected);
+    let raw = read(&["logs", "painter", "--raw"]);
+    assert!(
+        raw.contains("Unable\x1b[1Cto") && raw.contains("(1s)"),
+        "{raw:?}"
+    );
+    city.sign("go");
+    let crashed = city.wait_event(1, "agent.crashed", "painter");
+    assert_eq!(crashed["data"]["tail"], expected, "{crashed}");
+    // The log of a session that has ended is read in the same way.
+    assert_eq!(read(&["logs", "painter"]), expected);
+}

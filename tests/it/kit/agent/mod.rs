@@ -1,0 +1,179 @@
+//! An agent for the kit: asks a model by OpenAI Chat Completions, has a shell, writes files, and asks
+//! questions by a menu. It is this test program, started again with [`ROLE`] in its environment.
+
+mod model;
+mod terminal;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use horde_supervisor::kit::model::{Model, Scenario, Step};
+use serde_json::{Value, json};
+
+use self::model::{Reply, ask};
+use self::terminal::{Entry, Terminal};
+
+/// The variable that makes this program the agent. Its value names what the agent does wrong; an
+/// agent that conforms has none of these words:
+///
+/// - `asks`: wants to be told first that it may trust the directory
+/// - `mangles`: tells its model only the first line of its prompt
+/// - `shares`: runs the commands of all with the identity of the first
+pub const ROLE: &str = "KIT_AGENT";
+/// The variable that names a directory with recordings of a real program: the agent shows these in
+/// place of screens of its own.
+pub const SCREENS: &str = "KIT_SCREENS";
+/// The test that is the agent.
+pub const TEST: &str = "kit::agent::agent_does_what_its_model_says";
+
+#[test]
+fn agent_does_what_its_model_says() {
+    if let Ok(role) = std::env::var(ROLE) {
+        let prompt = std::env::args().next_back().unwrap();
+        Agent::new(&role, &prompt).work();
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let model = Model::start().unwrap();
+    let file = temp.path().join("written");
+    let steps = vec![
+        Step::Write {
+            path: file.to_string_lossy().into_owned(),
+            text: "words".to_owned(),
+        },
+        Step::Run("printf more >>written".to_owned()),
+        Step::Say("That was all.".to_owned()),
+    ];
+    model.play(Scenario {
+        marker: "prompt".to_owned(),
+        steps,
+    });
+    fs::write(temp.path().join("task"), "A prompt\n").unwrap();
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", TEST, "--nocapture", "task"])
+        .env(ROLE, "")
+        .env("HOME", temp.path())
+        .env("OPENAI_BASE_URL", format!("{}/v1", model.url()))
+        .current_dir(temp.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("That was all."));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "wordsmore");
+}
+
+struct Agent {
+    role: String,
+    terminal: Terminal,
+    messages: Vec<Value>,
+}
+
+impl Agent {
+    fn new(role: &str, file: &str) -> Self {
+        let prompt = fs::read_to_string(file).unwrap();
+        let told = match role {
+            "mangles" => prompt.lines().find(|line| line.contains("kit-")),
+            _ => Some(prompt.as_str()),
+        };
+        let system = json!({"role": "system", "content": "You are an agent."});
+        let user = json!({"role": "user", "content": told});
+        Self {
+            role: role.to_owned(),
+            terminal: Terminal::open(),
+            messages: vec![system, user],
+        }
+    }
+
+    /// Asks the model and does what it says, until nobody types anything any more.
+    fn work(&mut self) {
+        if self.role == "asks" {
+            let yes_no = ["Yes, I trust it".to_owned(), "No, exit".to_owned()];
+            self.terminal
+                .choose("Do you trust this directory?", &yes_no);
+        }
+        loop {
+            let goes_on = match ask(&self.messages) {
+                Reply::Text(text) => {
+                    self.terminal.say(&text);
+                    self.messages
+                        .push(json!({"role": "assistant", "content": text}));
+                    self.listen()
+                }
+                Reply::Call(call) => {
+                    self.call(&call);
+                    true
+                }
+                Reply::Refused { condition, why } => {
+                    self.terminal.refused(condition, &why);
+                    self.listen()
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a text of the user; false when there will be none.
+    fn listen(&mut self) -> bool {
+        match self.terminal.read() {
+            Entry::Text(text) => {
+                self.messages.push(json!({"role": "user", "content": text}));
+                true
+            }
+            Entry::End => false,
+        }
+    }
+
+    fn call(&mut self, call: &Value) {
+        let arguments = call["function"]["arguments"].as_str().unwrap();
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_owned();
+        let result = match call["function"]["name"].as_str().unwrap() {
+            "bash" => self.run(&text("command")),
+            "write" => match fs::write(text("path"), text("content")) {
+                Ok(()) => "written".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            _ => {
+                let options = arguments["options"].as_array().unwrap().iter();
+                let options: Vec<_> = options.filter_map(Value::as_str).collect();
+                let options: Vec<_> = options.into_iter().map(ToOwned::to_owned).collect();
+                self.terminal.choose(&text("question"), &options)
+            }
+        };
+        self.messages
+            .push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        self.messages
+            .push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
+    }
+
+    fn run(&mut self, command: &str) -> String {
+        self.terminal.say(&format!("$ {command}"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).stdin(Stdio::null());
+        if self.role == "shares" {
+            shell.envs(first_identity());
+        }
+        let output = shell.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        self.terminal.say(&said);
+        said
+    }
+}
+
+/// The identity of the agent that came first in this home directory, as a background process that is
+/// shared by all would keep it.
+fn first_identity() -> Vec<(String, String)> {
+    let file = PathBuf::from(std::env::var("HOME").unwrap()).join("identity.json");
+    let own = std::env::vars().filter(|(name, _)| name.starts_with("HD_"));
+    let own: Vec<_> = own.collect();
+    let fresh = file.with_extension(std::process::id().to_string());
+    fs::write(&fresh, serde_json::to_string(&own).unwrap()).unwrap();
+    // The one that is there already stays.
+    let _is_there = fs::hard_link(&fresh, &file);
+    serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap()
+}

@@ -1,0 +1,175 @@
+//! The agent's terminal: lines of text, an input line, and menus as agents draw them.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use nix::sys::termios::{self, SetArg, Termios};
+
+/// What was typed.
+pub enum Entry {
+    /// A text, submitted.
+    Text(String),
+    /// Nothing more will be.
+    End,
+}
+
+/// A key, or what came as a paste.
+#[derive(Debug, PartialEq, Eq)]
+enum Key {
+    Char(char),
+    Paste(String),
+    End,
+}
+
+/// The terminal in raw mode with bracketed paste; not raw where it is none.
+pub struct Terminal {
+    was: Option<Termios>,
+    screens: Option<PathBuf>,
+}
+
+impl Terminal {
+    pub fn open() -> Self {
+        let input = std::io::stdin();
+        let was = input.is_terminal().then(|| {
+            let was = termios::tcgetattr(&input).unwrap();
+            let mut raw = was.clone();
+            termios::cfmakeraw(&mut raw);
+            raw.output_flags = was.output_flags;
+            termios::tcsetattr(&input, SetArg::TCSANOW, &raw).unwrap();
+            was
+        });
+        let screens = std::env::var_os(super::SCREENS).map(PathBuf::from);
+        let terminal = Self { was, screens };
+        if terminal.was.is_some() {
+            terminal.write("\x1b[?2004h");
+        }
+        terminal
+    }
+
+    fn write(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).unwrap();
+        out.flush().unwrap();
+    }
+
+    /// Shows what a real program showed in this condition; false where there is no recording.
+    fn replay(&self, condition: &str) -> bool {
+        let Some(dir) = &self.screens else {
+            return false;
+        };
+        let bytes = std::fs::read(dir.join(format!("kit-{condition}.raw"))).unwrap();
+        let mut out = std::io::stdout().lock();
+        out.write_all(&bytes).unwrap();
+        out.flush().unwrap();
+        true
+    }
+
+    /// Tells of a refusal of the provider.
+    pub fn refused(&self, condition: &str, text: &str) {
+        if !self.replay(condition) {
+            self.say(text);
+        }
+    }
+
+    pub fn say(&self, text: &str) {
+        self.write(&format!("{}\n", text.trim_end()));
+    }
+
+    /// Shows an input line and reads what is submitted.
+    pub fn read(&self) -> Entry {
+        self.write("> ");
+        let mut text = String::new();
+        loop {
+            match self.key() {
+                Key::End => return Entry::End,
+                Key::Char('\r' | '\n') if !text.is_empty() => return Entry::Text(text),
+                Key::Char('\r' | '\n') => {}
+                Key::Char(typed) => text.push(typed),
+                Key::Paste(pasted) => text.push_str(&pasted),
+            }
+        }
+    }
+
+    /// Lets the user choose: a digit chooses at once, Enter takes the first, pastes are ignored.
+    pub fn choose(&self, question: &str, options: &[String]) -> String {
+        let rows = options.iter().enumerate().map(|(index, option)| {
+            let mark = if index == 0 { '❯' } else { ' ' };
+            format!("{mark} {}. {option}\n", index + 1)
+        });
+        let rows: String = rows.collect();
+        if !self.replay("question") {
+            self.write(&format!(
+                "\x1b[2J\x1b[H{question}\n\n{rows}\nEnter to select · Esc to cancel\n"
+            ));
+        }
+        let chosen = loop {
+            match self.key() {
+                Key::End => std::process::exit(1),
+                Key::Char('\r' | '\n') => break 0,
+                Key::Char(digit) => {
+                    let number = digit.to_digit(10).and_then(|digit| digit.checked_sub(1));
+                    let index = number.and_then(|number| usize::try_from(number).ok());
+                    if let Some(index) = index.filter(|index| *index < options.len()) {
+                        break index;
+                    }
+                }
+                Key::Paste(_) => {}
+            }
+        };
+        self.write("\x1b[?1049l\x1b[2J\x1b[H");
+        format!("The user chose: {}", options[chosen])
+    }
+
+    fn key(&self) -> Key {
+        read_key(&mut std::io::stdin().lock())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Some(was) = &self.was {
+            self.write("\x1b[?2004l");
+            // The terminal may be gone.
+            let _gone = termios::tcsetattr(std::io::stdin(), SetArg::TCSANOW, was);
+        }
+    }
+}
+
+const PASTE: &[u8] = b"\x1b[200~";
+const PASTED: &[u8] = b"\x1b[201~";
+
+fn read_key(input: &mut impl Read) -> Key {
+    let mut bytes = Vec::new();
+    loop {
+        let mut byte = [0];
+        if input.read(&mut byte).unwrap_or(0) == 0 {
+            return Key::End;
+        }
+        bytes.push(byte[0]);
+        if bytes.starts_with(PASTE) {
+            if let Some(text) = bytes[PASTE.len()..].strip_suffix(PASTED) {
+                return Key::Paste(String::from_utf8_lossy(text).into_owned());
+            }
+            continue;
+        }
+        if PASTE.starts_with(&bytes) {
+            continue;
+        }
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            return Key::Char(text.chars().next_back().unwrap());
+        }
+    }
+}
+
+#[test]
+fn paste_is_one_entry_and_keys_are_their_own() {
+    let mut input: &[u8] = b"1\x1b[200~two\nlines\x1b[201~\xc3\xa9\r";
+    let keys = std::iter::from_fn(|| Some(read_key(&mut input)).filter(|key| *key != Key::End));
+    let expected = [
+        Key::Char('1'),
+        Key::Paste("two\nlines".to_owned()),
+        Key::Char('é'),
+        Key::Char('\r'),
+    ];
+    assert!(keys.eq(expected));
+}

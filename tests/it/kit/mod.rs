@@ -1,0 +1,7 @@
+//! `hd harness`, and its conformance kit on an agent made for it.
+
+mod agent;
+mod conformance;
+mod replayed;
+mod setup;
+mod survey;

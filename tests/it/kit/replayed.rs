@@ -1,0 +1,99 @@
+//! The kit on recordings of the real programs' terminals (`tests/data/harness/<program>-<version>/kit-*.raw`),
+//! which `tests/real-agents/run --record` makes: an agent that shows them stands in for the program, and
+//! the patterns of the program's preset read them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+use super::agent;
+
+/// The cases that a recording stands for. A limit ends at the time that its recording names, which is over;
+/// a menu moves with the keys that a program is given, which a recording does not. Their screens are judged in
+/// `src/config/tests/recordings.rs`.
+const CASES: [&str; 1] = ["login"];
+
+/// The keys of a preset by which its screens are read.
+const PATTERNS: [&str; 5] = [
+    "needs_input_patterns",
+    "input_patterns",
+    "working_patterns",
+    "rate_limit_patterns",
+    "auth_patterns",
+];
+
+fn hd(dir: &Path, words: &[&str]) -> Command {
+    let mut hd = Command::new(cargo_bin("hd"));
+    hd.args(words).current_dir(dir).env_clear();
+    hd.env("PATH", std::env::var_os("PATH").unwrap());
+    hd.stdin(Stdio::null());
+    hd
+}
+
+/// A city with a harness that shows these recordings, and reads its screens as the preset does.
+fn city(root: &Path, preset: &str, screens: &Path) {
+    fs::write(root.join("city.toml"), "[workspace]\nname = \"x\"\n").unwrap();
+    let shown = hd(root, &["--json", "harness", "show", preset]).output();
+    let shown: Value = serde_json::from_slice(&shown.unwrap().stdout).unwrap();
+    let exe = std::env::current_exe().unwrap();
+    let mut harness = serde_json::json!({
+        "command": [exe, "--exact", agent::TEST, "--nocapture"],
+        "prompt": "file",
+        "env": {agent::ROLE: "", agent::SCREENS: screens},
+    });
+    for key in PATTERNS {
+        harness[key] = shown["settings"][key].clone();
+    }
+    let city = serde_json::json!({"workspace": {"name": "x"}, "harness": {"replayed": harness}});
+    fs::write(root.join("city.toml"), toml::to_string(&city).unwrap()).unwrap();
+}
+
+/// Tries the cases of one program that it has recordings of, and returns what did not hold.
+fn wrong(program: &Path) -> Vec<String> {
+    let name = program.file_name().unwrap().to_string_lossy().into_owned();
+    let (preset, _version) = name.split_once('-').unwrap();
+    let recorded = |case: &&str| program.join(format!("kit-{case}.raw")).is_file();
+    let cases: Vec<_> = CASES.into_iter().filter(recorded).collect();
+    if cases.is_empty() {
+        return Vec::new();
+    }
+    let temp = tempfile::tempdir().unwrap();
+    city(temp.path(), preset, program);
+    let mut words = vec!["--json", "harness", "test", "replayed"];
+    words.extend(cases.iter().flat_map(|case| ["--case", case]));
+    let output = hd(temp.path(), &words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let told: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{name}: {error}: {said}"));
+    let tried = told["cases"].as_array().unwrap();
+    assert_eq!(tried.len(), cases.len(), "{name}");
+    let failed = tried.iter().filter(|case| case["result"] != "held");
+    failed.map(|case| format!("{name}: {case:#}")).collect()
+}
+
+#[test]
+fn recorded_screens_of_the_real_programs_hold_in_the_kit() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness");
+    let programs: Vec<PathBuf> = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("kit-login.raw").is_file())
+        .collect();
+    assert!(
+        programs.len() >= 5,
+        "the recordings are there: {programs:?}"
+    );
+    let wrong: Vec<_> = thread::scope(|scope| {
+        let tried: Vec<_> = programs
+            .iter()
+            .map(|program| scope.spawn(|| wrong(program)))
+            .collect();
+        let ended = tried.into_iter().flat_map(|one| one.join().unwrap());
+        ended.collect()
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

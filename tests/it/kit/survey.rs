@@ -1,0 +1,110 @@
+//! `hd harness list` and `hd harness show`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+const CITY: &str = r#"
+[workspace]
+name = "x"
+
+[harness.mine]
+command = ["./work.sh", "{prompt}"]
+env = { SEASON = "winter" }
+
+[[agents]]
+name = "keeper"
+harness = "claude"
+prompt = "p"
+"#;
+
+/// A city, and a directory with a `claude` that tells its version.
+fn made() -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("city.toml"), CITY).unwrap();
+    // Written by another process: a file that is open for writing anywhere cannot be run.
+    let script = "mkdir bin && printf '#!/bin/sh\\necho \"2.1.197 (Claude Code)\"\\n' >bin/claude \
+                  && chmod 755 bin/claude";
+    let wrote = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(temp.path())
+        .status();
+    assert!(wrote.unwrap().success());
+    temp
+}
+
+fn hd(root: &Path, words: &[&str]) -> Output {
+    Command::new(cargo_bin("hd"))
+        .args(words)
+        .current_dir(root)
+        .env_clear()
+        .env("PATH", root.join("bin"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn json(root: &Path, words: &[&str]) -> Value {
+    let output = hd(root, &[&["--json"], words].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn list_tells_which_programs_are_there() {
+    let temp = made();
+    let rows = json(temp.path(), &["harness", "list"]);
+    let row = |name: &str| {
+        let mut rows = rows.as_array().unwrap().iter();
+        rows.find(|row| row["name"] == name).unwrap().clone()
+    };
+    let claude = row("claude");
+    assert_eq!(claude["version"], "2.1.197");
+    assert_eq!(claude["used_by"][0], "agent keeper");
+    assert!(claude["file"].as_str().unwrap().ends_with("/bin/claude"));
+    assert_eq!(row("codex")["file"], Value::Null);
+    assert_eq!(row("mine")["command"][0], "./work.sh");
+    let table = hd(temp.path(), &["harness", "list"]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    let line = |name: &str| {
+        let line = table.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(line("claude").contains("2.1.197 no login"), "{table}");
+    assert!(
+        line("claude").contains("hooks, screen reduced, resumes"),
+        "{table}"
+    );
+    assert!(
+        line("mine").contains("menus only no reduced form, starts afresh"),
+        "{table}"
+    );
+    assert!(line("codex").contains("codex (not found)"), "{table}");
+}
+
+#[test]
+fn show_tells_all_settings_and_what_placeholders_mean() {
+    let temp = made();
+    let shown = json(temp.path(), &["harness", "show", "mine"]);
+    assert_eq!(shown["settings"]["env"]["SEASON"], "winter");
+    assert_eq!(shown["settings"]["prompt"], "arg");
+    let meaning = shown["placeholders"]["{prompt}"].as_str().unwrap();
+    assert!(meaning.contains("the prompt"));
+    let text = hd(temp.path(), &["harness", "show", "mine"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("\n[harness.mine]\n"), "{text}");
+    assert!(text.contains("SEASON = \"winter\""), "{text}");
+    assert!(text.contains("\n{prompt}: the prompt"), "{text}");
+}
+
+#[test]
+fn unknown_harness_is_refused_with_a_near_name() {
+    let temp = made();
+    let output = hd(temp.path(), &["harness", "show", "cluade"]);
+    assert_eq!(output.status.code(), Some(4));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("did you mean claude?"), "{said}");
+}

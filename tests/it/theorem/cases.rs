@@ -1,0 +1,500 @@
+//! One sandbox, from its charge to its end, with what is done to it between.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use git2::{ObjectType, Oid};
+
+use super::ends::{
+    BREAKS, Case, DELETED, DONE, Dice, End, NUKE, Tally, forms, is_at_risk, is_dirty,
+};
+use super::forms::{Agent, Form, is_there};
+use super::lab::{CRLF, HELD, Lab};
+use super::look::Seen;
+use super::reach::Reach;
+use horde_supervisor::actors::refusal::{Refusal, RefusalKind};
+use horde_supervisor::actors::sagas::charge::Charged;
+use horde_supervisor::actors::sagas::repair;
+use horde_supervisor::domain::ids::RelicId;
+use horde_supervisor::domain::nuke::CleanupStatus;
+use horde_supervisor::domain::relic::RelicStatus;
+use horde_supervisor::domain::saga::FaultPoint;
+use horde_supervisor::ports::relics::SalvageEntry;
+use horde_supervisor::ports::repo::{Repo, SalvageRecord};
+use horde_supervisor::testing::world::rig;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A case under way.
+struct Run<'a> {
+    lab: &'a mut Lab,
+    tally: &'a mut Tally,
+    charged: Charged,
+    dir: PathBuf,
+    /// What must not be lost.
+    seen: Seen,
+    /// What other sandboxes stashed.
+    before: Vec<Oid>,
+    /// Whether HEAD or index were lost, and with them what made some forms precious.
+    poorer: bool,
+}
+
+/// Runs it.
+pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
+    let mut dice = Dice::new(case.seed);
+    let relic = lab.town().relic("a").await;
+    let charged = lab.town().charge(&relic).await.unwrap();
+    let dir = charged.sandbox.clone();
+    let before = Seen::of(&dir).stashes;
+    let forms = forms(case, &mut dice);
+    let at_risk = forms.iter().any(|form| is_at_risk(*form));
+    let dirty = forms.iter().any(|form| is_dirty(*form));
+    let text = dice.text();
+    let work = {
+        let (dir, library) = (dir.clone(), lab.path("library"));
+        move || {
+            let agent = Agent {
+                dir: &dir,
+                text,
+                library: &library,
+            };
+            forms.iter().for_each(|form| agent.make(*form));
+            let seen = Seen::of(&dir);
+            assert!(
+                is_there(case.form, &dir, &seen),
+                "{forms:?}: not {:?}",
+                case.form
+            );
+            seen
+        }
+    };
+    let mut run = if case.end == End::Remuster {
+        Run::remustered(lab, tally, case, charged, work, before).await
+    } else {
+        let seen = work();
+        Run {
+            lab,
+            tally,
+            charged,
+            dir,
+            seen,
+            before,
+            poorer: false,
+        }
+    };
+    if matches!(case.end, End::Nuke | End::Done | End::Repair) {
+        if at_risk {
+            run.refused_nuke().await;
+        }
+        if dirty {
+            run.refused_done().await;
+        }
+        run.repairs(case, &mut dice).await;
+    }
+    let mut needed = at_risk && run.is_precious();
+    match case.end {
+        End::Done if !dirty => run.done().await,
+        End::Nuke => run.dying(case.end, NUKE).await,
+        End::Kept => run.unhook().await,
+        End::Closed => run.close(&relic).await,
+        _ => {}
+    }
+    if case.end.is_patrols() {
+        run.patrols().await;
+    } else {
+        needed &= case.end == End::Nuke || run.is_held().await;
+        run.nuke().await;
+    }
+    run.verify();
+    run.tally.count();
+    run.tally.end((case.form, case.end));
+    run.settle(needed).await;
+}
+
+impl Run<'_> {
+    /// Nothing changed.
+    fn unchanged(&self, what: &str) {
+        let differs = self.seen.differs(&Seen::of(&self.dir));
+        assert!(differs.is_empty(), "{what} changed {differs:?}");
+    }
+
+    async fn is_held(&self) -> bool {
+        let hook = self.lab.town().hook(&self.charged.raider).await;
+        hook.is_some_and(|hook| hook.incarnation == self.charged.incarnation)
+    }
+
+    /// Waits for what goes on by itself; true when the slot is free by then.
+    async fn gone(&self) -> bool {
+        for _ in 0..20 {
+            self.lab.town().pass(SECOND).await;
+            if !self.is_held().await && self.lab.town().sagas().await == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether it still has to be salvaged, after what was repaired.
+    fn is_precious(&self) -> bool {
+        let facts = || self.lab.repo.facts(&self.dir, "main").unwrap();
+        !self.poorer || CleanupStatus::measured(&facts()) != CleanupStatus::Clean
+    }
+
+    async fn refused_nuke(&mut self) {
+        let refused = self
+            .lab
+            .town()
+            .nuke(&self.charged.raider, false)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
+        assert!(self.lab.town().runs(&self.charged.session));
+        self.unchanged("a refused nuke");
+    }
+
+    async fn refused_done(&mut self) {
+        let refused = self
+            .lab
+            .town()
+            .completed(&self.charged.raider)
+            .await
+            .unwrap_err();
+        let kinds = [RefusalKind::WorkAtRisk, RefusalKind::BadRequest];
+        assert!(kinds.contains(&refused.kind), "{refused}");
+        self.unchanged("a refused completion");
+    }
+
+    /// Asks for the end, where nobody is at it.
+    async fn ask(&self, end: End) -> Result<(), Refusal> {
+        let (town, raider) = (self.lab.town(), &self.charged.raider);
+        match town.hook(raider).await.filter(|_| end == End::Done) {
+            Some(hook) if hook.done.is_none() => return town.completed(raider).await.map(drop),
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        if end == End::Nuke && self.is_held().await && town.sagas().await == 0 {
+            return town.nuke(raider, true).await.map(drop);
+        }
+        Ok(())
+    }
+
+    /// What was asked for, by a daemon that dies at each of the steps, one after the other.
+    async fn dying(&mut self, end: End, mut steps: &[FaultPoint]) {
+        self.lab.fate.die(steps);
+        loop {
+            // The answer dies with the daemon.
+            drop(self.ask(end).await);
+            for _ in 0..20 {
+                let over = !self.is_held().await && self.lab.town().sagas().await == 0;
+                if over || self.lab.fate.dead().is_some() {
+                    break;
+                }
+                self.lab.town().pass(SECOND).await;
+            }
+            let Some(at) = self.lab.fate.dead() else {
+                return self.lab.fate.spare();
+            };
+            self.tally.died(end, at);
+            if self.dir.exists() {
+                self.unchanged(at.as_str());
+            }
+            self.tally.count();
+            let index = steps.iter().position(|step| *step == at).expect("a step");
+            steps = &steps[index + 1..];
+            self.lab.restart(steps).await;
+        }
+    }
+
+    /// Completed; stash entries keep the sandbox.
+    async fn done(&mut self) {
+        self.dying(End::Done, DONE).await;
+        if let Err(refused) = self.ask(End::Done).await {
+            assert_eq!(refused.kind, RefusalKind::BadRequest, "{refused}");
+        }
+        if !self.gone().await {
+            self.unchanged("a completion");
+        }
+    }
+
+    /// Things break, and are mended; all of them where that is what is tested.
+    async fn repairs(&mut self, case: Case, dice: &mut Dice) {
+        let all = case.end == End::Repair;
+        let times = if all { BREAKS } else { 2 };
+        let first = dice.below(BREAKS);
+        for what in (first..first + times).map(|what| what % BREAKS) {
+            self.repair(what).await;
+        }
+        if all && case.seed.is_multiple_of(2) {
+            self.repair(DELETED).await;
+        }
+    }
+
+    /// Something breaks that is not the work, and is mended.
+    async fn repair(&mut self, what: usize) {
+        let (dir, admin) = (self.dir.clone(), Seen::admin(&self.dir));
+        let mut wanted = self.seen.clone();
+        let write = |path: PathBuf, text: &str| fs::write(path, text).expect("written");
+        match what {
+            0 => fs::remove_file(dir.join(".git")).expect("removed"),
+            1 => write(dir.join(".git"), "gitdi"),
+            2 => write(dir.join(".git"), "gitdir: /none\n"),
+            3 => fs::remove_file(admin.join("gitdir")).expect("removed"),
+            4 => write(admin.join("locked"), "by nobody"),
+            5 => write(admin.join("HEAD"), ""),
+            6 => fs::remove_file(admin.join("index")).expect("removed"),
+            _ => {
+                fs::remove_dir_all(&dir).expect("removed");
+                self.die_filling().await;
+            }
+        }
+        let world = Arc::clone(&self.lab.town().world);
+        repair::run(&world, self.charged.raider.clone())
+            .await
+            .unwrap();
+        let now = Seen::of(&dir);
+        match what {
+            // The reflog still names what was checked out.
+            5 => {
+                (wanted.head, wanted.head_line) = (now.head, now.head_line.clone());
+                if wanted.index.is_empty() {
+                    // Lost before, where there was no commit to make it from.
+                    wanted.index = now.index.clone();
+                }
+            }
+            6 => wanted.index = now.index.clone(),
+            // What is in the index is written anew.
+            DELETED => {
+                let lost = wanted.index.iter().filter(|entry| !now.has_file_of(entry));
+                let lost: Vec<_> = lost.collect();
+                assert!(lost.is_empty(), "not written anew: {lost:?}");
+                (wanted.files, wanted.inner) = (now.files.clone(), now.inner.clone());
+            }
+            _ => {}
+        }
+        self.poorer |= what >= 5;
+        wanted.reflog.extend(&now.reflog);
+        assert!(wanted.files == now.files, "repair {what} changed files");
+        assert!(
+            wanted == now || what == 4,
+            "repair {what} changed the sandbox"
+        );
+        self.seen = now;
+        self.seen.reflog.extend(wanted.reflog);
+        self.tally.count();
+    }
+
+    /// The daemon dies while a repair fills the work tree anew: nobody works in half of it.
+    async fn die_filling(&mut self) {
+        if !self
+            .seen
+            .index
+            .iter()
+            .any(|entry| entry.path == HELD.as_bytes())
+        {
+            return;
+        }
+        self.lab.hold(true);
+        let world = Arc::clone(&self.lab.town().world);
+        let raider = self.charged.raider.clone();
+        repair::run(&world, raider).await.unwrap_err();
+        self.lab.restart(&[]).await;
+        self.lab.hold(false);
+        assert!(self.lab.repo.ailment(&self.dir).unwrap().is_some());
+        self.lab.town().pass(HOUR).await;
+        assert!(!self.lab.town().runs(&self.charged.session));
+        self.tally.count();
+    }
+
+    /// Its hook is lost.
+    async fn unhook(&self) {
+        let (raider, incarnation) = (self.charged.raider.clone(), self.charged.incarnation);
+        let town = self.lab.town();
+        assert!(
+            town.store(move |txn| txn.drop_hook(&raider, incarnation))
+                .await
+        );
+    }
+
+    /// Somebody closes its relic.
+    async fn close(&self, relic: &RelicId) {
+        let id = relic.clone();
+        let close = self.lab.town().store(move |txn| {
+            let mut relic = txn.relic(&id)?;
+            relic.status = RelicStatus::Closed;
+            txn.put_relic(&relic)
+        });
+        close.await;
+        self.lab.town().world.nudge(&format!("{}/witness", rig()));
+    }
+
+    /// Patrols come until it is gone.
+    async fn patrols(&self) {
+        for _ in 0..10 {
+            self.lab.town().pass(HOUR).await;
+            if !self.dir.exists() && self.lab.town().sagas().await == 0 {
+                return;
+            }
+        }
+        panic!("it lingers: {:?}", self.lab.town().escalations().await);
+    }
+
+    async fn nuke(&mut self) {
+        if let Err(refused) = self.ask(End::Nuke).await {
+            panic!("{refused}: {:?}", refused.losses);
+        }
+        assert!(self.gone().await);
+    }
+
+    /// Everything is reached, and comes back.
+    fn verify(&mut self) {
+        let (raider, incarnation) = (&self.charged.raider, self.charged.incarnation);
+        let prefix = format!(
+            "refs/horde/salvage/{}/{}/{incarnation}",
+            raider.rig, raider.name
+        );
+        let own = |name: &str| {
+            let rest = name.strip_prefix(&prefix);
+            rest.is_some_and(|rest| rest.starts_with(['/', '.']))
+        };
+        let bare = self.lab.repo.repo_dir();
+        // What a checkout makes of it is not in git, and need not be.
+        let mut reach = Reach::of([Oid::hash_object(ObjectType::Blob, CRLF).expect("a hash")]);
+        let kept =
+            |name: &str| name.starts_with("refs/remotes/") || name.starts_with("refs/horde/mq/");
+        reach.add(bare, |name| own(name) || kept(name));
+        reach.add(&self.lab.path("origin.git"), |_| true);
+        for id in self.seen.contents() {
+            assert!(reach.has(&id), "{id} is lost: {}", self.whose(id));
+        }
+        let stashed = self
+            .seen
+            .stashes
+            .iter()
+            .filter(|id| !self.before.contains(id));
+        let commits = self
+            .seen
+            .reflog
+            .iter()
+            .chain(&self.seen.head)
+            .chain(stashed);
+        for id in commits {
+            assert!(reach.has_work(bare, *id), "commit {id} is lost");
+        }
+    }
+
+    fn whose(&self, id: Oid) -> String {
+        let files = self.seen.files.iter().filter(|(_, file)| file.id() == id);
+        let files = files.map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        let inner = self.seen.inner.values().flat_map(|inner| &inner.index);
+        let entries = self
+            .seen
+            .index
+            .iter()
+            .chain(inner)
+            .filter(|entry| entry.id == id);
+        let staged = entries.map(|entry| format!("index {}", String::from_utf8_lossy(&entry.path)));
+        files.chain(staged).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What was salvaged of it, the newest first: a repair may have saved what was broken.
+    async fn salvages(&self) -> Vec<SalvageRecord> {
+        let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
+        let mut all = self.lab.town().store(|txn| txn.salvages()).await;
+        all.retain(|entry| entry.raider == name && entry.incarnation == incarnation);
+        let record = |entry: SalvageEntry| SalvageRecord {
+            id: entry.id,
+            refs: entry.refs,
+            bytes: entry.bytes,
+            ignored: entry.ignored,
+        };
+        all.into_iter().rev().map(record).collect()
+    }
+
+    /// Restores it and compares; leaves nothing to the next case. What was pushed and clean needs no
+    /// salvage.
+    async fn settle(&mut self, needed: bool) {
+        let mut differs = vec!["nothing was salvaged"];
+        for record in self.salvages().await {
+            let to = self.lab.path("restored");
+            self.lab.repo.restore(&record, &to).unwrap();
+            differs = self.seen.differs(&Seen::of(&to));
+            fs::remove_dir_all(Seen::admin(&to)).expect("removed");
+            fs::remove_dir_all(&to).expect("removed");
+            if differs.is_empty() {
+                break;
+            }
+        }
+        assert!(
+            !needed || differs.is_empty(),
+            "did not come back: {differs:?}"
+        );
+        if self.seen.stashes != self.before {
+            let bare = self.lab.repo.repo_dir();
+            crate::support::git::git(bare, &["update-ref", "-d", "refs/stash"]);
+        }
+    }
+
+    /// Work that conflicts, declared done; its sandbox is still worked in when MERGE_READY is sent.
+    async fn remustered<'a>(
+        lab: &'a mut Lab,
+        tally: &'a mut Tally,
+        case: Case,
+        charged: Charged,
+        work: impl FnOnce() -> Seen + Send + 'static,
+        before: Vec<Oid>,
+    ) -> Run<'a> {
+        let dir = charged.sandbox.clone();
+        let agent = Agent {
+            dir: &dir,
+            text: b"mine".to_vec(),
+            library: Path::new(""),
+        };
+        agent.make(Form::Ahead);
+        lab.move_target("work", format!("theirs {}\n", case.seed).as_bytes());
+        let seen = Arc::new(Mutex::new(None));
+        let late = Arc::clone(&seen);
+        lab.fate.meanwhile(FaultPoint::WitnessReadyAfter, move || {
+            *late.lock().unwrap() = Some(work());
+        });
+        let mut run = Run {
+            seen: Seen::of(&dir),
+            lab,
+            tally,
+            charged,
+            dir,
+            before,
+            poorer: false,
+        };
+        let relic = run.charged.relic.clone();
+        run.lab.town().completed(&run.charged.raider).await.unwrap();
+        for _ in 0..30 {
+            run.lab.town().pass(SECOND).await;
+            let now = run.lab.town().relic_now(&relic).await;
+            // While the first raider's sandbox is kept, its relic waits.
+            let waits = run.is_held().await && now.status == RelicStatus::Open;
+            if now.reworks == 1 && (waits || now.status == RelicStatus::Hooked) {
+                break;
+            }
+        }
+        assert_eq!(run.lab.town().relic_now(&relic).await.reworks, 1);
+        run.seen = seen.lock().unwrap().take().expect("it was worked in");
+        if run.is_held().await {
+            run.unchanged("a fresh raider");
+        }
+        // The fresh one has nothing yet: it goes when nobody wants its work.
+        run.close(&relic).await;
+        for _ in 0..30 {
+            run.lab.town().pass(SECOND).await;
+            let hooks = run.lab.town().store(|txn| txn.hooks(None)).await;
+            if hooks.iter().all(|hook| {
+                hook.incarnation == run.charged.incarnation && hook.raider == run.charged.raider
+            }) {
+                break;
+            }
+        }
+        run
+    }
+}

@@ -1,0 +1,271 @@
+//! What is tested: which forms come to which ends, and what comes along by chance.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::forms::Form;
+use horde_supervisor::domain::saga::FaultPoint;
+
+/// How a sandbox ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// A nuke, during which the daemon dies at each of [`NUKE`].
+    Nuke,
+    /// A completion, during which it dies at each of [`DONE`]; a nuke when that is refused.
+    Done,
+    /// Repairs of all that can break, and a nuke.
+    Repair,
+    /// A completion that conflicts, while the sandbox is still being worked in.
+    Remuster,
+    /// Its hook is lost; the patrol removes it, when what it holds was kept for `keep_dirty`.
+    Kept,
+    /// Its relic is closed elsewhere; the patrol ends its session, and removes it so, too.
+    Closed,
+}
+
+/// The steps of a nuke.
+pub const NUKE: &[FaultPoint] = &[
+    FaultPoint::NukeIntentBefore,
+    FaultPoint::NukeIntentAfter,
+    FaultPoint::NukeSalvageBefore,
+    FaultPoint::NukeSalvageAfter,
+    FaultPoint::NukeReleaseBefore,
+    FaultPoint::NukeReleaseAfter,
+];
+
+/// The steps of a completion, and what becomes of it.
+pub const DONE: &[FaultPoint] = &[
+    FaultPoint::DoneIntentBefore,
+    FaultPoint::DoneIntentAfter,
+    FaultPoint::DonePushBefore,
+    FaultPoint::DonePushAfter,
+    FaultPoint::DoneSubmitBefore,
+    FaultPoint::DoneSubmitAfter,
+    FaultPoint::DoneSessionBefore,
+    FaultPoint::DoneSessionAfter,
+    FaultPoint::WitnessReadyBefore,
+    FaultPoint::WitnessReadyAfter,
+    FaultPoint::NukeIntentBefore,
+    FaultPoint::NukeIntentAfter,
+    FaultPoint::NukeReleaseBefore,
+    FaultPoint::NukeReleaseAfter,
+];
+
+impl End {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Nuke,
+        Self::Done,
+        Self::Repair,
+        Self::Remuster,
+        Self::Kept,
+        Self::Closed,
+    ];
+
+    /// Whether nobody asks for its removal.
+    pub fn is_patrols(self) -> bool {
+        matches!(self, Self::Kept | Self::Closed)
+    }
+}
+
+/// Whether a nuke refuses it.
+pub fn is_at_risk(form: Form) -> bool {
+    !matches!(
+        form,
+        Form::Elsewhere
+            | Form::Backup
+            | Form::HiddenWorktree
+            | Form::HiddenClone
+            | Form::ReflogOnly
+            | Form::Ignored
+            | Form::Locked
+            | Form::Clean
+    )
+}
+
+/// Whether a completion refuses it.
+pub fn is_dirty(form: Form) -> bool {
+    let committed = matches!(
+        form,
+        Form::Ahead
+            | Form::Amended
+            | Form::Stash
+            | Form::SubmoduleLeft
+            | Form::SubmoduleGone
+            | Form::SubmoduleRemoved
+    );
+    is_at_risk(form) && !committed
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    pub form: Form,
+    pub end: End,
+    pub seed: u64,
+}
+
+/// So many things break that are not the work.
+pub const BREAKS: usize = 7;
+/// And this one takes the work along that no commit and no index holds: the directory is deleted.
+pub const DELETED: usize = BREAKS;
+
+/// What was tested.
+#[derive(Default)]
+pub struct Tally {
+    ended: BTreeMap<(Form, End), usize>,
+    died: BTreeMap<(End, &'static str), usize>,
+    total: usize,
+}
+
+impl Tally {
+    /// Counts what another part counted as well.
+    pub fn add(&mut self, other: Self) {
+        for (pair, times) in other.ended {
+            *self.ended.entry(pair).or_default() += times;
+        }
+        for (step, times) in other.died {
+            *self.died.entry(step).or_default() += times;
+        }
+        self.total += other.total;
+    }
+
+    /// How many cases there were.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// One more.
+    pub fn count(&mut self) {
+        self.total += 1;
+    }
+
+    /// The daemon died at this step.
+    pub fn died(&mut self, end: End, at: FaultPoint) {
+        *self.died.entry((end, at.as_str())).or_default() += 1;
+    }
+
+    /// Whether it died at all of the steps of this end. What a completion leaves may be kept, and
+    /// the nuke behind it refused.
+    pub fn has_died_at(&self, end: End, steps: &[FaultPoint]) -> bool {
+        let has = |at: &FaultPoint| self.died.contains_key(&(end, at.as_str()));
+        let own = |at: &&FaultPoint| end == End::Nuke || !NUKE.contains(at);
+        steps.iter().filter(own).all(has)
+    }
+
+    /// This form came to this end.
+    pub fn end(&mut self, pair: (Form, End)) {
+        *self.ended.entry(pair).or_default() += 1;
+    }
+
+    /// How often this form came to this end.
+    pub fn ended(&self, pair: (Form, End)) -> usize {
+        self.ended.get(&pair).copied().unwrap_or(0)
+    }
+}
+
+/// A small generator of numbers (splitmix).
+pub struct Dice(u64);
+
+impl Dice {
+    /// Starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Less than so many.
+    pub fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+
+    /// What an agent writes: a line of its own, and anything at all.
+    pub fn text(&mut self) -> Vec<u8> {
+        let mut text = format!("{:x}\n", self.next()).into_bytes();
+        let odd = self.next().to_le_bytes();
+        text.extend(&odd[..self.below(8)]);
+        text.extend([&b""[..], b"\r\n", b"\n", b"\0"][self.below(4)]);
+        text
+    }
+}
+
+/// Forms of which one is at home in any sandbox, whatever else is in it.
+fn goes_along(form: Form) -> bool {
+    form >= Form::Conflict
+        || matches!(
+            form,
+            Form::Elsewhere
+                | Form::Backup
+                | Form::Ahead
+                | Form::Amended
+                | Form::ReflogOnly
+                | Form::OwnRef
+        )
+}
+
+/// Forms that move HEAD, and leave room for others behind them.
+const MOVES: [Form; 11] = [
+    Form::Aside,
+    Form::Left,
+    Form::Stash,
+    Form::Detached,
+    Form::Bisect,
+    Form::Sparse,
+    Form::Rebase,
+    Form::Autostash,
+    Form::Merge,
+    Form::CherryPick,
+    Form::Revert,
+];
+
+/// Whether this one may be made before the other. While an operation is in progress, no other begins; and
+/// what is left behind is on the raider's own branch.
+fn goes_before(first: Form, then: Form) -> bool {
+    let leaves_off = first < Form::Bisect || first == Form::Sparse;
+    // Outside of what is checked out nothing is promised, and no submodule is taken in; nor is one committed
+    // while something else is to be.
+    let taken = Form::Submodule <= then && then <= Form::SubmoduleRemoved;
+    // A rebase refuses to begin over the file that is there all the same.
+    let refused = matches!(then, Form::Intent | Form::Rebase);
+    let outside = first == Form::Sparse && (taken || refused);
+    let busy = !leaves_off && (then < Form::Submodule || taken && then != Form::Submodule);
+    first < then && then != Form::Left && !outside && !busy
+}
+
+/// The forms of a case, in the order in which an agent makes them.
+pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
+    let mut forms = BTreeSet::from([case.form]);
+    if case.end == End::Done && case.form != Form::Orphan {
+        forms.insert(Form::Ahead);
+    }
+    let alone = matches!(
+        case.form,
+        Form::Orphan
+            | Form::Clean
+            | Form::OwnWorktree
+            | Form::HiddenWorktree
+            | Form::Submodule
+            | Form::SubmoduleLeft
+            | Form::SubmoduleGone
+            | Form::SubmoduleRemoved
+    );
+    let spoils = |also| case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
+    for _ in 0..dice.below(4) {
+        let also = Form::ALL[dice.below(Form::ALL.len())];
+        if !alone && !spoils(also) && goes_along(also) {
+            forms.insert(also);
+        }
+    }
+    let also = MOVES[dice.below(MOVES.len())];
+    let alone = case.form == Form::Clean;
+    if dice.below(2) == 0 && !alone && !spoils(also) && goes_before(also, case.form) {
+        forms.insert(also);
+    }
+    forms.into_iter().collect()
+}

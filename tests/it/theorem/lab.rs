@@ -1,0 +1,233 @@
+//! A town whose git is real: one rig with a bare origin in a temporary directory, and a daemon that
+//! can be made to die at any journalled step.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::support::git::{git, try_git};
+use horde_supervisor::adapters::git::{GitRepo, GitRig};
+use horde_supervisor::domain::city::RigSource;
+use horde_supervisor::domain::saga::FaultPoint;
+use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::testing::world::{Scenario, Town, rig};
+
+/// Another line of work, that conflicts with every edit of its one file.
+pub const OTHER: &str = "refs/horde/test/other";
+
+/// A file whose line endings are converted, as it is checked out.
+pub const CRLF: &[u8] = b"one\r\ntwo\r\n";
+
+/// A file that can be kept from being written.
+pub const HELD: &str = "src/last.held";
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What happens at a fault point.
+enum Act {
+    Die,
+    Do(Box<dyn FnOnce() + Send>),
+}
+
+/// What happens at the next fault points.
+#[derive(Default)]
+pub struct Fate {
+    next: Mutex<Option<(Vec<FaultPoint>, Act)>>,
+    /// Where it died.
+    dead: Mutex<Option<FaultPoint>>,
+}
+
+impl Fate {
+    /// The daemon dies at the first of these that it reaches: from then on, nothing comes past any
+    /// fault point.
+    pub fn die(&self, at: &[FaultPoint]) {
+        *self.next.lock().unwrap() = Some((at.to_vec(), Act::Die));
+    }
+
+    /// Something else happens there.
+    pub fn meanwhile(&self, at: FaultPoint, act: impl FnOnce() + Send + 'static) {
+        *self.next.lock().unwrap() = Some((vec![at], Act::Do(Box::new(act))));
+    }
+
+    /// Where it died, if it did.
+    pub fn dead(&self) -> Option<FaultPoint> {
+        *self.dead.lock().unwrap()
+    }
+
+    /// What was to happen is not to happen any more.
+    pub fn spare(&self) {
+        *self.next.lock().unwrap() = None;
+    }
+
+    fn reach(&self, point: FaultPoint) {
+        let mut next = self.next.lock().unwrap();
+        let act = next
+            .take_if(|(at, _)| at.contains(&point))
+            .map(|(_, act)| act);
+        drop(next);
+        match act {
+            Some(Act::Do(act)) => act(),
+            Some(Act::Die) => *self.dead.lock().unwrap() = Some(point),
+            None => {}
+        }
+        // Not a panic: those are printed. Whoever waits is gone with the daemon.
+        if self.dead().is_some() {
+            std::panic::resume_unwind(Box::new("dead"));
+        }
+    }
+}
+
+/// A town with its rig.
+pub struct Lab {
+    dir: tempfile::TempDir,
+    pub repo: Arc<GitRepo>,
+    pub fate: Arc<Fate>,
+    town: Option<Town>,
+}
+
+impl Lab {
+    /// A daemon on a prepared rig.
+    pub async fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(dir.path()).expect("a path");
+        found(&root);
+        let own = root.join("city/horde");
+        let repo = GitRepo::new(GitRig {
+            name: rig(),
+            source: RigSource::Path(root.join("checkout")),
+            repo_dir: own.join("repo.git"),
+            raiders_dir: own.join("raiders"),
+            forge_dir: own.join("forge"),
+            push: true,
+        });
+        repo.prepare().expect("prepared");
+        let bare = repo.repo_dir().display().to_string();
+        let other = format!("HEAD:{OTHER}");
+        git(&root.join("checkout"), &["push", "-q", &bare, &other]);
+        let mut lab = Self {
+            dir,
+            repo: Arc::new(repo),
+            fate: Arc::default(),
+            town: None,
+        };
+        lab.town = Some(lab.scenario().start().await);
+        lab
+    }
+
+    fn scenario(&self) -> Scenario {
+        let (fate, root) = (Arc::clone(&self.fate), self.path("city"));
+        let mut scenario = Scenario::new()
+            .with(|city| {
+                city.root = root;
+                city.daemon.patrol_interval = HOUR;
+                city.rigs[0].witness.keep_dirty = HOUR * 3;
+            })
+            .fault(Arc::new(move |point| fate.reach(point)));
+        scenario.repo = Some(Arc::clone(&self.repo) as _);
+        scenario
+    }
+
+    /// The daemon that runs now.
+    pub fn town(&self) -> &Town {
+        self.town.as_ref().expect("a town")
+    }
+
+    /// The daemon is killed, and started again; it may die once more at one of these.
+    pub async fn restart(&mut self, at: &[FaultPoint]) {
+        let town = self.town.take().expect("a town");
+        let clock = Arc::clone(&town.world.clock);
+        let parts = town.crash().await;
+        *self.fate.dead.lock().unwrap() = None;
+        self.fate.die(at);
+        self.town = Some(self.scenario().start_on(parts, clock).await);
+    }
+
+    /// A path beside the city.
+    pub fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.dir.path())
+            .expect("a path")
+            .join(name)
+    }
+
+    /// No work tree gets the held file now, or each does again.
+    pub fn hold(&self, hold: bool) {
+        for (key, value) in [("clean", "cat"), ("smudge", "false"), ("required", "true")] {
+            let key = format!("filter.held.{key}");
+            match hold {
+                true => drop(git(self.repo.repo_dir(), &["config", &key, value])),
+                // A start may have taken them out.
+                false => drop(try_git(self.repo.repo_dir(), &["config", "--unset", &key])),
+            }
+        }
+    }
+
+    /// Somebody else changes a file on the target.
+    pub fn move_target(&self, file: &str, text: &[u8]) {
+        let repo = git2::Repository::open(self.path("origin.git")).expect("a repository");
+        let tip = repo
+            .find_reference("refs/heads/main")
+            .and_then(|tip| tip.peel_to_commit());
+        let tip = tip.expect("a commit");
+        let mut update = git2::build::TreeUpdateBuilder::new();
+        let blob = repo.blob(text).expect("stored");
+        update.upsert(file, blob, git2::FileMode::Blob);
+        let tree = update
+            .create_updated(&repo, &tip.tree().expect("a tree"))
+            .expect("a tree");
+        let tree = repo.find_tree(tree).expect("a tree");
+        let who = git2::Signature::now("Bob", "bob@example.invalid").expect("somebody");
+        let at = Some("refs/heads/main");
+        repo.commit(at, &who, &who, "theirs\n", &tree, &[&tip])
+            .expect("committed");
+    }
+}
+
+/// A checkout with a bare origin, a second line of work at its HEAD, and a library.
+fn found(root: &Path) {
+    let (checkout, library) = (root.join("checkout"), root.join("library"));
+    git(root, &["init", "-q", "--bare", "-b", "main", "origin.git"]);
+    for dir in [&checkout, &library] {
+        git(
+            root,
+            &["init", "-q", "-b", "main", &dir.display().to_string()],
+        );
+    }
+    fs::write(library.join("code"), "library\n").expect("written");
+    git(&library, &["add", "code"]);
+    git(&library, &["commit", "-qm", "library"]);
+    for (name, text) in [
+        ("README", "hello\n"),
+        ("src/a.txt", "a\n"),
+        ("src/b.txt", "b\n"),
+        ("src/deep/c.txt", "c\n"),
+        ("src/deep/d.txt", "d\n"),
+        ("src/deep/e.txt", "e\n"),
+        ("src/deep/f.txt", "f\n"),
+        ("kind/file", "a file\n"),
+        ("kind/dir/file", "a directory\n"),
+        (HELD, "held\n"),
+        ("run.sh", "#!/bin/sh\n"),
+        (".gitignore", "*.ignored\ntarget/\n.env\n"),
+        (
+            ".gitattributes",
+            "*.eol text eol=crlf\n*.held filter=held\n",
+        ),
+    ] {
+        let path = checkout.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    fs::write(checkout.join("crlf.eol"), CRLF).expect("written");
+    let exec = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(checkout.join("run.sh"), exec).expect("set");
+    std::os::unix::fs::symlink("README", checkout.join("link")).expect("linked");
+    git(&checkout, &["add", "-A"]);
+    git(&checkout, &["commit", "-qm", "first"]);
+    git(&checkout, &["remote", "add", "origin", "../origin.git"]);
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    git(&checkout, &["checkout", "-q", "-b", "other"]);
+    fs::write(checkout.join("src/a.txt"), "theirs\n").expect("written");
+    git(&checkout, &["commit", "-qam", "other"]);
+}

@@ -1,0 +1,241 @@
+//! The salvage theorem (`1-product.md`, promise 1): whatever form the work of a raider has, and
+//! whatever is done to its sandbox, every byte that was tracked, staged, untracked or stashed can be
+//! reached from a ref afterwards, and a restore gives the same HEAD, index and files.
+//!
+//! The sagas, the witness and the forge are the real ones on real repositories; sessions are fakes,
+//! and time stands still. A case is one generated sandbox times one operation (a completion, a nuke, a
+//! repair, a conflict that musters a fresh raider, a removal by the patrol) or one death of the daemon at
+//! a step of it, with all of its bytes compared; refusals, which must change nothing, are not counted.
+//!
+//! `cargo test` takes a quarter of all pairs of a form and an end, in which every form and every end is:
+//! four seeds in a row take all of them. The long tier has every form meet every end, twice. Other forms
+//! come along by chance: the seed is the clock's and is printed, `HORDE_SEED` repeats it,
+//! `HORDE_CASE=Sparse,Repair` takes these only, and `HORDE_CASES=20000` has the long tier go on with the
+//! next seeds until there were so many.
+
+mod cases;
+mod ends;
+mod forms;
+mod lab;
+mod look;
+mod reach;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use self::ends::{Case, End, Tally};
+use self::forms::Form;
+use self::lab::Lab;
+use crate::support::git::git;
+use horde_supervisor::ports::repo::Repo;
+
+/// So many threads share the cases: the machine has more than one core.
+const SHARDS: usize = 4;
+
+/// A sample is one in so many pairs.
+const SAMPLE: usize = 4;
+
+/// The least number of cases of a sample.
+const SAMPLED: usize = 200;
+
+/// So often every form comes to every end in the long tier, where nobody asks for more.
+const ROUNDS: u64 = 2;
+
+/// The least number of cases of those rounds.
+const CASES: usize = 2_000;
+
+/// A repository becomes slower with what it holds.
+const PER_LAB: usize = 45;
+
+/// How much of a round is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Sample,
+    All,
+}
+
+/// The cases of a round: of every form with every end, or a sample of these.
+fn round(seed: u64, part: Part) -> Vec<Case> {
+    let only = std::env::var("HORDE_CASE").unwrap_or_default();
+    let mut cases = Vec::new();
+    for (number, &form) in Form::ALL.iter().enumerate() {
+        for (nth, &end) in End::ALL.iter().enumerate() {
+            let place = number + nth + (seed % SAMPLE as u64) as usize;
+            let taken = part == Part::All || place.is_multiple_of(SAMPLE);
+            if taken && format!("{form:?},{end:?}").contains(&only) {
+                let pair = (number * End::ALL.len() + nth) as u64;
+                let seed = seed.wrapping_mul(1_000_003).wrapping_add(pair);
+                cases.push(Case { form, end, seed });
+            }
+        }
+    }
+    cases
+}
+
+/// Tests a round, and returns what failed.
+fn test(seed: u64, part: Part, tally: &mut Tally) -> Vec<Case> {
+    eprintln!("HORDE_SEED={seed}");
+    let mut shards: Vec<VecDeque<Case>> = vec![VecDeque::new(); SHARDS];
+    for (number, case) in round(seed, part).into_iter().enumerate() {
+        shards[number % SHARDS].push_back(case);
+    }
+    let tested = |mut left: VecDeque<Case>| {
+        let (mut tally, mut failed) = (Tally::default(), Vec::new());
+        while !left.is_empty() {
+            let some = AssertUnwindSafe(|| in_one_lab(&mut left, &mut tally));
+            // The next cases are tested all the same, elsewhere.
+            if let Err(case) = catch_unwind(some).map_err(|_| left.pop_front()) {
+                eprintln!("failed: {case:?}");
+                failed.extend(case);
+            }
+        }
+        (tally, failed)
+    };
+    let mut failed = Vec::new();
+    std::thread::scope(|scope| {
+        let shards = shards.into_iter();
+        let shards: Vec<_> = shards.map(|left| scope.spawn(|| tested(left))).collect();
+        for shard in shards {
+            let (tested, lost) = shard.join().expect("a shard ends");
+            tally.add(tested);
+            failed.extend(lost);
+        }
+    });
+    failed
+}
+
+/// Takes some of the cases, one after the other.
+fn in_one_lab(left: &mut VecDeque<Case>, tally: &mut Tally) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut lab = Lab::new().await;
+        for _ in 0..PER_LAB {
+            let Some(case) = left.front() else { break };
+            cases::run(&mut lab, *case, tally).await;
+            left.pop_front();
+        }
+        lab.town().root.kill();
+    });
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The seed that is asked for, or one that nobody has seen.
+fn first_seed() -> u64 {
+    let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    number("HORDE_SEED").unwrap_or_else(clock)
+}
+
+/// Whether only some cases are asked for.
+fn is_filtered() -> bool {
+    std::env::var_os("HORDE_CASE").is_some()
+}
+
+#[test]
+fn nothing_is_lost_in_a_sample() {
+    let (seed, mut tally) = (first_seed(), Tally::default());
+    let failed = test(seed, Part::Sample, &mut tally);
+    assert!(failed.is_empty(), "HORDE_SEED={seed}: {failed:#?}");
+    let total = tally.total();
+    eprintln!("{total} cases");
+    assert!(total >= SAMPLED || is_filtered(), "only {total} cases");
+}
+
+#[test]
+#[ignore = "long tier: the theorem in full"]
+fn nothing_is_lost() {
+    let wanted = number("HORDE_CASES").unwrap_or_default();
+    let (mut seed, mut tally, mut failed) = (first_seed(), Tally::default(), Vec::new());
+    let last = seed.wrapping_add(ROUNDS);
+    while seed < last || (tally.total() as u64) < wanted {
+        failed.extend(test(seed, Part::All, &mut tally));
+        seed = seed.wrapping_add(1);
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+    eprintln!("{} cases", tally.total());
+    for case in round(last, Part::All) {
+        let times = tally.ended((case.form, case.end));
+        assert!(
+            times >= ROUNDS as usize,
+            "{case:?} was tested {times} times"
+        );
+    }
+    if !is_filtered() {
+        for (end, steps) in [(End::Nuke, ends::NUKE), (End::Done, ends::DONE)] {
+            assert!(tally.has_died_at(end, steps), "not all steps of {end:?}");
+        }
+        assert!(tally.total() >= CASES, "only {} cases", tally.total());
+    }
+}
+
+/// Seeds in a row make up for each other's gaps, and none leaves out a form or an end.
+#[test]
+fn a_few_samples_are_the_whole() {
+    let pairs = |cases: Vec<Case>| -> BTreeSet<_> {
+        cases.iter().map(|case| (case.form, case.end)).collect()
+    };
+    let mut met = BTreeSet::new();
+    for seed in 7..7 + SAMPLE as u64 {
+        let sample = pairs(round(seed, Part::Sample));
+        let forms: BTreeSet<_> = sample.iter().map(|(form, _)| *form).collect();
+        let ends: BTreeSet<_> = sample.iter().map(|(_, end)| *end).collect();
+        assert!(is_filtered() || (forms.len(), ends.len()) == (Form::ALL.len(), End::ALL.len()));
+        met.extend(sample);
+    }
+    assert_eq!(met, pairs(round(0, Part::All)));
+}
+
+/// verifyCommitOnMain: what somebody squashed onto the target is not at risk, and is salvaged all the
+/// same: its commit has another name there.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_the_target_under_another_name_holds_up_nothing() {
+    let lab = Lab::new().await;
+    let relic = lab.town().relic("a").await;
+    let charged = lab.town().charge(&relic).await.unwrap();
+    let agent = forms::Agent {
+        dir: &charged.sandbox,
+        text: b"mine, ".to_vec(),
+        library: &charged.sandbox,
+    };
+    agent.make(Form::Ahead);
+    lab.town().nuke(&charged.raider, false).await.unwrap_err();
+    lab.move_target("work", b"mine, ahead\n");
+    let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
+    assert!(nuked.salvage.is_some());
+    assert!(!charged.sandbox.exists());
+}
+
+/// What the remote had is not what it has: somebody tidies its branches. The commit outlives that, and
+/// the next start, which forgets what is not there any more.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_raiders_branch_on_the_remote_has_is_kept_as_well() {
+    let lab = Lab::new().await;
+    for held in [false, true] {
+        let relic = lab.town().relic("a").await;
+        let charged = lab.town().charge(&relic).await.unwrap();
+        let agent = forms::Agent {
+            dir: &charged.sandbox,
+            text: format!("{held}, ").into_bytes(),
+            library: &charged.sandbox,
+        };
+        agent.make(Form::Ahead);
+        let head = lab.repo.facts(&charged.sandbox, "main").unwrap().head;
+        let branch = charged.raider.branch(&relic, charged.incarnation);
+        lab.repo.push_branch(&branch, &head, None).unwrap();
+        let name = format!("refs/heads/{branch}");
+        git(&lab.path("origin.git"), &["update-ref", "-d", &name]);
+        if held {
+            lab.repo.pin(&relic, &head).unwrap();
+        }
+        let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
+        assert_eq!(nuked.salvage.is_none(), held, "a pin is enough");
+        lab.repo.prepare().unwrap();
+        assert!(lab.repo.holds(&head, "main").unwrap());
+    }
+}
