@@ -8,7 +8,7 @@ use super::{Cursor, Spent, Tokens, number, text, time};
 pub(super) fn line(cursor: &mut Cursor, line: &Value) -> Option<Spent> {
     if text(line, "/type") == Some("turn_context") {
         let model = text(line, "/payload/model");
-        cursor.model = model.unwrap_or_default().to_owned();
+        cursor.model = cursor.named(model.unwrap_or_default());
         return None;
     }
     if text(line, "/payload/type") != Some("token_count") {

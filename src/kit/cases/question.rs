@@ -15,8 +15,8 @@ const QUESTION: &str = "Which colour shall the roof have?";
 const OPTIONS: [&str; 3] = ["Crimson", "Emerald", "Indigo"];
 /// What `hd send` tries to type over the question.
 const TYPED: &str = "Go on";
-/// How soon the condition has to go after the answer.
-const GONE_LIMIT: Duration = Duration::from_secs(5);
+/// How soon the condition has to go after the answer, where a step may take a minute and a half.
+const GONE_LIMIT: Duration = Duration::from_secs(15);
 
 pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     let marker = "kit-question";
