@@ -120,7 +120,6 @@ impl Kept {
     /// text that tells it to go on.
     async fn tell(self) {
         let (world, handle) = (&self.world, &self.handle);
-        world.directory.conditions.pass(handle);
         let mut typing = typing::may_type(world, &self.harness, handle).await;
         if let Typing::Asks(dialog) = &typing
             && let Some(choice) = self.choice(dialog)
@@ -131,6 +130,8 @@ impl Kept {
             }
             typing = typing::may_type(world, &self.harness, handle).await;
         }
+        // Until here the dialog was the limit's, and no question that a person is called for.
+        world.directory.conditions.pass(handle);
         if typing != Typing::Free || self.works().await {
             // A person is at it, it tries again by itself, or its dialog calls a person.
             return;
@@ -144,11 +145,9 @@ impl Kept {
     /// The choice of the dialog that waits for the end of the limit, or tries again.
     fn choice(&self, dialog: &Dialog) -> Option<String> {
         let harness = self.world.city.harnesses.get(&self.harness)?;
-        let wanted = harness.limit_answer.to_lowercase();
-        let mut choices = dialog.choices().iter();
-        let choice = choices
-            .find(|choice| !wanted.is_empty() && choice.label.to_lowercase().contains(&wanted))?;
-        Some(choice.label.clone())
+        let choices = dialog.choices().iter();
+        let labels: Vec<_> = choices.map(|choice| choice.label.as_str()).collect();
+        preferred(&harness.limit_answer, &labels).map(str::to_owned)
     }
 
     async fn works(&self) -> bool {
@@ -158,5 +157,36 @@ impl Kept {
         let of = self.handle.clone();
         let view = effects::sessions(&self.world, &self.handle.id, move |p| p.view(&of)).await;
         view.is_ok_and(|view| harness.looks.works(&view.text()))
+    }
+}
+
+/// The choice that has the first of these parts; case does not matter.
+fn preferred<'a>(wanted: &str, labels: &[&'a str]) -> Option<&'a str> {
+    let wanted = wanted.to_lowercase();
+    let parts = wanted.split('|').map(str::trim);
+    let mut parts = parts.filter(|part| !part.is_empty());
+    parts.find_map(|part| {
+        let mut labels = labels.iter().copied();
+        labels.find(|label| label.to_lowercase().contains(part))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choice_of_a_limit_is_the_first_wanted_one_that_the_dialog_has() {
+        let wanted = "Keep trying|Stop";
+        let menu = ["Switch to flash", "Stop", "Keep trying"];
+        assert_eq!(preferred(wanted, &menu), Some("Keep trying"));
+        assert_eq!(preferred(wanted, &menu[..2]), Some("Stop"));
+        assert_eq!(preferred(wanted, &menu[..1]), None);
+        assert_eq!(
+            preferred("stop and wait", &["Stop and wait for it"]),
+            Some("Stop and wait for it")
+        );
+        assert_eq!(preferred("", &menu), None);
+        assert_eq!(preferred("|", &menu), None);
     }
 }
