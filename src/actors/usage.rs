@@ -19,6 +19,7 @@ use crate::domain::budget;
 use crate::domain::city::Harness;
 use crate::domain::facts::RunState;
 use crate::domain::harness::fill::{Fill, Place};
+use crate::domain::harness::hooks::Hooks;
 use crate::domain::ids::{RaiderId, SessionId};
 use crate::domain::relic::Hook;
 use crate::domain::session_env;
@@ -78,7 +79,7 @@ pub async fn began(
     conversation: &str,
     named: Option<&str>,
 ) -> Result<(), StoreError> {
-    let Some((format, root)) = kept_at(world, &owner.harness) else {
+    let Some((format, root)) = kept_at(world, &owner) else {
         return Ok(());
     };
     match places::transcript(format, &root, conversation, named) {
@@ -87,13 +88,23 @@ pub async fn began(
     }
 }
 
-/// The format of a harness's transcripts, and where they are.
-fn kept_at(world: &World, harness: &str) -> Option<(Format, std::path::PathBuf)> {
-    let mut all = world.city.harnesses.values();
-    let harness = all.find(|one| one.name.as_str() == harness)?;
+/// The format of a session's transcripts, and where they are.
+fn kept_at(world: &World, owner: &Owner) -> Option<(Format, std::path::PathBuf)> {
+    let harness = harness_of(world, &owner.harness)?;
     let program = harness.command.first().map_or("", String::as_str);
     let format = places::format(harness.hooks, program)?;
-    Some((format, places::root(format, &environment(world, harness))))
+    let own = match (owner.rig.is_empty(), owner.session.parse()) {
+        (true, Ok(session)) => world.city.agent_dir(&session),
+        (true, Err(_)) => return None,
+        (false, _) => world.city.tasks_dir(),
+    };
+    let root = places::root(format, &environment(world, harness), &own);
+    Some((format, root))
+}
+
+fn harness_of<'a>(world: &'a World, name: &str) -> Option<&'a Harness> {
+    let mut all = world.city.harnesses.values();
+    all.find(|one| one.name.as_str() == name)
 }
 
 fn environment(world: &World, harness: &Harness) -> BTreeMap<String, String> {
@@ -172,7 +183,9 @@ async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
         Work::Agent(agent) => (of_agent(world, &spec.session), agent.dir.clone()),
     };
     let Some(owner) = owner else { return Ok(()) };
-    let Some((Format::Pi, root)) = kept_at(world, &owner.harness) else {
+    // Where it reports its transcript this would be the same one by another name, if a link leads there.
+    let silent = harness_of(world, &owner.harness).is_some_and(|it| it.hooks == Hooks::None);
+    let Some((Format::Pi, root)) = kept_at(world, &owner).filter(|_| silent) else {
         return Ok(());
     };
     let dir = places::pi(&root, &dir);
@@ -334,8 +347,7 @@ fn credible(mut spent: Spent, now: Timestamp) -> Option<Spent> {
 }
 
 fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
-    let mut all = world.city.harnesses.values();
-    let harness = all.find(|one| one.name.as_str() == owner.harness);
+    let harness = harness_of(world, &owner.harness);
     let priced = harness.and_then(|it| it.prices.usd(&spent.model, &spent.tokens));
     let usd = spent.usd.or(priced);
     let tokens = spent.tokens;

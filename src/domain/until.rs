@@ -1,5 +1,5 @@
 //! The time at which a limit ends, as harnesses write it: `7:04am (UTC)`, `7:00 AM`, `in 2h 5m`,
-//! `Nov 24, 3pm`, RFC 3339, unix seconds.
+//! `in 1h2m3.5s`, `Nov 24, 3pm`, RFC 3339, unix seconds.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use regex::{Captures, Regex};
 const FURTHEST: Duration = Duration::from_secs(32 * 24 * 3600);
 
 static AMOUNT: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)(\d+(?:\.\d+)?)\s*(d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)\b")
+    // The longest names come first: none of them need end at the end of a word (`1h2m`).
+    pattern(r"(?i)(\d+(?:\.\d+)?)\s*(days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)")
 });
 static ONLY_AMOUNTS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)^(?:in\s+|after\s+|~\s*)?(?:\d+(?:\.\d+)?\s*(?:d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)\b[\s,and]*)+$",
+        r"(?i)^(?:in\s+|after\s+|~\s*)?(?:\d+(?:\.\d+)?\s*(?:days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?:[\s,]+and\s+|[\s,]*))+$",
     )
 });
 static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
@@ -199,6 +200,8 @@ mod tests {
             ("2 hours and 5 minutes", "2026-11-23T12:05:00Z"),
             ("1d 1h", "2026-11-24T11:00:00Z"),
             ("30s", "2026-11-23T10:00:30Z"),
+            ("in 1h2m3.5s", "2026-11-23T11:02:03.5Z"),
+            ("6m0s", "2026-11-23T10:06:00Z"),
             ("2026-11-23T12:00:00Z", "2026-11-23T12:00:00Z"),
             ("1795431600", "2026-11-23T11:00:00Z"),
             ("1795431600000", "2026-11-23T11:00:00Z"),
@@ -214,6 +217,8 @@ mod tests {
             "2030-01-01T00:00:00Z",
             "9am (Mars/Base)",
             "99d",
+            "5 months",
+            "500ms",
         ] {
             assert_eq!(read(text, now, &oslo), None, "{text}");
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::model::{Heard, Model, Scenario, Step};
@@ -320,7 +321,7 @@ impl Bench {
             let all = self.ask(&Op::RaiderList(InRig::default()))?;
             let names = all.as_array().into_iter().flatten();
             let names: Vec<_> = names.filter_map(|row| row["name"].as_str()).collect();
-            if names.is_empty() && self.open_accounts()? {
+            if names.is_empty() && self.resume_accounts()? {
                 return Ok(());
             }
             for name in &names {
@@ -342,8 +343,19 @@ impl Bench {
         }
     }
 
-    /// Ends what a case has parked; true when nothing is.
-    fn open_accounts(&self) -> Result<bool, Ended> {
+    /// When the limit ends, as it was told; none where that is guessed.
+    pub fn end_of_limit(&self) -> Result<Option<Timestamp>, Ended> {
+        // The first look may have been at a screen that was drawn only in part.
+        thread::sleep(DRAWN);
+        let status = self.ask(&Op::Status(Nothing {}))?;
+        let parked = status["accounts"].as_array().into_iter().flatten();
+        let told = parked.filter(|account| account["guessed"] == false);
+        let mut ends = told.filter_map(|account| account["until"].as_str()?.parse().ok());
+        Ok(ends.next())
+    }
+
+    /// Ends what a case has parked, as a person does; true when nothing is.
+    pub fn resume_accounts(&self) -> Result<bool, Ended> {
         let status = self.ask(&Op::Status(Nothing {}))?;
         let parked = status["accounts"].as_array().into_iter().flatten();
         let mut open = true;

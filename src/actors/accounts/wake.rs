@@ -139,7 +139,6 @@ impl Kept {
     /// agent to go on.
     async fn tell(self) {
         let world = &self.world;
-        world.directory.conditions.pass(&self.handle);
         let deadline = world.clock.mono() + PATIENCE;
         while !world.is_stopping() {
             match self.try_to_tell().await {
@@ -182,13 +181,13 @@ impl Kept {
             }
             typing = typing::may_type(world, &self.harness, handle).await;
         }
+        // Until here the dialog was the limit's, and no question that a person is called for.
+        world.directory.conditions.pass(handle);
         match typing {
-            // It is gone, or another session: that one is told when it starts.
-            Typing::Unseen => return Ok(()),
+            // It is gone, and the next session is told when it starts; or its dialog calls a person.
+            Typing::Unseen | Typing::Asks(_) => return Ok(()),
             // It tries again by itself.
             _ if self.works().await => return Ok(()),
-            // Its dialog calls a person.
-            Typing::Asks(_) => return Ok(()),
             Typing::Attended => return Err("a person is attached".to_owned()),
             Typing::Unrecognised(_) => {
                 return Err("its screen does not show that it waits for text".to_owned());
@@ -203,11 +202,9 @@ impl Kept {
     /// The choice of the dialog that waits for the end of the limit, or tries again.
     fn choice(&self, dialog: &Dialog) -> Option<String> {
         let harness = self.world.city.harnesses.get(&self.harness)?;
-        let wanted = harness.limit_answer.to_lowercase();
-        let mut choices = dialog.choices().iter();
-        let choice = choices
-            .find(|choice| !wanted.is_empty() && choice.label.to_lowercase().contains(&wanted))?;
-        Some(choice.label.clone())
+        let choices = dialog.choices().iter();
+        let labels: Vec<_> = choices.map(|choice| choice.label.as_str()).collect();
+        preferred(&harness.limit_answer, &labels).map(str::to_owned)
     }
 
     async fn works(&self) -> bool {
@@ -217,5 +214,36 @@ impl Kept {
         let of = self.handle.clone();
         let view = effects::sessions(&self.world, &self.handle.id, move |p| p.view(&of)).await;
         view.is_ok_and(|view| harness.looks.works(&view.text()))
+    }
+}
+
+/// The choice that has the first of these parts; case does not matter.
+fn preferred<'a>(wanted: &str, labels: &[&'a str]) -> Option<&'a str> {
+    let wanted = wanted.to_lowercase();
+    let parts = wanted.split('|').map(str::trim);
+    let mut parts = parts.filter(|part| !part.is_empty());
+    parts.find_map(|part| {
+        let mut labels = labels.iter().copied();
+        labels.find(|label| label.to_lowercase().contains(part))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choice_of_a_limit_is_the_first_wanted_one_that_the_dialog_has() {
+        let wanted = "Keep trying|Stop";
+        let menu = ["Switch to flash", "Stop", "Keep trying"];
+        assert_eq!(preferred(wanted, &menu), Some("Keep trying"));
+        assert_eq!(preferred(wanted, &menu[..2]), Some("Stop"));
+        assert_eq!(preferred(wanted, &menu[..1]), None);
+        assert_eq!(
+            preferred("stop and wait", &["Stop and wait for it"]),
+            Some("Stop and wait for it")
+        );
+        assert_eq!(preferred("", &menu), None);
+        assert_eq!(preferred("|", &menu), None);
     }
 }

@@ -111,6 +111,36 @@ async fn transcript_elsewhere_is_not_read() {
     assert_eq!(rows(&town).await, []);
 }
 
+/// opencode's plugin writes beside itself: among the files that this supervisor keeps of the session.
+#[tokio::test(start_paused = true)]
+async fn what_the_plugin_of_a_session_writes_is_read_from_among_its_own_files_only() {
+    let scenario = Scenario::new().with(|city| {
+        let harnesses = city.harnesses.values_mut();
+        harnesses.for_each(|harness| harness.hooks = Hooks::Opencode);
+    });
+    let town = scenario.start().await;
+    let charged = town.worker("a").await;
+    let hook = town.hook(&charged.raider).await.unwrap();
+    let own = &town.world.city;
+    let own = own.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+    let line = r#"{"id":"m","model":"m","tokens":{"input":7,"output":2,"reasoning":1}}"#;
+    for dir in [own.as_path(), Path::new("/home/u")] {
+        let written = town
+            .parts
+            .tasks
+            .write_beside(dir, "u", &format!("{line}\n"));
+        let path = written.unwrap();
+        let path = path.to_str();
+        began(&town.world, of_raider(&hook), "c", path)
+            .await
+            .unwrap();
+    }
+    town.pass(PATROL).await;
+    let rows = rows(&town).await;
+    assert_eq!(rows.len(), 1, "nothing from elsewhere");
+    assert_eq!((rows[0].tokens.input, rows[0].tokens.output), (7, 3));
+}
+
 #[tokio::test(start_paused = true)]
 async fn end_of_a_session_is_read_and_a_conversation_that_goes_on_counts_from_there() {
     let town = city(None).await;

@@ -186,6 +186,47 @@ fn account_is_told_once_of_each_limit_and_of_its_end() {
     assert_eq!(watch.tell_account(), None);
 }
 
+/// copilot shows that it works while it waits for the end of a limit.
+#[test]
+fn reported_limit_holds_while_its_program_only_looks_busy() {
+    let limit = Report::Limited {
+        text: "Rate limit reached".into(),
+        until: Some(at(600)),
+    };
+    let mut watch = Watch::new("t");
+    watch.reported(&limit, at(0));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+    let busy = seen("* Thinking (esc to interrupt)");
+    watch.saw(busy.clone(), None, at(300));
+    assert_eq!(watch.condition().map(Condition::word), Some("rate_limited"));
+    assert_eq!(watch.tell_account(), None, "a spinner is no end of it");
+    watch.saw(busy.clone(), None, at(601));
+    assert_eq!(watch.condition(), None, "its time is over");
+    assert_eq!(watch.tell_account(), Some(AccountNews::Over));
+    watch.reported(&limit, at(0));
+    watch.reported(&Report::Works, at(10));
+    assert_eq!(watch.condition(), None, "it went on earlier");
+    watch.reported(&limit, at(0));
+    watch.saw(seen("done\n❯ "), None, at(10));
+    assert_eq!(watch.condition(), None, "it waits for text");
+}
+
+/// A text that names the wait from when it was written stays on the screen as it is.
+#[test]
+fn end_of_a_limit_is_counted_from_when_its_text_came_up() {
+    let (text, mut watch) = ("hit your limit · resets in 10m", Watch::new("t"));
+    let mut until = |times: usize, second: i64| {
+        let view = ScreenView::of_text(&format!("{text}\n").repeat(times));
+        let sighting = judge(&patterns(), &view, at(second), &TimeZone::UTC);
+        watch.saw(sighting, None, at(second));
+        watch.condition().and_then(Condition::until)
+    };
+    assert_eq!(until(1, 0), Some(at(600)));
+    assert_eq!(until(1, 300), Some(at(600)), "the same text");
+    assert_eq!(until(2, 400), Some(at(1000)), "it was said once more");
+    assert_eq!(until(1, 500), Some(at(1000)), "the first left the screen");
+}
+
 /// A login that was made in a session ends when that session works, whatever stays on its screen.
 #[test]
 fn report_of_work_is_the_end_for_the_account() {

@@ -88,6 +88,7 @@ impl Watch {
     /// Takes in what the screen shows.
     pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
         let before = self.condition().cloned();
+        let is_new = sighting.marks > self.marks;
         self.marks = sighting.marks;
         // Texts that have left the screen come back as new ones.
         self.past = self.past.take().filter(|_| sighting.marks > 0);
@@ -102,10 +103,15 @@ impl Watch {
             })
         };
         let shown = sighting.condition.filter(|seen| !is_past(seen));
-        let shown = shown.or(sighting.asks);
-        if let Some((_, at)) = &self.reported {
+        let shown = shown.or(sighting.asks).map(|seen| match is_new {
+            true => seen,
+            false => self.as_first_read(seen),
+        });
+        if let Some((reported, at)) = &self.reported {
             let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
-            if sighting.goes_on && age >= SHOWN_BY {
+            // A program that waits for the end of a limit by itself looks as if it worked.
+            let waits = sighting.works && reported.until().is_some_and(|until| until > now);
+            if sighting.goes_on && !waits && age >= SHOWN_BY {
                 self.reported = None;
             }
         }
@@ -117,6 +123,15 @@ impl Watch {
         (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
         (self.works, self.goes_on) = (sighting.works, sighting.goes_on);
         self.owe(before.as_ref());
+    }
+
+    /// The end of a limit as it was read when its text came up: a text like `try again in 5m` stays on the
+    /// screen as it is, and would name a later time at each look.
+    fn as_first_read(&self, seen: Condition) -> Condition {
+        let same = |known: &&Condition| {
+            known.until().is_some() && (known.word(), known.text()) == (seen.word(), seen.text())
+        };
+        self.screen.as_ref().filter(same).cloned().unwrap_or(seen)
     }
 
     /// Takes in what the harness reports.

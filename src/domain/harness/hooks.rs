@@ -1,10 +1,10 @@
 //! How harnesses are made to report: for each kind of hooks that a program may have, the files and
 //! texts that configure them for one session, and what its events mean.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fill::{Fill, Place};
-use super::{claude, codex, copilot, gemini, opencode};
+use super::{claude, codex, copilot, gemini, opencode, pi};
 use crate::domain::condition::Report;
 
 /// Kinds of hooks, by the program that has them.
@@ -22,6 +22,8 @@ pub enum Hooks {
     Opencode,
     /// GitHub Copilot CLI.
     Copilot,
+    /// pi.
+    Pi,
 }
 
 /// Where a file is kept.
@@ -65,6 +67,7 @@ impl Hooks {
         ("gemini", Self::Gemini),
         ("opencode", Self::Opencode),
         ("copilot", Self::Copilot),
+        ("pi", Self::Pi),
     ];
 
     /// Its word.
@@ -91,6 +94,7 @@ impl Hooks {
             Self::Gemini => gemini::files(setting),
             Self::Opencode => opencode::files(setting),
             Self::Copilot => copilot::files(setting),
+            Self::Pi => pi::files(setting),
         }
     }
 
@@ -104,6 +108,7 @@ impl Hooks {
             Self::Gemini => gemini::report(event),
             Self::Opencode => opencode::report(event),
             Self::Copilot => copilot::report(event),
+            Self::Pi => pi::report(event),
         }
     }
 }
@@ -116,6 +121,25 @@ pub(super) fn command(hd: &str, kind: Hooks) -> String {
         false => format!("'{}'", hd.replace('\'', r"'\''")),
     };
     format!("{hd} hook-event {}", kind.as_str())
+}
+
+/// JavaScript that defines `tell`, for programs whose extensions run in them: hands events on to `hd` in
+/// their order, and keeps nothing waiting.
+pub(super) fn telling(hd: &str, kind: Hooks) -> String {
+    let (hd, kind) = (json!(hd), json!(kind.as_str()));
+    format!(
+        r#"import {{ spawn }} from "node:child_process"
+let last = Promise.resolve()
+const tell = (event) => {{
+  last = last.then(() => new Promise((done) => {{
+    const child = spawn({hd}, ["hook-event", {kind}], {{ stdio: ["pipe", "ignore", "ignore"] }})
+    child.on("error", done)
+    child.on("close", done)
+    child.stdin.on("error", () => {{}})
+    child.stdin.end(JSON.stringify(event))
+  }}))
+}}"#
+    )
 }
 
 /// The text at a path of an event.

@@ -8,6 +8,7 @@ pub mod fill;
 mod gemini;
 pub mod hooks;
 mod opencode;
+mod pi;
 
 use std::path::Path;
 

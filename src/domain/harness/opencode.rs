@@ -2,10 +2,10 @@
 //! session's own configuration, beside the user's and the project's plugins.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::fill::Place;
-use super::hooks::{self, Home, HookFile, Setting, text};
+use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
 /// A permission that the full mode grants by itself is granted within this many milliseconds.
@@ -18,22 +18,34 @@ const TRIES: u32 = 20;
 
 /// The plugin.
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
-    let hd = json!(setting.hd);
+    let telling = hooks::telling(setting.hd, Hooks::Opencode);
     let text = format!(
         r#"// Written by horde-supervisor for this session: tells it what opencode does.
-import {{ spawn }} from "node:child_process"
-import {{ readFileSync }} from "node:fs"
-const wanted = new Set(["session.created", "session.status", "session.idle", "session.error",
+{telling}
+import {{ appendFileSync, readFileSync }} from "node:fs"
+import {{ fileURLToPath }} from "node:url"
+const wanted = new Set(["session.status", "session.idle", "session.error",
   "permission.replied", "question.asked", "question.replied", "question.rejected"])
-let last = Promise.resolve()
-const tell = (event) => {{
-  last = last.then(() => new Promise((done) => {{
-    const child = spawn({hd}, ["hook-event", "opencode"], {{ stdio: ["pipe", "ignore", "ignore"] }})
-    child.on("error", done)
-    child.on("close", done)
-    child.stdin.on("error", () => {{}})
-    child.stdin.end(JSON.stringify(event))
-  }}))
+// opencode keeps its messages in a database. What they used is written beside this file, for `hd cost`.
+const usage = new URL("opencode-usage.jsonl", import.meta.url)
+const write = (text) => {{
+  try {{
+    appendFileSync(usage, text)
+    return true
+  }} catch {{
+    return false
+  }}
+}}
+const transcript = write("") ? {{ transcript_path: fileURLToPath(usage) }} : {{}}
+const told = new Set()
+const spend = (message) => {{
+  // It is updated with each of its parts, and once more when it is there.
+  if (message?.role !== "assistant" || !message.tokens || !message.time?.completed) return
+  if (told.has(message.id)) return
+  told.add(message.id)
+  const {{ id, modelID: model, tokens, cost }} = message
+  const timestamp = new Date(message.time.completed).toISOString()
+  write(`${{JSON.stringify({{ timestamp, id, model, tokens, cost }})}}\n`)
 }}
 // A session that is resumed ignores its prompt: it is handed over here.
 const after = (option) => {{
@@ -46,6 +58,7 @@ const goOn = async (client, tries) => {{
   const id = after("--session")
   const text = after("--prompt")
   if (!id || !text) return
+  if (tries === {TRIES}) tell({{ type: "session.created", properties: {{ info: {{ id }} }}, ...transcript }})
   const sent = await client.session
     .promptAsync({{ path: {{ id }}, body: {{ parts: [{{ type: "text", text }}] }} }})
     .catch((error) => ({{ error }}))
@@ -70,7 +83,9 @@ const hooks = {{
       clearTimeout(waiting.get(properties.requestID))
       waiting.delete(properties.requestID)
     }}
-    if (wanted.has(event.type)) tell(event)
+    if (event.type === "message.updated") spend(properties.info)
+    if (event.type === "session.created") tell({{ ...event, ...transcript }})
+    else if (wanted.has(event.type)) tell(event)
   }},
 }}
 "#
@@ -138,9 +153,9 @@ fn error(error: &Value) -> Option<Report> {
 mod tests {
     use super::*;
 
-    /// The real one is the kit's case `kill`; this keeps what it depends on from being lost.
+    /// The real ones are the kit's cases `kill` and `done`; this keeps what it depends on from being lost.
     #[test]
-    fn plugin_hands_the_prompt_of_a_resumed_session_over() {
+    fn plugin_hands_the_prompt_of_a_resumed_session_over_and_writes_what_was_used() {
         let setting = Setting {
             dir: "/s",
             hd: "/x/hd",
@@ -153,6 +168,8 @@ mod tests {
             "after(\"--session\")",
             "after(\"--prompt\")",
             "promptAsync",
+            "opencode-usage.jsonl",
+            "transcript_path",
         ] {
             assert!(text.contains(needed), "{needed}: {text}");
         }

@@ -1,5 +1,7 @@
-//! Codex: `~/.codex/sessions/<date>/rollout-*.jsonl`. `token_count` tells the sum of the conversation, in
-//! which cached input is part of the input; the model is named when a turn begins.
+//! Codex (0.169): `~/.codex/sessions/<date>/rollout-*.jsonl`. A `token_usage_record` tells what one answer
+//! used, as soon as it is there. Before there were any, `token_count` told the sum of the conversation, after
+//! the answer's tools: too late for the last one. Input from and into a cache is part of the input; the model
+//! is named when a turn begins.
 
 use serde_json::Value;
 
@@ -11,28 +13,44 @@ pub(super) fn line(cursor: &mut Cursor, line: &Value) -> Option<Spent> {
         cursor.model = cursor.named(model.unwrap_or_default());
         return None;
     }
-    if text(line, "/payload/type") != Some("token_count") {
+    let tokens = if text(line, "/type") == Some("token_usage_record") {
+        cursor.has_records = true;
+        let id = text(line, "/payload/response_id")?;
+        cursor.count(id, tokens(line.pointer("/payload/usage")?))
+    } else if text(line, "/payload/type") == Some("token_count") && !cursor.has_records {
+        more(
+            cursor,
+            tokens(line.pointer("/payload/info/total_token_usage")?),
+        )
+    } else {
         return None;
-    }
-    let sum = line.pointer("/payload/info/total_token_usage")?;
-    let cached = number(sum, "/cached_input_tokens");
-    let sum = Tokens {
-        input: number(sum, "/input_tokens").saturating_sub(cached),
-        output: number(sum, "/output_tokens"),
-        cache_read: cached,
-        cache_write: 0,
     };
-    // A sum that is smaller began anew.
-    let anew = sum.input < cursor.sum.input || sum.output < cursor.sum.output;
-    let tokens = match anew {
-        true => sum,
-        false => sum.beyond(&cursor.sum),
-    };
-    cursor.sum = sum;
     Some(Spent {
         at: time(line),
         model: cursor.model.clone(),
         tokens,
         usd: None,
     })
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    let read = number(usage, "/cached_input_tokens");
+    let written = number(usage, "/cache_write_input_tokens");
+    Tokens {
+        input: number(usage, "/input_tokens").saturating_sub(read.saturating_add(written)),
+        output: number(usage, "/output_tokens"),
+        cache_read: read,
+        cache_write: written,
+    }
+}
+
+/// What a sum has more than the one before. A sum that is smaller began anew.
+fn more(cursor: &mut Cursor, sum: Tokens) -> Tokens {
+    let anew = sum.input < cursor.sum.input || sum.output < cursor.sum.output;
+    let more = match anew {
+        true => sum,
+        false => sum.beyond(&cursor.sum),
+    };
+    cursor.sum = sum;
+    more
 }

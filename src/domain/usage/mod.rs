@@ -7,6 +7,7 @@ mod codex;
 mod copilot;
 mod gemini;
 pub mod ledger;
+mod opencode;
 mod pi;
 pub mod places;
 pub mod price;
@@ -84,6 +85,8 @@ pub enum Format {
     Copilot,
     /// pi.
     Pi,
+    /// opencode, by its plugin.
+    Opencode,
 }
 
 /// What one line of a transcript says was used.
@@ -122,6 +125,9 @@ pub struct Cursor {
     /// The sum so far, for programs that tell sums.
     #[serde(default)]
     sum: Tokens,
+    /// Each answer is told of by itself: sums would count it again.
+    #[serde(default)]
+    has_records: bool,
 }
 
 impl Cursor {
@@ -203,6 +209,7 @@ impl Cursor {
             Format::Gemini => gemini::line(self, line),
             Format::Copilot => copilot::line(self, line),
             Format::Pi => pi::line(self, line),
+            Format::Opencode => opencode::line(self, line),
         }
     }
 }

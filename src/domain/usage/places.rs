@@ -16,20 +16,23 @@ pub fn format(hooks: Hooks, program: &str) -> Option<Format> {
         (Hooks::Codex, _) => Some(Format::Codex),
         (Hooks::Gemini, _) => Some(Format::Gemini),
         (Hooks::Copilot, _) => Some(Format::Copilot),
-        (Hooks::None, Some("pi")) => Some(Format::Pi),
-        (Hooks::None | Hooks::Opencode, _) => None,
+        (Hooks::Pi, _) | (Hooks::None, Some("pi")) => Some(Format::Pi),
+        (Hooks::Opencode, _) => Some(Format::Opencode),
+        (Hooks::None, _) => None,
     }
 }
 
-/// The directory that all transcripts of a program are in, given the environment of its sessions.
+/// The directory that all transcripts of a program are in, given the environment of its sessions and the
+/// directory that the supervisor's own files of them are in.
 #[must_use]
-pub fn root(format: Format, env: &BTreeMap<String, String>) -> PathBuf {
+pub fn root(format: Format, env: &BTreeMap<String, String>, own: &Path) -> PathBuf {
     match format {
         Format::Claude => CLAUDE.of(env).join("projects"),
         Format::Codex => CODEX.of(env).join("sessions"),
         Format::Gemini => GEMINI.of(env).join("tmp"),
         Format::Copilot => COPILOT.of(env).join("session-state"),
         Format::Pi => PI.of(env).join("sessions"),
+        Format::Opencode => own.to_owned(),
     }
 }
 

@@ -23,6 +23,13 @@ const CODEX: &str = r#"{"timestamp":"2026-11-23T13:00:00Z","type":"turn_context"
 {"timestamp":"2026-11-23T13:00:04Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":300,"cached_input_tokens":140,"output_tokens":15}}}}
 "#;
 
+/// The last answer was followed by the end of the session.
+const CODEX_RECORDS: &str = r#"{"timestamp":"2026-11-23T17:25:43.917Z","ordinal":9,"type":"turn_context","payload":{"turn_id":"01a2","model":"gpt-x"}}
+{"timestamp":"2026-11-23T17:25:44.022Z","ordinal":14,"type":"token_usage_record","payload":{"response_id":"resp_1","usage":{"input_tokens":1200,"cached_input_tokens":200,"cache_write_input_tokens":50,"output_tokens":34,"reasoning_output_tokens":4,"total_tokens":1234},"thread_token_usage":{"input_tokens":1200}}}
+{"timestamp":"2026-11-23T17:25:44.276Z","ordinal":17,"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":1200,"cached_input_tokens":200,"cache_write_input_tokens":50,"output_tokens":34,"reasoning_output_tokens":4,"total_tokens":1234}}}}
+{"timestamp":"2026-11-23T17:25:44.330Z","ordinal":19,"type":"token_usage_record","payload":{"response_id":"resp_3","usage":{"input_tokens":1200,"cached_input_tokens":0,"cache_write_input_tokens":0,"output_tokens":34},"thread_token_usage":{"input_tokens":2400}}}
+"#;
+
 const GEMINI: &str = r#"{"id":"a","timestamp":"2026-11-23T13:33:01.993Z","type":"gemini","content":"","tokens":{"input":1200,"output":34,"cached":200,"thoughts":6,"tool":0,"total":1240},"model":"gemini-3.8-flash"}
 {"$set":{"lastUpdated":"2026-11-23T13:33:02.907Z"}}
 {"id":"a","timestamp":"2026-11-23T13:33:01.993Z","type":"gemini","content":"","tokens":{"input":1200,"output":34,"cached":200,"thoughts":6,"tool":0,"total":1240},"model":"gemini-3.8-flash","toolCalls":[]}
@@ -37,12 +44,19 @@ const PI: &str = r#"{"type":"message","id":"e066","timestamp":"2026-11-23T13:33:
 {"type":"message","id":"e067","timestamp":"2026-11-23T13:33:22.991Z","message":{"role":"assistant","model":"kit","usage":{"input":1,"output":1,"cacheRead":0,"cacheWrite":0,"cost":{"total":0.25}}}}
 "#;
 
-const ALL: [(Format, &str); 5] = [
+const OPENCODE: &str = r#"{"timestamp":"2026-11-23T13:00:01Z","id":"msg_1","model":"kit-model","tokens":{"total":1240,"input":1000,"output":30,"reasoning":4,"cache":{"read":200,"write":6}},"cost":0.5}
+{"timestamp":"2026-11-23T13:00:02Z","id":"msg_2","model":"kit-model","tokens":{"input":1,"output":1,"reasoning":0,"cache":{"read":0,"write":0}},"cost":0}
+{"timestamp":"2026-11-23T13:00:03Z","id":"msg_1","model":"kit-model","tokens":{"total":1240,"input":1000,"output":30,"reasoning":4,"cache":{"read":200,"write":6}},"cost":0.5}
+"#;
+
+const ALL: [(Format, &str); 7] = [
     (Format::Claude, CLAUDE),
     (Format::Codex, CODEX),
+    (Format::Codex, CODEX_RECORDS),
     (Format::Gemini, GEMINI),
     (Format::Copilot, COPILOT),
     (Format::Pi, PI),
+    (Format::Opencode, OPENCODE),
 ];
 
 fn tokens(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Tokens {
@@ -65,9 +79,11 @@ fn each_program_tells_its_tokens_and_no_message_counts_twice() {
     let expected = [
         ("claude-sonnet-5", tokens(1210, 35, 5, 7)),
         ("gpt-x", tokens(160, 15, 140, 0)),
+        ("gpt-x", tokens(2150, 68, 200, 50)),
         ("gemini-3.8-flash", tokens(1000, 40, 200, 0)),
         ("kit-model", tokens(1050, 34, 100, 50)),
         ("kit", tokens(1201, 35, 3, 2)),
+        ("kit-model", tokens(1001, 35, 200, 6)),
     ];
     for ((format, text), (model, tokens)) in ALL.into_iter().zip(expected) {
         let mut cursor = Cursor::default();
@@ -86,6 +102,9 @@ fn only_dollars_that_the_program_knows_are_told() {
     let spent = cursor.read(Format::Pi, PI.as_bytes(), false);
     let told: Vec<_> = spent.into_iter().map(usd).collect();
     assert_eq!(told, [None, Some(0.25)]);
+    let spent = Cursor::default().read(Format::Opencode, OPENCODE.as_bytes(), false);
+    let told: Vec<_> = spent.into_iter().map(usd).collect();
+    assert_eq!(told, [Some(0.5), None], "no message is paid for twice");
     let spent = Cursor::default().read(Format::Copilot, COPILOT.as_bytes(), false);
     assert_eq!(spent[0].usd, None, "its cost counts requests");
 }
@@ -193,9 +212,13 @@ fn transcripts_are_where_their_programs_write_them() {
     let env = env
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-    assert_eq!(root(Format::Claude, &env), Path::new("/h/.claude/projects"));
-    assert_eq!(root(Format::Codex, &env), Path::new("/x/sessions"));
-    let home = root(Format::Copilot, &env);
+    let own = Path::new("/c/.horde/tasks");
+    assert_eq!(
+        root(Format::Claude, &env, own),
+        Path::new("/h/.claude/projects")
+    );
+    assert_eq!(root(Format::Codex, &env, own), Path::new("/x/sessions"));
+    let home = root(Format::Copilot, &env, own);
     let path = transcript(Format::Copilot, &home, "f4", None);
     let expected = Path::new("/h/.copilot/session-state/f4/events.jsonl");
     assert_eq!(path.as_deref(), Some(expected));
@@ -206,6 +229,8 @@ fn transcripts_are_where_their_programs_write_them() {
     assert_eq!(dir, sessions.join("--tmp-kit-H3-city-kit-raiders-Ada--"));
     assert_eq!(format(Hooks::None, "/opt/pi"), Some(Format::Pi));
     assert_eq!(format(Hooks::None, "aider"), None);
+    assert_eq!(format(Hooks::Opencode, "opencode"), Some(Format::Opencode));
+    assert_eq!(root(Format::Opencode, &env, own), own);
 }
 
 proptest! {

@@ -1,10 +1,9 @@
 //! OpenAI Chat Completions, and the errors that it shares with Responses.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Body, Event, Refusal, TOKENS_IN, TOKENS_OUT, list, model, pieces, string, text,
+    Answer, Event, Refusal, TOKENS_IN, TOKENS_OUT, list, model, pieces, string, text, wait,
 };
 use crate::kit::model::acts::{Call, Input, Reply};
 use crate::kit::model::request::{Protocol, Request, Takes, Tool, Turn};
@@ -135,7 +134,8 @@ pub(super) fn error(message: &str, kind: &str, code: Value) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-pub(super) fn refuse(refusal: Refusal, now: Timestamp) -> Answer {
+/// The refusal of the API for keys, which knows limits of the minute and of the day.
+pub(super) fn refuse(refusal: Refusal) -> Answer {
     let (retry_after, resets_at) = match refusal {
         Refusal::Unauthorised => {
             let message = "Incorrect API key provided.";
@@ -145,32 +145,21 @@ pub(super) fn refuse(refusal: Refusal, now: Timestamp) -> Answer {
         Refusal::Limit {
             retry_after,
             resets_at,
-        } => (retry_after.as_secs(), resets_at),
+        } => (retry_after, resets_at),
     };
-    let mut headers = vec![("retry-after", retry_after.to_string())];
-    let Some(resets_at) = resets_at else {
-        headers.push(("x-ratelimit-reset-requests", format!("{retry_after}s")));
-        let message = format!("Rate limit reached. Please try again in {retry_after}s.");
-        let body = error(&message, "requests", json!("rate_limit_exceeded"));
-        return Answer::json(429, body).with(headers);
+    let (of, limit) = match resets_at {
+        Some(_) => ("requests per day (RPD)", 200),
+        None => ("requests per min (RPM)", 3),
     };
-    let reset = resets_at.as_second();
-    headers.extend([
-        ("x-codex-primary-used-percent", "100".to_owned()),
-        ("x-codex-primary-window-minutes", "300".to_owned()),
-        ("x-codex-primary-reset-at", reset.to_string()),
-    ]);
-    let mut body = error(
-        "The usage limit has been reached",
-        "usage_limit_reached",
-        Value::Null,
+    let again = wait(retry_after);
+    let message = format!(
+        "Rate limit reached for kit-model in organization org-kit on {of}: Limit {limit}, \
+         Used {limit}, Requested 1. Please try again in {again}."
     );
-    body["error"]["plan_type"] = json!("plus");
-    body["error"]["resets_at"] = json!(reset);
-    body["error"]["resets_in_seconds"] = json!((reset - now.as_second()).max(0));
-    Answer {
-        status: 429,
-        headers,
-        body: Body::Json(body),
-    }
+    let headers = vec![
+        ("retry-after", retry_after.as_secs().to_string()),
+        ("x-ratelimit-reset-requests", again),
+    ];
+    let body = error(&message, "requests", json!("rate_limit_exceeded"));
+    Answer::json(429, body).with(headers)
 }

@@ -130,9 +130,24 @@ pub fn answer(request: &Request, reply: &Reply, id: u64) -> Answer {
 
 /// What the provider says when it refuses. `now` is the time of the refusal.
 pub fn refuse(protocol: Protocol, refusal: Refusal, now: Timestamp) -> Answer {
+    let refusal = match refusal {
+        Refusal::Limit {
+            resets_at: Some(at),
+            ..
+        } => {
+            let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+            Refusal::Limit {
+                // Whole seconds are told, and none of them too few.
+                retry_after: Duration::from_secs(left.as_secs() + 1),
+                resets_at: Some(at),
+            }
+        }
+        Refusal::Limit { .. } | Refusal::Unauthorised => refusal,
+    };
     match protocol {
         Protocol::Anthropic => anthropic::refuse(refusal),
-        Protocol::Responses | Protocol::Chat => chat::refuse(refusal, now),
+        Protocol::Responses => responses::refuse(refusal),
+        Protocol::Chat => chat::refuse(refusal),
         Protocol::Gemini => gemini::refuse(refusal),
     }
 }
@@ -147,6 +162,17 @@ pub fn error(protocol: Protocol, status: u16, message: &str) -> Answer {
         Protocol::Gemini => gemini::error(status, "INVALID_ARGUMENT", message, &json!([])),
     };
     Answer::json(status, body)
+}
+
+/// A wait as providers write it: `1h0m5s`, `7m12s`, `30s`.
+fn wait(wait: Duration) -> String {
+    let seconds = wait.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, minutes) => format!("{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+    }
 }
 
 /// The number of tokens of a request that is only counted.

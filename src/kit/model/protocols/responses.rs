@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Event, TOKENS_IN, TOKENS_OUT, list, model, pieces, string, text};
+use super::{
+    Answer, Event, Refusal, TOKENS_IN, TOKENS_OUT, chat, list, model, pieces, string, text,
+};
 use crate::kit::model::acts::{Call, Input, Reply};
 use crate::kit::model::request::{Protocol, Request, Takes, Tool, Turn};
 
@@ -222,4 +224,31 @@ fn item_events(reply: &Reply, item: &Value) -> Vec<Value> {
     events.extend(inner);
     events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
     events
+}
+
+/// The refusal of a subscription that is used up, where its end is known; else that of the API.
+pub(super) fn refuse(refusal: Refusal) -> Answer {
+    let Refusal::Limit {
+        retry_after,
+        resets_at: Some(resets_at),
+    } = refusal
+    else {
+        return chat::refuse(refusal);
+    };
+    let (left, reset) = (retry_after.as_secs(), resets_at.as_second());
+    let mut body = chat::error(
+        "The usage limit has been reached",
+        "usage_limit_reached",
+        Value::Null,
+    );
+    body["error"]["plan_type"] = json!("plus");
+    body["error"]["resets_at"] = json!(reset);
+    body["error"]["resets_in_seconds"] = json!(left);
+    let headers = vec![
+        ("retry-after", left.to_string()),
+        ("x-codex-primary-used-percent", "100".to_owned()),
+        ("x-codex-primary-window-minutes", "300".to_owned()),
+        ("x-codex-primary-reset-at", reset.to_string()),
+    ];
+    Answer::json(429, body).with(headers)
 }

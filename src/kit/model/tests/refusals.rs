@@ -88,8 +88,23 @@ fn limit_of_a_subscription_says_when_it_is_over() {
     assert_eq!(told["type"], "usage_limit_reached");
     assert_eq!(told["resets_at"], 4_000_000_000_i64);
     assert!(told["resets_in_seconds"].as_i64() > Some(0));
+    let chat = ask(&model, CHAT);
+    let told = error(&chat)["message"].to_string();
+    let again = told
+        .split_once("Please try again in ")
+        .map(|(_, again)| again);
+    let again = again.and_then(|again| again.strip_suffix(".\"")).unwrap();
+    assert!(told.contains("requests per day"), "{told}");
+    assert!(again.contains('h') && again.ends_with('s'), "{again}");
+    let now = Timestamp::now();
     let gemini = error(&ask(&model, GEMINI));
     assert!(gemini["details"][0].to_string().contains("PerDay"));
+    let delay = gemini["details"][1]["retryDelay"].as_str().unwrap();
+    let delay: i64 = delay.trim_end_matches('s').parse().unwrap();
+    assert!(
+        (4_000_000_000 - now.as_second() - delay).abs() < 60,
+        "{delay}"
+    );
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! pi (0.73.1): an extension of the session, which hands events on to `hd`, and draws the limits that pi
+//! waits for without a word.
+
+use serde_json::Value;
+
+use super::fill::Place;
+use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
+use crate::domain::condition::Report;
+
+/// The extension. The clients of the providers wait for the end of a limit by themselves, below everything
+/// that pi tells its extensions of: only the answer itself tells of it.
+pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
+    let telling = hooks::telling(setting.hd, Hooks::Pi);
+    let text = format!(
+        r#"// Written by horde-supervisor for this session: tells it what pi does.
+{telling}
+// When the client of the provider tries again, in milliseconds since 1970.
+const endOf = (headers) => {{
+  const ms = parseFloat(headers.get("retry-after-ms"))
+  if (ms > 0) return Date.now() + ms
+  const after = headers.get("retry-after")
+  if (!after) return undefined
+  const seconds = parseFloat(after)
+  return Number.isNaN(seconds) ? Date.parse(after) : Date.now() + seconds * 1000
+}}
+let ui
+let asks = false
+let timer
+const work = () => {{
+  clearTimeout(timer)
+  ui?.setWorkingMessage()
+}}
+const wait = async (response) => {{
+  const end = endOf(response.headers)
+  if (!(end > Date.now())) return
+  const body = await response.json().catch(() => undefined)
+  const said = body?.error?.message ?? "the provider refuses"
+  clearTimeout(timer)
+  // Shown as work again a moment before it goes on, so that nobody tells it to.
+  timer = setTimeout(work, Math.max(0, end - Date.now() - 2000))
+  timer.unref()
+  ui?.setWorkingMessage(`At a limit until ${{new Date(end).toISOString()}}: ${{said}}`)
+}}
+const fetchPlain = globalThis.fetch
+globalThis.fetch = async (...request) => {{
+  if (asks) work()
+  const response = await fetchPlain(...request)
+  if (asks && response.status === 429) wait(response.clone()).catch(() => {{}})
+  return response
+}}
+export default (pi) => {{
+  pi.on("session_start", (_event, context) => {{
+    ui = context.hasUI ? context.ui : undefined
+    const sessions = context.sessionManager
+    tell({{
+      type: "session_start", session: sessions.getSessionId(), transcript_path: sessions.getSessionFile(),
+    }})
+  }})
+  pi.on("before_provider_request", () => {{ asks = true }})
+  pi.on("after_provider_response", () => {{ asks = false }})
+  pi.on("agent_start", () => {{ tell({{ type: "agent_start" }}) }})
+  pi.on("tool_execution_end", () => {{ tell({{ type: "tool_execution_end" }}) }})
+  pi.on("agent_end", () => {{
+    asks = false
+    work()
+    tell({{ type: "agent_end" }})
+  }})
+  pi.on("session_before_compact", () => {{ tell({{ type: "session_before_compact" }}) }})
+  pi.on("session_shutdown", () => {{ tell({{ type: "session_shutdown" }}) }})
+}}
+"#
+    );
+    vec![HookFile {
+        home: Home::Task,
+        path: "pi-horde.js",
+        text,
+        place: Some(Place::Hooks),
+    }]
+}
+
+/// What an event means.
+pub(super) fn report(event: &Value) -> Option<Report> {
+    match text(event, "/type")? {
+        "session_start" => hooks::started(event, "/session"),
+        "agent_start" | "tool_execution_end" => Some(Report::Works),
+        "agent_end" => Some(Report::Waits),
+        "session_before_compact" => Some(Report::Compacts),
+        "session_shutdown" => Some(Report::Ended),
+        _ => None,
+    }
+}
