@@ -36,7 +36,7 @@ const wait = async (response) => {{
   const body = await response.json().catch(() => undefined)
   const said = body?.error?.message ?? "the provider refuses"
   clearTimeout(timer)
-  // Shown as work again a moment before it goes on, so that nobody tells it to.
+  // Shown as work again a moment before it goes on, so that it is not told to as well.
   timer = setTimeout(work, Math.max(0, end - Date.now() - 2000))
   timer.unref()
   ui?.setWorkingMessage(`At a limit until ${{new Date(end).toISOString()}}: ${{said}}`)
