@@ -152,10 +152,13 @@ pub fn told(world: &World, child: &ChildId, harness: &HarnessName, trouble: Trou
 /// A session goes on although it told of this trouble: it is over for the account, if it was this session
 /// that told of the limit. A login may be made in any of them.
 pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
-    let park = world.directory.accounts.parked(world, harness);
-    let is_its = |park: &Park| park.why == Why::Auth || park.told_by == child.to_string();
-    if park.as_ref().is_some_and(is_its) {
-        over(world, harness);
+    let Some(name) = account_of(world, harness) else {
+        return;
+    };
+    let now = world.clock.now();
+    let accounts = &world.directory.accounts;
+    if accounts.change(name, |account| account.went_on(child, now)) {
+        world.directory.tell_root(RootMsg::Accounts);
     }
 }
 
@@ -342,7 +345,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
                 directory.tell_witness(&rig.name, WitnessMsg::Look);
             }
         }
-        Due::Turns(children) => wake::wake(world, &children).await,
+        Due::Turns(children) => wake::wake(world, children),
         Due::Open => {
             directory.accounts.known().changed = true;
             // What still stands on a screen then is told anew: it may have missed its turn.

@@ -318,8 +318,10 @@ fn tell(world: &World, session: &SessionId, news: News) {
             let told = accounts::told(world, &news.child, &news.harness, trouble);
             let mut entries = world.directory.conditions.entries();
             let entry = entries.get_mut(session);
-            if let Some(entry) = entry.filter(|_| told == Told::Old) {
-                entry.watch.pass();
+            match (entry, told) {
+                (Some(entry), Told::Old) => entry.watch.pass(),
+                (Some(entry), Told::Hasty) => entry.watch.forget_account(),
+                _ => {}
             }
         }
         Some(AccountNews::Over) => accounts::went_on(world, &news.child, &news.harness),

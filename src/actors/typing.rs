@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::effects;
 use super::refusal::{Refusal, RefusalKind};
-use super::world::World;
+use super::world::{Claim, World};
 use crate::domain::condition::Patterns;
 use crate::domain::dialog::{
     Answering, Dialog, Form, Readiness, Step, Unanswerable, choose, find, readiness,
@@ -22,6 +22,8 @@ const SETTLE: Duration = Duration::from_millis(150);
 const REACTION: Duration = Duration::from_secs(2);
 /// Between two looks at a dialog that is being answered.
 const GLIMPSE: Duration = Duration::from_millis(50);
+/// Something else that is typed is waited for so long: an answer may take as many keys as a list is long.
+const TURN: Duration = Duration::from_secs(30);
 /// A list is at most so long, and a key moves by one.
 const MOST_KEYS: usize = 64;
 
@@ -98,6 +100,24 @@ async fn press(world: &World, handle: &SessionHandle, input: Input) -> Result<()
     .await
 }
 
+/// Waits until nothing else is typed into the session: two texts that are pasted before the first Enter would be
+/// one.
+async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
+    let name = format!("typing/{}", handle.token);
+    let deadline = world.clock.mono() + TURN;
+    loop {
+        if let Some(claim) = world.claims.claim(name.clone()) {
+            return Ok(claim);
+        }
+        if world.clock.mono() >= deadline {
+            return Err(Refusal::conflict(
+                "something else is typed into the session",
+            ));
+        }
+        tokio::time::sleep(GLIMPSE).await;
+    }
+}
+
 /// Submits a text, if the program waits for text.
 ///
 /// # Errors
@@ -109,6 +129,7 @@ pub async fn submit(
     handle: &SessionHandle,
     text: &str,
 ) -> Result<(), Refusal> {
+    let _one_at_a_time = turn(world, handle).await?;
     let (view, ready) = look(world, harness, handle).await?;
     refuse_unless_ready(ready, &view)?;
     let lines = view.reads_lines == Some(true) && view.bracketed_paste != Some(true);
@@ -190,6 +211,7 @@ pub async fn answer(
     handle: &SessionHandle,
     said: &str,
 ) -> Result<Answered, Refusal> {
+    let _one_at_a_time = turn(world, handle).await?;
     let patterns = patterns(world, harness);
     let (first, dialog) = opened(world, &patterns, handle).await?;
     let Some(dialog) = dialog else {
@@ -258,7 +280,10 @@ async fn gone(
     let now = reaction(world, patterns, handle, Some(dialog)).await?;
     match now.as_ref().filter(|now| now.is_same(dialog)) {
         Some(still) => Err(open(still)),
-        None => Ok(answered(dialog, said, now.as_ref())),
+        None => {
+            world.directory.conditions.answered(handle);
+            Ok(answered(dialog, said, now.as_ref()))
+        }
     }
 }
 

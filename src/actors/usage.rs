@@ -7,17 +7,20 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+mod budgets;
+
+pub use budgets::afford;
+
 use super::effects;
-use super::refusal::{Refusal, RefusalKind};
+use super::refusal::Refusal;
 use super::root::{ChildSpec, Work};
-use super::shaman;
 use super::world::World;
-use crate::domain::budget::{self, Budget, OnExceed, Over, Scope};
-use crate::domain::city::{Harness, Rig};
+use crate::domain::budget;
+use crate::domain::city::Harness;
+use crate::domain::facts::RunState;
 use crate::domain::harness::fill::{Fill, Place};
 use crate::domain::harness::hooks::Hooks;
-use crate::domain::ids::{HarnessName, RaiderId, SessionId};
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::ids::{RaiderId, SessionId};
 use crate::domain::relic::Hook;
 use crate::domain::session_env;
 use crate::domain::usage::ledger::{By, Owner, Row, Source, Sum, together};
@@ -28,17 +31,18 @@ use crate::ports::tasks::Part;
 /// So much of a transcript is read at once. A longer line is passed over.
 const PART: usize = 1 << 20;
 /// So many parts of one transcript are read at one look; the rest at the next.
-const PARTS: usize = 256;
-/// So many transcripts of one session are read on at once.
+const PARTS: usize = 16;
+/// So many transcripts of one session are read on at once: the newest.
 const SOURCES: usize = 16;
 /// A message never has more tokens than this; a line that says so is not believed.
-const MOST_TOKENS: u64 = 20_000_000;
-/// The longest name of a model.
-const MODEL_MAX: usize = 128;
+const MOST_TOKENS: u64 = 3_000_000;
+/// Nor does it cost more, in US dollars.
+const MOST_USD: f64 = 100.0;
+/// A transcript that is new to the supervisor may be older than its session, which a person had, or which another
+/// session reported: what was used longer before it was reported is not counted.
+const EARLIER: SignedDuration = SignedDuration::from_mins(15);
 /// Sums are kept for so many days, and transcripts that do not grow any more are known for as long.
 const KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
-/// Under this key it is noted of each budget when a person was called last.
-const TOLD: &str = "budget/";
 
 /// Whose tokens a raider's session uses.
 #[must_use]
@@ -129,21 +133,36 @@ async fn open(
         {
             return Ok(());
         }
-        let of_it = |it: &&Source| it.owner.session == owner.session;
-        if known.is_none() && txn.active_sources()?.iter().filter(of_it).count() >= SOURCES {
-            return Ok(());
-        }
+        // What an earlier session of the conversation used was counted.
+        let cursor = known.map_or_else(
+            || Cursor::since(txn.now().checked_sub(EARLIER).unwrap_or(Timestamp::MIN)),
+            |known| known.cursor,
+        );
+        make_room(txn, &owner)?;
         txn.put_source(&Source {
             path: path.clone(),
             root: root.clone(),
             format,
             owner: owner.clone(),
-            // What an earlier session of the conversation used was counted.
-            cursor: known.map_or_else(Cursor::default, |known| known.cursor),
+            cursor,
             active: true,
         })
     });
     opened.await
+}
+
+/// Makes room for one more transcript of a session: conversations that were left without the end of the session are
+/// read no longer, the first ones first.
+fn make_room(txn: &mut dyn Txn, owner: &Owner) -> Result<(), StoreError> {
+    let mut own = txn.active_sources()?;
+    own.retain(|source| source.owner.session == owner.session);
+    let over = (own.len() + 1).saturating_sub(SOURCES);
+    own.sort_by_key(|source| source.cursor.since);
+    for mut source in own.into_iter().take(over) {
+        source.active = false;
+        txn.put_source(&source)?;
+    }
+    Ok(())
 }
 
 /// Reads on in all transcripts at a patrol, given every child and the sessions that run.
@@ -194,21 +213,44 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
             return;
         }
     };
+    let over = match running {
+        Some(running) => ended(world, &sources, running).await,
+        None => BTreeSet::new(),
+    };
     let mut grown = false;
     for source in sources {
-        let over = running.is_some_and(|running| {
-            !running
-                .iter()
-                .any(|session| session.as_str() == source.owner.session)
-        });
+        let over = over.contains(&source.owner.session);
         match read_on(world, source, over).await {
             Ok(more) => grown |= more,
             Err(error) => tracing::warn!(%error, "a transcript cannot be read on"),
         }
     }
-    if grown && let Err(error) = tell(world, &every_budget(world)).await {
+    if grown && let Err(error) = budgets::tell_all(world).await {
         tracing::warn!(%error, "budgets cannot be looked at");
     }
+}
+
+/// The sessions of these transcripts that have ended. One that began after `running` was seen has not.
+async fn ended(
+    world: &World,
+    sources: &[Source],
+    running: &BTreeSet<SessionId>,
+) -> BTreeSet<String> {
+    let runs = |running: &BTreeSet<SessionId>, source: &Source| {
+        let mut running = running.iter();
+        running.any(|session| session.as_str() == source.owner.session)
+    };
+    let over: Vec<_> = sources.iter().filter(|one| !runs(running, one)).collect();
+    if over.is_empty() {
+        return BTreeSet::new();
+    }
+    let Ok(now) = effects::list(world).await else {
+        return BTreeSet::new();
+    };
+    let now = now.into_iter().filter(|one| one.state == RunState::Running);
+    let now: BTreeSet<_> = now.map(|one| one.id).collect();
+    let over = over.into_iter().filter(|one| !runs(&now, one));
+    over.map(|one| one.owner.session.clone()).collect()
 }
 
 /// Reads on in one transcript; true when it had something new.
@@ -220,7 +262,15 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
         let part = effects::tasks(world, move |tasks| {
             tasks.transcript(&path, &root, from, PART)
         });
-        let Some(Part { bytes, length }) = part.await? else {
+        let part = match part.await {
+            Ok(part) => part,
+            Err(error) if !over => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(session = source.owner.session, %error, "the transcript of a session that has ended cannot be read");
+                None
+            }
+        };
+        let Some(Part { bytes, length }) = part else {
             break;
         };
         let before = source.cursor.clone();
@@ -290,13 +340,9 @@ fn credible(mut spent: Spent, now: Timestamp) -> Option<Spent> {
     let recent =
         |at: &Timestamp| *at <= now && now.duration_since(*at) < SignedDuration::from_hours(24);
     spent.at = spent.at.filter(recent);
-    let fits = |c: char| c.is_ascii_graphic();
-    if spent.model.len() > MODEL_MAX || !spent.model.chars().all(fits) {
-        spent.model.clear();
-    }
     spent.usd = spent
         .usd
-        .filter(|usd| usd.is_finite() && (0.0..=1000.0).contains(usd));
+        .filter(|usd| usd.is_finite() && (0.0..=MOST_USD).contains(usd));
     Some(spent)
 }
 
@@ -383,100 +429,6 @@ pub fn now(txn: &mut dyn Txn, hooks: &[Hook]) -> Result<Now, StoreError> {
         now.relics.insert(hook.raider.clone(), Sum::of(&rows));
     }
     Ok(now)
-}
-
-fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
-    let city = &world.city;
-    let rigs = city.rigs.iter();
-    let rigs = rigs.map(|rig| (Scope::Rig(rig.name.clone()), rig.raiders.budget));
-    let harnesses = city.harnesses.values();
-    let harnesses = harnesses.map(|one| (Scope::Harness(one.name.clone()), one.budget));
-    let all = [(Scope::City, city.budget)].into_iter();
-    all.chain(rigs).chain(harnesses).collect()
-}
-
-/// Whether new work of a rig may be charged to a harness.
-///
-/// # Errors
-/// [`RefusalKind::Parked`] while a budget is spent that parks new work.
-pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(), Refusal> {
-    let own = world.city.harnesses.get(harness);
-    let budgets = [
-        (Scope::City, world.city.budget),
-        (Scope::Rig(rig.name.clone()), rig.raiders.budget),
-        (
-            Scope::Harness(harness.clone()),
-            own.and_then(|own| own.budget),
-        ),
-    ];
-    if budgets.iter().all(|(_, budget)| budget.is_none()) {
-        return Ok(());
-    }
-    collect(world, None).await;
-    let over = tell(world, &budgets).await?;
-    let parks = |over: &&Over| over.budget.on_exceed == OnExceed::Park;
-    let Some(over) = over.iter().find(parks) else {
-        return Ok(());
-    };
-    let refusal = Refusal::new(RefusalKind::Parked, over.says());
-    Err(refusal.hint(format!("new work is charged {}", until(world))))
-}
-
-/// When a budget that is spent parks no longer.
-fn until(world: &World) -> String {
-    let raised = "or when the budget is raised and `hd reload` is said";
-    match budget::midnight(world.clock.now(), &TimeZone::system()) {
-        Some(midnight) => format!("after {}, {raised}", midnight.strftime("%F %R %Z")),
-        None => format!("tomorrow, {raised}"),
-    }
-}
-
-/// The budgets that are spent; a person is called once a day for each.
-async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<Over>, StoreError> {
-    if budgets.iter().all(|(_, budget)| budget.is_none()) {
-        return Ok(Vec::new());
-    }
-    let today = day(world.clock.now());
-    let (budgets, until) = (budgets.to_vec(), until(world));
-    let told = world.store.run(move |txn| {
-        let rows = txn.usage_since(&today)?;
-        let over = budget::spent(&budgets, |scope| {
-            let of = rows.iter().filter(|row| match scope {
-                Scope::City => true,
-                Scope::Rig(rig) => row.owner.rig == rig.as_str(),
-                Scope::Harness(harness) => row.owner.harness == harness.as_str(),
-            });
-            Sum::of(of).usd
-        });
-        let mut called = false;
-        for over in &over {
-            let key = format!("{TOLD}{}", over.scope);
-            let now = format!("{today} {}", over.budget.usd_per_day);
-            if txn.get(&key)?.as_ref() == Some(&now) {
-                continue;
-            }
-            txn.set(&key, Some(&now))?;
-            let follows = match over.budget.on_exceed {
-                OnExceed::Park => format!("New work is charged {until}. Sessions that run go on."),
-                OnExceed::Warn => "Nothing is parked.".to_owned(),
-            };
-            let escalation = Escalation {
-                agent: over.scope.to_string(),
-                relic: None,
-                problem: over.says(),
-                severity: Severity::Medium,
-                evidence: format!("{follows} `hd cost --by raider` tells where it went."),
-            };
-            shaman::report(txn, "supervisor", &escalation)?;
-            called = true;
-        }
-        Ok((over, called))
-    });
-    let (over, called) = told.await?;
-    if called {
-        world.nudge(message::SHAMAN);
-    }
-    Ok(over)
 }
 
 #[cfg(test)]

@@ -30,6 +30,10 @@ const GUESS: Duration = Duration::from_secs(15 * 60);
 const GUESS_MOST: Duration = Duration::from_secs(60 * 60);
 /// A time of the day that has passed reads as the next day's.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A child whose session said that a park is over parks nothing, and ends nothing, for so long.
+const HASTY: Duration = Duration::from_secs(10 * 60);
+/// So much of what a harness says is kept, in characters.
+const TEXT_MOST: usize = 400;
 /// Ends that are closer to each other are the same.
 const NEAR: Duration = Duration::from_secs(60);
 const NEAR_SIGNED: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
@@ -79,6 +83,9 @@ pub struct Trouble {
     pub text: String,
     /// When it ends, where that was told.
     pub until: Option<Timestamp>,
+    /// It was seen to begin: the program reported it, or its text came to a screen that did not have it before. The
+    /// text of a limit that is over is never seen to begin.
+    pub fresh: bool,
 }
 
 impl Trouble {
@@ -90,8 +97,13 @@ impl Trouble {
             Condition::RateLimited { text, until } => (Why::RateLimited, text, *until),
             Condition::Auth { text } => (Why::Auth, text, None),
         };
-        let text = text.clone();
-        Some(Self { why, text, until })
+        let text = text.chars().take(TEXT_MOST).collect();
+        Some(Self {
+            why,
+            text,
+            until,
+            fresh: false,
+        })
     }
 }
 
@@ -167,6 +179,8 @@ pub enum Told {
     Parked,
     /// That was known.
     Known,
+    /// It comes from a session that ended a park a moment ago: it counts when it still says so later.
+    Hasty,
     /// It is the text of a limit that is over: a time of the day reads as tomorrow's when it has passed.
     Old,
 }
@@ -180,6 +194,8 @@ pub struct Account {
     /// The park may end before its time.
     over: bool,
     release: Option<Release>,
+    /// The child whose session said last that a park is over, and when.
+    ended_by: Option<(String, Timestamp)>,
 }
 
 impl Account {
@@ -221,8 +237,11 @@ impl Account {
         self.park.is_none() && self.last_end.is_none_or(old)
     }
 
-    /// Whether a session says what was true a day ago.
+    /// Whether a session says what was true a day ago: a time of the day reads as tomorrow's when it has passed.
     fn is_old(&self, trouble: &Trouble, now: Timestamp) -> bool {
+        if trouble.fresh {
+            return false;
+        }
         let park = self.park.as_ref().and_then(|park| park.until);
         let mut ends = self.last_end.into_iter().chain(park);
         trouble.until.is_some_and(|until| {
@@ -244,19 +263,56 @@ impl Account {
         waits.then_some(park.why)
     }
 
+    /// Whether this child ended a park a moment ago: its session does not open and close the account at will.
+    fn is_hasty(&self, child: &ChildId, now: Timestamp) -> bool {
+        let ended = self.ended_by.as_ref();
+        ended.is_some_and(|(by, at)| {
+            *by == child.to_string() && now.duration_since(*at).unsigned_abs() < HASTY
+        })
+    }
+
+    /// A session goes on although its account is parked: the park is over when that session told of it. A login may
+    /// have been made in any session. False when it stays.
+    pub fn went_on(&mut self, child: &ChildId, now: Timestamp) -> bool {
+        let name = child.to_string();
+        let is_its = |park: &Park| park.why == Why::Auth || park.told_by == name;
+        if self.is_hasty(child, now) || !self.parked().is_some_and(is_its) {
+            return false;
+        }
+        let ended = self.ended(now);
+        if ended {
+            self.ended_by = Some((name, now));
+        }
+        ended
+    }
+
     /// Takes in what a session says.
     pub fn told(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> Told {
         if self.is_old(&trouble, now) {
             return Told::Old;
         }
+        if self.parked().is_none() && self.is_hasty(child, now) {
+            return Told::Hasty;
+        }
+        // A screen may show anything. What is too far away is tried again, and what has passed, or is about
+        // to, was not the end.
+        let latest = now.checked_add(LATEST).unwrap_or(Timestamp::MAX);
+        let earliest = now.checked_add(NEAR).unwrap_or(Timestamp::MAX);
+        let told = trouble.until;
+        let told = told.filter(|until| (earliest..=latest).contains(until));
         let guesses = match (&self.park, &self.release) {
             // What stands on the screens of those that wait for their turn is old.
             (Some(_), Some(release)) if release.waits(child) => return Told::Known,
             (Some(park), None) => {
                 let login = (park.why, trouble.why) == (Why::RateLimited, Why::Auth);
                 let known = park.until.filter(|_| park.guesses == 0);
-                let later = match (trouble.until, known) {
-                    (Some(until), Some(known)) => until > known && !is_near(until, known),
+                let later = match (told, known) {
+                    // By so much that a session cannot tell of a later end again and again.
+                    (Some(until), Some(known)) => {
+                        let left = known.duration_since(now).unsigned_abs();
+                        until > known
+                            && until.duration_since(known).unsigned_abs() >= NEAR.max(left / 4)
+                    }
                     (Some(_), None) => true,
                     (None, _) => false,
                 };
@@ -272,13 +328,7 @@ impl Account {
             let wait = GUESS.saturating_mul(1 << guesses.min(8)).min(GUESS_MOST);
             now.checked_add(wait).unwrap_or(Timestamp::MAX)
         };
-        // A screen may show anything. What is too far away is tried again, and what has passed, or is about
-        // to, was not the end.
-        let latest = now.checked_add(LATEST).unwrap_or(Timestamp::MAX);
-        let earliest = now.checked_add(NEAR).unwrap_or(Timestamp::MAX);
-        let until = trouble.until;
-        let until = until.filter(|until| (earliest..=latest).contains(until));
-        let (until, guesses) = match (trouble.why, until) {
+        let (until, guesses) = match (trouble.why, told) {
             (Why::Auth, _) => (None, 0),
             (Why::RateLimited, Some(until)) => (Some(until), 0),
             (Why::RateLimited, None) => (Some(guess()), guesses + 1),

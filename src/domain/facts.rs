@@ -82,9 +82,19 @@ pub struct SessionExit {
     /// older versions do not say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_person: bool,
+    /// It was being ended: by the supervisor, or by the machine's shutdown. Its exit code says nothing of its work
+    /// then. Holders of older versions do not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 impl SessionExit {
+    /// Whether the program ended by itself with exit code 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0) && !self.by_person && !self.stopped
+    }
+
     /// Why a session that ended like this has ended.
     #[must_use]
     pub fn cause(&self) -> Cause {

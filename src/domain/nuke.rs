@@ -420,6 +420,7 @@ mod tests {
             signal: None,
             at: at(9),
             by_person: false,
+            stopped: false,
         });
         let same = SessionFacts {
             id: "horde/raiders/Toast"

@@ -102,6 +102,7 @@ mod tests {
                 signal: None,
                 at: Timestamp::UNIX_EPOCH,
                 by_person: false,
+                stopped: false,
             })),
             output: output.into(),
             until: Timestamp::from_second(3600).unwrap(),
@@ -145,6 +146,7 @@ mod tests {
             signal: Some(9),
             at: Timestamp::UNIX_EPOCH,
             by_person: false,
+            stopped: false,
         };
         assert_eq!(how(Some(&killed)), "signal 9");
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::civil::{Date, Time};
-use jiff::tz::TimeZone;
+use jiff::tz::{Offset, TimeZone};
 use jiff::{Span, Timestamp, ToSpan, Zoned};
 use regex::{Captures, Regex};
 
@@ -27,7 +27,7 @@ static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
         ^(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+
             (?P<day>\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(?P<year>\d{4}))?(?:,|\s+at)?\s+)?
         (?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?(?::\d{2})?\s*(?P<half>[ap])?\.?(?:m\.?)?
-        \s*(?:\(?(?P<zone>[A-Za-z]+(?:[/_+\-][A-Za-z0-9_+\-]+)*)\)?)?\s*\.?$",
+        \s*(?:\(?(?P<zone>[A-Za-z]+(?:[/_+\-][A-Za-z0-9_+:\-]+)*)\)?)?\s*\.?$",
     )
 });
 
@@ -106,10 +106,28 @@ fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
 }
 
 fn named_zone(name: &str) -> Option<TimeZone> {
-    match name.to_ascii_uppercase().as_str() {
+    let upper = name.to_ascii_uppercase();
+    match upper.as_str() {
         "UTC" | "GMT" | "Z" => Some(TimeZone::UTC),
-        _ => TimeZone::get(name).ok(),
+        _ => match upper.strip_prefix("GMT").or(upper.strip_prefix("UTC")) {
+            Some(offset) => fixed_zone(offset),
+            None => TimeZone::get(name).ok(),
+        },
     }
+}
+
+/// `+9`, `-03:30`.
+fn fixed_zone(offset: &str) -> Option<TimeZone> {
+    let (sign, digits) = match offset.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-" | "\u{2212}", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let within = (0..=14).contains(&hours) && (0..60).contains(&minutes);
+    let offset = Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()?;
+    within.then(|| TimeZone::fixed(offset))
 }
 
 fn time_of(found: &Captures<'_>) -> Option<Time> {
@@ -167,6 +185,9 @@ mod tests {
         for (text, until) in [
             ("7:04am (UTC)", "2026-11-24T07:04:00Z"),
             ("11:30am (UTC)", "2026-11-23T11:30:00Z"),
+            ("7:04 AM GMT+9", "2026-11-23T22:04:00Z"),
+            ("7:04 AM GMT-3:30", "2026-11-23T10:34:00Z"),
+            ("7:04 AM GMT", "2026-11-24T07:04:00Z"),
             ("1:30 PM", "2026-11-23T12:30:00Z"),
             ("3pm", "2026-11-23T14:00:00Z"),
             ("3pm (America/New_York)", "2026-11-23T20:00:00Z"),

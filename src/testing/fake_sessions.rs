@@ -57,6 +57,8 @@ struct Inner {
     deaf: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
+    /// Their programs ask for pastes to be marked.
+    pasters: Vec<SessionId>,
     doubles: usize,
     looks: HashMap<SessionId, usize>,
     starts: Vec<SessionSpec>,
@@ -139,7 +141,6 @@ impl Default for FakeSessions {
     }
 }
 
-/// What a test does to the world.
 /// How a session ended now.
 fn exited(code: Option<i32>, signal: Option<i32>) -> SessionExit {
     SessionExit {
@@ -147,6 +148,7 @@ fn exited(code: Option<i32>, signal: Option<i32>) -> SessionExit {
         signal,
         at: Timestamp::now(),
         by_person: false,
+        stopped: false,
     }
 }
 
@@ -193,7 +195,8 @@ impl FakeSessions {
         self.end(id, SessionExit { by_person, ..exit });
     }
 
-    fn end(&self, id: &SessionId, exit: SessionExit) {
+    /// The agent ends like this.
+    pub fn end(&self, id: &SessionId, exit: SessionExit) {
         self.change(id, RunState::Exited(exit.clone()), |handle| {
             SessionEvent::Exited(handle, exit)
         });
@@ -288,6 +291,11 @@ impl FakeSessions {
     /// Stops of this id with a grace last until a stop without one comes.
     pub fn outlive_grace(&self, id: &SessionId) {
         self.inner().stubborn.push(id.clone());
+    }
+
+    /// The programs of this id read keys, and ask for pastes to be marked.
+    pub fn reads_keys(&self, id: &SessionId) {
+        self.inner().pasters.push(id.clone());
     }
 
     /// The agent exits, and nobody is told.

@@ -87,6 +87,7 @@ fn ended() -> Answer {
             signal: None,
             at: "2026-01-31T12:00:00Z".parse().unwrap(),
             by_person: false,
+            stopped: false,
         },
         killed: false,
         stragglers: 0,

@@ -3,20 +3,27 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
 use super::super::root::{ChildView, Work};
 use super::super::typing::{self, Typing};
 use super::super::world::World;
-use super::super::{ask, effects};
+use super::super::{ask, effects, shaman};
 use super::account_of;
 use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::dialog::Dialog;
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
+use crate::domain::message::{Escalation, Severity};
 use crate::domain::prompt;
 use crate::ports::sessions::SessionHandle;
+
+/// Between two tries to tell a session.
+const PAUSE: Duration = Duration::from_secs(5);
+/// After that a person is called.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// The children that wait for the account, the most urgent first: standing agents, then raiders by the
 /// priority and the age of their work.
@@ -73,10 +80,22 @@ fn trouble(conditions: &Conditions, view: &ChildView) -> Option<Option<Trouble>>
 }
 
 /// Lets these children go on. One without a session is started by the look that follows.
-pub(super) async fn wake(world: &Arc<World>, children: &[ChildId]) {
-    let Ok(views) = ask::views(world).await else {
-        return;
-    };
+pub(super) fn wake(world: &Arc<World>, children: Vec<ChildId>) {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        // They have had their turn: no later one comes.
+        let views = loop {
+            match ask::views(&world).await {
+                Ok(views) => break views,
+                Err(_) if world.is_stopping() => return,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        };
+        wake_each(&world, &views, &children);
+    });
+}
+
+fn wake_each(world: &Arc<World>, views: &[ChildView], children: &[ChildId]) {
     for view in views.iter().filter(|view| children.contains(&view.spec.id)) {
         let found = trouble(&world.directory.conditions, view).flatten();
         let (Some(trouble), Some(session), Some(harness)) =
@@ -116,9 +135,41 @@ impl Kept {
         }
     }
 
-    /// Restores the prompt that the limit interrupted: the answer that makes the program try again, or a
-    /// text that tells it to go on.
+    /// Restores the prompt that the limit interrupted, as soon as that can be typed: nothing else tells a standing
+    /// agent to go on.
     async fn tell(self) {
+        let world = &self.world;
+        let deadline = world.clock.mono() + PATIENCE;
+        while !world.is_stopping() {
+            match self.try_to_tell().await {
+                Ok(()) => return,
+                Err(why) if world.clock.mono() >= deadline => {
+                    return self.call(&why).await;
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Calls a person for a session that could not be told.
+    async fn call(&self, why: &str) {
+        let body = Escalation {
+            agent: self.child.to_string(),
+            relic: None,
+            problem: "its limit is over, and it could not be told to go on".to_owned(),
+            severity: Severity::Medium,
+            evidence: format!("{why}\n`hd attach {}` shows its terminal.", self.child),
+        };
+        if let Err(error) = shaman::escalate(&self.world, "root", body).await {
+            tracing::warn!(child = %self.child, %error, "a session could not be told that its limit is over");
+        }
+    }
+
+    /// The answer that makes the program try again, or a text that tells it to go on.
+    ///
+    /// # Errors
+    /// Why it cannot be told now.
+    async fn try_to_tell(&self) -> Result<(), String> {
         let (world, handle) = (&self.world, &self.handle);
         let mut typing = typing::may_type(world, &self.harness, handle).await;
         if let Typing::Asks(dialog) = &typing
@@ -132,14 +183,20 @@ impl Kept {
         }
         // Until here the dialog was the limit's, and no question that a person is called for.
         world.directory.conditions.pass(handle);
-        if typing != Typing::Free || self.works().await {
-            // A person is at it, it tries again by itself, or its dialog calls a person.
-            return;
+        match typing {
+            // It is gone, and the next session is told when it starts; or its dialog calls a person.
+            Typing::Unseen | Typing::Asks(_) => return Ok(()),
+            // It tries again by itself.
+            _ if self.works().await => return Ok(()),
+            Typing::Attended => return Err("a person is attached".to_owned()),
+            Typing::Unrecognised(_) => {
+                return Err("its screen does not show that it waits for text".to_owned());
+            }
+            Typing::Free => {}
         }
         let text = prompt::limit_over(&world.hd());
-        if let Err(error) = typing::submit(world, Some(&self.harness), handle, &text).await {
-            tracing::warn!(child = %self.child, %error, "a session could not be told that its limit is over");
-        }
+        let told = typing::submit(world, Some(&self.harness), handle, &text).await;
+        told.map_err(|refusal| refusal.to_string())
     }
 
     /// The choice of the dialog that waits for the end of the limit, or tries again.

@@ -27,8 +27,7 @@ pub async fn settle(
     exit: &SessionExit,
 ) -> Result<bool, TaskError> {
     let harness = world.city.harnesses.get(&hook.harness);
-    let Some(harness) = harness.filter(|harness| harness.done_on_exit && exit.code == Some(0))
-    else {
+    let Some(harness) = harness.filter(|harness| harness.done_on_exit && exit.is_success()) else {
         return Ok(false);
     };
     if outcome(world, hook).await?.0 != OutcomeFile::Empty {

@@ -13,7 +13,7 @@ use super::super::accounts;
 use super::super::child::ChildExit;
 use super::slot::{ChildState, Desired, answer};
 use super::{Root, RootMsg, SessionView};
-use crate::domain::account::Trouble;
+use crate::domain::account::{Told, Trouble};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::condition;
@@ -111,8 +111,11 @@ impl Root {
             return false;
         };
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
-        // Whatever it is worth, the program ended of it.
-        let _told = accounts::told(&self.world, id, &harness, trouble);
+        // Its account stays open then: without an end that is waited for it would be started again at once, for
+        // ever. So it is a death.
+        if accounts::told(&self.world, id, &harness, trouble) == Told::Old {
+            return false;
+        }
         let Some(slot) = self.slots.get_mut(id) else {
             return false;
         };

@@ -5,6 +5,7 @@ use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
 use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
+use crate::ports::sessions::Input;
 use crate::testing::world::Scenario;
 
 /// A program's hooks run before its dialog is drawn: gemini was typed over in that moment.
@@ -39,4 +40,26 @@ async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet()
         .await
         .unwrap();
     assert_eq!(town.parts.sessions.sent(&charged.session).len(), 1);
+}
+
+/// Two texts that are pasted before the first Enter would be one message.
+#[tokio::test(start_paused = true)]
+async fn two_texts_are_submitted_one_after_the_other() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let world = &town.world;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    let handle = view.and_then(|view| view.session).unwrap().handle;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    town.parts.sessions.reads_keys(&charged.session);
+    let (one, two) = tokio::join!(
+        submit(world, Some(harness), &handle, "one"),
+        submit(world, Some(harness), &handle, "two"),
+    );
+    one.unwrap();
+    two.unwrap();
+    let sent = town.parts.sessions.sent(&charged.session);
+    let enter = Input::Raw(b"\r".to_vec());
+    let text = |text: &str| Input::Paste(text.to_owned());
+    assert_eq!(sent, [text("one"), enter.clone(), text("two"), enter]);
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
+use crate::domain::budget::{Budget, OnExceed};
 use crate::domain::harness::hooks::Hooks;
 use crate::domain::usage::Tokens;
 use crate::domain::usage::price::{Price, Prices};
@@ -241,4 +243,34 @@ async fn tokens_without_a_price_are_counted_and_told() {
     assert_eq!(rows[0].tokens, tokens);
     let relic = town.relic("b").await;
     town.charge(&relic).await.unwrap();
+}
+
+/// A session may begin conversation after conversation: the newest is always counted.
+#[tokio::test(start_paused = true)]
+async fn conversation_after_many_others_of_its_session_is_counted() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    for n in 0..20 {
+        let name = format!("c{n}");
+        write(&town, &name, "");
+        begins(&town, &charged, &name).await;
+    }
+    write(&town, "c19", &message(0));
+    town.pass(PATROL).await;
+    assert_eq!(dollars(&town).await, 1.0);
+    let active = town.store(|txn| txn.active_sources()).await;
+    assert_eq!(active.len(), SOURCES);
+}
+
+/// The look that a patrol began with may be older than the session.
+#[tokio::test(start_paused = true)]
+async fn transcript_of_a_session_that_began_during_a_look_stays_open() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    write(&town, "c", &message(0));
+    begins(&town, &charged, "c").await;
+    collect(&town.world, Some(&BTreeSet::new())).await;
+    write(&town, "c", &messages(0..3));
+    town.pass(PATROL).await;
+    assert_eq!(dollars(&town).await, 3.0);
 }

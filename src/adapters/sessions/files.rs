@@ -282,6 +282,7 @@ mod tests {
                 signal: None,
                 at: Timestamp::UNIX_EPOCH,
                 by_person: false,
+                stopped: false,
             },
             killed: false,
             stragglers: 0,

@@ -17,6 +17,15 @@ fn limit(until: Option<i64>) -> Trouble {
         why: Why::RateLimited,
         text: "You've hit your limit".into(),
         until: until.map(at),
+        fresh: false,
+    }
+}
+
+/// The same, seen to begin.
+fn fresh(until: Option<i64>) -> Trouble {
+    Trouble {
+        fresh: true,
+        ..limit(until)
     }
 }
 
@@ -25,6 +34,7 @@ fn login() -> Trouble {
         why: Why::Auth,
         text: "Please run /login".into(),
         until: None,
+        fresh: false,
     }
 }
 
@@ -171,6 +181,67 @@ fn limit_that_is_over_is_not_told_again_a_day_later() {
 }
 
 /// A program that is told to wait for a moment, and ends of it, is not tried again each second.
+/// People who work at the same hours have their limits at the same hours.
+#[test]
+fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
+    let day = 24 * 3600;
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    account.release(&[], at(100), &middle);
+    assert_eq!(account.due(at(161)), Some(Due::Open));
+    let until = Some(100 + day);
+    assert_eq!(account.told(&child("a"), limit(until), at(day)), Told::Old);
+    assert_eq!(
+        account.told(&child("a"), fresh(until), at(day)),
+        Told::Parked
+    );
+    assert_eq!(account.next(), Some(at(100 + day)));
+}
+
+/// A session that says again and again that its account is parked and open does neither.
+#[test]
+fn session_does_not_open_and_close_the_account_at_will() {
+    let (a, b) = (child("a"), child("b"));
+    let mut account = Account::default();
+    assert_eq!(account.told(&a, login(), at(0)), Told::Parked);
+    assert!(account.went_on(&a, at(1)));
+    account.release(&[], at(1), &middle);
+    assert_eq!(account.due(at(62)), Some(Due::Open));
+    assert_eq!(account.told(&a, login(), at(63)), Told::Hasty);
+    assert!(account.is_open());
+    assert_eq!(account.told(&b, login(), at(64)), Told::Parked, "another");
+    assert!(!account.went_on(&a, at(65)), "it ends no other park");
+    assert!(account.went_on(&b, at(66)));
+    account.release(&[], at(66), &middle);
+    assert_eq!(account.due(at(127)), Some(Due::Open));
+    assert_eq!(account.told(&b, login(), at(66 + 599)), Told::Hasty);
+    assert_eq!(account.told(&b, login(), at(66 + 600)), Told::Parked);
+}
+
+#[test]
+fn end_does_not_move_on_by_a_minute_at_a_time() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(3600)), at(0));
+    let moved = (1..600).filter(|i| {
+        let told = account.told(&child("a"), fresh(Some(3600 + 61 * i)), at(*i));
+        told == Told::Parked
+    });
+    assert!(moved.count() < 12);
+    let year = 365 * 24 * 3600;
+    assert_eq!(
+        account.told(&child("a"), fresh(Some(year)), at(700)),
+        Told::Known,
+        "too far away, and no reason to guess"
+    );
+}
+
+#[test]
+fn text_of_a_limit_is_kept_in_part() {
+    let text = "é".repeat(100_000);
+    let told = Trouble::of(&Condition::Auth { text }).unwrap();
+    assert_eq!(told.text.chars().count(), TEXT_MOST);
+}
+
 #[test]
 fn end_that_has_passed_is_guessed_anew() {
     for until in [-10, 0, 3] {

@@ -36,6 +36,8 @@ pub struct Watch {
     open: Option<Condition>,
     /// What the account was told of last.
     account: Option<Trouble>,
+    /// The condition was seen to begin.
+    fresh: bool,
     /// Whether the agent was seen at work, or heard to be, last.
     works: bool,
     /// Whether it was seen to be at work or to wait for text last.
@@ -61,6 +63,7 @@ impl Watch {
             told: None,
             open: None,
             account: None,
+            fresh: false,
             works: false,
             goes_on: false,
         }
@@ -112,6 +115,11 @@ impl Watch {
                 self.reported = None;
             }
         }
+        if before.is_none() {
+            // What an agent at work redraws may be old.
+            self.fresh =
+                self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
+        }
         (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
         (self.works, self.goes_on) = (sighting.works, sighting.goes_on);
         self.owe(before.as_ref());
@@ -139,6 +147,7 @@ impl Watch {
             }
             Report::Limited { until, .. } if is_short(*until, now) => {}
             Report::Limited { text, until } => {
+                self.fresh = true;
                 let (text, until) = (text.clone(), *until);
                 self.reported = Some((Condition::RateLimited { text, until }, now));
             }
@@ -180,6 +189,11 @@ impl Watch {
         self.account = None;
     }
 
+    /// Has the account told again by the next look.
+    pub fn forget_account(&mut self) {
+        self.account = None;
+    }
+
     /// Has the account told again of what stands on the screen then.
     pub fn tell_again(&mut self) {
         self.account = None;
@@ -200,7 +214,10 @@ impl Watch {
     /// that it is over. The text of a limit may go from a screen before the limit ends: it is over only
     /// for an agent that works, and a login for one that goes on.
     pub fn tell_account(&mut self) -> Option<AccountNews> {
-        let now = self.condition().and_then(Trouble::of);
+        let now = self.condition().and_then(Trouble::of).map(|now| Trouble {
+            fresh: self.fresh,
+            ..now
+        });
         match (now, &self.account) {
             (Some(now), before) if !before.as_ref().is_some_and(|before| before.is_same(&now)) => {
                 self.account = Some(now.clone());

@@ -73,6 +73,7 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
         signal: None,
         at: now(),
         by_person: false,
+        stopped: false,
     };
     let why = || "why".to_owned();
     let rows: [(RunState, Option<(Kind, bool)>); 4] = [

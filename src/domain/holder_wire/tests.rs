@@ -54,6 +54,7 @@ fn answers() -> Vec<Answer> {
                 signal: Some(9),
                 at: Timestamp::UNIX_EPOCH,
                 by_person: true,
+                stopped: true,
             },
             killed: true,
             stragglers: 1,

@@ -10,7 +10,7 @@ use super::{Cursor, Spent, Tokens, number, text, time};
 pub(super) fn line(cursor: &mut Cursor, line: &Value) -> Option<Spent> {
     if text(line, "/type") == Some("turn_context") {
         let model = text(line, "/payload/model");
-        cursor.model = model.unwrap_or_default().to_owned();
+        cursor.model = cursor.named(model.unwrap_or_default());
         return None;
     }
     let tokens = if text(line, "/type") == Some("token_usage_record") {

@@ -14,13 +14,19 @@ pub mod price;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::AddAssign;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The longest name of a model.
+const MODEL_MAX: usize = 128;
+/// So many models are told apart in one transcript.
+const MODELS: usize = 16;
+/// Of the id of a message, so many characters are looked at.
+const ID_MAX: usize = 128;
 /// So many messages are remembered as counted: those that a program writes again follow closely.
 const REMEMBERED: usize = 64;
 
@@ -101,12 +107,18 @@ pub struct Spent {
 pub struct Cursor {
     /// Bytes that were read.
     pub offset: u64,
+    /// What is older was not used by a session of this city.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     /// A line that is too long to be read has begun: everything up to its end is passed over.
     #[serde(default)]
     skipping: bool,
     /// The model that was named last, for programs that name it apart.
     #[serde(default)]
     model: String,
+    /// The models that were named.
+    #[serde(default)]
+    models: BTreeSet<String>,
     /// The newest messages, and what was counted of each.
     #[serde(default)]
     counted: VecDeque<(String, Tokens)>,
@@ -119,18 +131,39 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// The beginning of a transcript of which nothing counts that is older than this.
+    #[must_use]
+    pub fn since(since: Timestamp) -> Self {
+        Self {
+            since: Some(since),
+            ..Self::default()
+        }
+    }
+
     /// Counts a message: what it has more than when it was counted before.
     fn count(&mut self, id: &str, tokens: Tokens) -> Tokens {
-        if let Some((_, before)) = self.counted.iter_mut().find(|(known, _)| known == id) {
+        let id: String = id.chars().take(ID_MAX).collect();
+        if let Some((_, before)) = self.counted.iter_mut().find(|(known, _)| *known == id) {
             let more = tokens.beyond(before);
             *before += more;
             return more;
         }
-        self.counted.push_back((id.to_owned(), tokens));
+        self.counted.push_back((id, tokens));
         if self.counted.len() > REMEMBERED {
             self.counted.pop_front();
         }
         tokens
+    }
+
+    /// The name of a model as it is kept: an agent can write any into its transcript, and each has its own sum.
+    fn named(&mut self, model: &str) -> String {
+        let fits = model.len() <= MODEL_MAX && model.chars().all(|c| c.is_ascii_graphic());
+        let known = self.models.contains(model);
+        if !fits || model.is_empty() || (!known && self.models.len() >= MODELS) {
+            return String::new();
+        }
+        self.models.insert(model.to_owned());
+        model.to_owned()
     }
 
     /// The next bytes of the transcript, from [`Cursor::offset`] on; `full` when there may be more of
@@ -155,7 +188,16 @@ impl Cursor {
             let Ok(line) = serde_json::from_slice::<Value>(line) else {
                 continue;
             };
-            spent.extend(self.line(format, &line).filter(|it| !it.tokens.is_none()));
+            let Some(mut one) = self.line(format, &line) else {
+                continue;
+            };
+            one.model = self.named(&one.model);
+            let old = one
+                .at
+                .is_some_and(|at| self.since.is_some_and(|since| at < since));
+            if !old && !one.tokens.is_none() {
+                spent.push(one);
+            }
         }
         spent
     }

@@ -261,3 +261,54 @@ proptest! {
         }
     }
 }
+
+fn line(id: &str, model: &str, at: &str) -> String {
+    format!(
+        "{{\"message\":{{\"id\":\"{id}\",\"model\":\"{model}\",\"usage\":{{\"input_tokens\":1}}}},\
+         \"timestamp\":\"{at}\"}}\n"
+    )
+}
+
+/// An agent can write into its transcript: what is remembered of it is bounded.
+#[test]
+fn transcript_of_many_models_and_long_ids_is_remembered_in_little() {
+    let mut cursor = Cursor::default();
+    let long = "x".repeat(100_000);
+    let lines: String = (0..500)
+        .map(|n| {
+            line(
+                &format!("{n}-{long}"),
+                &format!("m{n}"),
+                "2026-11-23T13:00:00Z",
+            )
+        })
+        .collect();
+    let spent = cursor.read(Format::Claude, lines.as_bytes(), false);
+    assert_eq!(spent.len(), 500);
+    let models: std::collections::BTreeSet<_> = spent.iter().map(|one| &one.model).collect();
+    assert_eq!(models.len(), MODELS + 1, "the rest has no name");
+    let stored = serde_json::to_string(&cursor).unwrap();
+    assert!(stored.len() < 50_000, "{}", stored.len());
+    let spent = cursor.read(
+        Format::Claude,
+        line("a", &long, "2026-11-23T13:00:00Z").as_bytes(),
+        false,
+    );
+    assert_eq!(spent[0].model, "");
+}
+
+/// A transcript may be older than the session that names it.
+#[test]
+fn what_was_used_before_the_session_is_not_counted() {
+    let mut cursor = Cursor {
+        since: Some("2026-11-23T12:00:00Z".parse().unwrap()),
+        ..Cursor::default()
+    };
+    let lines = [
+        line("a", "m", "2026-11-23T11:59:00Z"),
+        line("b", "m", "2026-11-23T12:01:00Z"),
+    ];
+    let spent = cursor.read(Format::Claude, lines.concat().as_bytes(), false);
+    assert_eq!(spent.len(), 1);
+    assert_eq!(cursor.offset, lines.concat().len() as u64);
+}

@@ -17,8 +17,8 @@ const OPTIONS: [&str; 3] = ["Crimson", "Emerald", "Indigo"];
 const TYPED: &str = "Go on";
 /// How soon the words of the question have to be known after it is.
 const WORDS_LIMIT: Duration = Duration::from_secs(5);
-/// How soon the condition has to go after the answer.
-const GONE_LIMIT: Duration = Duration::from_secs(5);
+/// How soon the condition has to go after the answer, where a step may take a minute and a half.
+const GONE_LIMIT: Duration = Duration::from_secs(15);
 
 pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     let marker = "kit-question";

@@ -92,9 +92,17 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
     let raider = bench.begin(FIRST, marker, steps)?;
     condition(bench, &raider, "auth")?;
     bench.record(&raider, "login", "")?;
-    if bench.events("raider.auth", &raider)?.is_empty() {
-        return Err(bench.failed(&raider, "nobody was told of it (`raider.auth`)"));
-    }
+    // Events are stored a moment after they are shown.
+    let wait = Wait {
+        what: "people are told of it (`raider.auth`)",
+        within: bench.limit,
+        of: &[&raider],
+        besides: "auth",
+    };
+    bench.wait(wait, || {
+        let told = bench.events("raider.auth", &raider)?;
+        Ok((!told.is_empty()).then_some(()))
+    })?;
     Ok(None)
 }
 

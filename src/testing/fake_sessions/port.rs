@@ -160,7 +160,11 @@ impl Sessions for FakeSessions {
     }
 
     fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
-        Ok(ScreenView::of_text(&self.peek(handle)?))
+        let mut view = ScreenView::of_text(&self.peek(handle)?);
+        if self.inner().pasters.contains(&handle.id) {
+            (view.bracketed_paste, view.reads_lines) = (Some(true), Some(false));
+        }
+        Ok(view)
     }
 
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {

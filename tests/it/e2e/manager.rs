@@ -96,7 +96,8 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
     heard(&manager, "READY=1");
     let file = city.root().join("city.toml");
     let good = fs::read_to_string(&file).unwrap();
-    let reloaded = || {
+    // One change may be seen as two, and is told of twice then.
+    let reloaded = |wanted: &str| loop {
         let begun = next(&manager);
         let (first, time) = begun.trim().split_once('\n').expect("two assignments");
         assert_eq!(first, "RELOADING=1");
@@ -104,10 +105,12 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
         assert!(time.parse::<u64>().is_ok(), "{time}");
         let over = next(&manager);
         assert!(over.starts_with("READY=1\nSTATUS="), "{over}");
-        over.trim().to_owned()
+        if over.contains(wanted) {
+            break over.trim().to_owned();
+        }
     };
     processes::signal(daemon.id(), Signal::SIGHUP);
-    assert!(reloaded().ends_with("the configuration is in force"));
+    reloaded("the configuration is in force");
     // In one step: what is written in two may be read in between.
     let save = |text: String| {
         let new = city.root().join(".city.toml.new");
@@ -115,18 +118,15 @@ fn a_service_manager_hears_of_every_reload_and_of_its_end() {
         fs::rename(new, &file).unwrap();
     };
     save(good.replace("max = 4", "max = 3"));
-    assert!(reloaded().ends_with("the configuration is in force"));
+    reloaded("the configuration is in force");
     save(good.replace("max = 4", "mx = 4"));
-    let refused = reloaded();
-    assert!(
-        refused.contains("refused, the one before stays in force: "),
-        "{refused}"
-    );
+    let refused = reloaded("refused, the one before stays in force: ");
     assert_eq!(refused.lines().count(), 2, "{refused}");
     assert_eq!(city.hd(&["reload"]).code, 2);
-    assert!(reloaded().contains("refused"), "also when it was known");
+    // Also when it was known.
+    reloaded("refused");
     processes::signal(daemon.id(), Signal::SIGTERM);
-    assert_eq!(next(&manager).trim(), "STOPPING=1");
+    heard(&manager, "STOPPING=1");
     let status = wait("the daemon ends", || daemon.try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
 }

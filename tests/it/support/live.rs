@@ -264,6 +264,11 @@ impl City {
         events
     }
 
+    /// Every event of the journal, in order.
+    pub fn all_events(&self) -> Vec<Value> {
+        self.journal(json!({}))
+    }
+
     /// Events of a type, whoever they are about.
     pub fn all_of(&self, kind: &str) -> Vec<Value> {
         self.journal(json!({ "type": kind }))

@@ -273,3 +273,39 @@ async fn no_session_of_a_parked_account_is_nudged() {
     town.pass(MINUTE * 60).await;
     assert!(!town.events(EventType::RaiderNudged).await.is_empty());
 }
+
+/// Nothing else tells a session to go on: one that cannot be told when its turn comes is told later.
+#[tokio::test(start_paused = true)]
+async fn session_that_a_person_is_attached_to_is_told_afterwards() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    show(&town, &session, &limit(&town, MINUTE * 20));
+    town.pass(PATROL).await;
+    town.parts.sessions.set_attached(&session, true);
+    town.pass(MINUTE * 22).await;
+    assert_eq!(told(&town, &session), 0);
+    town.parts.sessions.set_attached(&session, false);
+    town.pass(PATROL).await;
+    assert_eq!(told(&town, &session), 1);
+}
+
+/// A program that ends with the text of a limit that is over is restarted with the pauses of a death.
+#[tokio::test(start_paused = true)]
+async fn end_with_the_text_of_an_old_limit_is_a_death() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    let until = town.world.clock.now() + MINUTE * 20;
+    show(&town, &session, &limit(&town, MINUTE * 20));
+    town.pass(MINUTE * 25).await;
+    let tomorrow = until + Duration::from_secs(24 * 3600);
+    town.parts
+        .sessions
+        .print(&session, &format!("at your limit until {tomorrow}"));
+    show(&town, &session, "> ");
+    town.parts.sessions.exit(&session, 1);
+    town.pass(PATROL).await;
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    assert_eq!(town.events(EventType::AccountParked).await.len(), 1);
+}

@@ -278,6 +278,7 @@ async fn what_an_ended_session_still_says_is_ignored() {
         signal,
         at,
         by_person: false,
+        stopped: false,
     };
     let foreign = SessionHandle {
         id: old.id.clone(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::domain::event::EventType;
+use crate::domain::facts::SessionExit;
 use crate::domain::question::Pattern;
 use crate::domain::relic::RelicStatus;
 use crate::testing::world::{Scenario, Town};
@@ -30,6 +31,28 @@ async fn end_with_commits_is_done() {
     assert_eq!(town.parts.repo.landings(), 1);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
     assert_eq!(town.starts(&charged.session), 1);
+}
+
+/// Neither a person's Ctrl-C nor a stop is the end of the work, though a program takes it as its end.
+#[tokio::test(start_paused = true)]
+async fn end_that_was_not_its_own_is_not_the_end_of_the_work() {
+    for by_person in [true, false] {
+        let town = town().await;
+        let charged = town.worker("a").await;
+        let exit = SessionExit {
+            code: Some(0),
+            by_person,
+            stopped: !by_person,
+            signal: None,
+            at: town.world.clock.now(),
+        };
+        town.parts.sessions.end(&charged.session, exit);
+        town.pass(PATROL).await;
+        let relic = town.relic_now(&charged.relic).await;
+        assert_eq!(relic.status, RelicStatus::Hooked, "{by_person}");
+        assert_eq!(town.parts.repo.landings(), 0);
+        assert_eq!(town.starts(&charged.session), 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,119 @@
+//! Budgets: what was used today, held against what may be used a day.
+
+use jiff::tz::TimeZone;
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::shaman;
+use super::super::world::World;
+use super::{collect, day};
+use crate::domain::budget::{self, Budget, OnExceed, Over, Scope};
+use crate::domain::city::Rig;
+use crate::domain::ids::HarnessName;
+use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::usage::ledger::Sum;
+use crate::ports::relics::StoreError;
+
+/// Under this key it is noted of each budget when a person was called last.
+const TOLD: &str = "budget/";
+
+/// Calls a person for each budget that is spent.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
+    tell(world, &every_budget(world)).await.map(drop)
+}
+
+fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
+    let city = &world.city;
+    let rigs = city.rigs.iter();
+    let rigs = rigs.map(|rig| (Scope::Rig(rig.name.clone()), rig.raiders.budget));
+    let harnesses = city.harnesses.values();
+    let harnesses = harnesses.map(|one| (Scope::Harness(one.name.clone()), one.budget));
+    let all = [(Scope::City, city.budget)].into_iter();
+    all.chain(rigs).chain(harnesses).collect()
+}
+
+/// Whether new work of a rig may be charged to a harness.
+///
+/// # Errors
+/// [`RefusalKind::Parked`] while a budget is spent that parks new work.
+pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(), Refusal> {
+    let own = world.city.harnesses.get(harness);
+    let budgets = [
+        (Scope::City, world.city.budget),
+        (Scope::Rig(rig.name.clone()), rig.raiders.budget),
+        (
+            Scope::Harness(harness.clone()),
+            own.and_then(|own| own.budget),
+        ),
+    ];
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(());
+    }
+    collect(world, None).await;
+    let over = tell(world, &budgets).await?;
+    let parks = |over: &&Over| over.budget.on_exceed == OnExceed::Park;
+    let Some(over) = over.iter().find(parks) else {
+        return Ok(());
+    };
+    let refusal = Refusal::new(RefusalKind::Parked, over.says());
+    Err(refusal.hint(format!("new work is charged {}", until(world))))
+}
+
+/// When a budget that is spent parks no longer.
+fn until(world: &World) -> String {
+    let raised = "or when the budget is raised and `hd reload` is said";
+    match budget::midnight(world.clock.now(), &TimeZone::system()) {
+        Some(midnight) => format!("after {}, {raised}", midnight.strftime("%F %R %Z")),
+        None => format!("tomorrow, {raised}"),
+    }
+}
+
+/// The budgets that are spent; a person is called once a day for each.
+async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<Over>, StoreError> {
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(Vec::new());
+    }
+    let today = day(world.clock.now());
+    let (budgets, until) = (budgets.to_vec(), until(world));
+    let told = world.store.run(move |txn| {
+        let rows = txn.usage_since(&today)?;
+        let over = budget::spent(&budgets, |scope| {
+            let of = rows.iter().filter(|row| match scope {
+                Scope::City => true,
+                Scope::Rig(rig) => row.owner.rig == rig.as_str(),
+                Scope::Harness(harness) => row.owner.harness == harness.as_str(),
+            });
+            Sum::of(of).usd
+        });
+        let mut called = false;
+        for over in &over {
+            let key = format!("{TOLD}{}", over.scope);
+            let now = format!("{today} {}", over.budget.usd_per_day);
+            if txn.get(&key)?.as_ref() == Some(&now) {
+                continue;
+            }
+            txn.set(&key, Some(&now))?;
+            let follows = match over.budget.on_exceed {
+                OnExceed::Park => format!("New work is charged {until}. Sessions that run go on."),
+                OnExceed::Warn => "Nothing is parked.".to_owned(),
+            };
+            let escalation = Escalation {
+                agent: over.scope.to_string(),
+                relic: None,
+                problem: over.says(),
+                severity: Severity::Medium,
+                evidence: format!("{follows} `hd cost --by raider` tells where it went."),
+            };
+            shaman::report(txn, "supervisor", &escalation)?;
+            called = true;
+        }
+        Ok((over, called))
+    });
+    let (over, called) = told.await?;
+    if called {
+        world.nudge(message::SHAMAN);
+    }
+    Ok(over)
+}
