@@ -234,7 +234,9 @@ impl Account {
     #[must_use]
     pub fn is_forgotten(&self, now: Timestamp) -> bool {
         let old = |end: Timestamp| end.checked_add(DAY + NEAR).is_ok_and(|gone| gone < now);
-        self.park.is_none() && self.last_end.is_none_or(old)
+        let ended = self.ended_by.as_ref().map(|(_, at)| *at);
+        let hasty = ended.is_some_and(|at| now.duration_since(at).unsigned_abs() < HASTY);
+        self.park.is_none() && !hasty && self.last_end.is_none_or(old)
     }
 
     /// Whether a session says what was true a day ago: a time of the day reads as tomorrow's when it has passed.
@@ -386,6 +388,7 @@ impl Account {
         };
         *self = Self {
             last_end,
+            ended_by: self.ended_by.take(),
             ..Self::default()
         };
         Some(Due::Open)

@@ -207,6 +207,7 @@ fn session_does_not_open_and_close_the_account_at_will() {
     assert!(account.went_on(&a, at(1)));
     account.release(&[], at(1), &middle);
     assert_eq!(account.due(at(62)), Some(Due::Open));
+    assert!(!account.is_forgotten(at(63)) && account.is_forgotten(at(601)));
     assert_eq!(account.told(&a, login(), at(63)), Told::Hasty);
     assert!(account.is_open());
     assert_eq!(account.told(&b, login(), at(64)), Told::Parked, "another");

@@ -16,6 +16,30 @@ const AGAIN: u32 = 1000;
 /// How often that is tried again: opencode may still be starting.
 const TRIES: u32 = 20;
 
+/// The part of the plugin that tells what messages used.
+const USAGE: &str = r#"// opencode keeps its messages in a database. What they used is written beside this file, for `hd cost`.
+const usage = new URL("opencode-usage.jsonl", import.meta.url)
+const write = (text) => {
+  try {
+    appendFileSync(usage, text)
+    return true
+  } catch {
+    return false
+  }
+}
+const transcript = write("") ? { transcript_path: fileURLToPath(usage) } : {}
+const told = new Set()
+const spend = (message) => {
+  // It is updated with each of its parts, and once more when it is there.
+  if (message?.role !== "assistant" || !message.tokens || !message.time?.completed) return
+  if (told.has(message.id)) return
+  told.add(message.id)
+  const { id, modelID: model, tokens, cost } = message
+  const timestamp = new Date(message.time.completed).toISOString()
+  write(`${JSON.stringify({ timestamp, id, model, tokens, cost })}\n`)
+}
+"#;
+
 /// The plugin.
 pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     let telling = hooks::telling(setting.hd, Hooks::Opencode);
@@ -26,28 +50,7 @@ import {{ appendFileSync, readFileSync }} from "node:fs"
 import {{ fileURLToPath }} from "node:url"
 const wanted = new Set(["session.status", "session.idle", "session.error",
   "permission.replied", "question.asked", "question.replied", "question.rejected"])
-// opencode keeps its messages in a database. What they used is written beside this file, for `hd cost`.
-const usage = new URL("opencode-usage.jsonl", import.meta.url)
-const write = (text) => {{
-  try {{
-    appendFileSync(usage, text)
-    return true
-  }} catch {{
-    return false
-  }}
-}}
-const transcript = write("") ? {{ transcript_path: fileURLToPath(usage) }} : {{}}
-const told = new Set()
-const spend = (message) => {{
-  // It is updated with each of its parts, and once more when it is there.
-  if (message?.role !== "assistant" || !message.tokens || !message.time?.completed) return
-  if (told.has(message.id)) return
-  told.add(message.id)
-  const {{ id, modelID: model, tokens, cost }} = message
-  const timestamp = new Date(message.time.completed).toISOString()
-  write(`${{JSON.stringify({{ timestamp, id, model, tokens, cost }})}}\n`)
-}}
-// A session that is resumed ignores its prompt: it is handed over here.
+{USAGE}// A session that is resumed ignores its prompt: it is handed over here.
 const after = (option) => {{
   // A plugin runs in a worker, which is not told the arguments of its process.
   const args = readFileSync("/proc/self/cmdline", "utf8").split("\0")

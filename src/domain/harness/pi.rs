@@ -36,7 +36,7 @@ const wait = async (response) => {{
   const body = await response.json().catch(() => undefined)
   const said = body?.error?.message ?? "the provider refuses"
   clearTimeout(timer)
-  // Shown as work again a moment before it goes on, so that nobody tells it to.
+  // Shown as work again a moment before it goes on, so that it is not told to as well.
   timer = setTimeout(work, Math.max(0, end - Date.now() - 2000))
   timer.unref()
   ui?.setWorkingMessage(`At a limit until ${{new Date(end).toISOString()}}: ${{said}}`)
@@ -87,5 +87,62 @@ pub(super) fn report(event: &Value) -> Option<Report> {
         "session_before_compact" => Some(Report::Compacts),
         "session_shutdown" => Some(Report::Ended),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn setting() -> Setting<'static> {
+        Setting {
+            dir: "/s",
+            hd: "/x y/hd",
+            has: &|_| false,
+        }
+    }
+
+    /// The real ones are the kit's cases `limit`, `kill` and `done`; this keeps what they depend on from
+    /// being lost.
+    #[test]
+    fn extension_sees_answers_below_the_client_and_draws_what_the_preset_looks_for() {
+        let files = files(&setting());
+        let [file] = files.as_slice() else {
+            panic!("one file: {files:?}");
+        };
+        assert_eq!((file.home, file.place), (Home::Task, Some(Place::Hooks)));
+        for needed in [
+            "globalThis.fetch = async",
+            "retry-after-ms",
+            "\"/x y/hd\"",
+            "[\"hook-event\", \"pi\"]",
+            "setWorkingMessage(`At a limit until ${new Date(end).toISOString()}: ",
+        ] {
+            assert!(file.text.contains(needed), "{needed}: {}", file.text);
+        }
+    }
+
+    #[test]
+    fn events_of_the_extension_are_reports() {
+        let started = json!({
+            "type": "session_start", "session": "01a2", "transcript_path": "/h/.pi/a.jsonl",
+        });
+        let expected = Report::Started {
+            conversation: "01a2".to_owned(),
+            transcript: Some("/h/.pi/a.jsonl".to_owned()),
+        };
+        assert_eq!(report(&started), Some(expected));
+        for (kind, expected) in [
+            ("agent_start", Some(Report::Works)),
+            ("tool_execution_end", Some(Report::Works)),
+            ("agent_end", Some(Report::Waits)),
+            ("session_before_compact", Some(Report::Compacts)),
+            ("session_shutdown", Some(Report::Ended)),
+            ("model_select", None),
+        ] {
+            assert_eq!(report(&json!({ "type": kind })), expected, "{kind}");
+        }
     }
 }

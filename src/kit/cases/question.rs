@@ -1,6 +1,6 @@
 //! A question of the model to the user.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ const QUESTION: &str = "Which colour shall the roof have?";
 const OPTIONS: [&str; 3] = ["Crimson", "Emerald", "Indigo"];
 /// What `hd send` tries to type over the question.
 const TYPED: &str = "Go on";
+/// How soon the words of the question have to be known after it is.
+const WORDS_LIMIT: Duration = Duration::from_secs(5);
 /// How soon the condition has to go after the answer, where a step may take a minute and a half.
 const GONE_LIMIT: Duration = Duration::from_secs(15);
 
@@ -84,12 +86,21 @@ fn seen(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         of: &[raider],
         besides: "needs_input",
     };
+    let mut since = None;
     let shown = bench.wait(wait, || {
         if let Some(ended) = does_not_ask(bench, &raider.marker) {
             return Err(ended);
         }
         let shown = bench.shown(raider)?;
-        Ok(shown.filter(|shown| shown["condition"] == "needs_input"))
+        let Some(shown) = shown.filter(|shown| shown["condition"] == "needs_input") else {
+            return Ok(None);
+        };
+        // A hook tells that something is asked before its words are on the screen.
+        let has_words = shown["detail"]
+            .as_str()
+            .is_some_and(|it| it.contains(QUESTION));
+        let waited = since.get_or_insert_with(Instant::now).elapsed();
+        Ok((has_words || waited >= WORDS_LIMIT).then_some(shown))
     })?;
     let detail = shown
         .get("detail")

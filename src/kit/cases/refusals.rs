@@ -47,7 +47,7 @@ pub(super) fn limit(bench: &Bench) -> Result<Option<String>, Ended> {
     bench.wait(wait, || Ok((Timestamp::now() >= resets_at).then_some(())))?;
     bench.model.release(marker);
     if until.is_none() {
-        // The end is guessed, and later: a person who sees it says so.
+        // The end is guessed, and later. A person may say that it is there.
         bench.resume_accounts()?;
     }
     let wait = Wait {
