@@ -70,7 +70,7 @@ pub struct Usage {
 }
 
 /// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionExit {
     /// Exit code, when it ended by itself.
     pub code: Option<i32>,

@@ -417,10 +417,8 @@ mod tests {
     fn a_permit_is_for_one_ended_session_and_for_no_other() {
         let exited = RunState::Exited(SessionExit {
             code: Some(1),
-            signal: None,
             at: at(9),
-            by_person: false,
-            stopped: false,
+            ..SessionExit::default()
         });
         let same = SessionFacts {
             id: "horde/raiders/Toast"

@@ -231,8 +231,12 @@ fn goes_before(first: Form, then: Form) -> bool {
     // Outside of what is checked out nothing is promised, and no submodule is taken in; nor is one committed
     // while something else is to be.
     let taken = Form::Submodule <= then && then <= Form::SubmoduleRemoved;
-    // A rebase refuses to begin over the file that is there all the same.
-    let refused = matches!(then, Form::Intent | Form::Rebase);
+    // A rebase refuses to begin over the file that is there all the same, nothing outside is added, and what is there
+    // is flagged no longer.
+    let refused = matches!(
+        then,
+        Form::Intent | Form::Rebase | Form::Skip | Form::StagedOnly
+    );
     let outside = first == Form::Sparse && (taken || refused);
     let busy = !leaves_off && (then < Form::Submodule || taken && then != Form::Submodule);
     first < then && then != Form::Left && !outside && !busy

@@ -217,12 +217,17 @@ fn the_end_of_a_program_by_a_key_of_an_attached_person_is_told_as_that() {
     let sessions = bench.provider();
     for (rows, cols, by_person) in [(24, 80, true), (0, 0, false)] {
         let started = sessions
-            .start(&script(&bench, "echo ready; sleep 1000"))
+            .start(&script(&bench, "echo ready; exec sleep 1000"))
             .unwrap();
         await_screen(&sessions, &started.handle, "ready");
         let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
         attached.say(&Request::Attach { rows, cols });
         attached.hear_until("ready");
+        // A shell may swallow the key while it starts the next program.
+        eventually("the shell is gone", || {
+            let name = std::fs::read_to_string(format!("/proc/{}/comm", started.agent.pid));
+            name.is_ok_and(|name| name.trim() == "sleep").then_some(())
+        });
         attached.say(&Request::Keys(b"\x03".to_vec()));
         let ended = loop {
             match attached.hear() {
