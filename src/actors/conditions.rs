@@ -142,7 +142,7 @@ pub struct Observed {
     pub child: ChildId,
     /// The program that it runs.
     pub harness: HarnessName,
-    /// What is known of it.
+    /// The facts that are known of it.
     pub facts: SessionFacts,
 }
 
@@ -293,7 +293,7 @@ async fn glance(
     tell(world, &handle.id, told);
 }
 
-/// What people are to be told of a session.
+/// The news of a session for people: conditions that began or ended.
 struct News {
     child: ChildId,
     harness: HarnessName,

@@ -244,6 +244,7 @@ async fn ended(
     if over.is_empty() {
         return BTreeSet::new();
     }
+    // The next patrol tries again.
     let Ok(now) = effects::list(world).await else {
         return BTreeSet::new();
     };

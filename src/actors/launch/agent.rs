@@ -11,7 +11,7 @@ use crate::domain::harness::fill::Place;
 use crate::domain::ids::{ChildId, Incarnation};
 use crate::domain::session_env::SessionEnv;
 
-/// What a session of an agent is started with.
+/// Returns the parts that a session of a standing agent is started with.
 pub(super) async fn start(
     world: &World,
     agent: &Agent,

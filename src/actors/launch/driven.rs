@@ -1,4 +1,4 @@
-//! What a session of a harness is started with besides its prompt: placeholders, hook files, and the
+//! The parts that a session of a harness is started with besides its prompt: placeholders, hook files, and the
 //! conversation that goes on.
 
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::ports::tasks::TaskError;
 
-/// What a session of a hook is started with.
+/// Returns the parts that a session of a raider is started with.
 pub(super) async fn start(
     world: &World,
     hook: &Hook,
@@ -87,7 +87,7 @@ fn configured<'a>(world: &'a World, hook: &Hook) -> Result<(&'a Rig, &'a Harness
     Ok((rig, harness))
 }
 
-/// What is decided of the session before its command line is made.
+/// The decisions about a session that its command line is made from.
 struct Session {
     sandbox: PathBuf,
     /// The prompt.
