@@ -5,6 +5,7 @@
 //! harness itself reports where it can ([`Report`]). It keeps things from being done and never ends
 //! anything.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use super::dialog::{self, Dialog, Looks};
 use super::escalation::gist;
 use super::question::{Pattern, asked, captured, count};
 use super::screen::ScreenView;
+use super::transcript::at_rest;
 use super::until;
 
 mod watch;
@@ -181,6 +183,9 @@ pub enum AccountNews {
 pub struct Sighting {
     /// The condition that the screen shows.
     pub condition: Option<Condition>,
+    /// A limit that it shows and that is over in less than a minute, or was over before: only a session that was seen
+    /// at its limit before is still at it.
+    pub ending: Option<Condition>,
     /// What it asks, whatever else it shows.
     pub asks: Option<Condition>,
     /// Whether the screen says that the agent is at work, or waits for text.
@@ -189,6 +194,8 @@ pub struct Sighting {
     pub works: bool,
     /// How many texts of limits and logins it shows.
     pub marks: usize,
+    /// Stands for everything that it shows but spinners, clocks and the rows that say that the agent is at work.
+    pub picture: u64,
 }
 
 /// Judges a screen.
@@ -198,17 +205,29 @@ pub fn judge(patterns: &Patterns, view: &ScreenView, now: Timestamp, zone: &Time
     let works = patterns.works(&text);
     let dialog = dialog::find(&patterns.looks(), view);
     let auth = || asked(&patterns.auth, &text).map(|text| Condition::Auth { text });
-    let condition = match works {
-        true => None,
-        false => limit(patterns, &text, now, zone).or_else(auth),
+    let limit = limit(patterns, &text, now, zone).filter(|_| !works);
+    let (limit, ending) = match limit {
+        Some(limit) if is_short(limit.until(), now) => (None, Some(limit)),
+        limit => (limit, None),
     };
+    let condition = limit.or_else(|| auth().filter(|_| !works));
     Sighting {
+        ending,
+        picture: picture(patterns, &text),
         asks: dialog.as_ref().map(Condition::from),
         works,
         marks: count(&patterns.limit, &text) + count(&patterns.auth, &text),
         goes_on: works || dialog.is_none() && asked(&patterns.input, &text).is_some(),
         condition: condition.or_else(|| dialog.as_ref().map(Condition::from)),
     }
+}
+
+fn picture(patterns: &Patterns, text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for row in text.lines().filter(|row| !patterns.works(row)) {
+        at_rest(row).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// What the last output of a program that has ended says of its account.
@@ -239,7 +258,7 @@ const LAST_LINES: usize = 8;
 fn limit(patterns: &Patterns, text: &str, now: Timestamp, zone: &TimeZone) -> Option<Condition> {
     let (text, named) = captured(&patterns.limit, text, "until")?;
     let until = named.and_then(|named| until::read(&named, now, zone));
-    (!is_short(until, now)).then_some(Condition::RateLimited { text, until })
+    Some(Condition::RateLimited { text, until })
 }
 
 /// Limits that end sooner are waited out by the harness itself.

@@ -211,6 +211,27 @@ fn reported_limit_holds_while_its_program_only_looks_busy() {
     assert_eq!(watch.condition(), None, "it waits for text");
 }
 
+/// A limit stays in the row until it ends, although one that comes up so late is not believed.
+#[test]
+fn limit_is_shown_until_its_end_and_not_only_until_a_minute_before() {
+    let text = "hit your limit · resets 2027-01-15T08:05:00Z";
+    let look = |now| {
+        let view = ScreenView::of_text(text);
+        judge(&patterns(), &view, now, &TimeZone::UTC)
+    };
+    assert_eq!(at(300).to_string(), "2027-01-15T08:05:00Z");
+    let mut late = Watch::new("t");
+    late.saw(look(at(250)), None, at(250));
+    assert_eq!(late.condition(), None, "the program waits for it by itself");
+    let mut watch = Watch::new("t");
+    watch.saw(look(at(10)), None, at(10));
+    watch.saw(look(at(250)), None, at(250));
+    watch.saw(look(at(299)), None, at(299));
+    assert_eq!(watch.condition().map(Condition::word), Some("rate_limited"));
+    watch.saw(look(at(300)), None, at(300));
+    assert_eq!(watch.condition(), None, "its time is over");
+}
+
 /// A text that names the wait from when it was written stays on the screen as it is.
 #[test]
 fn end_of_a_limit_is_counted_from_when_its_text_came_up() {

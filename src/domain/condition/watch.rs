@@ -29,6 +29,8 @@ pub struct Watch {
     past: Option<(Condition, usize)>,
     /// How many the screen shows.
     marks: usize,
+    /// See [`Sighting::picture`].
+    picture: u64,
     /// A condition that was not told yet.
     owed: bool,
     told: Option<Timestamp>,
@@ -59,6 +61,7 @@ impl Watch {
             reported: None,
             past: None,
             marks: 0,
+            picture: 0,
             owed: false,
             told: None,
             open: None,
@@ -89,7 +92,7 @@ impl Watch {
     pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
         let before = self.condition().cloned();
         let is_new = sighting.marks > self.marks;
-        self.marks = sighting.marks;
+        (self.marks, self.picture) = (sighting.marks, sighting.picture);
         // Texts that have left the screen come back as new ones.
         self.past = self.past.take().filter(|_| sighting.marks > 0);
         if let Some((_, marks)) = &mut self.past {
@@ -102,7 +105,9 @@ impl Watch {
                 sighting.marks <= *marks && (past.word(), past.text()) == (seen.word(), seen.text())
             })
         };
-        let shown = sighting.condition.filter(|seen| !is_past(seen));
+        let ending = sighting.ending.filter(|_| self.is_limited(now));
+        let shown = sighting.condition.or(ending);
+        let shown = shown.filter(|seen| !is_past(seen));
         let shown = shown.or(sighting.asks).map(|seen| match is_new {
             true => seen,
             false => self.as_first_read(seen),
@@ -125,6 +130,13 @@ impl Watch {
         self.owe(before.as_ref());
     }
 
+    /// Whether it is at a limit that is not over. One that ends soon is waited out by the program itself, so it is no
+    /// condition of a session that was not at it before.
+    fn is_limited(&self, now: Timestamp) -> bool {
+        let until = self.condition().and_then(Condition::until);
+        until.is_some_and(|until| until > now)
+    }
+
     /// The end of a limit as it was read when its text came up: a text like `try again in 5m` stays on the
     /// screen as it is, and would name a later time at each look.
     fn as_first_read(&self, seen: Condition) -> Condition {
@@ -145,7 +157,7 @@ impl Watch {
                 };
                 self.reported = Some((condition, now));
             }
-            Report::Limited { until, .. } if is_short(*until, now) => {}
+            Report::Limited { until, .. } if is_short(*until, now) && !self.is_limited(now) => {}
             Report::Limited { text, until } => {
                 self.fresh = true;
                 let (text, until) = (text.clone(), *until);
@@ -175,6 +187,12 @@ impl Watch {
     pub fn reported_question(&self) -> Option<&str> {
         let (condition, _) = self.reported.as_ref()?;
         (condition.word() == "needs_input").then(|| condition.text())
+    }
+
+    /// Returns what stands for the screen ([`Sighting::picture`]), if it could be seen.
+    #[must_use]
+    pub fn picture(&self) -> Option<u64> {
+        self.seen.map(|_| self.picture)
     }
 
     /// The question that the harness reported was answered.
