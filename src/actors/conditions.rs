@@ -40,6 +40,8 @@ struct Entry {
     watch: Watch,
     child: ChildId,
     harness: HarnessName,
+    /// A text that was typed and not submitted: it stands in the program's input line.
+    unsubmitted: Option<String>,
 }
 
 impl Conditions {
@@ -88,6 +90,20 @@ impl Conditions {
         }
     }
 
+    /// Returns what stands for the screen of that session, without spinners and clocks, if it could be seen.
+    #[must_use]
+    pub fn picture(&self, id: &SessionId) -> Option<u64> {
+        self.entries().get(id)?.watch.picture()
+    }
+
+    /// Returns the text that was typed into that session and not submitted, and remembers another one in its place.
+    pub fn set_unsubmitted(&self, handle: &SessionHandle, text: Option<String>) -> Option<String> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id)?;
+        let entry = entry.watch.is_of(&handle.token).then_some(entry)?;
+        std::mem::replace(&mut entry.unsubmitted, text)
+    }
+
     /// Whether that session is known to have a condition.
     #[must_use]
     pub fn is_known(&self, id: &SessionId) -> bool {
@@ -120,6 +136,7 @@ impl Conditions {
             watch: Watch::new(&handle.token),
             child: child.clone(),
             harness: harness.clone(),
+            unsubmitted: None,
         };
         let mut entries = self.entries();
         let entry = entries.entry(handle.id.clone()).or_insert_with(fresh);

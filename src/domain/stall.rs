@@ -14,6 +14,9 @@
 //! silent from that look on: a step may come a little late, and never early. While anything cannot be seen
 //! no step is taken; a person is called when that lasts for `stall_after`.
 //!
+//! A session whose screen only moves, a spinner turning for hours, gives signs for ever. It is no stall, for a long
+//! command looks like that; but a person is called ([`Still`]).
+//!
 //! An answer to a nudge is a sign, and so is its echo on the terminal: they begin a new silence, but
 //! only what goes on for `stall_after` takes a step back. Else a session that greets and hangs, or says
 //! each time that it cannot go on, would never be restarted, and nobody would be called.
@@ -23,8 +26,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::still::Still;
 use super::ids::Incarnation;
 use super::restart::Mono;
+
+mod still;
 
 /// A program that uses less of one processor than one part in this many only waits.
 const IDLE: u32 = 50;
@@ -42,6 +48,8 @@ pub struct Marks {
     pub git: Option<String>,
     /// The relic that it works on.
     pub relic: String,
+    /// Stands for what its screen shows but spinners and clocks; none while it cannot be seen.
+    pub picture: Option<u64>,
 }
 
 /// What is costly to see of a session.
@@ -74,6 +82,8 @@ pub enum Verdict {
     },
     /// Look at what is costly to see, and judge again.
     Deeper,
+    /// Its screen only moves: look at what is costly to see ([`Still`]).
+    Spins,
     /// Tell it, for the so-manieth time.
     Nudge(u32),
     /// End the session and start a fresh one.
@@ -166,6 +176,8 @@ pub struct Watch {
     unsounded: Option<Mono>,
     /// People may have been called because it cannot be seen.
     lost: bool,
+    /// Whether its screen only moves.
+    pub still: Still,
 }
 
 #[derive(Debug, Clone)]
@@ -182,6 +194,7 @@ impl Watch {
     #[must_use]
     pub fn new(marks: Marks, now: Mono) -> Self {
         Self {
+            still: Still::new(marks.picture, now),
             marks,
             since: now,
             stepped: now,
@@ -223,6 +236,9 @@ impl Watch {
             self.since = now;
             (self.depth, self.unsounded) = (None, None);
         }
+        let moves = attended || progress == Progress::Work;
+        let writes = marks.output != self.marks.output;
+        self.still.saw(marks.picture, writes, moves, now);
         self.marks = marks;
         progress
     }
@@ -324,6 +340,10 @@ impl Watch {
         let quiet = self.wait.map_or(self.since, |(_, end)| end.max(self.since));
         let until = quiet + policy.after / WORTH;
         if now < until {
+            let waits = self.wait.is_some_and(|(_, end)| now < end);
+            if !waits && self.still.is_due(policy, now) {
+                return Verdict::Spins;
+            }
             return Verdict::Fresh { until };
         }
         let Some(sounding) = &self.depth else {

@@ -12,6 +12,7 @@
 
 mod rows;
 mod seen;
+mod spins;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,6 +140,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
                 first = Some(first.map_or(until, |first| first.min(until)));
             }
             Verdict::Deeper
+            | Verdict::Spins
             | Verdict::Nudge(_)
             | Verdict::Restart
             | Verdict::Escalate
@@ -185,7 +187,7 @@ async fn note(
     depth: Option<Depth>,
 ) -> Result<Verdict, Refusal> {
     let world = &args.world;
-    let (found, recovers, verdict) = {
+    let (found, moves, recovers, verdict) = {
         let (now, wall) = (world.clock.mono(), world.clock.now());
         let mut rigs = world.directory.silences.rigs();
         let raiders = &mut rigs.entry(args.rig.clone()).or_default().raiders;
@@ -205,8 +207,14 @@ async fn note(
         let recovers = seen.steps.is_some() && watch.recovers(progress, policy, now);
         let steps = seen.steps.as_ref().filter(|_| !recovers);
         let found = watch.is_found();
-        (found, recovers, watch.judge(policy, steps, now))
+        let moves = watch.still.goes_on();
+        (found, moves, recovers, watch.judge(policy, steps, now))
     };
+    if moves {
+        let hook = seen.hook.clone();
+        let over = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[rows::SPINS]);
+        world.store.run(over).await?;
+    }
     let hook = seen.hook.clone();
     if recovers {
         let free = move |txn: &mut dyn Txn| rows::recover(txn, &hook, Cause::Progress);
@@ -258,8 +266,10 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
     let Some(seen) = see(args, Some(raider.clone())).await?.pop() else {
         return Ok(());
     };
-    if note(args, policy, &seen, None).await? != Verdict::Deeper {
-        return Ok(());
+    match note(args, policy, &seen, None).await? {
+        Verdict::Deeper => {}
+        Verdict::Spins => return spins::look(args, policy, seen).await,
+        _ => return Ok(()),
     }
     let depth = match sound(args, &seen).await {
         Ok(depth) => depth,
@@ -280,7 +290,7 @@ async fn act(args: &WitnessArgs, policy: &Policy, raider: &RaiderId) -> Result<(
         return lost(args, policy, &seen.hook, why.clone()).await;
     }
     match verdict {
-        Verdict::Fresh { .. } | Verdict::Deeper => {}
+        Verdict::Fresh { .. } | Verdict::Deeper | Verdict::Spins => {}
         Verdict::Nudge(count) => nudge(args, policy, &seen, count).await?,
         Verdict::Restart => restart(args, seen).await?,
         Verdict::Escalate => call(args, policy, &seen).await?,

@@ -24,6 +24,7 @@ fn marks(output: i64, git: &str) -> Marks {
         output: Some(wall(output)),
         git: Some(git.into()),
         relic: "open".into(),
+        picture: None,
     }
 }
 
@@ -206,7 +207,7 @@ fn live(ticks: &[Tick]) -> Vec<(u64, Option<Verdict>)> {
         let steps = steps.unwrap_or_else(|| Steps::none(Incarnation(1), wall(0)));
         let ended = Some(watch.session().to_owned());
         match verdict {
-            Verdict::Fresh { .. } | Verdict::Deeper => continue,
+            Verdict::Fresh { .. } | Verdict::Deeper | Verdict::Spins => continue,
             Verdict::Nudge(nudges) => done = Some(Steps { nudges, ..steps }),
             Verdict::Restart => done = Some(Steps { ended, ..steps }),
             Verdict::Escalate => {
@@ -266,5 +267,106 @@ proptest! {
     #[test]
     fn who_is_silent_goes_through_every_step(ticks in prop::collection::vec(tick(0.0), 1500)) {
         prop_assert_eq!(live(&ticks).len(), 4);
+    }
+}
+
+/// The screen of a session that writes to its terminal all the time, and what is costly to see of it.
+struct Spinner {
+    picture: u64,
+    changes: &'static str,
+    cpu_s: u64,
+}
+
+/// When a person is called to a session that is looked at each second.
+fn called(until: u64, what: impl Fn(u64) -> Spinner) -> Vec<u64> {
+    let marks = |now: u64| Marks {
+        picture: Some(what(now).picture),
+        ..marks(i64::try_from(now).unwrap(), "a")
+    };
+    let mut watch = Watch::new(marks(0), at(0));
+    let mut called = Vec::new();
+    for now in 1..=until {
+        watch.look(marks(now), false, at(now));
+        // What wrote last is a sign of this very second; the next look is a moment later.
+        let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
+        match watch.judge(&POLICY, None, moment) {
+            Verdict::Spins => {
+                let Spinner { changes, cpu_s, .. } = what(now);
+                let depth = depth(changes, cpu_s * 1000);
+                if watch.still.sounded(depth, &POLICY, at(now)).is_some() {
+                    called.push(now);
+                }
+            }
+            verdict => assert!(
+                matches!(verdict, Verdict::Fresh { .. }),
+                "{now}: {verdict:?}"
+            ),
+        }
+    }
+    called
+}
+
+#[test]
+fn session_that_only_spins_is_no_stall_and_a_person_is_called_once() {
+    let spins = |_| Spinner {
+        picture: 1,
+        changes: "",
+        cpu_s: 0,
+    };
+    let first = called(2_000, spins);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!((300..=310).contains(&first[0]), "{first:?}");
+}
+
+#[test]
+fn session_that_spins_and_does_something_is_left_alone() {
+    let nobody: Vec<u64> = Vec::new();
+    let shows = |now| Spinner {
+        picture: now / 250,
+        changes: "",
+        cpu_s: 0,
+    };
+    assert_eq!(called(2_000, shows), nobody, "new text on its screen");
+    let writes = |now| Spinner {
+        picture: 1,
+        changes: ["a", "b"][usize::try_from(now / 200 % 2).unwrap()],
+        cpu_s: 0,
+    };
+    assert_eq!(called(2_000, writes), nobody, "new files");
+    let computes = |now| Spinner {
+        picture: 1,
+        changes: "",
+        cpu_s: now / 2,
+    };
+    assert_eq!(called(2_000, computes), nobody, "half a processor");
+    let draws = |now| Spinner {
+        picture: 1,
+        changes: "",
+        cpu_s: now / 10,
+    };
+    assert_eq!(called(350, draws).len(), 1, "a spinner takes some");
+}
+
+#[test]
+fn person_who_was_called_to_a_spinner_is_told_that_it_goes_on() {
+    let mut still = Still::new(Some(1), at(0));
+    assert!(!still.goes_on());
+    still.saw(Some(2), true, false, at(1));
+    assert!(still.goes_on(), "an earlier supervisor may have called");
+    assert!(!still.goes_on());
+    still.saw(Some(2), true, false, at(101));
+    assert_eq!(still.sounded(depth("", 0), &POLICY, at(101)), None);
+    assert!(still.sounded(depth("", 0), &POLICY, at(301)).is_some());
+    assert!(!still.goes_on());
+    still.saw(None, true, false, at(302));
+    assert!(still.goes_on(), "what cannot be seen may have gone on");
+}
+
+#[test]
+fn session_that_writes_nothing_does_not_spin() {
+    let mut still = Still::new(Some(1), at(0));
+    for now in (30..=600).step_by(30) {
+        still.saw(Some(1), now == 300, false, at(now));
+        assert!(!still.is_due(&POLICY, at(now)), "{now}");
     }
 }

@@ -44,6 +44,12 @@ pub fn key(row: &str) -> Option<String> {
     (has_spinner || has_clock).then(|| words.join(" "))
 }
 
+/// A row without what moves by itself: its spinner stands, its clock has no digits.
+#[must_use]
+pub fn at_rest(row: &str) -> String {
+    key(row).unwrap_or_else(|| row.trim().to_owned())
+}
+
 fn is_spinner(c: char) -> bool {
     matches!(c,
         '\u{2800}'..='\u{28ff}'          // braille

@@ -16,6 +16,7 @@ mod lines;
 mod terminal;
 mod tokens;
 
+pub use self::fold::at_rest;
 use self::lines::Lines;
 use self::terminal::Terminal;
 use self::tokens::{Effect, tokens};

@@ -18,6 +18,8 @@ pub(super) const HELPLESS: &str = "it is stalled, and nothing helps";
 pub(super) const UNTOLD: &str = "it is stalled, and cannot be told";
 /// ... its screen shows nothing that is known to take text ...
 pub(super) const UNRECOGNISED: &str = "it is stalled, and its screen is not recognised";
+/// ... its screen shows nothing but a spinner ...
+pub(super) const SPINS: &str = "it shows a spinner, and does nothing else";
 /// ... or it is not replaced.
 pub(super) const REFUSED: &str = "it is stalled, and gets no fresh session";
 

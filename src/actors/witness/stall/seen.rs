@@ -41,6 +41,7 @@ impl Candidate {
         facts: &SessionFacts,
         git: Result<String, RepoError>,
         (asks, hidden): (bool, bool),
+        picture: Option<u64>,
     ) -> Seen {
         let runs = facts.state == RunState::Running;
         let unseen = match (&facts.state, &git) {
@@ -55,6 +56,7 @@ impl Candidate {
                 output: facts.last_output,
                 git: git.ok(),
                 relic: self.relic,
+                picture,
             },
             attended: runs && (asks || facts.attached && !facts.guessed),
             unseen,
@@ -143,7 +145,8 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
             let parked = accounts.held(world, &hook.harness, &child).is_some();
             let asks = parked || world.directory.conditions.is_known(&facts.id);
             let hidden = asking.contains(&facts.id) && !asks;
-            seen.push(candidate.seen(facts, git, (asks, hidden)));
+            let picture = world.directory.conditions.picture(&facts.id);
+            seen.push(candidate.seen(facts, git, (asks, hidden), picture));
         }
     }
     Ok(seen)

@@ -23,6 +23,7 @@ mod retry;
 mod review;
 mod same;
 mod sight;
+mod spins;
 mod stall;
 mod sweep;
 mod unattended;

@@ -16,7 +16,7 @@ use super::zombies::{exhaust, fragile};
 use super::{close, unhook, zombies};
 use crate::actors::sagas::charge::Charged;
 use crate::actors::witness::WitnessMsg;
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{Relic, RelicStatus};
 use crate::domain::restart::History;
 use crate::ports::repo::RepoError;
 use crate::testing::seeded;
@@ -121,7 +121,8 @@ struct End {
     /// How often each was told something, and how many sessions it had.
     told: Vec<(usize, usize)>,
     zombies: Vec<(String, u64)>,
-    called: Vec<(String, RelicStatus)>,
+    /// In which words, about which raider.
+    called: Vec<(String, String, RelicStatus)>,
     landings: usize,
     salvages: BTreeSet<String>,
 }
@@ -237,8 +238,11 @@ async fn end(case: &Case, kill: Kill) -> End {
     let mut noted = zombies(&town).await;
     noted.sort();
     let called = town.escalations().await.into_iter();
-    let mut called: Vec<_> = called.map(|it| (it.title, it.status)).collect();
-    called.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut called: Vec<_> = called
+        .map(|it| (it.title.clone(), subject(&it), it.status))
+        .collect();
+    // The order of those about one raider stays: it is that of time.
+    called.sort_by_key(|(title, subject, _)| (title.clone(), subject.clone()));
     // What was over for a while is said again.
     called.dedup();
     let sessions = &town.parts.sessions;
@@ -260,6 +264,14 @@ async fn end(case: &Case, kill: Kill) -> End {
     };
     town.root.kill();
     end
+}
+
+fn subject(escalation: &Relic) -> String {
+    let mut labels = escalation.labels.iter();
+    let about = labels.find_map(|label| label.strip_prefix("about:"));
+    let about = about.unwrap_or_default();
+    let subject = about.rsplit_once(':').map_or(about, |(subject, _)| subject);
+    subject.to_owned()
 }
 
 fn case() -> impl Strategy<Value = Case> {

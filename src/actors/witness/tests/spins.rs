@@ -1,0 +1,65 @@
+//! Sessions that show a spinner and do nothing else.
+
+use std::time::Duration;
+
+use crate::actors::sagas::charge::Charged;
+use crate::domain::event::EventType;
+use crate::domain::relic::RelicStatus;
+use crate::testing::world::{Scenario, Town};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn town() -> (Town, Charged) {
+    let scenario = Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE));
+    let town = scenario.start().await;
+    let charged = town.worker("a").await;
+    (town, charged)
+}
+
+/// Its spinner turns and its clock runs for so many minutes, below this text.
+async fn spin(town: &Town, charged: &Charged, minutes: u64, text: &str) {
+    for half in 0..minutes * 2 {
+        let turn = ['⠋', '⠙', '⠹', '⠸'][usize::try_from(half % 4).unwrap()];
+        let screen = format!("{text}\n{turn} Thinking... ({}m 3s)\n> ", half / 2);
+        let sessions = &town.parts.sessions;
+        sessions.print(&charged.session, &screen);
+        sessions.show(&charged.session, Some(&screen));
+        town.pass(MINUTE / 2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn person_is_called_once_to_a_session_that_only_spins_and_nothing_is_done_to_it() {
+    let (town, charged) = town().await;
+    spin(&town, &charged, 28, "Reading").await;
+    assert!(town.escalations().await.is_empty());
+    spin(&town, &charged, 60, "Reading").await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].title.contains("shows a spinner"), "{called:?}");
+    assert!(called[0].body.contains("Thinking"), "{called:?}");
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    assert_eq!(town.starts(&charged.session), 1);
+    assert!(town.events(EventType::RaiderStalled).await.is_empty());
+    spin(&town, &charged, 2, "Writing").await;
+    let called = town.relic_now(&called[0].id).await;
+    assert_eq!(called.status, RelicStatus::Closed, "it went on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_called_to_a_spinner_beside_which_something_happens() {
+    let (town, charged) = town().await;
+    let slot = &charged.raider.name;
+    for round in 0..8 {
+        spin(&town, &charged, 25, &format!("Reading {}", round / 6)).await;
+        match round % 3 {
+            0 => drop(town.parts.repo.commit(slot)),
+            1 => town.parts.repo.dirty(slot, &format!("{round}.txt")),
+            _ => town
+                .parts
+                .sessions
+                .use_cpu(&charged.session, Duration::from_secs(1500)),
+        }
+    }
+    assert!(town.escalations().await.is_empty());
+}

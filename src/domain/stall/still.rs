@@ -1,0 +1,100 @@
+//! A session that lives and does nothing: its spinner turns, its clock runs, and for a long time nothing else happens.
+//! Some programs wait like that, for hours, for the end of a limit that they do not show. Others run a long command. Which of
+//! the two it is cannot be told, so nothing is done to the session: a person is called.
+
+use std::time::Duration;
+
+use super::{Depth, Policy};
+use crate::domain::restart::Mono;
+
+/// So many times `stall_after` it is left alone.
+pub const PATIENCE: u32 = 3;
+/// A session that uses more than one part in this many of one processor computes something. A spinner takes less.
+const COMPUTES: u32 = 4;
+/// A session that writes nothing for so long shows no spinner: it is silent, which is another matter.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// What is remembered of a screen that only moves.
+#[derive(Debug, Clone)]
+pub struct Still {
+    picture: Option<u64>,
+    /// Since when nothing else happened.
+    since: Mono,
+    /// When it was seen to have written last, or to have been quiet.
+    heard: Mono,
+    /// What was costly to see after `stall_after`, and when that was.
+    before: Option<(Depth, Mono)>,
+    called: bool,
+    /// People may have been called, and were not told yet that it goes on.
+    open: bool,
+    /// Something else happened since.
+    moved: bool,
+}
+
+impl Still {
+    /// A session that is seen for the first time. An earlier supervisor may have called people to it.
+    #[must_use]
+    pub fn new(picture: Option<u64>, now: Mono) -> Self {
+        Self {
+            picture,
+            since: now,
+            heard: now,
+            before: None,
+            called: false,
+            open: true,
+            moved: false,
+        }
+    }
+
+    /// Takes in what stands for the screen, whether it was written to, and whether anything else happened. What cannot be
+    /// seen may have changed.
+    pub fn saw(&mut self, picture: Option<u64>, writes: bool, moves: bool, now: Mono) {
+        let quiet = !writes && now.saturating_sub(self.heard) >= QUIET;
+        if writes || quiet {
+            self.heard = now;
+        }
+        if moves || quiet || picture.is_none() || picture != self.picture {
+            self.picture = picture;
+            self.begin(now);
+        }
+    }
+
+    fn begin(&mut self, now: Mono) {
+        (self.since, self.before) = (now, None);
+        (self.called, self.moved) = (false, true);
+    }
+
+    /// Whether what is costly to see is to be looked at: once after `stall_after`, and once more before a person is
+    /// called.
+    #[must_use]
+    pub fn is_due(&self, policy: &Policy, now: Mono) -> bool {
+        let still = now.saturating_sub(self.since);
+        match self.before {
+            None => still >= policy.after,
+            Some(_) => !self.called && still >= policy.after * PATIENCE,
+        }
+    }
+
+    /// Takes in what is costly to see. Returns how long only a spinner was seen, when a person is to be called.
+    pub fn sounded(&mut self, depth: Depth, policy: &Policy, now: Mono) -> Option<Duration> {
+        if !self.is_due(policy, now) {
+            return None;
+        }
+        let Some((before, at)) = &self.before else {
+            self.before = Some((depth, now));
+            return None;
+        };
+        let used = depth.cpu.saturating_sub(before.cpu);
+        if depth.changes != before.changes || used > now.saturating_sub(*at) / COMPUTES {
+            self.begin(now);
+            return None;
+        }
+        (self.called, self.open, self.moved) = (true, true, false);
+        Some(now.saturating_sub(self.since))
+    }
+
+    /// Whether it goes on after people may have been called. Asked once.
+    pub fn goes_on(&mut self) -> bool {
+        self.moved && std::mem::take(&mut self.open)
+    }
+}
