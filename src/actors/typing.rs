@@ -24,6 +24,8 @@ const REACTION: Duration = Duration::from_secs(2);
 const GLIMPSE: Duration = Duration::from_millis(50);
 /// Something else that is typed is waited for so long: an answer may take as many keys as a list is long.
 const TURN: Duration = Duration::from_secs(30);
+/// So much of a text is looked for on the screen: an input line may be narrow.
+const BEGIN: usize = 20;
 /// A list is at most so long, and a key moves by one.
 const MOST_KEYS: usize = 64;
 
@@ -137,7 +139,14 @@ pub async fn submit(
     if lines || view.bracketed_paste.is_none() {
         return Ok(press(world, handle, Input::Submit(text.to_owned())).await?);
     }
-    press(world, handle, Input::Paste(text.to_owned())).await?;
+    let conditions = &world.directory.conditions;
+    let left = conditions.set_unsubmitted(handle, None);
+    let (paste, whole) = rest(left.as_deref(), text, &view);
+    // Until it is submitted it stands there, whatever happens.
+    conditions.set_unsubmitted(handle, Some(whole));
+    if let Some(paste) = paste {
+        press(world, handle, Input::Paste(paste)).await?;
+    }
     tokio::time::sleep(SETTLE).await;
     // A dialog may have opened since: Enter would take its default.
     let (view, ready) = look(world, harness, handle).await?;
@@ -148,7 +157,25 @@ pub async fn submit(
             refusal
         });
     }
-    Ok(press(world, handle, Input::Raw(b"\r".to_vec())).await?)
+    press(world, handle, Input::Raw(b"\r".to_vec())).await?;
+    conditions.set_unsubmitted(handle, None);
+    Ok(())
+}
+
+/// What is still to be pasted of a text, and what stands in the input line then: a text that a dialog kept from being
+/// submitted is there already, unless the program has dropped it.
+fn rest(left: Option<&str>, text: &str, view: &ScreenView) -> (Option<String>, String) {
+    let begin = |left: &&str| left.trim().chars().take(BEGIN).collect::<String>();
+    let stands = |left: &&str| view.text().contains(&begin(left));
+    match left.filter(stands) {
+        Some(left) if left == text => (None, text.to_owned()),
+        Some(left) => {
+            let more = format!("\n\n{text}");
+            let whole = format!("{left}{more}");
+            (Some(more), whole)
+        }
+        None => (Some(text.to_owned()), text.to_owned()),
+    }
 }
 
 fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusal> {

@@ -63,3 +63,42 @@ async fn two_texts_are_submitted_one_after_the_other() {
     let text = |text: &str| Input::Paste(text.to_owned());
     assert_eq!(sent, [text("one"), enter.clone(), text("two"), enter]);
 }
+
+/// A dialog that opens between a text and its Enter keeps the text in the input line: it is not pasted a second time.
+#[tokio::test(start_paused = true)]
+async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let world = &town.world;
+    let raider = ChildId::Raider(charged.raider.clone());
+    let view = town.view(&raider).await;
+    let handle = view.and_then(|view| view.session).unwrap().handle;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    world.directory.conditions.enroll(&raider, harness, &handle);
+    let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
+    let opens = async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        sessions.show(&charged.session, Some(dialog));
+    };
+    let (refused, ()) = tokio::join!(submit(world, Some(harness), &handle, "Go on"), opens);
+    let refused = refused.unwrap_err();
+    assert!(refused.message.contains("not submitted"), "{refused:?}");
+    let text = |text: &str| Input::Paste(text.to_owned());
+    let enter = Input::Raw(b"\r".to_vec());
+    assert_eq!(sessions.sent(&charged.session), [text("Go on")]);
+    sessions.show(&charged.session, Some("> Go on"));
+    submit(world, Some(harness), &handle, "Go on")
+        .await
+        .unwrap();
+    let sent = sessions.sent(&charged.session);
+    assert_eq!(sent, [text("Go on"), enter.clone()]);
+    // A program that has dropped it gets it again.
+    sessions.show(&charged.session, Some("> "));
+    submit(world, Some(harness), &handle, "Go on")
+        .await
+        .unwrap();
+    let sent = sessions.sent(&charged.session);
+    assert_eq!(sent[2..], [text("Go on"), enter]);
+}
