@@ -15,7 +15,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
-use super::slot::{ChildState, Desired};
+use super::slot::{ChildState, Desired, answer};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
 use crate::domain::city::{Group, RestartType};
@@ -37,6 +37,14 @@ pub(super) struct Together {
     /// The delay that answers the death has passed.
     due: bool,
     epoch: u64,
+}
+
+impl Together {
+    /// The member that the restart waits for.
+    fn waits_for(&self) -> &ChildId {
+        let ending = self.stopping.last();
+        ending.or(self.awaited.as_ref()).unwrap_or(&self.culprit)
+    }
 }
 
 impl Root {
@@ -311,6 +319,33 @@ impl Root {
                 together.awaited = Some(id);
             }
             return;
+        }
+    }
+
+    /// Answers operators whose start waited for a whole patrol: for the restart of a group, which may wait for a session
+    /// that cannot be seen or for a quarantine. The child starts all the same when it can.
+    pub(super) fn refuse_starts(&mut self) {
+        let waiting = self.slots.iter();
+        let waiting = waiting.filter(|(_, slot)| !slot.for_wake.is_empty() && !slot.has_actor());
+        let waiting: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
+        for id in waiting {
+            let group = self.group_of(&id);
+            let together = group.and_then(|group| self.together.get(&group));
+            let why = together.map_or_else(
+                || "it waits to be started again".to_owned(),
+                |together| {
+                    format!(
+                        "it starts with its group, which waits for {}",
+                        together.waits_for()
+                    )
+                },
+            );
+            let Some(slot) = self.slots.get_mut(&id) else {
+                continue;
+            };
+            if std::mem::replace(&mut slot.wake_waited, true) {
+                answer(&mut slot.for_wake, &Err(why));
+            }
         }
     }
 

@@ -303,6 +303,7 @@ impl Root {
         if let ChildId::Agent(agent) = &id {
             self.resting.remove(agent);
         }
+        slot.wake_waited &= !slot.for_wake.is_empty();
         slot.for_wake.push(reply);
         if slot.session.is_some() {
             return answer(&mut slot.for_wake, &Ok(()));

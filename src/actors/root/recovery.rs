@@ -153,6 +153,7 @@ impl Root {
                 self.forget_finished(hooked);
                 self.note_unseen(look.unseen);
             }
+            self.refuse_starts();
             self.keep_all();
             if again {
                 self.set_out(me);

@@ -156,6 +156,8 @@ pub(super) struct Slot {
     pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,
+    /// A patrol saw that they wait.
+    pub(super) wake_waited: bool,
     /// It was at rest until an operator tried to start it: should that fail, it rests again.
     pub(super) tried: bool,
     /// How its last session was ended, if it was told to end.
@@ -194,6 +196,7 @@ impl Slot {
             homeless: false,
             unseen: None,
             for_wake: Vec::new(),
+            wake_waited: false,
             tried: false,
             how: None,
             for_end: Vec::new(),

@@ -186,6 +186,22 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
+/// A start that waits for the restart of a group is refused after a while, not left without an answer for as long as
+/// the group waits for a member; it starts when it can.
+#[tokio::test(start_paused = true)]
+async fn start_that_waits_for_a_member_of_its_group_is_answered() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, c] = sessions(&town);
+    town.parts.sessions.hold_start(&a);
+    town.parts.sessions.crash(&b, 9);
+    town.pass(SECOND).await;
+    let refused = town.wake(&agent("c")).await.unwrap_err();
+    assert!(refused.contains("starts with its group"), "{refused}");
+    town.parts.sessions.release_start(&a);
+    town.pass(SECOND * 120).await;
+    assert!([a, b, c].iter().all(|id| town.runs(id)));
+}
+
 /// Whoever waits for somebody outside the group holds none of its members up.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_waits_for_another_agent_holds_nobody_up() {
