@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{FIRST, LAND_LIMIT, commits, finishes, step, wait_at_gate};
-use crate::kit::bench::{Bench, Raider};
+use crate::kit::bench::{Bench, Raider, file_of};
 use crate::kit::model::Step;
 use crate::kit::outcome::Ended;
 
@@ -28,7 +28,10 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     bench.model.release(marker);
     bench.wait_landed(&raider, LAND_LIMIT)?;
     // The prompt of the killed session, and that of the next one.
-    let prompts = again.user.iter().filter(|text| text.contains(marker));
+    let file = file_of(marker);
+    // Some programs list the files of the directory in their first message.
+    let prompts = again.user.iter().map(|text| text.replace(&file, ""));
+    let prompts = prompts.filter(|text| text.contains(marker));
     let goes_on = again.step >= Some(gate) && gate > 0 || prompts.count() > 1;
     let went_back = again.step < Some(gate);
     Ok(match (goes_on, bench.resumes) {

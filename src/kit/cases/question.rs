@@ -29,10 +29,13 @@ pub(super) fn run(bench: &Bench) -> Result<Option<String>, Ended> {
     steps.extend(works(bench, FIRST, marker));
     let raider = bench.begin(FIRST, marker, steps)?;
     let asked = |given: &Given| *given != Given::Waiting;
-    let what = "it asks its model";
-    let heard = bench.wait_heard(step(bench, what, &[&raider]), marker, |heard| {
-        asked(&heard.given)
-    })?;
+    // The question may be on the screen before this is looked at for the first time.
+    let of = [&raider];
+    let asks = Wait {
+        besides: "needs_input",
+        ..step(bench, "it asks its model", &of)
+    };
+    let heard = bench.wait_heard(asks, marker, |heard| asked(&heard.given))?;
     if heard.given == Given::NoTool {
         let why = "it declares no tool for questions";
         return Err(Ended::Untried(why.to_owned()));

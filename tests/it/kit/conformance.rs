@@ -19,7 +19,7 @@ fn city(root: &Path, role: &str) {
 name = "x"
 
 [harness.fake]
-command = ["{exe}", "--exact", "{test}", "--nocapture"]
+command = ["{exe}", "--exact", "{test}", "--nocapture", "--test-threads=1"]
 prompt = "file"
 env = {{ {variable} = "{role}" }}
 input_patterns = ['^> ']

@@ -3,6 +3,7 @@
 
 mod model;
 mod terminal;
+mod times;
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,6 +25,9 @@ pub const ROLE: &str = "KIT_AGENT";
 /// The variable that names a directory with recordings of a real program: the agent shows these in
 /// place of screens of its own.
 pub const SCREENS: &str = "KIT_SCREENS";
+/// The variable that says what the agent does at a limit: it `waits` for the end of it, shows a `menu`, or waits
+/// for text.
+pub const LIMIT: &str = "KIT_LIMIT";
 /// The test that is the agent.
 pub const TEST: &str = "kit::agent::agent_does_what_its_model_says";
 
@@ -62,6 +66,10 @@ fn agent_does_what_its_model_says() {
     assert!(ran.status.success(), "{ran:?}");
     assert!(String::from_utf8_lossy(&ran.stdout).contains("That was all."));
     assert_eq!(fs::read_to_string(&file).unwrap(), "wordsmore");
+}
+
+fn limit_form() -> String {
+    std::env::var(LIMIT).unwrap_or_default()
 }
 
 struct Agent {
@@ -105,9 +113,23 @@ impl Agent {
                     self.call(&call);
                     true
                 }
-                Reply::Refused { condition, why } => {
-                    self.terminal.refused(condition, &why);
-                    self.listen()
+                Reply::Refused {
+                    condition,
+                    why,
+                    until,
+                } => {
+                    self.terminal.refused(condition, &why, until);
+                    match (limit_form().as_str(), until) {
+                        ("waits", Some(until)) => {
+                            self.terminal.wait_until(until);
+                            true
+                        }
+                        ("menu", Some(_)) => {
+                            self.terminal.dismiss();
+                            self.listen()
+                        }
+                        _ => self.listen(),
+                    }
                 }
             };
             if !goes_on {

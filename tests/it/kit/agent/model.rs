@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 /// What the model answered.
@@ -18,6 +18,8 @@ pub enum Reply {
         condition: &'static str,
         /// In words.
         why: String,
+        /// When a limit ends.
+        until: Option<Timestamp>,
     },
 }
 
@@ -49,22 +51,35 @@ pub fn ask(messages: &[Value]) -> Reply {
         }
         "429" => Reply::Refused {
             condition: "limit",
-            why: limit(&body),
+            why: limit(resets_at(&body)),
+            until: retry_at(head),
         },
         "401" => Reply::Refused {
             condition: "login",
             why: "Invalid API key · Please run /login".to_owned(),
+            until: None,
         },
         status => panic!("{status}: {body}"),
     }
 }
 
-fn limit(body: &Value) -> String {
-    let resets_at = body["error"]["resets_at"].as_i64();
+fn resets_at(body: &Value) -> Option<Timestamp> {
+    let second = body["error"]["resets_at"].as_i64()?;
+    Some(Timestamp::from_second(second).unwrap())
+}
+
+/// When the provider takes requests again, as it says to every program.
+fn retry_at(head: &str) -> Option<Timestamp> {
+    let mut lines = head.lines();
+    let seconds = lines.find_map(|line| line.strip_prefix("retry-after: "))?;
+    let after = SignedDuration::from_secs(seconds.trim().parse().unwrap());
+    Some(Timestamp::now().checked_add(after).unwrap())
+}
+
+fn limit(resets_at: Option<Timestamp>) -> String {
     let Some(resets_at) = resets_at else {
         return "Too many requests".to_owned();
     };
-    let resets_at = Timestamp::from_second(resets_at).unwrap();
     let clock = resets_at.strftime("%-I:%M%P (UTC)");
     format!("You've hit your limit · resets {clock}")
 }

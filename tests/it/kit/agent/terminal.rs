@@ -2,8 +2,16 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use horde_supervisor::testing::poll::pass;
+use jiff::Timestamp;
 use nix::sys::termios::{self, SetArg, Termios};
+
+use super::times::moved;
+
+/// A provider takes requests again a moment after the end of a limit.
+const AFTER: Duration = Duration::from_secs(1);
 
 /// What was typed.
 pub enum Entry {
@@ -52,23 +60,40 @@ impl Terminal {
         out.flush().unwrap();
     }
 
-    /// Shows what a real program showed in this condition; false where there is no recording.
-    fn replay(&self, condition: &str) -> bool {
+    /// Shows what a real program showed in this condition, with another end of the limit; false where there is no
+    /// recording.
+    fn replay(&self, condition: &str, until: Option<Timestamp>) -> bool {
         let Some(dir) = &self.screens else {
             return false;
         };
-        let bytes = std::fs::read(dir.join(format!("kit-{condition}.raw"))).unwrap();
-        let mut out = std::io::stdout().lock();
-        out.write_all(&bytes).unwrap();
-        out.flush().unwrap();
+        let recorded = std::fs::read_to_string(dir.join(format!("kit-{condition}.raw"))).unwrap();
+        let shown = until.map_or(recorded.clone(), |until| moved(&recorded, until));
+        self.write(&shown);
         true
     }
 
     /// Tells of a refusal of the provider.
-    pub fn refused(&self, condition: &str, text: &str) {
-        if !self.replay(condition) {
+    pub fn refused(&self, condition: &str, text: &str, until: Option<Timestamp>) {
+        if !self.replay(condition, until) {
             self.say(text);
         }
+    }
+
+    /// Waits for a key, which ends the dialog that is shown.
+    pub fn dismiss(&self) {
+        self.key();
+        self.clear();
+    }
+
+    /// Waits for that time, then shows nothing of before.
+    pub fn wait_until(&self, until: Timestamp) {
+        let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();
+        pass(left + AFTER);
+        self.clear();
+    }
+
+    fn clear(&self) {
+        self.write("\x1b[?1049l\x1b[2J\x1b[H");
     }
 
     pub fn say(&self, text: &str) {
@@ -97,7 +122,7 @@ impl Terminal {
             format!("{mark} {}. {option}\n", index + 1)
         });
         let rows: String = rows.collect();
-        if !self.replay("question") {
+        if !self.replay("question", None) {
             self.write(&format!(
                 "\x1b[2J\x1b[H{question}\n\n{rows}\nEnter to select · Esc to cancel\n"
             ));
@@ -116,7 +141,7 @@ impl Terminal {
                 Key::Paste(_) => {}
             }
         };
-        self.write("\x1b[?1049l\x1b[2J\x1b[H");
+        self.clear();
         format!("The user chose: {}", options[chosen])
     }
 
@@ -135,8 +160,20 @@ impl Drop for Terminal {
     }
 }
 
+const ESCAPE: u8 = 0x1b;
 const PASTE: &[u8] = b"\x1b[200~";
 const PASTED: &[u8] = b"\x1b[201~";
+
+/// Whether these bytes, which begin with Escape, are a whole control sequence.
+fn is_whole_sequence(bytes: &[u8]) -> bool {
+    match bytes {
+        [_] => false,
+        [_, b'[' | b'O'] => false,
+        [_, b'[', .., last] => (0x40..=0x7e).contains(last),
+        [_, b']' | b'P' | b'_', ..] => bytes.ends_with(b"\x07") || bytes.ends_with(b"\x1b\\"),
+        _ => true,
+    }
+}
 
 fn read_key(input: &mut impl Read) -> Key {
     let mut bytes = Vec::new();
@@ -152,7 +189,11 @@ fn read_key(input: &mut impl Read) -> Key {
             }
             continue;
         }
-        if PASTE.starts_with(&bytes) {
+        if bytes[0] == ESCAPE {
+            // An arrow, or what the terminal answers to the questions of a recording.
+            if is_whole_sequence(&bytes) {
+                bytes.clear();
+            }
             continue;
         }
         if let Ok(text) = std::str::from_utf8(&bytes) {
@@ -163,7 +204,8 @@ fn read_key(input: &mut impl Read) -> Key {
 
 #[test]
 fn paste_is_one_entry_and_keys_are_their_own() {
-    let mut input: &[u8] = b"1\x1b[200~two\nlines\x1b[201~\xc3\xa9\r";
+    let mut input: &[u8] =
+        b"1\x1b[200~two\nlines\x1b[201~\x1b[?62;22c\x1b]11;rgb:00/00/00\x1b\\\x1b[B\xc3\xa9\r";
     let keys = std::iter::from_fn(|| Some(read_key(&mut input)).filter(|key| *key != Key::End));
     let expected = [
         Key::Char('1'),
