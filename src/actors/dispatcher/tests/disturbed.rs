@@ -14,7 +14,7 @@ async fn slots_missed_after_a_crash_during_a_run_are_made_up_for() {
     town.pass(secs(3601)).await;
     assert_eq!(count(&town, "hourly"), 1);
     let town = restart(town, &all, secs(2 * 3600)).await;
-    town.pass(secs(1)).await;
+    town.pass(secs(60)).await;
     assert_eq!(count(&town, "hourly"), 2);
     assert_eq!(causes(&town, EventType::AutomationFailed).await, ["crash"]);
     assert_eq!(town.events(EventType::AutomationSkipped).await, []);
