@@ -6,6 +6,7 @@ use super::super::{ChildState, RootMsg};
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, SessionId};
+use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -192,13 +193,16 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
 async fn start_that_waits_for_a_member_of_its_group_is_answered() {
     let town = group(Strategy::OneForAll).start().await;
     let [a, b, c] = sessions(&town);
-    town.parts.sessions.hold_start(&a);
+    for _ in 0..20 {
+        let broken = StartError::Provider("no memory".into());
+        town.parts.sessions.refuse_start(&a, broken);
+    }
     town.parts.sessions.crash(&b, 9);
     town.pass(SECOND).await;
     let refused = town.wake(&agent("c")).await.unwrap_err();
     assert!(refused.contains("starts with its group"), "{refused}");
-    town.parts.sessions.release_start(&a);
-    town.pass(SECOND * 120).await;
+    town.parts.sessions.accept_starts();
+    town.pass(SECOND * 7200).await;
     assert!([a, b, c].iter().all(|id| town.runs(id)));
 }
 
