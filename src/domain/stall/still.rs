@@ -93,6 +93,11 @@ impl Still {
         Some(now.saturating_sub(self.since))
     }
 
+    /// The person could not be called: the next look tries again.
+    pub fn was_not_called(&mut self) {
+        self.called = false;
+    }
+
     /// Whether it goes on after people may have been called. Asked once.
     pub fn goes_on(&mut self) -> bool {
         self.moved && std::mem::take(&mut self.open)

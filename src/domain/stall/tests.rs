@@ -357,6 +357,10 @@ fn person_who_was_called_to_a_spinner_is_told_that_it_goes_on() {
     still.saw(Some(2), true, false, at(101));
     assert_eq!(still.sounded(depth("", 0), &POLICY, at(101)), None);
     assert!(still.sounded(depth("", 0), &POLICY, at(301)).is_some());
+    assert!(!still.is_due(&POLICY, at(301)), "once");
+    still.was_not_called();
+    assert!(still.is_due(&POLICY, at(301)), "the call failed");
+    assert!(still.sounded(depth("", 0), &POLICY, at(301)).is_some());
     assert!(!still.goes_on());
     still.saw(None, true, false, at(302));
     assert!(still.goes_on(), "what cannot be seen may have gone on");

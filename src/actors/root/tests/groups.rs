@@ -6,7 +6,6 @@ use super::super::{ChildState, RootMsg};
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, SessionId};
-use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -187,22 +186,21 @@ async fn a_member_that_is_stopped_meanwhile_holds_nobody_up() {
     assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
-/// A start that waits for the restart of a group is refused after a while, not left without an answer for as long as
-/// the group waits for a member; it starts when it can.
+/// A start of the member that died waits until the others have ended. It is refused after a while, not left without
+/// an answer for as long as they cannot be seen; the member starts when it can.
 #[tokio::test(start_paused = true)]
-async fn start_that_waits_for_a_member_of_its_group_is_answered() {
+async fn start_that_waits_for_sessions_that_cannot_be_seen_is_answered() {
     let town = group(Strategy::OneForAll).start().await;
     let [a, b, c] = sessions(&town);
-    for _ in 0..20 {
-        let broken = StartError::Provider("no memory".into());
-        town.parts.sessions.refuse_start(&a, broken);
-    }
     town.parts.sessions.crash(&b, 9);
-    town.pass(SECOND).await;
-    let refused = town.wake(&agent("c")).await.unwrap_err();
+    town.parts.sessions.blind(Some("no answer"));
+    town.until("its group is to be restarted", || !town.runs(&b))
+        .await;
+    town.settle().await;
+    let refused = town.wake(&agent("b")).await.unwrap_err();
     assert!(refused.contains("starts with its group"), "{refused}");
-    town.parts.sessions.accept_starts();
-    town.pass(SECOND * 7200).await;
+    town.parts.sessions.blind(None);
+    town.pass(SECOND * 120).await;
     assert!([a, b, c].iter().all(|id| town.runs(id)));
 }
 

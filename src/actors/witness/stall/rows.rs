@@ -69,7 +69,11 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     write(txn, &wait_of(raider), wait)?;
     txn.set(&steps_of(raider), None)?;
     if let Some(hook) = txn.hook(raider)? {
-        over(txn, &hook, &[HELPLESS, UNTOLD, UNRECOGNISED, REFUSED])?;
+        over(
+            txn,
+            &hook,
+            &[HELPLESS, UNTOLD, UNRECOGNISED, REFUSED, SPINS],
+        )?;
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
@@ -134,7 +138,12 @@ pub(super) fn over(txn: &mut dyn Txn, hook: &Hook, problems: &[&str]) -> Result<
 
 /// Nobody of this rig is stalled: it is not looked for any more.
 pub(super) fn forget(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
-    for hook in txn.hooks(Some(rig))? {
+    let hooks = txn.hooks(Some(rig))?;
+    let raiders: Vec<_> = hooks.iter().map(|hook| hook.raider.to_string()).collect();
+    shaman::over(txn, &[SPINS], |who, _| {
+        raiders.iter().any(|raider| raider == who)
+    })?;
+    for hook in hooks {
         recover(txn, &hook, Cause::Config)?;
     }
     Ok(())

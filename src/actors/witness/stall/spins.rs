@@ -32,5 +32,9 @@ pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Res
          Nothing was done to it: `hd attach {raider}` shows it, `hd agent restart {raider}` starts its session again. The \
          end of its terminal:\n{screen}"
     );
-    escalate(args, &seen.hook, rows::SPINS, evidence).await
+    let called = escalate(args, &seen.hook, rows::SPINS, evidence).await;
+    if called.is_err() {
+        remember(args, raider, |watch, _| watch.still.was_not_called());
+    }
+    called
 }
