@@ -150,7 +150,8 @@ pub async fn submit(
     tokio::time::sleep(SETTLE).await;
     // A dialog may have opened since: Enter would take its default.
     let (view, ready) = look(world, harness, handle).await?;
-    if let Readiness::Asks(_) = ready {
+    let is_lost = ready == Readiness::Unrecognised && view.bracketed_paste != Some(true);
+    if is_lost || matches!(ready, Readiness::Asks(_)) {
         let refused = refuse_unless_ready(ready, &view);
         return refused.map_err(|mut refusal| {
             refusal.message = format!("the text was typed and not submitted: {}", refusal.message);

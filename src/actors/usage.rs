@@ -28,6 +28,9 @@ use crate::domain::usage::{Cursor, Format, Spent, places};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::tasks::Part;
 
+/// No file has a longer path (`PATH_MAX` of Linux).
+const LONGEST_PATH: usize = 4096;
+
 /// So much of a transcript is read at once. A longer line is passed over.
 const PART: usize = 1 << 20;
 /// So many parts of one transcript are read at one look; the rest at the next.
@@ -123,6 +126,9 @@ async fn open(
     root: &Path,
     path: &Path,
 ) -> Result<(), StoreError> {
+    if path.as_os_str().len() > LONGEST_PATH {
+        return Ok(());
+    }
     let (root, path) = (root.to_owned(), path.to_owned());
     let opened = world.store.run(move |txn| {
         let known = txn.source(&path.to_string_lossy())?;
@@ -152,13 +158,17 @@ async fn open(
 }
 
 /// Makes room for one more transcript of a session: conversations that were left without the end of the session are
-/// read no longer, the first ones first.
+/// read no longer. Those that nothing was ever read of go first, and leave nothing behind: a session may name any path.
 fn make_room(txn: &mut dyn Txn, owner: &Owner) -> Result<(), StoreError> {
     let mut own = txn.active_sources()?;
     own.retain(|source| source.owner.session == owner.session);
     let over = (own.len() + 1).saturating_sub(SOURCES);
-    own.sort_by_key(|source| source.cursor.since);
+    own.sort_by_key(|source| (source.cursor.offset > 0, source.cursor.since));
     for mut source in own.into_iter().take(over) {
+        if source.cursor.offset == 0 {
+            txn.forget_source(&source.path.to_string_lossy())?;
+            continue;
+        }
         source.active = false;
         txn.put_source(&source)?;
     }

@@ -244,6 +244,8 @@ pub trait Txn {
     /// Overwrites the transcript of the same path.
     fn put_source(&mut self, source: &Source) -> Result<(), StoreError>;
     fn source(&mut self, path: &str) -> Result<Option<Source>, StoreError>;
+    /// Forgets the transcript of this path.
+    fn forget_source(&mut self, path: &str) -> Result<(), StoreError>;
     /// Transcripts that may grow.
     fn active_sources(&mut self) -> Result<Vec<Source>, StoreError>;
     /// Adds to the sum of the same day, owner and model.

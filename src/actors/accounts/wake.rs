@@ -223,8 +223,12 @@ fn preferred<'a>(wanted: &str, labels: &[&'a str]) -> Option<&'a str> {
     let parts = wanted.split('|').map(str::trim);
     let mut parts = parts.filter(|part| !part.is_empty());
     parts.find_map(|part| {
-        let mut labels = labels.iter().copied();
-        labels.find(|label| label.to_lowercase().contains(part))
+        // One word may begin the choice of any dialog.
+        let is_it = |label: &&str| match part.contains(' ') {
+            true => label.to_lowercase().starts_with(part),
+            false => label.trim().to_lowercase() == part,
+        };
+        labels.iter().copied().find(is_it)
     })
 }
 
@@ -239,6 +243,9 @@ mod tests {
         assert_eq!(preferred(wanted, &menu), Some("Keep trying"));
         assert_eq!(preferred(wanted, &menu[..2]), Some("Stop"));
         assert_eq!(preferred(wanted, &menu[..1]), None);
+        // A question of the model is none of a limit.
+        let other = ["Leave it", "Stop production and wipe its data"];
+        assert_eq!(preferred(wanted, &other), None);
         assert_eq!(
             preferred("stop and wait", &["Stop and wait for it"]),
             Some("Stop and wait for it")

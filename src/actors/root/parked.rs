@@ -20,6 +20,12 @@ use crate::domain::condition;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
 
+/// So often in a row an end is taken for that of a limit or a login by its last words. Then it is a death: people are
+/// called when there are too many.
+const MOST_PARKS: u32 = 3;
+/// Ends that are further apart are not in a row.
+const IN_A_ROW: Duration = Duration::from_secs(2 * 3600);
+
 impl Root {
     /// Does what is due of the accounts, in a task of its own, and again when something is due next.
     pub(super) fn look_at_accounts(&mut self, me: &ActorRef<RootMsg>) {
@@ -110,6 +116,16 @@ impl Root {
         let Some(trouble) = trouble else {
             return false;
         };
+        // A program that says so at each of its ends, and has done its work, would be started for ever.
+        let mono = self.world.clock.mono();
+        let (times, last) = slot.parked;
+        let times = match mono.saturating_sub(last) < IN_A_ROW {
+            true => times + 1,
+            false => 1,
+        };
+        if times > MOST_PARKS {
+            return false;
+        }
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
         // Its account stays open then: without an end that is waited for it would be started again at once, for
         // ever. So it is a death.
@@ -119,6 +135,7 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return false;
         };
+        slot.parked = (times, mono);
         slot.cause = cause;
         slot.epoch += 1;
         slot.desired = Desired::Resting(cause);

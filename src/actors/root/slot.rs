@@ -156,6 +156,8 @@ pub(super) struct Slot {
     pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,
+    /// How often in a row its account was parked for what its program said at its end, and when that was last.
+    pub(super) parked: (u32, Mono),
     /// A patrol saw that they wait.
     pub(super) wake_waited: bool,
     /// It was at rest until an operator tried to start it: should that fail, it rests again.
@@ -196,6 +198,7 @@ impl Slot {
             homeless: false,
             unseen: None,
             for_wake: Vec::new(),
+            parked: (0, Mono::ZERO),
             wake_waited: false,
             tried: false,
             how: None,

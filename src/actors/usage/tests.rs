@@ -262,6 +262,29 @@ async fn conversation_after_many_others_of_its_session_is_counted() {
     assert_eq!(active.len(), SOURCES);
 }
 
+/// A session may name any path: what it names takes no place of a transcript that is read, and leaves nothing behind.
+#[tokio::test(start_paused = true)]
+async fn paths_that_are_no_transcripts_keep_none_from_being_read() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    write(&town, "real", &message(0));
+    begins(&town, &charged, "real").await;
+    town.pass(PATROL).await;
+    for n in 0..40 {
+        begins(&town, &charged, &format!("none{n}")).await;
+    }
+    begins(&town, &charged, &"long".repeat(2000)).await;
+    write(&town, "real", &messages(0..3));
+    town.pass(PATROL).await;
+    assert_eq!(dollars(&town).await, 3.0);
+    let active = town.store(|txn| txn.active_sources()).await;
+    assert_eq!(active.len(), SOURCES);
+    let longest = active.iter().map(|source| source.path.as_os_str().len());
+    assert!(longest.max() < Some(LONGEST_PATH));
+    let forgotten = active.iter().all(|source| !source.path.ends_with("none0"));
+    assert!(forgotten, "{active:?}");
+}
+
 /// The look that a patrol began with may be older than the session.
 #[tokio::test(start_paused = true)]
 async fn transcript_of_a_session_that_began_during_a_look_stays_open() {

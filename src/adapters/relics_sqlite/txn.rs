@@ -300,6 +300,10 @@ impl Txn for SqliteTxn<'_> {
         self.act(|txn| usage::source(txn.conn, path))
     }
 
+    fn forget_source(&mut self, path: &str) -> Result<(), StoreError> {
+        self.act(|txn| usage::forget_source(txn.conn, path))
+    }
+
     fn active_sources(&mut self) -> Result<Vec<Source>, StoreError> {
         self.act(|txn| usage::active(txn.conn))
     }

@@ -26,6 +26,12 @@ pub(super) fn put_source(
     Ok(())
 }
 
+pub(super) fn forget_source(conn: &Connection, path: &str) -> Result<(), StoreError> {
+    conn.prepare_cached("DELETE FROM usage_sources WHERE path = ?")?
+        .execute([path])?;
+    Ok(())
+}
+
 pub(super) fn source(conn: &Connection, path: &str) -> Result<Option<Source>, StoreError> {
     let mut select = conn.prepare_cached("SELECT source FROM usage_sources WHERE path = ?")?;
     let found = select.query_row([path], |row| row.get::<_, Json<_>>(0));

@@ -211,6 +211,22 @@ fn reported_limit_holds_while_its_program_only_looks_busy() {
     assert_eq!(watch.condition(), None, "it waits for text");
 }
 
+/// A session may report anything, and people are sent it.
+#[test]
+fn reported_question_is_cut() {
+    let mut watch = Watch::new("t");
+    let asks = Report::Asks {
+        question: "q".repeat(60_000),
+        choices: vec!["c".repeat(60_000); 500],
+    };
+    watch.reported(&asks, at(0));
+    let Some(Condition::NeedsInput { question, choices }) = watch.condition() else {
+        panic!("it asks");
+    };
+    assert!(question.len() <= 1000 && choices.len() <= 32);
+    assert!(choices.iter().all(|choice| choice.len() <= 1000));
+}
+
 /// A limit stays in the row until it ends, although one that comes up so late is not believed.
 #[test]
 fn limit_is_shown_until_its_end_and_not_only_until_a_minute_before() {

@@ -46,6 +46,10 @@ pub struct Watch {
     goes_on: bool,
 }
 
+/// A reported question and each of its choices are cut after so many characters.
+const MOST_TEXT: usize = 1000;
+/// So many reported choices are taken.
+const MOST_CHOICES: usize = 32;
 /// A screen that is seen so long after a report shows what it was about.
 const SHOWN_BY: Duration = Duration::from_secs(3);
 
@@ -151,9 +155,11 @@ impl Watch {
         let before = self.condition().cloned();
         match report {
             Report::Asks { question, choices } => {
+                // A session may report anything, and people are sent it.
+                let cut = |text: &String| text.chars().take(MOST_TEXT).collect();
                 let condition = Condition::NeedsInput {
-                    question: question.clone(),
-                    choices: choices.clone(),
+                    question: cut(question),
+                    choices: choices.iter().take(MOST_CHOICES).map(cut).collect(),
                 };
                 self.reported = Some((condition, now));
             }

@@ -285,6 +285,20 @@ fn letters_are_followed_by_enter_where_the_program_reads_lines() {
     assert_eq!(keys.next(None), Step::Gone);
 }
 
+/// The next question of the same kind takes no Enter: that would be its default.
+#[test]
+fn answer_by_a_letter_is_not_the_answer_to_the_next_question() {
+    let first = found("Remove a.txt? [y/N] ").unwrap();
+    let mut keys = Answering::new(first.clone(), Reply::Entry(0), false);
+    assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
+    let second = found("Remove a.txt? [y/N] y\nFormat disk? [Y/n] ").unwrap();
+    assert_eq!(keys.next(Some(&second)), Step::Gone);
+    let mut keys = Answering::new(first.clone(), Reply::Entry(0), false);
+    assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
+    let typed = found("Remove a.txt? [y/N] y").unwrap();
+    assert_eq!(keys.next(Some(&typed)), Step::Press(b"\r".to_vec()));
+}
+
 #[test]
 fn buttons_side_by_side_are_a_dialog() {
     let mut view = screen(

@@ -290,6 +290,27 @@ async fn session_that_a_person_is_attached_to_is_told_afterwards() {
     assert_eq!(told(&town, &session), 1);
 }
 
+/// A program that names a limit at each of its ends, and has done its work, dies after the third in a row.
+#[tokio::test(start_paused = true)]
+async fn program_that_names_a_limit_at_each_end_is_not_started_for_ever() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    let mut ends = 0;
+    while town.events(EventType::AgentCrashed).await.is_empty() {
+        assert!(ends < 6, "it is started again and again");
+        ends += 1;
+        let text = limit(&town, MINUTE * 10);
+        town.parts.sessions.print(&session, text.trim_end());
+        show(&town, &session, "> ");
+        town.parts.sessions.exit(&session, 0);
+        town.pass(MINUTE * 15).await;
+        assert!(town.runs(&session), "{ends}");
+    }
+    assert_eq!(ends, 4);
+    assert_eq!(town.events(EventType::AccountParked).await.len(), 3);
+}
+
 /// A program that ends with the text of a limit that is over is restarted with the pauses of a death.
 #[tokio::test(start_paused = true)]
 async fn end_with_the_text_of_an_old_limit_is_a_death() {

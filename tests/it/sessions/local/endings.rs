@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use horde_supervisor::adapters::proc;
 use horde_supervisor::domain::facts::RunState;
-use horde_supervisor::ports::sessions::{SessionEvent, Sessions, StartError, Stopped};
+use horde_supervisor::ports::sessions::{Input, SessionEvent, Sessions, StartError, Stopped};
 use horde_supervisor::testing::conformance::sessions::{await_screen, hear, id};
 use horde_supervisor::testing::{PATIENCE, eventually};
 use rustix::process::Signal;
@@ -22,8 +22,50 @@ on_both!(
     what_a_killed_holder_left_can_be_stopped,
     a_survivor_without_the_mark_is_found,
     a_holder_that_hangs_is_ended_with_what_it_held,
-    a_term_to_the_holder_itself_ends_the_session_on_record
+    a_term_to_the_holder_itself_ends_the_session_on_record,
+    end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work
 );
+
+/// A program that ends with exit code 0 when it is interrupted has not finished: a stop begins with that.
+fn end_after_an_interrupt_of_the_supervisor_is_no_end_of_the_work(bench: &LocalBench) {
+    let sessions = bench.provider();
+    let events = hear(&sessions);
+    let spec = script(
+        bench,
+        "trap 'exit 0' INT; echo ready; while :; do read -r line; done",
+    );
+    let started = sessions.start(&spec).unwrap();
+    await_screen(&sessions, &started.handle, "ready");
+    sessions.interrupt(&started.handle).unwrap();
+    let event = events.recv_timeout(PATIENCE).unwrap();
+    let SessionEvent::Exited(_, exit) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!((exit.code, exit.stopped), (Some(0), true));
+    assert!(!exit.is_success());
+}
+
+/// Keys that are sent end a program as those of an attached person do.
+#[test]
+fn end_by_a_key_that_was_sent_is_a_persons() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    let events = hear(&sessions);
+    let spec = script(
+        &bench,
+        "trap 'exit 0' INT; echo ready; while :; do read -r line; done",
+    );
+    let started = sessions.start(&spec).unwrap();
+    await_screen(&sessions, &started.handle, "ready");
+    let key = Input::Raw(vec![3]);
+    sessions.send(&started.handle, &key).unwrap();
+    let event = events.recv_timeout(PATIENCE).unwrap();
+    let SessionEvent::Exited(_, exit) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!((exit.code, exit.by_person), (Some(0), true));
+    assert!(!exit.is_success());
+}
 
 /// Children that do what they can to get away: own session and deaf, orphaned, without a terminal.
 const RUNAWAYS: &str =

@@ -93,7 +93,7 @@ impl Holder {
                 signal: agent.and_then(|agent| agent.signal),
                 at,
                 by_person: self.is_ended_by_person(agent),
-                stopped: self.stopping.is_some(),
+                stopped: self.stopping.is_some() || self.interrupted,
             },
             killed: self.stopping.is_some_and(|stop| stop.killed),
             stragglers,

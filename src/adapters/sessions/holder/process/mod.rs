@@ -172,6 +172,8 @@ struct Holder {
     /// Whether the marker of an attached client is there.
     marked: bool,
     stopping: Option<Stopping>,
+    /// The supervisor interrupted it, which is the first step of ending it: its end is not its own.
+    interrupted: bool,
     /// When a person who is attached last typed a key that ends programs.
     ending_key: Option<Instant>,
     /// Whether the terminal was taken from us.
@@ -202,6 +204,7 @@ impl Holder {
             next_peer: 0,
             marked: false,
             stopping: None,
+            interrupted: false,
             ending_key: None,
             lost: false,
         }

@@ -41,6 +41,11 @@ impl Holder {
                 Err(why) => Answer::Refused(why),
             },
             Request::Type(_) | Request::Submit(_) | Request::Paste(_) => {
+                if let Request::Type(bytes) = &request
+                    && keys::ends_programs(bytes)
+                {
+                    self.ending_key = Some(Instant::now());
+                }
                 match self.put_in(id, request) {
                     Ok(()) => return self.peers[at].waits = true,
                     Err(why) => Answer::Refused(why),
@@ -61,7 +66,10 @@ impl Holder {
                 Err(error) => Answer::Refused(error.to_string()),
             },
             Request::Watch => return self.peers[at].watches = true,
-            Request::Interrupt => done(self.terminal.interrupt()),
+            Request::Interrupt => {
+                self.interrupted = true;
+                done(self.terminal.interrupt())
+            }
             Request::Signal(number) => self.signal(number),
             Request::Stop { grace_ms } => return self.stop(Duration::from_millis(grace_ms)),
             Request::Status => Answer::Status(Box::new(self.status())),
