@@ -76,6 +76,7 @@ async fn look(
         (Readiness::Ready, Some(question)) => Readiness::Asks(Dialog {
             question,
             form: Form::Unrecognised,
+            above: Vec::new(),
         }),
         (ready, _) => ready,
     };
@@ -222,7 +223,7 @@ fn open(dialog: &Dialog) -> Refusal {
 pub struct Answered {
     /// The question.
     pub question: String,
-    /// The choice, or the words.
+    /// The choice, or the words; a secret is not told.
     pub answer: String,
     /// The question that is open now.
     pub next: Option<String>,
@@ -316,9 +317,14 @@ async fn gone(
 }
 
 fn answered(dialog: &Dialog, said: &str, now: Option<&Dialog>) -> Answered {
+    let answer = match dialog.form {
+        // It goes into the journal.
+        Form::Secret => "(not shown)".to_owned(),
+        _ => said.trim().to_owned(),
+    };
     Answered {
         question: dialog.question.clone(),
-        answer: said.trim().to_owned(),
+        answer,
         next: now.map(|next| next.question.clone()),
     }
 }
@@ -339,7 +345,11 @@ async fn reaction(
             Err(SessionError::Gone(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if now.as_ref() != before || world.clock.mono() >= deadline {
+        let is_still = match (&now, before) {
+            (Some(now), Some(before)) => now.looks_like(before),
+            (now, before) => now.is_none() && before.is_none(),
+        };
+        if !is_still || world.clock.mono() >= deadline {
             return Ok(now);
         }
     }

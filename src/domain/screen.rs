@@ -22,6 +22,10 @@ pub struct ScreenView {
     /// Whether the kernel hands the program whole lines (canonical mode); none where it is not known.
     #[serde(default)]
     pub reads_lines: Option<bool>,
+    /// Whether the terminal hides what is typed while the program reads lines, as for a password; none where it is
+    /// not known.
+    #[serde(default)]
+    pub hides_input: Option<bool>,
 }
 
 /// Cells of one row that stand out.

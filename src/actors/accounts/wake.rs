@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
 use super::super::root::{ChildView, Work};
@@ -15,6 +17,7 @@ use super::account_of;
 use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::dialog::Dialog;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::prompt;
@@ -175,10 +178,7 @@ impl Kept {
         if let Typing::Asks(dialog) = &typing
             && let Some(choice) = self.choice(dialog)
         {
-            let answered = typing::answer(world, Some(&self.harness), handle, &choice).await;
-            if let Err(error) = answered {
-                tracing::warn!(child = %self.child, %error, "the dialog of a limit that is over could not be answered");
-            }
+            self.answer(&choice).await;
             typing = typing::may_type(world, &self.harness, handle).await;
         }
         // Until here the dialog was the limit's, and no question that a person is called for.
@@ -197,6 +197,24 @@ impl Kept {
         let text = prompt::limit_over(&world.hd());
         let told = typing::submit(world, Some(&self.harness), handle, &text).await;
         told.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Answers the dialog of the limit, and says so to people.
+    async fn answer(&self, choice: &str) {
+        let (world, handle) = (&self.world, &self.handle);
+        let answered = typing::answer(world, Some(&self.harness), handle, choice).await;
+        match answered {
+            Ok(answered) => {
+                let event = NewEvent::new(EventType::RaiderAnswered, &self.child, Cause::RateLimit);
+                let data = json!({
+                    "question": answered.question, "answer": answered.answer, "session": handle.id,
+                });
+                world.store.note(vec![event.with(data)]);
+            }
+            Err(error) => {
+                tracing::warn!(child = %self.child, %error, "the dialog of a limit that is over could not be answered");
+            }
+        }
     }
 
     /// The choice of the dialog that waits for the end of the limit, or tries again.

@@ -1,6 +1,6 @@
 //! Text and what hooks report.
 
-use super::{Typing, may_type, submit};
+use super::{Typing, answer, may_type, submit};
 use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
 use crate::domain::condition::Report;
@@ -101,4 +101,28 @@ async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
         .unwrap();
     let sent = sessions.sent(&charged.session);
     assert_eq!(sent[2..], [text("Go on"), enter]);
+}
+
+/// What was typed into a line that is not shown goes into no journal.
+#[tokio::test(start_paused = true)]
+async fn secret_that_was_answered_is_not_told() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let world = &town.world;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    let handle = view.and_then(|view| view.session).unwrap().handle;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.show(&charged.session, Some("Password for git: "));
+    let answering = answer(world, Some(harness), &handle, "hunter2");
+    let typed = async {
+        while sessions.sent(&charged.session).is_empty() {
+            tokio::time::sleep(super::GLIMPSE).await;
+        }
+        sessions.show(&charged.session, Some("thanks"));
+    };
+    let (answered, ()) = tokio::join!(answering, typed);
+    let answered = answered.unwrap();
+    assert_eq!(answered.question, "Password for git:");
+    assert!(!answered.answer.contains("hunter2"), "{answered:?}");
 }

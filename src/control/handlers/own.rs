@@ -10,7 +10,7 @@ use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
 use crate::actors::witness::{WitnessMsg, stall};
 use crate::actors::world::World;
-use crate::actors::{ask, effects};
+use crate::actors::{accounts, ask, effects};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;
@@ -46,7 +46,11 @@ pub(super) async fn done(
         DONE_LIMIT,
     )
     .await?;
-    to_json(&answer?)
+    let answer = answer?;
+    // A session at a limit could not have said so.
+    let child = ChildId::Raider(hook.raider);
+    accounts::went_on(world, &child, &hook.harness);
+    to_json(&answer)
 }
 
 /// A member of a pool that drains says that it is finished: it need not wait until its time is up.
@@ -248,6 +252,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
+    use crate::domain::account::{Trouble, Why};
     use crate::testing::world::Scenario;
 
     #[tokio::test(start_paused = true)]
@@ -289,6 +294,36 @@ mod tests {
             let refused = declare(long).await.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::BadRequest);
         }
+    }
+
+    /// A limit on the screen of a session that completes was no limit: an old log, say. Its session ends, and no other
+    /// one could say so.
+    #[tokio::test(start_paused = true)]
+    async fn session_that_completes_ends_the_park_that_it_told_of() {
+        const PID: u32 = 4242;
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        town.parts.sessions.place(PID, &charged.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(charged.session.clone()),
+        };
+        let harness = town.world.city.harnesses.keys().next().unwrap();
+        let trouble = Trouble {
+            why: Why::RateLimited,
+            text: "at your limit".to_owned(),
+            until: None,
+            fresh: false,
+        };
+        let child = ChildId::Raider(charged.raider.clone());
+        accounts::told(&town.world, &child, harness, trouble);
+        assert!(accounts::refuse_parked(&town.world, harness).is_err());
+        let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
+        done(&town.world, &caller, &args).await.unwrap();
+        town.settle().await;
+        assert!(accounts::refuse_parked(&town.world, harness).is_ok());
+        assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
     }
 
     /// The slot's session has the same name, whatever incarnation it is for.

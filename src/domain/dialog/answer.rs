@@ -62,17 +62,16 @@ pub enum Step {
     Stuck(&'static str),
 }
 
-/// Labels of entries that take words of one's own.
+/// How labels of entries begin that take words of one's own. Each says that it does: a digit among words that are
+/// typed into any other entry would choose one.
 const OWN_WORDS: &[&str] = &[
     "type something",
     "type your",
     "type a ",
-    "other",
-    "custom",
-    "something else",
-    "enter ",
-    "none of the above",
-    "no, and tell",
+    "enter a ",
+    "enter your ",
+    "other (type ",
+    "no, and tell ",
 ];
 
 /// Finds the entry, or the words, that an answer means: its number, its key, its text, or the
@@ -132,7 +131,7 @@ fn entry(choices: &[Choice], answer: &str) -> Result<Option<usize>, Unanswerable
 
 fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
     let takes = |choice: &Choice| {
-        let label = choice.label.to_lowercase();
+        let label = choice.label.trim_start_matches(['•', ' ']).to_lowercase();
         OWN_WORDS.iter().any(|words| label.starts_with(words))
     };
     let no_such = || Unanswerable::NoSuchChoice(answer.to_owned());
@@ -181,7 +180,12 @@ impl Answering {
     #[must_use]
     pub fn next(&mut self, now: Option<&Dialog>) -> Step {
         let Some(now) = now.filter(|now| self.is_it(now)) else {
-            return Step::Gone;
+            return match &self.reply {
+                Reply::Words { at: Some(_), .. } if !self.typed => {
+                    Step::Stuck("the dialog closed before the words were typed")
+                }
+                _ => Step::Gone,
+            };
         };
         match (&self.reply, &now.form) {
             (Reply::Continue, _) => self.enter(ENTER),
@@ -231,7 +235,9 @@ impl Answering {
             return now.choices().len() == self.first.choices().len()
                 && (now.question == self.first.question || !self.entered);
         }
-        self.first.is_same(now)
+        // Once a key may have closed it, the same question under another text is the next one.
+        let may_be_next = self.keyed || self.entered;
+        self.first.is_same(now) && (!may_be_next || self.first.is_below_the_same(now))
     }
 
     /// Presses the key that submits, once.

@@ -39,5 +39,9 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
         across: true,
     };
     let question = menu::question(view, row)?;
-    Some(Dialog { question, form })
+    Some(Dialog {
+        question,
+        form,
+        above: menu::above(view, row),
+    })
 }

@@ -43,7 +43,17 @@ fn at_cursor(view: &ScreenView) -> Option<String> {
 
 /// Finds such a question.
 pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
-    let row = at_cursor(view)?;
+    let row = at_cursor(view);
+    if view.hides_input == Some(true) {
+        let question = row.map(|row| row.trim().to_owned());
+        let question = question.filter(|row| !row.is_empty());
+        return Some(Dialog {
+            question: question.unwrap_or_else(|| "it reads a word that is not shown".to_owned()),
+            form: Form::Secret,
+            above: Vec::new(),
+        });
+    }
+    let row = row?;
     let question = row.trim().to_owned();
     if question.is_empty() {
         return None;
@@ -57,7 +67,11 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
     } else {
         return None;
     };
-    Some(Dialog { question, form })
+    Some(Dialog {
+        question,
+        form,
+        above: Vec::new(),
+    })
 }
 
 fn letters(row: &str) -> Vec<Choice> {

@@ -26,8 +26,12 @@ const ABOVE: usize = 10;
 const BELOW: usize = 5;
 /// Descriptions between two numbered entries.
 const BETWEEN: usize = 4;
-/// A list further above the end of the screen was answered long ago.
+/// A list further above the end of the screen was answered long ago,
 const FROM_THE_END: usize = 14;
+/// unless nothing but a footer of at most so many rows
+const FOOTER: usize = 3;
+/// stands below at least so many blank ones.
+const GAP: usize = 3;
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})[.):]\s+(\S.*)$"));
 static BOXED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:\[[ xX✓✔*]\]|\([ xX*]\))\s+"));
@@ -37,6 +41,10 @@ static HINT: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)(?:\b(?:enter|return|esc|space|tab|arrow keys?|arrows|use)\b|↑|↓|⇆|↵).{0,60}(?:select|confirm|choose|navigate|submit|cancel|continue|dismiss|toggle|move|go back|reject|accept)",
     )
 });
+
+/// "Select a model", "Choose one:".
+static SELECTS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)^(?:please\s+)?(?:select|choose|pick)\b.{0,60}$"));
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is written here and tested")
@@ -107,8 +115,34 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
     let unmarked = || unmarked(view, &rows).into_iter();
     marked
         .chain(unmarked())
-        .find(|(last, _)| used - last <= FROM_THE_END)
+        .find(|(last, _)| is_open(view, *last))
         .map(|(_, dialog)| dialog)
+}
+
+/// Whether a list that ends there may still be open: what a program writes after it stands below it.
+fn is_open(view: &ScreenView, last: usize) -> bool {
+    let below = view.rows.get(last + 1..).unwrap_or_default();
+    if below.len() < FROM_THE_END {
+        return true;
+    }
+    let is_blank = |row: &&String| bare(row).is_empty();
+    let footer = below.iter().rev().take_while(|row| !is_blank(row)).count();
+    let gap = below.iter().rev().skip(footer).take_while(is_blank).count();
+    let hint = below.len() - footer - gap;
+    footer <= FOOTER && gap >= GAP && hint <= BELOW
+}
+
+/// A row without its frame.
+fn bare(row: &str) -> &str {
+    row.trim_matches(|c: char| {
+        FRAME.contains(&c) || c.is_whitespace() || ('\u{2500}'..='\u{257f}').contains(&c)
+    })
+}
+
+/// The rows in which a question to choices at this row may stand.
+pub(super) fn above(view: &ScreenView, first: usize) -> Vec<String> {
+    let rows = &view.rows[first.saturating_sub(ABOVE)..first];
+    rows.iter().map(|row| bare(row).to_owned()).collect()
 }
 
 /// The lowest numbered list over a hint about keys: its selection shows in nothing that is known here.
@@ -127,8 +161,12 @@ fn unmarked(view: &ScreenView, rows: &[Option<Row>]) -> Option<(usize, Dialog)> 
         multiple: parts.into_iter().any(|row| row.boxed) || toggles(view, last),
         across: false,
     };
-    let question = question(view, first)?;
-    Some((last, Dialog { question, form }))
+    let dialog = Dialog {
+        question: question(view, first)?,
+        form,
+        above: above(view, first),
+    };
+    Some((last, dialog))
 }
 
 /// The list that this selected row is in, and its last row.
@@ -150,7 +188,7 @@ fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Di
     }
     let hinted = hinted(view, first, last);
     let question = question(view, first);
-    let asks = question.as_ref().is_some_and(|text| text.contains('?'));
+    let asks = question.as_ref().is_some_and(|text| asks(text));
     if here.number.is_none() && !asks && !hinted {
         return None;
     }
@@ -165,8 +203,12 @@ fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Di
         multiple: parts.iter().any(|row| row.boxed) || toggles(view, last),
         across: false,
     };
-    let question = question.unwrap_or_else(|| parts[0].label.clone());
-    Some((last, Dialog { question, form }))
+    let dialog = Dialog {
+        question: question.unwrap_or_else(|| parts[0].label.clone()),
+        form,
+        above: above(view, first),
+    };
+    Some((last, dialog))
 }
 
 fn choice(row: &Row) -> Choice {
@@ -243,16 +285,19 @@ fn hinted(view: &ScreenView, first: usize, last: usize) -> bool {
     above.chain(below).any(|row| is_hint(row))
 }
 
+/// Whether a text asks for a choice.
+fn asks(text: &str) -> bool {
+    text.contains('?') || SELECTS.is_match(text)
+}
+
 /// The nearest row above that asks; else the nearest row with text.
 pub(super) fn question(view: &ScreenView, first: usize) -> Option<String> {
-    let bare = |text: &String| {
-        let text = text.trim_matches(|c: char| {
-            FRAME.contains(&c) || c.is_whitespace() || ('\u{2500}'..='\u{257f}').contains(&c)
-        });
+    let words = |text: &String| {
+        let text = bare(text);
         (!text.is_empty()).then(|| bare_words(text))
     };
     let above = view.rows[first.saturating_sub(ABOVE)..first].iter().rev();
-    let texts: Vec<String> = above.filter_map(bare).collect();
+    let texts: Vec<String> = above.filter_map(words).collect();
     let asks = texts.iter().find(|text| text.contains('?'));
     asks.or(texts.first()).cloned()
 }

@@ -29,6 +29,9 @@ pub struct Dialog {
     pub question: String,
     /// How it is answered.
     pub form: Form,
+    /// The rows above its choices, from top to bottom: what it is asked about. Two dialogs may have the same question
+    /// and the same choices. Empty where the question is at the cursor.
+    pub above: Vec<String>,
 }
 
 /// How a dialog takes its answer.
@@ -103,6 +106,19 @@ impl Dialog {
         };
         self.question == other.question && labels(self) == labels(other)
     }
+
+    /// Whether both look the same, whatever stands above them: that may be a clock.
+    #[must_use]
+    pub fn looks_like(&self, other: &Self) -> bool {
+        self.question == other.question && self.form == other.form
+    }
+
+    /// Whether both stand below the same text. More of it may be seen of one than of the other.
+    #[must_use]
+    pub fn is_below_the_same(&self, other: &Self) -> bool {
+        let mut rows = self.above.iter().rev().zip(other.above.iter().rev());
+        rows.all(|(one, other)| one == other)
+    }
 }
 
 /// Finds the dialog that is open.
@@ -121,11 +137,12 @@ pub fn find(looks: &Looks<'_>, view: &ScreenView) -> Option<Dialog> {
                 true => seen.question,
                 false => found,
             },
-            form: seen.form,
+            ..seen
         }),
         (Some(question), None) => Some(Dialog {
             question,
             form: Form::Unrecognised,
+            above: Vec::new(),
         }),
         // A harness that shows its input line asks nothing, whatever its text looks like.
         (None, Some(_)) if asked(looks.input, &text).is_some() => None,

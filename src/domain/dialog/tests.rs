@@ -299,6 +299,115 @@ fn answer_by_a_letter_is_not_the_answer_to_the_next_question() {
     assert_eq!(keys.next(Some(&typed)), Step::Press(b"\r".to_vec()));
 }
 
+fn proceed(command: &str, selected: usize) -> Dialog {
+    let marker = |at| if at == selected { '❯' } else { ' ' };
+    let (yes, no) = (marker(0), marker(1));
+    found(&format!(
+        "Bash command\n  {command}\nDo you want to proceed?\n{yes} 1. Yes\n{no} 2. No"
+    ))
+    .unwrap()
+}
+
+/// Two commands in a row are asked about with the same words: no key meant for the first gets into the second.
+#[test]
+fn answer_is_not_the_answer_to_the_next_dialog_with_the_same_choices() {
+    for (entry, key) in [(1, "2"), (0, "\r")] {
+        let mut keys = Answering::new(proceed("ls", 0), Reply::Entry(entry), false);
+        let pressed = keys.next(Some(&proceed("ls", 0)));
+        assert_eq!(pressed, Step::Press(key.as_bytes().to_vec()));
+        assert_eq!(keys.next(Some(&proceed("rm -rf x", 0))), Step::Gone);
+    }
+    // A clock above a dialog is not another dialog before a key was pressed.
+    let mut keys = Answering::new(proceed("12:00", 0), Reply::Entry(1), false);
+    let pressed = keys.next(Some(&proceed("12:01", 0)));
+    assert_eq!(pressed, Step::Press(b"2".to_vec()));
+}
+
+#[test]
+fn words_are_not_said_to_be_typed_when_the_dialog_closed_before() {
+    let reply = choose(&menu(0), "green").unwrap();
+    let mut keys = Answering::new(menu(0), reply, false);
+    assert_eq!(keys.next(Some(&menu(0))), Step::Press(DOWN.to_vec()));
+    assert!(matches!(keys.next(None), Step::Stuck(_)));
+}
+
+/// A digit among the words would choose.
+#[test]
+fn words_are_typed_only_into_an_entry_that_says_it_takes_them() {
+    for label in [
+        "Other strategy",
+        "Other",
+        "Custom build",
+        "Enter production",
+        "None of the above",
+    ] {
+        let dialog = found(&format!("Which?\n❯ 1. Red\n  2. {label}")).unwrap();
+        let chosen = choose(&dialog, "with 2 workers");
+        assert!(
+            matches!(chosen, Err(Unanswerable::NoSuchChoice(_))),
+            "{label}: {chosen:?}"
+        );
+    }
+    for label in [
+        "Other (type your answer)",
+        "• Other (type your answer)",
+        "Enter a custom value",
+        "Type your own answer",
+        "No, and tell Claude what to do differently (esc)",
+    ] {
+        let dialog = found(&format!("Which?\n❯ 1. Red\n  2. {label}")).unwrap();
+        let chosen = choose(&dialog, "with 2 workers");
+        assert!(
+            matches!(chosen, Ok(Reply::Words { .. })),
+            "{label}: {chosen:?}"
+        );
+    }
+}
+
+/// A program that uses the whole screen may draw its dialog at the top and a footer at the end.
+#[test]
+fn menu_at_the_top_of_a_tall_screen_is_a_dialog() {
+    let menu = "Do you want to proceed?\n❯ 1. Yes\n  2. No\n\n  Esc to cancel";
+    let footer = "~/project   main   3 % of context";
+    let tall = format!("{menu}{}{footer}", "\n".repeat(45));
+    let dialog = found(&tall).unwrap();
+    assert_eq!(labels(&dialog), ["Yes", "No"]);
+    let answered = format!("{menu}{}", "\nlater".repeat(20));
+    assert_eq!(found(&answered), None);
+}
+
+#[test]
+fn menu_under_a_request_to_choose_is_a_dialog() {
+    for request in [
+        "Select a model",
+        "Please choose an environment:",
+        "Pick one",
+    ] {
+        let dialog = found(&format!("{request}\n\n❯ staging\n  production")).unwrap();
+        assert_eq!(labels(&dialog), ["staging", "production"], "{request}");
+    }
+}
+
+/// Whatever it is called: a terminal that hides what is typed waits for a secret.
+#[test]
+fn line_that_is_not_shown_is_a_secret() {
+    for (text, question) in [
+        ("Enter PIN for card: ", "Enter PIN for card:"),
+        ("", "it reads a word that is not shown"),
+    ] {
+        let view = ScreenView {
+            reads_lines: Some(true),
+            hides_input: Some(true),
+            ..ScreenView::of_text(text)
+        };
+        let dialog = find(&Looks::default(), &view).unwrap();
+        assert_eq!(
+            (dialog.form, dialog.question.as_str()),
+            (Form::Secret, question)
+        );
+    }
+}
+
 #[test]
 fn buttons_side_by_side_are_a_dialog() {
     let mut view = screen(

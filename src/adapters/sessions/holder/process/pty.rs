@@ -31,6 +31,14 @@ impl Reading {
     }
 }
 
+/// Whether the program reads a line that the terminal does not show, as a password is read.
+pub fn hides_input(terminal: BorrowedFd<'_>) -> bool {
+    tcgetattr(terminal).is_ok_and(|modes| {
+        let modes = modes.local_modes;
+        modes.contains(LocalModes::ICANON) && !modes.contains(LocalModes::ECHO)
+    })
+}
+
 /// A terminal.
 pub struct Pty {
     master: OwnedFd,

@@ -144,6 +144,7 @@ impl Screen {
             cursor: (!screen.hide_cursor()).then(|| screen.cursor_position()),
             bracketed_paste: Some(screen.bracketed_paste()),
             reads_lines: None,
+            hides_input: None,
         }
     }
 

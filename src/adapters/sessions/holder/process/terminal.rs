@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::input::Kind;
-use super::pty::{Pty, Reading};
+use super::pty::{Pty, Reading, hides_input};
 use super::screen::Screen;
 use crate::adapters::sessions::tmux::Pane;
 use crate::domain::screen::ScreenView;
@@ -132,6 +132,7 @@ impl Terminal {
         };
         Ok(ScreenView {
             reads_lines: Some(lines),
+            hides_input: Some(hides_input(self.of_the_agent())),
             ..view
         })
     }
