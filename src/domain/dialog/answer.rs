@@ -226,11 +226,6 @@ impl Answering {
     /// Whether what is open is still the dialog that is being answered. What is being typed changes
     /// the row that it is typed into.
     fn is_it(&self, now: &Dialog) -> bool {
-        if matches!(self.first.form, Form::Letters(_)) {
-            // The letter that was typed stands behind the question. Another question is another dialog.
-            return now.choices().len() == self.first.choices().len()
-                && now.question.starts_with(&self.first.question);
-        }
         if self.typed {
             return now.choices().len() == self.first.choices().len()
                 && (now.question == self.first.question || !self.entered);

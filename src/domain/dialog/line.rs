@@ -7,10 +7,11 @@ use regex::Regex;
 use super::{Choice, Dialog, Form};
 use crate::domain::screen::ScreenView;
 
-/// `(y/n)`, `[Y/n]`, `[yes/no]`, `(Y)es/(N)o/(D)on't ask again [Yes]:`, `[(y)es, (n)o]`.
+/// `(y/n)`, `[Y/n]`, `[yes/no]`, `(Y)es/(N)o/(D)on't ask again [Yes]:`, `[(y)es, (n)o]`, and an answer that stands there
+/// already.
 static LETTERS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)(?:[\[(](?:y|yes)\s*[/|]\s*(?:n|no)(?:\s*[/|][^\])]*)?[\])]|\(y\)es\s*[/,]\s*\(n\)o[^\[\]]*\]?)\s*(?:\[[^\]]*\])?\s*[:?>]?\s*$",
+        r"(?i)(?:[\[(](?:y|yes)\s*[/|]\s*(?:n|no)(?:\s*[/|][^\])]*)?[\])]|\(y\)es\s*[/,]\s*\(n\)o[^\[\]]*?\]?)\s*(?:\[[^\]]*\])?\s*[:?>]?((?:\s+[a-z]{1,3})?\s*)$",
     )
 });
 /// The key of one answer in `(D)on't ask again`.
@@ -54,12 +55,16 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
         });
     }
     let row = row?;
-    let question = row.trim().to_owned();
+    let mut question = row.trim();
     if question.is_empty() {
         return None;
     }
-    let form = if LETTERS.is_match(&row) {
-        Form::Letters(letters(&row))
+    // An answer that was typed and waits for Enter is no part of the question.
+    let asks = LETTERS.captures(&row).and_then(|found| found.get(1));
+    let asks = asks.filter(|typed| typed.as_str().trim().is_empty() || view.cursor.is_some());
+    let form = if let Some(typed) = asks {
+        question = row[..typed.start()].trim();
+        Form::Letters(letters(question))
     } else if ANY_KEY.is_match(&row) && !row.contains(" or ") {
         Form::AnyKey
     } else if SECRET.is_match(&row) && view.reads_lines != Some(false) {
@@ -68,7 +73,7 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
         return None;
     };
     Some(Dialog {
-        question,
+        question: question.to_owned(),
         form,
         above: Vec::new(),
     })

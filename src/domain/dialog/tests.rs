@@ -104,6 +104,7 @@ fn questions_at_the_cursor_are_dialogs() {
             "ynd",
         ),
         ("Would you like to log in? [(y)es, (n)o]", "yn"),
+        ("(Y)es/(N)o/(D)on't ask again [Yes]: no", "ynd"),
     ] {
         let dialog = found(text).unwrap_or_else(|| panic!("{text}"));
         let found: String = dialog.choices().iter().filter_map(|one| one.key).collect();
@@ -293,6 +294,7 @@ fn answer_by_a_letter_is_not_the_answer_to_the_next_question() {
     assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
     let second = found("Remove a.txt? [y/N] y\nFormat disk? [Y/n] ").unwrap();
     assert_eq!(keys.next(Some(&second)), Step::Gone);
+    // It shows the letter and waits for Enter, as aider does.
     let mut keys = Answering::new(first.clone(), Reply::Entry(0), false);
     assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
     let typed = found("Remove a.txt? [y/N] y").unwrap();
