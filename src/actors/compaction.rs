@@ -33,18 +33,30 @@ pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &Se
     let Some(claim) = world.claims.claim(format!("compaction/{}", handle.token)) else {
         return;
     };
-    let (world, harness, handle) = (Arc::new(world.clone()), harness.clone(), handle.clone());
+    let (world, child) = (Arc::new(world.clone()), child.clone());
+    let (harness, handle) = (harness.clone(), handle.clone());
     tokio::spawn(async move {
-        tell(&world, &harness, &handle, &text).await;
+        tell(&world, &child, &harness, &handle, &text).await;
         drop(claim);
     });
 }
 
-async fn tell(world: &World, harness: &HarnessName, handle: &SessionHandle, text: &str) {
+async fn tell(
+    world: &World,
+    child: &ChildId,
+    harness: &HarnessName,
+    handle: &SessionHandle,
+    text: &str,
+) {
     let deadline = world.clock.mono() + PATIENCE;
     while world.clock.mono() < deadline && !world.is_stopping() {
         // The hook runs before: what is typed now would be shortened, too.
         tokio::time::sleep(PAUSE).await;
+        // It is told to go on when its account is open again.
+        let accounts = &world.directory.accounts;
+        if accounts.held(world, harness, child).is_some() {
+            continue;
+        }
         match typing::may_type(world, harness, handle).await {
             Typing::Free => {
                 if let Err(error) = typing::submit(world, Some(harness), handle, text).await {

@@ -121,7 +121,9 @@ impl Root {
             let (world, handle) = (Arc::clone(&self.world), session.handle.clone());
             let (me, id) = (me.clone(), id.clone());
             tokio::spawn(async move {
-                if typing::may_type(&world, &harness, &handle).await != Typing::Free {
+                let accounts = &world.directory.accounts;
+                let is_held = accounts.held(&world, &harness, &id).is_some();
+                if is_held || typing::may_type(&world, &harness, &handle).await != Typing::Free {
                     // The root only goes with the process.
                     let _gone = me.cast(RootMsg::Unsaid { id, words });
                     return;

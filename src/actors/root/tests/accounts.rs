@@ -8,6 +8,7 @@ use super::super::{ChildState, RootMsg};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::{accounts, conditions, launch};
+use crate::domain::account::{Trouble, Why};
 use crate::domain::city::City;
 use crate::domain::condition::Report;
 use crate::domain::event::EventType;
@@ -254,6 +255,28 @@ async fn shortened_conversation_is_followed_by_a_rally() {
     let sent = town.parts.sessions.sent(&charged.session);
     let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
     assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
+    // At a limit nothing is typed; afterwards it is, in time.
+    let limit = Trouble {
+        why: Why::RateLimited,
+        text: "at your limit".to_owned(),
+        until: town.world.clock.now().checked_add(MINUTE * 4).ok(),
+        fresh: true,
+    };
+    accounts::told(
+        &town.world,
+        &ChildId::Agent("other".parse().unwrap()),
+        &harness(&town),
+        limit,
+    );
+    assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+    let times = || {
+        let sent = town.parts.sessions.sent(&charged.session);
+        sent.iter().filter(of_it).count()
+    };
+    town.pass(MINUTE * 3).await;
+    assert_eq!(times(), 1);
+    town.pass(MINUTE * 5).await;
+    assert_eq!(times(), 2);
 }
 
 /// Nudges go to no session of a parked account: they would only meet the limit.

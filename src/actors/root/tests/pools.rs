@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::{ChildState, RootMsg};
-use crate::actors::ask;
+use crate::actors::{accounts, ask};
+use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::city::{Pool, RestartType};
 use crate::domain::event::EventType;
@@ -218,6 +219,37 @@ async fn a_draining_member_is_told_if_it_has_a_harness() {
         assert_eq!(told(2).pop(), driven.then_some(last));
         assert_eq!(told(2).len(), if driven { 2 } else { 0 });
     }
+}
+
+/// Nothing is typed into the sessions of an account at its limit.
+#[tokio::test(start_paused = true)]
+async fn draining_member_is_told_when_its_account_is_open_again() {
+    let harness = HarnessName::new("script").unwrap();
+    let named = harness.clone();
+    let town = pool(Some(CHECK)).with(move |city| {
+        let member = &mut city.agents[0];
+        member.harness = Some(named.clone());
+        let pool = member.pool.as_mut().unwrap();
+        pool.drain_timeout = SECOND * 3600;
+    });
+    let town = town.start().await;
+    town.parts.runner.say(CHECK, "2");
+    town.pass(SECOND * 6).await;
+    let trouble = Trouble {
+        why: Why::RateLimited,
+        text: "at your limit".to_owned(),
+        until: town.world.clock.now().checked_add(SECOND * 120).ok(),
+        fresh: true,
+    };
+    accounts::told(&town.world, &agent("worker-1"), &harness, trouble);
+    town.parts.runner.say(CHECK, "1");
+    town.pass(SECOND * 60).await;
+    assert!(town.view(&agent("worker-2")).await.unwrap().draining);
+    assert!(town.parts.sessions.sent(&member(&town, 2)).is_empty());
+    town.pass(SECOND * 180).await;
+    let sent = town.parts.sessions.sent(&member(&town, 2));
+    let words = Input::Submit(PoolNotice::Leave.text(&town.world.hd()));
+    assert_eq!(sent, [words]);
 }
 
 /// Failure counters belong to the agent: a pool that goes up and down pardons nobody.
