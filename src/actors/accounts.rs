@@ -162,6 +162,15 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
     }
 }
 
+/// A session completed its work: what it told of its account was no trouble, or is over. Another session that told of it
+/// may still be in it.
+pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
+    let park = world.directory.accounts.parked(world, harness);
+    if park.is_some_and(|park| park.told_by == child.to_string()) {
+        went_on(world, child, harness);
+    }
+}
+
 /// The trouble is over, as a person says: all sessions of the account go on, one after another. False when
 /// it was not parked.
 pub fn over(world: &World, harness: &HarnessName) -> bool {

@@ -48,13 +48,13 @@ async fn tell(
     handle: &SessionHandle,
     text: &str,
 ) {
-    let deadline = world.clock.mono() + PATIENCE;
+    let mut deadline = world.clock.mono() + PATIENCE;
     while world.clock.mono() < deadline && !world.is_stopping() {
         // The hook runs before: what is typed now would be shortened, too.
         tokio::time::sleep(PAUSE).await;
-        // It is told to go on when its account is open again.
         let accounts = &world.directory.accounts;
         if accounts.held(world, harness, child).is_some() {
+            deadline = world.clock.mono() + PATIENCE;
             continue;
         }
         match typing::may_type(world, harness, handle).await {

@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::tz::TimeZone;
 
+use super::typing::Unsubmitted;
 use super::world::World;
 use super::{accounts, compaction, effects};
 use crate::domain::account::Told;
@@ -41,7 +42,7 @@ struct Entry {
     child: ChildId,
     harness: HarnessName,
     /// A text that was typed and not submitted: it stands in the program's input line.
-    unsubmitted: Option<String>,
+    unsubmitted: Option<Unsubmitted>,
 }
 
 impl Conditions {
@@ -97,7 +98,11 @@ impl Conditions {
     }
 
     /// Returns the text that was typed into that session and not submitted, and remembers another one in its place.
-    pub fn set_unsubmitted(&self, handle: &SessionHandle, text: Option<String>) -> Option<String> {
+    pub fn set_unsubmitted(
+        &self,
+        handle: &SessionHandle,
+        text: Option<Unsubmitted>,
+    ) -> Option<Unsubmitted> {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id)?;
         let entry = entry.watch.is_of(&handle.token).then_some(entry)?;

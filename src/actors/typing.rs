@@ -18,14 +18,12 @@ use crate::ports::sessions::{Input, SessionError, SessionHandle};
 /// Between a text and its submit key: programs that read keys take a return that comes with the text
 /// for part of the text.
 const SETTLE: Duration = Duration::from_millis(150);
-/// A dialog that has taken a key shows it within this.
-const REACTION: Duration = Duration::from_secs(2);
+/// A dialog that has taken a key shows it within this, on a busy machine too: the next key is for the next dialog else.
+const REACTION: Duration = Duration::from_secs(4);
 /// Between two looks at a dialog that is being answered.
 const GLIMPSE: Duration = Duration::from_millis(50);
 /// Something else that is typed is waited for so long: an answer may take as many keys as a list is long.
 const TURN: Duration = Duration::from_secs(30);
-/// So much of a text is looked for on the screen: an input line may be narrow.
-const BEGIN: usize = 20;
 /// A list is at most so long, and a key moves by one.
 const MOST_KEYS: usize = 64;
 
@@ -83,6 +81,11 @@ async fn look(
     Ok((view, ready))
 }
 
+/// Whether the program reads whole lines: a text needs no key that submits it then.
+fn reads_lines(view: &ScreenView) -> bool {
+    view.reads_lines == Some(true) && view.bracketed_paste != Some(true)
+}
+
 async fn view(world: &World, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
     let of = handle.clone();
     effects::sessions(world, &handle.id, move |provider| provider.view(&of)).await
@@ -135,16 +138,15 @@ pub async fn submit(
     let _one_at_a_time = turn(world, handle).await?;
     let (view, ready) = look(world, harness, handle).await?;
     refuse_unless_ready(ready, &view)?;
-    let lines = view.reads_lines == Some(true) && view.bracketed_paste != Some(true);
     // A holder of an older version tells no modes, and can only submit.
-    if lines || view.bracketed_paste.is_none() {
+    if reads_lines(&view) || view.bracketed_paste.is_none() {
         return Ok(press(world, handle, Input::Submit(text.to_owned())).await?);
     }
     let conditions = &world.directory.conditions;
     let left = conditions.set_unsubmitted(handle, None);
-    let (paste, whole) = rest(left.as_deref(), text, &view);
+    let (paste, stands) = unsubmitted::rest(left, text, &view).ok_or_else(|| doubtful(&view))?;
     // Until it is submitted it stands there, whatever happens.
-    conditions.set_unsubmitted(handle, Some(whole));
+    conditions.set_unsubmitted(handle, Some(stands));
     if let Some(paste) = paste {
         press(world, handle, Input::Paste(paste)).await?;
     }
@@ -164,20 +166,16 @@ pub async fn submit(
     Ok(())
 }
 
-/// What is still to be pasted of a text, and what stands in the input line then: a text that a dialog kept from being
-/// submitted is there already, unless the program has dropped it.
-fn rest(left: Option<&str>, text: &str, view: &ScreenView) -> (Option<String>, String) {
-    let begin = |left: &&str| left.trim().chars().take(BEGIN).collect::<String>();
-    let stands = |left: &&str| view.text().contains(&begin(left));
-    match left.filter(stands) {
-        Some(left) if left == text => (None, text.to_owned()),
-        Some(left) => {
-            let more = format!("\n\n{text}");
-            let whole = format!("{left}{more}");
-            (Some(more), whole)
-        }
-        None => (Some(text.to_owned()), text.to_owned()),
-    }
+/// The refusal of a text while it cannot be told whether an earlier one still stands in the input line.
+fn doubtful(view: &ScreenView) -> Refusal {
+    Refusal::new(
+        RefusalKind::NeedsHuman,
+        format!(
+            "an earlier text was typed and not submitted, and may still stand in the input line:\n{}",
+            view.text()
+        ),
+    )
+    .hint("`hd send NAME --keys Enter` submits it; the same `hd send` again types the text all the same")
 }
 
 fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusal> {
@@ -213,7 +211,7 @@ fn open(dialog: &Dialog) -> Refusal {
         }
         Form::AnyKey => "`hd answer NAME enter` goes on",
         Form::Secret => "`hd answer NAME TEXT` types it",
-        Form::Menu { .. } | Form::Letters(_) => "`hd answer NAME CHOICE` answers it",
+        Form::Menu { .. } | Form::Letters { .. } => "`hd answer NAME CHOICE` answers it",
     };
     Refusal::new(RefusalKind::NeedsHuman, message).hint(hint)
 }
@@ -247,7 +245,8 @@ pub async fn answer(
         let hint = "`hd peek NAME` shows the screen; `hd send NAME TEXT` sends text";
         return Err(Refusal::not_found("no dialog is open").hint(hint));
     };
-    let lines = first.reads_lines == Some(true) && first.bracketed_paste != Some(true);
+    let hides = first.hides_input == Some(true) || dialog.form == Form::Secret;
+    let lines = reads_lines(&first);
     let reply = match choose(&dialog, said) {
         // A program that reads lines takes any line for its answer.
         Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_)) if lines => None,
@@ -256,7 +255,7 @@ pub async fn answer(
     };
     let Some(reply) = reply else {
         press(world, handle, Input::Submit(said.to_owned())).await?;
-        return gone(world, &patterns, handle, &dialog, said).await;
+        return gone(world, &patterns, handle, &dialog, &shown(said, hides)).await;
     };
     let mut answering = Answering::new(dialog.clone(), reply, lines);
     let mut now = Some(dialog.clone());
@@ -264,7 +263,7 @@ pub async fn answer(
         match answering.next(now.as_ref()) {
             Step::Gone => {
                 world.directory.conditions.answered(handle);
-                return Ok(answered(&dialog, said, now.as_ref()));
+                return Ok(answered(&dialog, &shown(said, hides), now.as_ref()));
             }
             Step::Stuck(why) => {
                 let mut refusal = open(now.as_ref().unwrap_or(&dialog));
@@ -273,7 +272,11 @@ pub async fn answer(
             }
             Step::Press(keys) => {
                 press(world, handle, Input::Raw(keys)).await?;
-                now = reaction(world, &patterns, handle, now.as_ref()).await?;
+                let seen = reaction(world, &patterns, handle, now.as_ref()).await?;
+                if let Some((view, _)) = &seen {
+                    answering.reads_lines(reads_lines(view));
+                }
+                now = seen.and_then(|(_, dialog)| dialog);
             }
         }
     }
@@ -307,6 +310,7 @@ async fn gone(
     said: &str,
 ) -> Result<Answered, Refusal> {
     let now = reaction(world, patterns, handle, Some(dialog)).await?;
+    let now = now.and_then(|(_, dialog)| dialog);
     match now.as_ref().filter(|now| now.is_same(dialog)) {
         Some(still) => Err(open(still)),
         None => {
@@ -316,41 +320,45 @@ async fn gone(
     }
 }
 
+/// An answer as people and the journal are told of it.
+fn shown(said: &str, hides: bool) -> String {
+    match hides {
+        true => "(not shown)".to_owned(),
+        false => said.trim().to_owned(),
+    }
+}
+
 fn answered(dialog: &Dialog, said: &str, now: Option<&Dialog>) -> Answered {
-    let answer = match dialog.form {
-        // It goes into the journal.
-        Form::Secret => "(not shown)".to_owned(),
-        _ => said.trim().to_owned(),
-    };
     Answered {
         question: dialog.question.clone(),
-        answer,
+        answer: said.to_owned(),
         next: now.map(|next| next.question.clone()),
     }
 }
 
-/// The dialog that is open once the screen has reacted to a key.
+/// The screen, and the dialog that is open on it, once it has reacted to a key; none when the program has ended.
 async fn reaction(
     world: &World,
     patterns: &Patterns,
     handle: &SessionHandle,
     before: Option<&Dialog>,
-) -> Result<Option<Dialog>, SessionError> {
+) -> Result<Option<(ScreenView, Option<Dialog>)>, SessionError> {
     let deadline = world.clock.mono() + REACTION;
     loop {
         tokio::time::sleep(GLIMPSE).await;
-        let now = match view(world, handle).await {
-            Ok(view) => find(&patterns.looks(), &view),
+        let view = match view(world, handle).await {
+            Ok(view) => view,
             // The answer ended the program.
             Err(SessionError::Gone(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
+        let now = find(&patterns.looks(), &view);
         let is_still = match (&now, before) {
             (Some(now), Some(before)) => now.looks_like(before),
             (now, before) => now.is_none() && before.is_none(),
         };
         if !is_still || world.clock.mono() >= deadline {
-            return Ok(now);
+            return Ok(Some((view, now)));
         }
     }
 }
@@ -369,6 +377,10 @@ fn unanswerable(error: &Unanswerable, dialog: &Dialog) -> Refusal {
         ..open
     }
 }
+
+mod unsubmitted;
+
+pub use self::unsubmitted::Unsubmitted;
 
 #[cfg(test)]
 mod tests;

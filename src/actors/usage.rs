@@ -1,6 +1,7 @@
 //! Tokens and money: reads on in the transcripts of sessions when a turn has ended, at a patrol, and when
 //! somebody asks. A transcript that has not grown costs one look at its length.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -158,13 +159,17 @@ async fn open(
 }
 
 /// Makes room for one more transcript of a session: conversations that were left without the end of the session are
-/// read no longer. Those that nothing was ever read of go first, and leave nothing behind: a session may name any path.
+/// read no longer. Those that nothing was ever read of go first, the last ones
+/// first, and leave nothing behind: a session may name any path.
 fn make_room(txn: &mut dyn Txn, owner: &Owner) -> Result<(), StoreError> {
     let mut own = txn.active_sources()?;
     own.retain(|source| source.owner.session == owner.session);
     let over = (own.len() + 1).saturating_sub(SOURCES);
-    own.sort_by_key(|source| (source.cursor.offset > 0, source.cursor.since));
-    for mut source in own.into_iter().take(over) {
+    let is_unread = |source: &Source| source.cursor.offset == 0;
+    let (mut unread, mut read): (Vec<_>, Vec<_>) = own.into_iter().partition(is_unread);
+    unread.sort_by_key(|source| Reverse(source.cursor.since));
+    read.sort_by_key(|source| source.cursor.since);
+    for mut source in unread.into_iter().chain(read).take(over) {
         if source.cursor.offset == 0 {
             txn.forget_source(&source.path.to_string_lossy())?;
             continue;

@@ -311,6 +311,9 @@ impl Watch {
                 )
             });
         }
+        if self.wait.is_some_and(|(_, end)| now < end) {
+            self.still.waited(now);
+        }
     }
 
     /// A step was taken.

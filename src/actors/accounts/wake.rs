@@ -222,7 +222,14 @@ impl Kept {
         let harness = self.world.city.harnesses.get(&self.harness)?;
         let choices = dialog.choices().iter();
         let labels: Vec<_> = choices.map(|choice| choice.label.as_str()).collect();
-        preferred(&harness.limit_answer, &labels).map(str::to_owned)
+        let found = preferred(&harness.limit_answer, &labels).map(str::to_owned);
+        if found.is_none() && !harness.limit_answer.is_empty() {
+            tracing::warn!(
+                child = %self.child, ?labels, limit_answer = harness.limit_answer,
+                "no choice of the dialog is the one that the harness's limit_answer names; it is left to a person"
+            );
+        }
+        found
     }
 
     async fn works(&self) -> bool {

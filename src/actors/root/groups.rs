@@ -328,6 +328,10 @@ impl Root {
         let waiting = self.slots.iter();
         let waiting = waiting.filter(|(_, slot)| !slot.for_wake.is_empty() && !slot.has_actor());
         let waiting: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
+        let (now, patrol) = (
+            self.world.clock.mono(),
+            self.world.city.daemon.patrol_interval,
+        );
         for id in waiting {
             let group = self.group_of(&id);
             let together = group.and_then(|group| self.together.get(&group));
@@ -343,7 +347,8 @@ impl Root {
             let Some(slot) = self.slots.get_mut(&id) else {
                 continue;
             };
-            if std::mem::replace(&mut slot.wake_waited, true) {
+            if now.saturating_sub(*slot.wake_waited.get_or_insert(now)) >= patrol {
+                slot.wake_waited = None;
                 answer(&mut slot.for_wake, &Err(why));
             }
         }

@@ -303,7 +303,9 @@ impl Root {
         if let ChildId::Agent(agent) = &id {
             self.resting.remove(agent);
         }
-        slot.wake_waited &= !slot.for_wake.is_empty();
+        if slot.for_wake.is_empty() {
+            slot.wake_waited = None;
+        }
         slot.for_wake.push(reply);
         if slot.session.is_some() {
             return answer(&mut slot.for_wake, &Ok(()));

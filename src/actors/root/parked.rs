@@ -9,22 +9,24 @@ use jiff::tz::TimeZone;
 use ractor::ActorRef;
 use serde_json::json;
 
-use super::super::accounts;
 use super::super::child::ChildExit;
+use super::super::{accounts, shaman};
 use super::slot::{ChildState, Desired, answer};
-use super::{Root, RootMsg, SessionView};
+use super::{Root, RootMsg, SessionView, Work};
 use crate::domain::account::{Told, Trouble};
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::condition;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
+use crate::domain::message::{Escalation, Severity};
 
-/// So often in a row an end is taken for that of a limit or a login by its last words. Then it is a death: people are
-/// called when there are too many.
+/// A session that ends of its account's trouble so soon after its start has done nothing in between.
+const SOON: Duration = Duration::from_secs(10 * 60);
+/// After so many of them in a row a person is called. Its program may name a limit that is none at each of its ends.
 const MOST_PARKS: u32 = 3;
-/// Ends that are further apart are not in a row.
-const IN_A_ROW: Duration = Duration::from_secs(2 * 3600);
+/// The problem of that escalation.
+const PROBLEM: &str = "each of its sessions ends at a limit or a login soon after its start";
 
 impl Root {
     /// Does what is due of the accounts, in a task of its own, and again when something is due next.
@@ -116,16 +118,6 @@ impl Root {
         let Some(trouble) = trouble else {
             return false;
         };
-        // A program that says so at each of its ends, and has done its work, would be started for ever.
-        let mono = self.world.clock.mono();
-        let (times, last) = slot.parked;
-        let times = match mono.saturating_sub(last) < IN_A_ROW {
-            true => times + 1,
-            false => 1,
-        };
-        if times > MOST_PARKS {
-            return false;
-        }
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
         // Its account stays open then: without an end that is waited for it would be started again at once, for
         // ever. So it is a death.
@@ -135,7 +127,11 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return false;
         };
-        slot.parked = (times, mono);
+        let mono = self.world.clock.mono();
+        let soon = slot.up_at.is_none_or(|up| mono.saturating_sub(up) < SOON);
+        let before = slot.parked;
+        slot.parked = if soon { before + 1 } else { 0 };
+        let parked = slot.parked;
         slot.cause = cause;
         slot.epoch += 1;
         slot.desired = Desired::Resting(cause);
@@ -148,6 +144,48 @@ impl Root {
             "signal": exit.as_ref().and_then(|exit| exit.signal),
         });
         self.note(NewEvent::new(EventType::AgentStopped, id, cause).with(data));
+        if parked == MOST_PARKS {
+            self.call_about_parks(id, &text);
+        } else if parked == 0 && before >= MOST_PARKS {
+            self.settle_parks(id);
+        }
         true
+    }
+
+    fn call_about_parks(&self, id: &ChildId, text: &str) {
+        let relic = self.slots.get(id).and_then(|slot| match &slot.spec.work {
+            Work::Raider { hook, .. } => Some(hook.relic.clone()),
+            Work::Agent(_) => None,
+        });
+        let body = Escalation {
+            agent: id.to_string(),
+            relic,
+            problem: PROBLEM.to_owned(),
+            severity: Severity::Medium,
+            evidence: format!(
+                "{MOST_PARKS} sessions in a row ended within {} minutes of their start. The last one said: {text}\n\
+                 It is started again whenever its account is open. `hd logs {id}` shows what its sessions wrote, \
+                 `hd agent stop {id}` ends them.",
+                SOON.as_secs() / 60
+            ),
+        };
+        let (world, id) = (Arc::clone(&self.world), id.clone());
+        tokio::spawn(async move {
+            if let Err(error) = shaman::escalate(&world, "root", body).await {
+                tracing::warn!(child = %id, %error, "no person is called about its limits");
+            }
+        });
+    }
+
+    fn settle_parks(&self, id: &ChildId) {
+        let child = id.to_string();
+        let settled = (self.world.store)
+            .begin(move |txn| shaman::over(txn, &[PROBLEM], |agent, _| agent == child));
+        let id = id.clone();
+        tokio::spawn(async move {
+            if let Err(error) = settled.await {
+                tracing::warn!(child = %id, %error, "a call about its limits stays open");
+            }
+        });
     }
 }

@@ -156,10 +156,10 @@ pub(super) struct Slot {
     pub(super) unseen: Option<String>,
     /// Operators that wait for the session they asked for.
     pub(super) for_wake: Waiting<(), String>,
-    /// How often in a row its account was parked for what its program said at its end, and when that was last.
-    pub(super) parked: (u32, Mono),
-    /// A patrol saw that they wait.
-    pub(super) wake_waited: bool,
+    /// How many of its sessions in a row ended of their account's trouble soon after their start.
+    pub(super) parked: u32,
+    /// Since when they were seen to wait.
+    pub(super) wake_waited: Option<Mono>,
     /// It was at rest until an operator tried to start it: should that fail, it rests again.
     pub(super) tried: bool,
     /// How its last session was ended, if it was told to end.
@@ -198,8 +198,8 @@ impl Slot {
             homeless: false,
             unseen: None,
             for_wake: Vec::new(),
-            parked: (0, Mono::ZERO),
-            wake_waited: false,
+            parked: 0,
+            wake_waited: None,
             tried: false,
             how: None,
             for_end: Vec::new(),

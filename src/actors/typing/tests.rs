@@ -67,6 +67,7 @@ async fn two_texts_are_submitted_one_after_the_other() {
 /// A dialog that opens between a text and its Enter keeps the text in the input line: it is not pasted a second time.
 #[tokio::test(start_paused = true)]
 async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
+    const TEXT: &str = "Go on with the tests, and say so when all of them are green.";
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let world = &town.world;
@@ -82,25 +83,21 @@ async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         sessions.show(&charged.session, Some(dialog));
     };
-    let (refused, ()) = tokio::join!(submit(world, Some(harness), &handle, "Go on"), opens);
+    let (refused, ()) = tokio::join!(submit(world, Some(harness), &handle, TEXT), opens);
     let refused = refused.unwrap_err();
     assert!(refused.message.contains("not submitted"), "{refused:?}");
     let text = |text: &str| Input::Paste(text.to_owned());
     let enter = Input::Raw(b"\r".to_vec());
-    assert_eq!(sessions.sent(&charged.session), [text("Go on")]);
-    sessions.show(&charged.session, Some("> Go on"));
-    submit(world, Some(harness), &handle, "Go on")
-        .await
-        .unwrap();
+    assert_eq!(sessions.sent(&charged.session), [text(TEXT)]);
+    sessions.show(&charged.session, Some(&format!("> {TEXT}")));
+    submit(world, Some(harness), &handle, TEXT).await.unwrap();
     let sent = sessions.sent(&charged.session);
-    assert_eq!(sent, [text("Go on"), enter.clone()]);
+    assert_eq!(sent, [text(TEXT), enter.clone()]);
     // A program that has dropped it gets it again.
     sessions.show(&charged.session, Some("> "));
-    submit(world, Some(harness), &handle, "Go on")
-        .await
-        .unwrap();
+    submit(world, Some(harness), &handle, TEXT).await.unwrap();
     let sent = sessions.sent(&charged.session);
-    assert_eq!(sent[2..], [text("Go on"), enter]);
+    assert_eq!(sent[2..], [text(TEXT), enter]);
 }
 
 /// What was typed into a line that is not shown goes into no journal.

@@ -213,7 +213,11 @@ async fn note(
     if moves {
         let hook = seen.hook.clone();
         let over = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[rows::SPINS]);
-        world.store.run(over).await?;
+        if let Err(error) = world.store.run(over).await {
+            let raider = &seen.hook.raider;
+            remember(args, raider, |watch, _| watch.still.was_not_told());
+            return Err(error.into());
+        }
     }
     let hook = seen.hook.clone();
     if recovers {

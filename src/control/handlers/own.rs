@@ -47,9 +47,8 @@ pub(super) async fn done(
     )
     .await?;
     let answer = answer?;
-    // A session at a limit could not have said so.
     let child = ChildId::Raider(hook.raider);
-    accounts::went_on(world, &child, &hook.harness);
+    accounts::completed(world, &child, &hook.harness);
     to_json(&answer)
 }
 
@@ -324,6 +323,38 @@ mod tests {
         town.settle().await;
         assert!(accounts::refuse_parked(&town.world, harness).is_ok());
         assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
+    }
+
+    /// Its own login is in its memory: it says nothing of that of another session.
+    #[tokio::test(start_paused = true)]
+    async fn session_that_completes_does_not_end_the_login_that_another_one_waits_for() {
+        const PID: u32 = 4242;
+        let town = Scenario::new().start().await;
+        let charged = town.worker("a").await;
+        let other = town.worker("b").await;
+        town.parts.sessions.place(PID, &charged.session);
+        let caller = Caller {
+            pid: Some(PID),
+            uid: 0,
+            who: Who::Raider(charged.session.clone()),
+        };
+        let harness = town.world.city.harnesses.keys().next().unwrap();
+        let trouble = Trouble {
+            why: Why::Auth,
+            text: "please log in".to_owned(),
+            until: None,
+            fresh: true,
+        };
+        accounts::told(
+            &town.world,
+            &ChildId::Raider(other.raider),
+            harness,
+            trouble,
+        );
+        let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
+        done(&town.world, &caller, &args).await.unwrap();
+        town.settle().await;
+        assert!(accounts::refuse_parked(&town.world, harness).is_err());
     }
 
     /// The slot's session has the same name, whatever incarnation it is for.

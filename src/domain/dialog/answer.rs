@@ -90,7 +90,7 @@ pub fn choose(dialog: &Dialog, answer: &str) -> Result<Reply, Unanswerable> {
             Some(at) => Ok(Reply::Entry(at)),
             None => own_words(choices, answer),
         },
-        Form::Letters(choices) => entry(choices, answer)?
+        Form::Letters { choices, .. } => entry(choices, answer)?
             .map(Reply::Entry)
             .ok_or_else(|| Unanswerable::NoSuchChoice(answer.to_owned())),
         Form::AnyKey => Ok(Reply::Continue),
@@ -149,6 +149,8 @@ pub struct Answering {
     reply: Reply,
     /// Whether the program reads whole lines: letters need Enter then.
     lines: bool,
+    /// The same after the last key.
+    reads_lines_now: bool,
     keyed: bool,
     typed: bool,
     entered: bool,
@@ -168,12 +170,18 @@ impl Answering {
             first: dialog,
             reply,
             lines,
+            reads_lines_now: lines,
             keyed: false,
             typed: false,
             entered: false,
             moved_from: None,
             stills: 0,
         }
+    }
+
+    /// Takes in whether the program reads whole lines now.
+    pub fn reads_lines(&mut self, lines: bool) {
+        self.reads_lines_now = lines;
     }
 
     /// Decides on the next key from what is open now.
@@ -213,7 +221,10 @@ impl Answering {
                 let at = *at;
                 self.pick(at, key, *selected)
             }
-            (Reply::Entry(at), Form::Letters(choices)) => {
+            (Reply::Entry(_), Form::Letters { typed: true, .. }) if !self.keyed => {
+                Step::Stuck("an answer is typed there already")
+            }
+            (Reply::Entry(at), Form::Letters { choices, .. }) => {
                 let Some(key) = choices.get(*at).and_then(|choice| choice.key) else {
                     return Step::Stuck("the choice has no key");
                 };
@@ -248,6 +259,8 @@ impl Answering {
             (false, true) => Step::Press(format!("{key}\r").into_bytes()),
             (false, false) => Step::Press(key.to_string().into_bytes()),
             (true, true) => Step::Stuck("it asks the same again"),
+            // It read one key, and has gone on.
+            (true, false) if self.reads_lines_now => Step::Gone,
             // The program waits for the end of the line although it reads keys.
             (true, false) => self.enter(ENTER),
         }

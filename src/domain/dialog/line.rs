@@ -64,7 +64,10 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
     let asks = asks.filter(|typed| typed.as_str().trim().is_empty() || view.cursor.is_some());
     let form = if let Some(typed) = asks {
         question = row[..typed.start()].trim();
-        Form::Letters(letters(question))
+        Form::Letters {
+            choices: letters(question),
+            typed: !typed.as_str().trim().is_empty(),
+        }
     } else if ANY_KEY.is_match(&row) && !row.contains(" or ") {
         Form::AnyKey
     } else if SECRET.is_match(&row) && view.reads_lines != Some(false) {

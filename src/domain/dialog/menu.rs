@@ -26,6 +26,8 @@ const ABOVE: usize = 10;
 const BELOW: usize = 5;
 /// Descriptions between two numbered entries.
 const BETWEEN: usize = 4;
+/// What separates the columns of a screen.
+const COLUMNS: &str = "        ";
 /// A list further above the end of the screen was answered long ago,
 const FROM_THE_END: usize = 14;
 /// unless nothing but a footer of at most so many rows
@@ -142,7 +144,9 @@ fn bare(row: &str) -> &str {
 /// The rows in which a question to choices at this row may stand.
 pub(super) fn above(view: &ScreenView, first: usize) -> Vec<String> {
     let rows = &view.rows[first.saturating_sub(ABOVE)..first];
-    rows.iter().map(|row| bare(row).to_owned()).collect()
+    // Another column stands beside it, where numbers change.
+    let own = |row: &String| bare(row).split(COLUMNS).next().map(str::to_owned);
+    rows.iter().filter_map(own).collect()
 }
 
 /// The lowest numbered list over a hint about keys: its selection shows in nothing that is known here.

@@ -19,6 +19,7 @@ mod menu;
 
 use super::question::{Pattern, asked};
 use super::screen::ScreenView;
+use super::transcript::at_rest;
 
 pub use self::answer::{Answering, Reply, Step, Unanswerable, choose};
 
@@ -49,7 +50,12 @@ pub enum Form {
         across: bool,
     },
     /// A letter at the cursor: `[y/N]`.
-    Letters(Vec<Choice>),
+    Letters {
+        /// The answers that it names.
+        choices: Vec<Choice>,
+        /// An answer stands there already, and waits for Enter.
+        typed: bool,
+    },
     /// Any key: "Press Enter to continue".
     AnyKey,
     /// A word that the screen does not show: a password.
@@ -92,7 +98,7 @@ impl Dialog {
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
         match &self.form {
-            Form::Menu { choices, .. } | Form::Letters(choices) => choices,
+            Form::Menu { choices, .. } | Form::Letters { choices, .. } => choices,
             Form::AnyKey | Form::Secret | Form::Unrecognised => &[],
         }
     }
@@ -107,17 +113,25 @@ impl Dialog {
         self.question == other.question && labels(self) == labels(other)
     }
 
-    /// Whether both look the same, whatever stands above them: that may be a clock.
+    /// Whether both look the same, whatever stands above them or is typed behind them.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
-        self.question == other.question && self.form == other.form
+        self.is_same(other) && self.selected() == other.selected()
     }
 
-    /// Whether both stand below the same text. More of it may be seen of one than of the other.
+    fn selected(&self) -> Option<usize> {
+        match self.form {
+            Form::Menu { selected, .. } => selected,
+            _ => None,
+        }
+    }
+
+    /// Whether both stand below the same text, whatever spinner or clock moves in it. More of it may be seen of one than
+    /// of the other.
     #[must_use]
     pub fn is_below_the_same(&self, other: &Self) -> bool {
         let mut rows = self.above.iter().rev().zip(other.above.iter().rev());
-        rows.all(|(one, other)| one == other)
+        rows.all(|(one, other)| at_rest(one) == at_rest(other))
     }
 }
 
@@ -126,9 +140,13 @@ impl Dialog {
 pub fn find(looks: &Looks<'_>, view: &ScreenView) -> Option<Dialog> {
     let text = view.text();
     let known = asked(looks.asks, &text);
-    let seen = buttons::find(view)
-        .or_else(|| menu::find(view))
-        .or_else(|| line::find(view));
+    let seen = match view.hides_input {
+        // What stands above was answered.
+        Some(true) => line::find(view),
+        _ => buttons::find(view)
+            .or_else(|| menu::find(view))
+            .or_else(|| line::find(view)),
+    };
     match (known, seen) {
         // A pattern may find the hint about keys, and the question stands above the choices.
         (Some(_), Some(seen)) if seen.question.contains('?') => Some(seen),

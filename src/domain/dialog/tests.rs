@@ -299,6 +299,14 @@ fn answer_by_a_letter_is_not_the_answer_to_the_next_question() {
     assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
     let typed = found("Remove a.txt? [y/N] y").unwrap();
     assert_eq!(keys.next(Some(&typed)), Step::Press(b"\r".to_vec()));
+    // It reads one key, and works on behind it: Enter would be for the next question.
+    let mut keys = Answering::new(first.clone(), Reply::Entry(0), false);
+    assert_eq!(keys.next(Some(&first)), Step::Press(b"y".to_vec()));
+    keys.reads_lines(true);
+    assert_eq!(keys.next(Some(&typed)), Step::Gone);
+    // Another answer stands there: both would be one.
+    let mut keys = Answering::new(typed.clone(), Reply::Entry(1), false);
+    assert!(matches!(keys.next(Some(&typed)), Step::Stuck(_)));
 }
 
 fn proceed(command: &str, selected: usize) -> Dialog {
@@ -319,10 +327,14 @@ fn answer_is_not_the_answer_to_the_next_dialog_with_the_same_choices() {
         assert_eq!(pressed, Step::Press(key.as_bytes().to_vec()));
         assert_eq!(keys.next(Some(&proceed("rm -rf x", 0))), Step::Gone);
     }
-    // A clock above a dialog is not another dialog before a key was pressed.
-    let mut keys = Answering::new(proceed("12:00", 0), Reply::Entry(1), false);
-    let pressed = keys.next(Some(&proceed("12:01", 0)));
+    // A clock above a dialog does not make it another one.
+    let mut keys = Answering::new(proceed("Running (12s)", 0), Reply::Entry(1), false);
+    let pressed = keys.next(Some(&proceed("Running (13s)", 0)));
     assert_eq!(pressed, Step::Press(b"2".to_vec()));
+    let moved = keys.next(Some(&proceed("Running (14s)", 1)));
+    assert_eq!(moved, Step::Press(b"\r".to_vec()));
+    let open = keys.next(Some(&proceed("Running (15s)", 1)));
+    assert!(matches!(open, Step::Stuck(_)), "{open:?}");
 }
 
 #[test]
@@ -408,6 +420,15 @@ fn line_that_is_not_shown_is_a_secret() {
             (Form::Secret, question)
         );
     }
+    // The list above was answered.
+    let list = "1. GitHub.com\n2. Enterprise\nPress enter to select: 1\nToken: ";
+    let view = ScreenView {
+        reads_lines: Some(true),
+        hides_input: Some(true),
+        ..screen(list)
+    };
+    let dialog = find(&Looks::default(), &view).unwrap();
+    assert_eq!(dialog.form, Form::Secret);
 }
 
 #[test]

@@ -59,6 +59,11 @@ impl Still {
         }
     }
 
+    /// A wait that is declared is a reason to show nothing but a spinner.
+    pub fn waited(&mut self, now: Mono) {
+        self.begin(now);
+    }
+
     fn begin(&mut self, now: Mono) {
         (self.since, self.before) = (now, None);
         (self.called, self.moved) = (false, true);
@@ -71,7 +76,11 @@ impl Still {
         let still = now.saturating_sub(self.since);
         match self.before {
             None => still >= policy.after,
-            Some(_) => !self.called && still >= policy.after * PATIENCE,
+            // Both are far enough apart to be compared.
+            Some((_, at)) => {
+                let apart = now.saturating_sub(at) >= policy.after;
+                !self.called && apart && still >= policy.after * PATIENCE
+            }
         }
     }
 
@@ -101,5 +110,10 @@ impl Still {
     /// Whether it goes on after people may have been called. Asked once.
     pub fn goes_on(&mut self) -> bool {
         self.moved && std::mem::take(&mut self.open)
+    }
+
+    /// People could not be told that it goes on: the next look tries again.
+    pub fn was_not_told(&mut self) {
+        self.open = true;
     }
 }

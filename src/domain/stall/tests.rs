@@ -318,6 +318,29 @@ fn session_that_only_spins_is_no_stall_and_a_person_is_called_once() {
     assert!((300..=310).contains(&first[0]), "{first:?}");
 }
 
+/// What was seen during the wait says nothing of the time after it.
+#[test]
+fn session_that_declared_a_wait_spins_from_its_end_on() {
+    let marks = |now: u64| Marks {
+        picture: Some(1),
+        ..marks(i64::try_from(now).unwrap(), "a")
+    };
+    let mut watch = Watch::new(marks(0), at(0));
+    let declared = wait(1000, "one");
+    let mut called = Vec::new();
+    for now in 1..=2_000 {
+        watch.look(marks(now), false, at(now));
+        watch.waits(Some(&declared), wall(i64::try_from(now).unwrap()), at(now));
+        let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
+        if watch.judge(&POLICY, None, moment) == Verdict::Spins {
+            let sounded = watch.still.sounded(depth("", 0), &POLICY, at(now));
+            called.extend(sounded.map(|_| now));
+        }
+    }
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!((1290..=1320).contains(&called[0]), "{called:?}");
+}
+
 #[test]
 fn session_that_spins_and_does_something_is_left_alone() {
     let nobody: Vec<u64> = Vec::new();
