@@ -1,6 +1,7 @@
 //! A service manager that listens (2.1): told that the city is ready, that it lives, and that it stops.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -22,7 +23,13 @@ fn heard(manager: &UnixDatagram, what: &str) -> String {
 
 fn next(manager: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
-    let length = manager.recv(&mut bytes).expect("a word in time");
+    // A child that ends elsewhere in this process interrupts the call.
+    let length = loop {
+        match manager.recv(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.expect("a word in time"),
+        }
+    };
     String::from_utf8(bytes[..length].to_vec()).unwrap()
 }
 

@@ -33,10 +33,10 @@ use horde_supervisor::ports::repo::Repo;
 const SHARDS: usize = 4;
 
 /// A sample is one in so many pairs.
-const SAMPLE: usize = 4;
+const SAMPLE: usize = 6;
 
 /// The least number of cases of a sample.
-const SAMPLED: usize = 200;
+const SAMPLED: usize = 130;
 
 /// So often every form comes to every end in the long tier, where nobody asks for more.
 const ROUNDS: u64 = 2;
