@@ -10,6 +10,9 @@
 //! A start waits for its row, and the store keeps the order of what it is given: whatever kills the
 //! supervisor in between, there is no restart without its death on record. A supervisor that is
 //! killed in the middle of a planned end counts that one as a death.
+//!
+//! With either history a raider that is in quarantine stays there over a restart of the supervisor, until the time that was
+//! promised (`actors/quarantine.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::super::quarantine::Held;
 use super::slot::{ChildState, Slot};
 use super::{ChildSpec, Root, Work};
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
@@ -32,6 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Ends when the row is written, or will not be.
 pub type Written = watch::Receiver<()>;
 
+/// What an earlier supervisor left in the store.
+pub(super) struct Left {
+    pub(super) deaths: Vec<Deaths>,
+    pub(super) quarantined: Vec<Held>,
+}
+
 /// What is kept in the store.
 #[derive(Default)]
 pub(super) struct Histories {
@@ -39,6 +49,8 @@ pub(super) struct Histories {
     pub(super) loaded: bool,
     /// Of children that have no slot yet.
     left: BTreeMap<ChildId, Deaths>,
+    /// Raiders that were in quarantine or on trial, and have no slot yet.
+    quarantined: BTreeMap<RaiderId, Held>,
     /// Of those that have, as it was handed over last.
     kept: BTreeMap<ChildId, Kept>,
 }
@@ -52,11 +64,15 @@ struct Kept {
 
 impl Root {
     /// Takes over what an earlier supervisor left: of children that may come back.
-    pub(super) fn load_histories(&mut self, left: Vec<Deaths>, hooked: &BTreeSet<RaiderId>) {
+    pub(super) fn load_histories(&mut self, left: Left, hooked: &BTreeSet<RaiderId>) {
         self.histories.loaded = true;
+        let quarantined = left.quarantined.into_iter();
+        self.histories.quarantined = quarantined
+            .map(|held| (held.raider.clone(), held))
+            .collect();
         let outlives = self.world.city.daemon.restart.outlives();
         let agents = &self.world.city.agents;
-        for deaths in left {
+        for deaths in left.deaths {
             let id = child(&deaths.child).filter(|id| match id {
                 ChildId::Raider(raider) => hooked.contains(raider),
                 ChildId::Agent(name) => agents
@@ -73,6 +89,30 @@ impl Root {
 
     /// What counts against a child that is new here.
     pub(super) fn restore(&mut self, slot: &mut Slot) {
+        self.restore_deaths(slot);
+        self.restore_quarantine(slot);
+    }
+
+    /// A raider that was in quarantine stays there until the time that was promised, and is on trial after it.
+    fn restore_quarantine(&mut self, slot: &mut Slot) {
+        let Work::Raider { hook, .. } = &slot.spec.work else {
+            return;
+        };
+        let held = self.histories.quarantined.remove(&hook.raider);
+        let Some(held) = held.filter(|held| held.incarnation == hook.incarnation) else {
+            return;
+        };
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let policy = &self.world.city.daemon.restart;
+        if policy.max_restarts == 0 {
+            return;
+        }
+        let left = Duration::try_from(held.until.duration_since(now)).unwrap_or_default();
+        slot.deaths.hold(policy, mono + left, mono);
+        slot.on_trial = true;
+    }
+
+    fn restore_deaths(&mut self, slot: &mut Slot) {
         let Some(left) = self.histories.left.remove(&slot.spec.id) else {
             return;
         };
@@ -99,6 +139,9 @@ impl Root {
 
     /// An operator released a child that has no slot.
     pub(super) fn forgive(&mut self, id: &ChildId) {
+        if let ChildId::Raider(raider) = id {
+            self.histories.quarantined.remove(raider);
+        }
         if self.histories.left.remove(id).is_some() && self.world.city.daemon.restart.outlives() {
             drop(self.write(nothing(id.to_string())));
         }
@@ -185,6 +228,7 @@ impl Root {
         if outlived && !outlives {
             let histories = std::mem::take(&mut self.histories);
             self.histories.loaded = histories.loaded;
+            self.histories.quarantined = histories.quarantined;
             for id in histories.kept.into_keys().chain(histories.left.into_keys()) {
                 drop(self.write(nothing(id.to_string())));
             }

@@ -11,7 +11,8 @@ use super::super::conditions::{self, Observed};
 use super::super::sagas::repair;
 use super::super::usage;
 use super::super::world::World;
-use super::super::{accounts, effects, launch};
+use super::super::{accounts, effects, launch, quarantine};
+use super::history::Left;
 use super::recovery::ending_orphan;
 use super::wanted::{Standing, Want, raiders};
 use super::{ChildSpec, standing};
@@ -20,7 +21,6 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Mode, Seen, Tended, Wanted, idle_at, plan};
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::domain::restart::Deaths;
 use crate::domain::saga::Saga;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
@@ -54,7 +54,7 @@ pub struct Look {
     /// What persons said; none when that is not known.
     pub(super) standing: Option<standing::Said>,
     /// What an earlier supervisor counted, as long as that was not read.
-    pub(super) deaths: Option<Vec<Deaths>>,
+    pub(super) deaths: Option<Left>,
     /// When the next session will have been idle for as long as it may.
     pub(super) idle_at: Option<Timestamp>,
 }
@@ -64,7 +64,7 @@ struct Stored {
     hooks: Vec<(Hook, bool)>,
     sagas: Vec<Saga>,
     said: standing::Said,
-    deaths: Option<Vec<Deaths>>,
+    deaths: Option<Left>,
 }
 
 async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Stored)> {
@@ -78,11 +78,18 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
                 let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
                 hooks.push((hook, over));
             }
+            let deaths = match histories {
+                true => None,
+                false => Some(Left {
+                    deaths: txn.deaths()?,
+                    quarantined: quarantine::held(txn)?,
+                }),
+            };
             Ok(Stored {
                 hooks,
                 sagas: txn.sagas(None)?,
                 said: standing::read(txn)?,
-                deaths: (!histories).then(|| txn.deaths()).transpose()?,
+                deaths,
             })
         })
         .await;

@@ -14,6 +14,7 @@ use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, Work, agent_spec};
 use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
@@ -63,6 +64,13 @@ impl Root {
         }
         slot.spec = spec;
         slot.cause = cause;
+        let held = slot.deaths.quarantined_until(mono);
+        if new && slot.on_trial && cause == Cause::Recovered && held.is_none() {
+            // Its quarantine ended while no supervisor ran: this is the try that was promised.
+            slot.cause = Cause::WindowPassed;
+            let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
+            self.world.store.note(vec![event]);
+        }
         if slot.actor.is_some() {
             if slot.session.is_none() {
                 slot.for_up.extend(reply);
@@ -81,7 +89,6 @@ impl Root {
             return;
         }
         slot.for_up.extend(reply);
-        let held = slot.deaths.quarantined_until(mono);
         match held.filter(|_| new && cause != Cause::Adopted) {
             Some(until) => {
                 slot.no_session("it died too often, and is in quarantine");

@@ -124,7 +124,7 @@ impl Root {
         });
     }
 
-    pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, look: Look) {
+    pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, mut look: Look) {
         // What was decided for a configuration that is not in force any more is not done. Whatever else
         // happened meanwhile, each decision is guarded against: looks that are slow are still of use.
         let in_force = |world: Arc<World>| Arc::ptr_eq(&world, &self.world);
@@ -140,10 +140,11 @@ impl Root {
                 }
                 self.suspended.clone_from(&said.suspended);
             }
-            if let (Some(left), Some(hooked)) = (&look.deaths, &look.hooked)
+            if let Some(hooked) = &look.hooked
                 && !self.histories.loaded
+                && let Some(left) = look.deaths.take()
             {
-                self.load_histories(left.clone(), hooked);
+                self.load_histories(left, hooked);
             }
             if !stale {
                 self.converge(me, &look).await;
