@@ -34,6 +34,7 @@ use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
 use crate::ports::repo::Signature;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
 
+pub use self::driven::begin_afresh;
 pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
 pub use self::env::{gate_env, raider_env};
 pub use self::words::{nudge_text, task_text};
@@ -286,7 +287,7 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     let Some(harness) = world.city.harnesses.get(harness) else {
         return false;
     };
-    driven::conversation(world, harness, Some(facts))
+    driven::conversation(world, harness, Cause::RateLimit, Some(facts))
         .await
         .is_some()
 }

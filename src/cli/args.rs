@@ -290,8 +290,8 @@ pub(super) enum AgentVerb {
     Start(args::Named),
     /// Stop one; it stays stopped until it is started
     Stop(args::Named),
-    /// A fresh session
-    Restart(args::Named),
+    /// Another session in place of the one that runs, with the same conversation where the harness can resume it
+    Restart(args::Restart),
     /// No session for it until it is resumed
     Suspend(args::Named),
     /// The end of a suspension

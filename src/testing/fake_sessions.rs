@@ -141,17 +141,6 @@ impl Default for FakeSessions {
     }
 }
 
-/// How a session ended now.
-fn exited(code: Option<i32>, signal: Option<i32>) -> SessionExit {
-    SessionExit {
-        code,
-        signal,
-        at: Timestamp::now(),
-        by_person: false,
-        stopped: false,
-    }
-}
-
 impl FakeSessions {
     /// A world without sessions.
     #[must_use]
@@ -179,19 +168,36 @@ impl FakeSessions {
         guard.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How a session ended now.
+    fn exited(&self, code: Option<i32>, signal: Option<i32>) -> SessionExit {
+        SessionExit {
+            code,
+            signal,
+            at: self.inner().now(),
+            by_person: false,
+            stopped: false,
+        }
+    }
+
+    /// The supervisor ends the agent by this signal.
+    fn end_stopped(&self, id: &SessionId, signal: i32) {
+        let (stopped, exit) = (true, self.exited(None, Some(signal)));
+        self.end(id, SessionExit { stopped, ..exit });
+    }
+
     /// The agent exits with this code.
     pub fn exit(&self, id: &SessionId, code: i32) {
-        self.end(id, exited(Some(code), None));
+        self.end(id, self.exited(Some(code), None));
     }
 
     /// The agent dies of this signal.
     pub fn crash(&self, id: &SessionId, signal: i32) {
-        self.end(id, exited(None, Some(signal)));
+        self.end(id, self.exited(None, Some(signal)));
     }
 
     /// A person who is attached ends the agent by Ctrl-C.
     pub fn interrupted_by_person(&self, id: &SessionId) {
-        let (by_person, exit) = (true, exited(Some(130), None));
+        let (by_person, exit) = (true, self.exited(Some(130), None));
         self.end(id, SessionExit { by_person, ..exit });
     }
 
@@ -300,10 +306,11 @@ impl FakeSessions {
 
     /// The agent exits, and nobody is told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
+        let exit = self.exited(Some(code), None);
         let mut inner = self.inner();
         let fake = inner.sessions.get_mut(id).filter(|fake| fake.runs());
         if let Some(fake) = fake {
-            fake.facts.state = RunState::Exited(exited(Some(code), None));
+            fake.facts.state = RunState::Exited(exit);
             let handle = fake.handle();
             inner.history.push((handle, false));
         }

@@ -1,7 +1,7 @@
 //! The start of a standing agent's session.
 
 use super::driven::{self, Site};
-use super::{How, OpenFailure, Start, is_crash};
+use super::{How, OpenFailure, Start};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Agent;
@@ -56,10 +56,8 @@ pub(super) async fn start(
             env: &start.env,
         };
         let mut fill = driven::fill(world, harness, site).await?;
-        let goes_on = [Cause::RateLimit, Cause::Login, Cause::EndedByPerson];
-        if is_crash(cause) || goes_on.contains(&cause) {
-            start.resumes = driven::conversation(world, harness, before).await;
-        }
+        // Whatever ended the last session: one that wants a fresh successor has said so.
+        start.resumes = driven::conversation(world, harness, cause, before).await;
         if let Some(conversation) = &start.resumes {
             fill.set(Place::SessionId, conversation.as_str());
         }

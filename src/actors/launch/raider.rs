@@ -45,9 +45,10 @@ pub(super) async fn start(
     let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
     let brief = brief(world, rig, hook, &relic, task_file, &hd);
     let less = is_crash(cause) && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
-    let (text, how) = match notes.last() {
+    let newest = notes.last().filter(|_| problem.is_none());
+    let (text, how) = match newest {
         // A note that was not read yet is for this session, whatever ended the last one.
-        Some((_, note)) if problem.is_none() => (
+        Some((_, note)) => (
             prompt::handoff(&brief, note.note.as_deref()),
             How::HandedOver,
         ),
@@ -62,10 +63,15 @@ pub(super) async fn start(
             (text, How::Respawned)
         }
     };
-    // A fresh context is what a handoff asks for.
-    let resumes = match how {
-        How::Respawned => driven::conversation(world, harness, before).await,
-        How::Adopted | How::Fresh | How::HandedOver => None,
+    // A fresh context is what a handoff asks for, if its note does not say otherwise.
+    let goes_on = match how {
+        How::Respawned => true,
+        How::HandedOver => newest.is_some_and(|(_, note)| note.resume),
+        How::Adopted | How::Fresh => false,
+    };
+    let resumes = match goes_on {
+        true => driven::conversation(world, harness, cause, before).await,
+        false => None,
     };
     let session = Session {
         sandbox,

@@ -190,6 +190,7 @@ fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
         note: None,
         relic: None,
         totem_step: None,
+        resume: false,
     });
     let handled = txn.send("someone", "nobody", body.clone())?;
     txn.handled(handled)?;

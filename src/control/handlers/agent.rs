@@ -3,14 +3,14 @@
 
 use serde_json::{Value, json};
 
-use super::{names, status};
+use super::{names, own, status};
 use crate::actors::ask;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, RootMsg};
 use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
+use crate::control::protocol::{ControlError, args};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId};
 
@@ -139,9 +139,12 @@ pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlErr
     wake(world, id).await
 }
 
-/// A fresh session; planned, so not counted.
-pub(super) async fn restart(world: &World, name: &str) -> Result<Value, ControlError> {
-    let id = names::single(world, name).await?;
+/// Another session, which goes on with the last one's conversation or begins afresh; planned, so not counted.
+pub(super) async fn restart(world: &World, args: args::Restart) -> Result<Value, ControlError> {
+    let id = names::single(world, &args.name).await?;
+    if args.fresh {
+        own::afresh(world, &id.session_id(&world.city.name)).await?;
+    }
     let views = ask::views(world).await?;
     let up = |view: &ChildView| view.spec.id == id && view.session.is_some();
     if !views.iter().any(up) {

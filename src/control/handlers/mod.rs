@@ -170,7 +170,7 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::AgentList(_) => agent::list(world).await,
         Op::AgentStart(args) => agent::start(world, &args.name).await,
         Op::AgentStop(args) => agent::stop(world, &args.name).await,
-        Op::AgentRestart(args) => agent::restart(world, &args.name).await,
+        Op::AgentRestart(args) => agent::restart(world, args).await,
         Op::AgentUnquarantine(args) => agent::unquarantine(world, &args.name).await,
         Op::HarnessResume(args) => accounts::resume(world, &args.name),
         Op::MqList(args) => mq::list(world, args).await,

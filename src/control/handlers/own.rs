@@ -10,7 +10,7 @@ use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
 use crate::actors::witness::{WitnessMsg, stall};
 use crate::actors::world::World;
-use crate::actors::{accounts, ask, effects};
+use crate::actors::{accounts, ask, effects, launch};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;
@@ -23,6 +23,7 @@ use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{Hook, RelicKind};
 use crate::domain::stall::Wait;
 use crate::ports::relics::RelicFilter;
+use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -98,6 +99,7 @@ pub(super) async fn handoff(
             note: args.message.clone(),
             relic: Some(hook.relic.clone()),
             totem_step: None,
+            resume: args.resume,
         };
         // The slot may go to another while the note is written.
         meant = Meant::raider(&hook.raider, hook.incarnation);
@@ -112,14 +114,36 @@ pub(super) async fn handoff(
                     }
                 }
                 txn.send(&address, &address, Body::Handoff(note.clone()))?;
-                let data = json!({ "note": note.note, "relic": note.relic });
+                let data = json!({ "note": note.note, "relic": note.relic, "resume": note.resume });
                 let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
                 txn.record(&event.with(data)).map(|_| ())
             })
             .await?;
     }
+    if !args.resume {
+        // A raider's note says so, too; an agent has none.
+        afresh(world, &session).await?;
+    }
     ask::hand_off(world, meant, progress).await?;
     Ok(json!({ "name": id.to_string(), "session": session }))
+}
+
+/// Has the session that follows this one begin a conversation of its own.
+///
+/// # Errors
+/// It could not be written down.
+pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), ControlError> {
+    let unavailable = |error: SessionError| ControlError::unavailable(error.to_string());
+    let facts = effects::facts(world, session).await.map_err(unavailable)?;
+    let Some(facts) = facts else {
+        return Ok(());
+    };
+    let handle = SessionHandle {
+        id: facts.id,
+        token: facts.token,
+    };
+    let said = launch::begin_afresh(world, &handle).await;
+    said.map_err(unavailable)
 }
 
 /// What a raider has to show for its work when it hands off: its commits, its relic and the relic's steps. None
@@ -373,7 +397,7 @@ mod tests {
         let next = town.worker("b").await;
         assert_eq!(next.session, earlier.session);
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
-        let note = args::Handoff { message: None };
+        let note = args::Handoff::default();
         for refused in [
             done(&town.world, &caller, &args).await,
             handoff(&town.world, &caller, note).await,

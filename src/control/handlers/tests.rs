@@ -3,6 +3,7 @@
 mod doctor;
 mod doctor_work;
 mod fuzz;
+mod resume;
 mod shown;
 mod standing;
 

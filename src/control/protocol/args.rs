@@ -29,6 +29,18 @@ pub struct Named {
     pub name: String,
 }
 
+/// `agent.restart`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Restart {
+    /// `Toast`, `horde/Toast`, `horde/raiders/Toast`, or an agent's name
+    pub name: String,
+    /// Begin a fresh conversation; without it, the last one goes on where the harness can resume it
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fresh: bool,
+}
+
 /// One harness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
@@ -163,6 +175,10 @@ pub struct Handoff {
         skip_serializing_if = "Option::is_none"
     )]
     pub message: Option<String>,
+    /// Your successor goes on with this conversation; without it, it begins a fresh one
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resume: bool,
 }
 
 /// `wait`.

@@ -132,11 +132,11 @@ impl Sessions for FakeSessions {
         let deaf = fake.ignores_term || fake.task() == Some(("ignores-term", ""));
         drop(inner);
         if deaf || grace.is_zero() {
-            self.crash(&handle.id, 9);
+            self.end_stopped(&handle.id, 9);
             self.world.released.notify_all();
             return Ok(Stopped::Killed);
         }
-        self.crash(&handle.id, 15);
+        self.end_stopped(&handle.id, 15);
         Ok(Stopped::Gracefully)
     }
 

@@ -351,6 +351,7 @@ async fn a_handoff_note_never_reaches_the_next_incarnation() {
         note: Some("mind the gap".into()),
         relic: Some(charged.relic.clone()),
         totem_step: None,
+        resume: false,
     });
     town.store(move |txn| txn.send(&address, &address, note.clone()))
         .await;
