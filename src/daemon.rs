@@ -134,6 +134,9 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
     let file = config::city_file(path).unwrap_or_else(|_| path.to_owned());
     let loaded = config::load(&file, &config::Env::of_process())
         .map_err(|wrong| DaemonError::Config(wrong.render(false)))?;
+    if !loaded.warnings.is_empty() {
+        tracing::warn!("{}", loaded.warnings.render(false).trim_end());
+    }
     let shown = config::show_json(&loaded);
     let city = Arc::new(loaded.city);
     private_dir(&city.state_dir())?;

@@ -68,6 +68,13 @@ impl Accounts {
         self.known().accounts.get(name)?.parked().cloned()
     }
 
+    /// When this child goes on, whose account is open again and that waits for its turn.
+    #[must_use]
+    pub fn turn(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Timestamp> {
+        let name = account_of(world, harness)?;
+        self.known().accounts.get(name)?.turn(child)
+    }
+
     /// Every account that is parked, by its name.
     #[must_use]
     pub fn all_parked(&self) -> BTreeMap<String, Park> {

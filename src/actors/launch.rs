@@ -13,6 +13,7 @@
 mod agent;
 mod driven;
 mod env;
+mod keys;
 mod raider;
 mod words;
 

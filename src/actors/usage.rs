@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 mod budgets;
 
-pub use budgets::afford;
+pub use budgets::{afford, every_budget};
 
 use super::effects;
 use super::refusal::Refusal;
@@ -367,12 +367,6 @@ fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
     let priced = harness.and_then(|it| it.prices.usd(&spent.model, &spent.tokens));
     let usd = spent.usd.or(priced);
     let tokens = spent.tokens;
-    let all = [
-        tokens.input,
-        tokens.output,
-        tokens.cache_read,
-        tokens.cache_write,
-    ];
     Row {
         day: day(spent.at.unwrap_or(world.clock.now())),
         owner: owner.clone(),
@@ -381,7 +375,7 @@ fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
         usd: usd.unwrap_or(0.0),
         unpriced: match usd {
             Some(_) => 0,
-            None => all.iter().fold(0, |sum, more| sum.saturating_add(*more)),
+            None => tokens.all(),
         },
     }
 }
@@ -417,6 +411,10 @@ pub struct Now {
     pub relics: BTreeMap<RaiderId, Sum>,
     /// Of each raider at its relic.
     pub raiders: BTreeMap<RaiderId, Sum>,
+    /// Today's, of each standing agent by its name.
+    pub agents: BTreeMap<String, Sum>,
+    /// Today's, of the raiders of each rig.
+    pub rigs: BTreeMap<String, Sum>,
 }
 
 impl Now {
@@ -437,6 +435,10 @@ pub fn now(txn: &mut dyn Txn, hooks: &[Hook]) -> Result<Now, StoreError> {
     for (harness, sum) in together(&today, By::Harness) {
         now.today.insert(harness, sum);
     }
+    let (agents, raiders): (Vec<_>, Vec<_>) =
+        today.into_iter().partition(|row| row.owner.rig.is_empty());
+    now.agents = together(&agents, By::Raider).into_iter().collect();
+    now.rigs = together(&raiders, By::Rig).into_iter().collect();
     for hook in hooks {
         let rows = txn.usage_of(&hook.relic)?;
         let child = hook.raider.to_string();

@@ -1,5 +1,6 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
+mod logins;
 mod session_files;
 mod set_up;
 mod text;
@@ -18,6 +19,7 @@ use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 use self::text::{at, read_some, write_whole, written};
 use super::git::command::Git;
 use super::runs;
+use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
@@ -227,6 +229,10 @@ impl TaskFiles for DiskTaskFiles {
 
     fn newest(&self, dir: &Path, ending: &str) -> Result<Option<PathBuf>, TaskError> {
         transcript::newest(dir, ending).map_err(at(dir))
+    }
+
+    fn shows(&self, trace: &Trace) -> bool {
+        logins::shows(trace)
     }
 
     fn is_file(&self, path: &Path) -> bool {

@@ -265,6 +265,14 @@ impl Account {
         waits.then_some(park.why)
     }
 
+    /// When this child goes on, while the others of its account take their turns; none when it had its own.
+    #[must_use]
+    pub fn turn(&self, child: &ChildId) -> Option<Timestamp> {
+        let mut turns = self.release.as_ref()?.turns.iter();
+        let (_, at, _) = turns.find(|(waiting, _, had)| waiting == child && !had)?;
+        Some(*at)
+    }
+
     /// Whether this child ended a park a moment ago: its session does not open and close the account at will.
     fn is_hasty(&self, child: &ChildId, now: Timestamp) -> bool {
         let ended = self.ended_by.as_ref();

@@ -85,6 +85,7 @@ event_types! {
     WispCollected => "wisp.collected",
     AccountParked => "account.parked",
     AccountResumed => "account.resumed",
+    BudgetUnpriced => "budget.unpriced",
     RigSuspended => "rig.suspended",
     RigResumed => "rig.resumed",
     ForgePaused => "forge.paused",

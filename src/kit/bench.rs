@@ -49,6 +49,8 @@ pub struct Bench {
     pub resumes: bool,
     /// Where the terminal is recorded, where it is.
     pub record: Option<PathBuf>,
+    /// The end of a limit is not waited for.
+    pub short: bool,
 }
 
 /// A raider at work on the relic of a case.

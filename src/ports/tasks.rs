@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::domain::unattended::Trace;
+
 /// A file could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {why}")]
@@ -104,6 +106,9 @@ pub trait TaskFiles: Send + Sync {
 
     /// Stops watching a task directory; one that is not watched is fine.
     fn unwatch(&self, dir: &Path);
+
+    /// Whether this trace of a login is there.
+    fn shows(&self, trace: &Trace) -> bool;
 
     /// Writes a prompt beside `TASK.md` and says where.
     ///

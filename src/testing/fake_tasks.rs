@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 
 use crate::actors::sagas::charge::Charged;
+use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
     Intent, Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
@@ -174,6 +175,11 @@ impl FakeTasks {
         inner.prompts.iter().map(|(_, text)| text.clone()).collect()
     }
 
+    /// The text of a file that was written beside tasks; none where it is not there.
+    pub fn beside(&self, path: &Path) -> Option<String> {
+        self.inner().beside.get(path).cloned()
+    }
+
     /// How many files are left.
     #[must_use]
     pub fn intents(&self) -> usize {
@@ -295,6 +301,15 @@ impl TaskFiles for FakeTasks {
         let found = paths
             .find(|path| path.parent() == Some(dir) && path.to_string_lossy().ends_with(ending));
         Ok(found.cloned())
+    }
+
+    fn shows(&self, trace: &Trace) -> bool {
+        let text = |path: &Path| self.inner().beside.get(path).cloned();
+        match trace {
+            Trace::Variable(_) => true,
+            Trace::File(path) => text(path).is_some(),
+            Trace::Setting(path, setting) => text(path).is_some_and(|text| setting.is_in(&text)),
+        }
     }
 
     fn is_file(&self, path: &Path) -> bool {

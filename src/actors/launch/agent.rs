@@ -1,6 +1,7 @@
 //! The start of a standing agent's session.
 
 use super::driven::{self, Site};
+use super::keys;
 use super::{How, OpenFailure, Start};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
@@ -49,11 +50,13 @@ pub(super) async fn start(
     let harness = agent.harness.as_ref();
     let harness = harness.and_then(|name| world.city.harnesses.get(name));
     if let (Some(harness), Some(prompt)) = (harness, &agent.prompt) {
+        let own_helper = keys::spare(world, harness, &agent.env, &mut start.env).await;
         let site = Site {
             dir: &agent.dir,
             rig: "",
             files: world.city.agent_dir(&session),
             env: &start.env,
+            own_helper,
         };
         let mut fill = driven::fill(world, harness, site).await?;
         // Whatever ended the last session: one that wants a fresh successor has said so.

@@ -35,6 +35,8 @@ pub(super) struct Site<'a> {
     pub(super) files: PathBuf,
     /// Its environment.
     pub(super) env: &'a BTreeMap<String, String>,
+    /// The user has a command that tells a key.
+    pub(super) own_helper: bool,
 }
 
 /// Writes the hook files of a session, and returns the values of its placeholders.
@@ -57,6 +59,7 @@ pub(super) async fn fill(
             hd: &hd,
             dir: &dir,
             has: &has,
+            own_helper: place.own_helper,
         };
         harness.hooks.set_up(&setting, &mut fill)
     };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::driven::{self, Site};
 use super::env::raider_env;
+use super::keys;
 use super::words::brief;
 use super::{How, OpenFailure, Start, is_crash};
 use crate::actors::world::World;
@@ -126,12 +127,14 @@ impl Session {
         });
         let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
         let prompt_file = written.await.map_err(unwritable)?;
-        let env = raider_env(world, rig, hook);
+        let mut env = raider_env(world, rig, hook);
+        let own_helper = keys::spare(world, harness, &harness.env, &mut env).await;
         let site = Site {
             dir: &self.sandbox,
             rig: rig.name.as_str(),
             files,
             env: &env,
+            own_helper,
         };
         let mut fill = driven::fill(world, harness, site).await?;
         if let Some(conversation) = &self.resumes {

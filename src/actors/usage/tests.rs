@@ -7,6 +7,7 @@ use super::*;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::domain::budget::{Budget, OnExceed};
+use crate::domain::event::EventType;
 use crate::domain::harness::hooks::Hooks;
 use crate::domain::usage::Tokens;
 use crate::domain::usage::price::{Price, Prices};
@@ -225,6 +226,44 @@ async fn budget_that_only_warns_parks_nothing() {
     assert_eq!(town.escalations().await.len(), 1);
     let relic = town.relic("b").await;
     town.charge(&relic).await.unwrap();
+}
+
+/// A budget that does not count what is used would never be spent, and nobody would know.
+#[tokio::test(start_paused = true)]
+async fn tokens_without_a_price_under_a_budget_call_a_person_once() {
+    let town = city(park(10.0)).await;
+    let charged = town.worker("a").await;
+    begins(&town, &charged, "one.jsonl").await;
+    write(&town, "one.jsonl", &message(1));
+    town.pass(PATROL).await;
+    assert!(town.escalations().await.is_empty(), "it has a price");
+    for number in 2..5 {
+        let more = message(number).replace("\"m\"", "\"new-model\"");
+        write(&town, &format!("{number}.jsonl"), &more);
+        begins(&town, &charged, &format!("{number}.jsonl")).await;
+        town.pass(PATROL).await;
+        let called = town.escalations().await;
+        assert_eq!(called.len(), 1, "{called:?}");
+        assert!(
+            called[0].title.contains("the budget of rig horde"),
+            "{called:?}"
+        );
+        assert!(called[0].body.contains("new-model"), "{called:?}");
+    }
+    let told = town.events(EventType::BudgetUnpriced).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].data["tokens"], 1_000_000);
+    // Without a budget nothing depends on prices.
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    begins(&town, &charged, "one.jsonl").await;
+    write(
+        &town,
+        "one.jsonl",
+        &message(1).replace("\"m\"", "\"new-model\""),
+    );
+    town.pass(PATROL).await;
+    assert!(town.escalations().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

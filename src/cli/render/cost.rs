@@ -24,6 +24,8 @@ pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
         "relic" => "RELIC",
         "model" => "MODEL",
         "harness" => "HARNESS",
+        "session" => "SESSION",
+        "rig" => "RIG",
         _ => "DAY",
     };
     let mut table = Table::new(&[head, "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "USD"]);
@@ -46,6 +48,10 @@ pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
             count(unpriced)
         );
         text.push_str(&style.paint(Tone::Faint, &says));
+    }
+    let not_counted = result["not_counted"].as_array().into_iter().flatten();
+    for says in not_counted.filter_map(Value::as_str) {
+        text.push_str(&style.paint(Tone::Bad, &format!("\n{says}")));
     }
     text
 }

@@ -95,8 +95,9 @@ fn seen_by(row: &Value) -> String {
 
 /// What a session after a crash may do, and whether it knows what the last one did.
 fn after_crash(row: &Value) -> String {
-    let permissions = match row["reduced"].as_bool() {
-        Some(true) => "reduced",
+    let permissions = match (row["reduced"].as_bool(), row["reduced_asks"].as_bool()) {
+        (Some(true), Some(true)) => "reduced (a person approves commits)",
+        (Some(true), _) => "reduced",
         _ => "no reduced form",
     };
     let conversation = match row["resume"].as_bool() {
@@ -137,6 +138,18 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         (None, Some(_)) => "login: none is seen".to_owned(),
         (None, None) => "login: not known".to_owned(),
     });
+    let key = match row["api_key"].as_str() {
+        Some("configured") => "ANTHROPIC_API_KEY is used, as `env` of the harness says",
+        Some("used") => "ANTHROPIC_API_KEY is used: no other login is seen",
+        Some(_) => {
+            "ANTHROPIC_API_KEY of the environment is not given to sessions, since there is another login; \
+             `env` of the harness sets it"
+        }
+        None => "",
+    };
+    if !key.is_empty() {
+        lines.push(format!("key: {key}"));
+    }
     for finding in row["findings"].as_array().into_iter().flatten() {
         let says = finding["says"].as_str().unwrap_or_default();
         let hint = finding["hint"].as_str().unwrap_or_default();

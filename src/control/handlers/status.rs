@@ -101,7 +101,13 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     for rig in &world.city.rigs {
         rigs.push(rig_status(world, rig, &views, &stored).await?);
     }
-    let agents = agents(world, &all, &stored.said);
+    let mut agents = agents(world, &all, &stored.said);
+    for agent in &mut agents {
+        let used = agent["name"]
+            .as_str()
+            .and_then(|name| stored.usage.agents.get(name));
+        agent["usage"] = json!({ "today": used.copied().unwrap_or_default().to_json() });
+    }
     let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
     Ok(json!({

@@ -21,6 +21,8 @@ pub struct Harness {
     pub process_names: Vec<String>,
     /// Arguments instead of the full-permission ones, after a crash; empty means none differ.
     pub reduced: Vec<String>,
+    /// Started so, it asks a person for what finishes its work: commits, and calls of `hd`.
+    pub reduced_asks: bool,
     /// Arguments that make it go on with the conversation `{session_id}`; empty means it cannot.
     pub resume: Vec<String>,
     /// What its sessions share with those of other harnesses of the same name: one login, one limit.

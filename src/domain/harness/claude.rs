@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::fill::Place;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
+use crate::domain::unattended::KEY;
 
 /// Events that say something of the session's state.
 const EVENTS: &[&str] = &[
@@ -36,9 +37,10 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
         .map(|event| ((*event).to_owned(), hook.clone()))
         .collect();
     let mut settings = json!({ "hooks": hooks, "skipDangerousModePermissionPrompt": true });
-    // A key in the environment is only used after a dialog; a helper's key needs none.
-    if (setting.has)("ANTHROPIC_API_KEY") {
-        settings["apiKeyHelper"] = json!("printenv ANTHROPIC_API_KEY");
+    // A key in the environment is only used after a dialog; a helper's key needs none. The user's own helper
+    // would be hidden by this one.
+    if (setting.has)(KEY) && !setting.own_helper {
+        settings["apiKeyHelper"] = json!(format!("printenv {KEY}"));
     }
     vec![HookFile {
         home: Home::Task,

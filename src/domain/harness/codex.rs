@@ -105,6 +105,7 @@ mod tests {
             dir: "/s",
             hd: "/x/hd",
             has: &|_| false,
+            own_helper: false,
         };
         set_up(&setting, &mut fill);
         let hooks = fill.put_in_all(&["{hooks}".to_owned()]).concat();

@@ -56,6 +56,8 @@ pub struct Setting<'a> {
     pub dir: &'a str,
     /// Whether this variable is in the session's environment.
     pub has: &'a dyn Fn(&str) -> bool,
+    /// Whether the user's own settings have a command that tells a key.
+    pub own_helper: bool,
 }
 
 impl Hooks {

@@ -117,6 +117,7 @@ mod tests {
             limit_answer: String::new(),
             hooks: Hooks::None,
             done_on_exit: false,
+            reduced_asks: false,
             exclude: Vec::new(),
             review: String::new(),
             env: BTreeMap::new(),

@@ -163,6 +163,7 @@ mod tests {
             dir: "/s",
             hd: "/x/hd",
             has: &|_| false,
+            own_helper: false,
         };
         let files = files(&setting);
         let text = &files[0].text;

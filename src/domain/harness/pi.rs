@@ -101,6 +101,7 @@ mod tests {
             dir: "/s",
             hd: "/x y/hd",
             has: &|_| false,
+            own_helper: false,
         }
     }
 

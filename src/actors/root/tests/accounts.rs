@@ -171,6 +171,40 @@ async fn sessions_go_on_one_after_another() {
     assert_eq!(all(), 3, "{seen:?}");
 }
 
+/// The most urgent work goes on first, whatever began first.
+#[tokio::test(start_paused = true)]
+async fn sessions_go_on_in_the_order_of_the_priority_of_their_work() {
+    let town = town().await;
+    let mut sessions = Vec::new();
+    for (title, priority) in [("one", 0), ("two", 5), ("three", -1), ("four", 9)] {
+        let charged = town.worker(title).await;
+        let id = charged.relic.clone();
+        town.store(move |txn| {
+            let mut relic = txn.relic(&id)?;
+            relic.priority = priority;
+            txn.put_relic(&relic)
+        })
+        .await;
+        sessions.push((priority, charged.session));
+    }
+    let text = limit(&town, MINUTE * 10);
+    for (_, session) in &sessions {
+        show(&town, session, &text);
+    }
+    town.pass(PATROL).await;
+    town.pass(MINUTE * 9).await;
+    let mut order = Vec::new();
+    for _ in 0..240 {
+        town.pass(Duration::from_millis(500)).await;
+        for (priority, session) in &sessions {
+            if told(&town, session) > 0 && !order.contains(priority) {
+                order.push(*priority);
+            }
+        }
+    }
+    assert_eq!(order, [9, 5, 0, -1]);
+}
+
 /// One login is missing for all: one person is called once, and no session is started.
 #[tokio::test(start_paused = true)]
 async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {

@@ -134,6 +134,7 @@ impl Trial<'_> {
             limit: self.args.limit,
             resumes: !self.harness.resume.is_empty(),
             record: self.args.record.clone(),
+            short: self.args.short,
         };
         let told = cases::run(&bench, wanted, tell);
         if bench.is_up() {
