@@ -18,6 +18,8 @@ use crate::ports::tasks::TaskError;
 pub(crate) const CONVERSATION: &str = "conversation";
 /// The fact of a session that names the file of its conversation.
 pub(crate) const TRANSCRIPT: &str = "transcript";
+/// The fact of a session that names its harness: no other one can go on with its conversation.
+pub(super) const HARNESS: &str = "harness";
 /// The fact of a session that says which conversation it was started to go on with.
 pub(super) const RESUMES: &str = "resumes";
 
@@ -125,6 +127,10 @@ pub(super) async fn conversation(
     before: Option<&SessionFacts>,
 ) -> Option<String> {
     let before = before.filter(|_| !harness.resume.is_empty())?;
+    let ran = fact(world, &before.id, HARNESS).await;
+    if ran.is_some_and(|ran| ran != harness.name.as_str()) {
+        return None;
+    }
     let resumed = fact(world, &before.id, RESUMES).await;
     if resumed.is_some() && ended_at_once(before) {
         tracing::warn!(session = %before.id, "the conversation could not be resumed; a fresh one begins");

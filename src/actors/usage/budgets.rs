@@ -11,17 +11,68 @@ use crate::domain::city::Rig;
 use crate::domain::ids::HarnessName;
 use crate::domain::message::{self, Escalation, Severity};
 use crate::domain::usage::ledger::Sum;
-use crate::ports::relics::StoreError;
+use crate::ports::relics::{StoreError, Txn};
 
 /// Under this key it is noted of each budget when a person was called last.
 const TOLD: &str = "budget/";
 
-/// Calls a person for each budget that is spent.
+/// Calls a person for each budget that is spent, and closes the calls for those that are not any more.
 ///
 /// # Errors
 /// The store's.
 pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
-    tell(world, &every_budget(world)).await.map(drop)
+    let budgets = every_budget(world);
+    let over = tell(world, &budgets).await?;
+    let holds = |scope: &Scope| over.iter().any(|over| over.scope == *scope);
+    let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
+    within.retain(|scope| !holds(scope));
+    let settled = world.store.run(move |txn| {
+        let is_within = |scope: &str, title: &str| {
+            Over::is_told(scope, title) && over.iter().all(|over| over.scope.to_string() != scope)
+        };
+        shaman::over_where(txn, is_within)?;
+        for scope in &within {
+            // Spent once more, it calls once more.
+            let key = format!("{TOLD}{scope}");
+            if txn.get(&key)?.is_some() {
+                txn.set(&key, None)?;
+            }
+        }
+        Ok(())
+    });
+    settled.await
+}
+
+/// The budgets that are spent now.
+///
+/// # Errors
+/// The store's.
+pub async fn over(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
+    let budgets = every_budget(world);
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(Vec::new());
+    }
+    let today = day(world.clock.now());
+    let over = world.store.run(move |txn| spent_of(txn, &budgets, &today));
+    let until = until(world);
+    let over = over.await?.into_iter().map(|over| (over, until.clone()));
+    Ok(over.collect())
+}
+
+fn spent_of(
+    txn: &mut dyn Txn,
+    budgets: &[(Scope, Option<Budget>)],
+    today: &str,
+) -> Result<Vec<Over>, StoreError> {
+    let rows = txn.usage_since(today)?;
+    Ok(budget::spent(budgets, |scope| {
+        let of = rows.iter().filter(|row| match scope {
+            Scope::City => true,
+            Scope::Rig(rig) => row.owner.rig == rig.as_str(),
+            Scope::Harness(harness) => row.owner.harness == harness.as_str(),
+        });
+        Sum::of(of).usd
+    }))
 }
 
 fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
@@ -78,15 +129,7 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
     let today = day(world.clock.now());
     let (budgets, until) = (budgets.to_vec(), until(world));
     let told = world.store.run(move |txn| {
-        let rows = txn.usage_since(&today)?;
-        let over = budget::spent(&budgets, |scope| {
-            let of = rows.iter().filter(|row| match scope {
-                Scope::City => true,
-                Scope::Rig(rig) => row.owner.rig == rig.as_str(),
-                Scope::Harness(harness) => row.owner.harness == harness.as_str(),
-            });
-            Sum::of(of).usd
-        });
+        let over = spent_of(txn, &budgets, &today)?;
         let mut called = false;
         for over in &over {
             let key = format!("{TOLD}{}", over.scope);
