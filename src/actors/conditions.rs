@@ -126,7 +126,7 @@ impl Conditions {
     pub fn tell_again(&self, of: impl Fn(&HarnessName) -> bool) {
         let mut entries = self.entries();
         let its = entries.values_mut().filter(|entry| of(&entry.harness));
-        its.for_each(|entry| entry.watch.tell_again());
+        its.for_each(|entry| entry.watch.forget_account());
     }
 
     /// Has every screen looked at again: other patterns are looked for.

@@ -14,6 +14,7 @@ mod agent;
 mod driven;
 mod env;
 mod keys;
+mod moved;
 mod raider;
 mod words;
 
@@ -38,6 +39,7 @@ use crate::ports::sessions::{SessionSpec, StartError, Started};
 pub use self::driven::begin_afresh;
 pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
 pub use self::env::{gate_env, raider_env};
+pub(super) use self::moved::move_on;
 pub use self::words::{nudge_text, task_text};
 
 /// How a session came up.
@@ -109,6 +111,8 @@ struct Start {
     notes: Vec<u64>,
     /// The conversation that it goes on with.
     resumes: Option<String>,
+    /// The harness that drives it.
+    harness: Option<String>,
 }
 
 /// Opens the child's session.
@@ -213,7 +217,11 @@ async fn start_session(
         cwd: start.cwd,
         first_input: start.first_input,
         output_limit: world.city.session.output_limit,
-        meta: facts_of(fingerprint.as_ref(), start.resumes.as_ref()),
+        meta: facts_of(&[
+            (FINGERPRINT, fingerprint.as_ref()),
+            (driven::RESUMES, start.resumes.as_ref()),
+            (driven::HARNESS, start.harness.as_ref()),
+        ]),
     };
     if let Some(mut written) = args.written.clone() {
         // It only ever ends.
@@ -255,11 +263,10 @@ async fn start_session(
 }
 
 /// The facts that are kept with a session from its start.
-fn facts_of(fingerprint: Option<&String>, resumes: Option<&String>) -> BTreeMap<String, String> {
-    let facts = [(FINGERPRINT, fingerprint), (driven::RESUMES, resumes)];
+fn facts_of(facts: &[(&str, Option<&String>)]) -> BTreeMap<String, String> {
     let known = facts
-        .into_iter()
-        .filter_map(|(key, value)| Some((key, value?)));
+        .iter()
+        .filter_map(|(key, value)| Some((*key, (*value)?)));
     known
         .map(|(key, value)| (key.to_owned(), value.clone()))
         .collect()

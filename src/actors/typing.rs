@@ -248,8 +248,12 @@ pub async fn answer(
     let hides = first.hides_input == Some(true) || dialog.form == Form::Secret;
     let lines = reads_lines(&first);
     let reply = match choose(&dialog, said) {
-        // A program that reads lines takes any line for its answer.
-        Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_)) if lines => None,
+        // A program that reads lines takes any line for its answer; one that names its answers takes these.
+        Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_))
+            if lines && takes(&dialog, said) =>
+        {
+            None
+        }
         Ok(reply) => Some(reply),
         Err(error) => return Err(unanswerable(&error, &dialog)),
     };
@@ -281,6 +285,15 @@ pub async fn answer(
         }
     }
     Err(open(now.as_ref().unwrap_or(&dialog)))
+}
+
+/// Whether a line may be an answer that was not recognised as one of the choices.
+fn takes(dialog: &Dialog, said: &str) -> bool {
+    let mut named = dialog.question.split(['[', ']', '(', ')', '/', '|', ',']);
+    match dialog.form {
+        Form::Letters { .. } => named.any(|word| word.trim().eq_ignore_ascii_case(said.trim())),
+        Form::Menu { .. } | Form::AnyKey | Form::Secret | Form::Unrecognised => true,
+    }
 }
 
 /// The screen, and the dialog on it. One that hooks have told of is waited for.

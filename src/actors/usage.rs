@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 mod budgets;
 
-pub use budgets::{afford, every_budget};
+pub use budgets::{afford, every_budget, over};
 
 use super::effects;
 use super::refusal::Refusal;
@@ -189,6 +189,14 @@ pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSe
         }
     }
     collect(&world, Some(&running)).await;
+    // A budget may have been raised, and the day may be another one.
+    look_at_budgets(&world).await;
+}
+
+async fn look_at_budgets(world: &World) {
+    if let Err(error) = budgets::tell_all(world).await {
+        tracing::warn!(%error, "budgets cannot be looked at");
+    }
 }
 
 /// Finds the transcript of a program that does not report which it is: the newest of its directory.
@@ -240,8 +248,8 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
             Err(error) => tracing::warn!(%error, "a transcript cannot be read on"),
         }
     }
-    if grown && let Err(error) = budgets::tell_all(world).await {
-        tracing::warn!(%error, "budgets cannot be looked at");
+    if grown {
+        look_at_budgets(world).await;
     }
 }
 

@@ -149,6 +149,12 @@ pub struct Over {
 }
 
 impl Over {
+    /// Whether these words tell of a budget of this scope, which need not be configured any more.
+    #[must_use]
+    pub fn is_told(scope: &str, words: &str) -> bool {
+        words.starts_with(&format!("the budget of {scope} is spent: "))
+    }
+
     /// What a person is told.
     #[must_use]
     pub fn says(&self) -> String {

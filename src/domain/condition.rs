@@ -20,6 +20,7 @@ use super::screen::ScreenView;
 use super::transcript::at_rest;
 use super::until;
 
+mod proof;
 mod watch;
 
 pub use self::watch::Watch;
@@ -140,9 +141,13 @@ pub enum Report {
         /// The file that it is kept in, where the harness tells.
         transcript: Option<String>,
     },
-    /// The agent works.
+    /// A prompt was submitted. Whether the account serves it is not known yet.
+    Begins,
+    /// The agent works: its model answered, or nothing else would have happened.
     Works,
-    /// The agent ended its turn and waits for text.
+    /// The agent ended its turn with an answer of its model, and waits for text.
+    Answers,
+    /// The agent ended its turn, with an answer or without one, and waits for text.
     Waits,
     /// The agent asks.
     Asks {

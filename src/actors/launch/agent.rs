@@ -46,6 +46,7 @@ pub(super) async fn start(
         },
         notes: Vec::new(),
         resumes: None,
+        harness: agent.harness.as_ref().map(ToString::to_string),
     };
     let harness = agent.harness.as_ref();
     let harness = harness.and_then(|name| world.city.harnesses.get(name));

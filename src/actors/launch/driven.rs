@@ -20,6 +20,8 @@ use crate::ports::tasks::TaskError;
 pub(crate) const CONVERSATION: &str = "conversation";
 /// The fact of a session that names the file of its conversation.
 pub(crate) const TRANSCRIPT: &str = "transcript";
+/// The fact of a session that names its harness: no other one can go on with its conversation.
+pub(super) const HARNESS: &str = "harness";
 /// The fact of a session that says which conversation it was started to go on with.
 pub(super) const RESUMES: &str = "resumes";
 /// The fact of a session that says that the next one begins a conversation of its own.
@@ -134,6 +136,10 @@ pub(super) async fn conversation(
 ) -> Option<String> {
     let before = before.filter(|_| !harness.resume.is_empty())?;
     if fact(world, &before.id, AFRESH).await.is_some() {
+        return None;
+    }
+    let ran = fact(world, &before.id, HARNESS).await;
+    if ran.is_some_and(|ran| ran != harness.name.as_str()) {
         return None;
     }
     let resumed = fact(world, &before.id, RESUMES).await;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::driven::{self, Site};
 use super::env::raider_env;
-use super::keys;
+use super::{keys, moved};
 use super::words::brief;
 use super::{How, OpenFailure, Start, is_crash};
 use crate::actors::world::World;
@@ -27,6 +27,9 @@ pub(super) async fn start(
     cause: Cause,
     before: Option<&SessionFacts>,
 ) -> Result<Start, OpenFailure> {
+    let hook = &moved::hook_now(world, hook)
+        .await
+        .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
     let asked = match problem {
         None if cause == Cause::Operator => endings::problem(world, hook).await,
         None | Some(_) => None,
@@ -159,6 +162,7 @@ impl Session {
             how: self.how,
             notes: self.notes,
             resumes: self.resumes,
+            harness: Some(harness.name.to_string()),
         })
     }
 }

@@ -69,11 +69,24 @@ struct Stored {
 
 async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Stored)> {
     let sessions = effects::list(world).await;
+    let runs =
+        |facts: &&SessionFacts| matches!(facts.state, RunState::Running | RunState::Unknown { .. });
+    let seen = sessions.iter().flatten().filter(runs);
+    // Where sessions cannot be seen, nothing is concluded.
+    let running: Option<BTreeSet<_>> = sessions
+        .is_ok()
+        .then(|| seen.map(|facts| facts.id.clone()).collect());
+    let city = Arc::clone(&world.city);
     let stored = world
         .store
         .run(move |txn| {
             let mut hooks = Vec::new();
-            for hook in txn.hooks(None)? {
+            for mut hook in txn.hooks(None)? {
+                let rests =
+                    |running: &BTreeSet<SessionId>| !running.contains(&hook.raider.session_id());
+                if running.as_ref().is_some_and(rests) {
+                    launch::move_on(txn, &city, &mut hook)?;
+                }
                 // Work that was closed elsewhere asks for no session any more.
                 let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
                 hooks.push((hook, over));

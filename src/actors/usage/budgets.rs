@@ -23,12 +23,55 @@ const TOLD: &str = "budget/";
 /// Under this key it is noted of each budget that a person knows that it does not count all.
 const UNPRICED: &str = "budget-unpriced/";
 
-/// Calls a person for each budget that is spent.
+/// Calls a person for each budget that is spent, and closes the calls for those that are not any more.
 ///
 /// # Errors
 /// The store's.
 pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
-    tell(world, &every_budget(world)).await.map(drop)
+    let budgets = every_budget(world);
+    let over = tell(world, &budgets).await?;
+    let holds = |scope: &Scope| over.iter().any(|over| over.scope == *scope);
+    let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
+    within.retain(|scope| !holds(scope));
+    let settled = world.store.run(move |txn| {
+        let is_within = |scope: &str, title: &str| {
+            Over::is_told(scope, title) && over.iter().all(|over| over.scope.to_string() != scope)
+        };
+        shaman::over_where(txn, is_within)?;
+        for scope in &within {
+            // Spent once more, it calls once more.
+            let key = format!("{TOLD}{scope}");
+            if txn.get(&key)?.is_some() {
+                txn.set(&key, None)?;
+            }
+        }
+        Ok(())
+    });
+    settled.await
+}
+
+/// The budgets that are spent now.
+///
+/// # Errors
+/// The store's.
+pub async fn over(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
+    let budgets = every_budget(world);
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(Vec::new());
+    }
+    let today = day(world.clock.now());
+    let over = world
+        .store
+        .run(move |txn| Ok(spent_in(&txn.usage_since(&today)?, &budgets)));
+    let until = until(world);
+    let over = over.await?.into_iter().map(|over| (over, until.clone()));
+    Ok(over.collect())
+}
+
+fn spent_in(rows: &[Row], budgets: &[(Scope, Option<Budget>)]) -> Vec<Over> {
+    budget::spent(budgets, |scope| {
+        Sum::of(rows.iter().filter(|row| scope.covers(row))).usd
+    })
 }
 
 /// All budgets of the configuration, and what has none.
@@ -137,9 +180,7 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
     let (budgets, until) = (budgets.to_vec(), until(world));
     let told = world.store.run(move |txn| {
         let rows = txn.usage_since(&today)?;
-        let over = budget::spent(&budgets, |scope| {
-            Sum::of(rows.iter().filter(|row| scope.covers(row))).usd
-        });
+        let over = spent_in(&rows, &budgets);
         let mut called = tell_unpriced(txn, &budgets, &rows)?;
         for over in &over {
             let key = format!("{TOLD}{}", over.scope);

@@ -9,6 +9,7 @@ use crate::actors::sagas::charge::Charged;
 use crate::domain::budget::{Budget, OnExceed};
 use crate::domain::event::EventType;
 use crate::domain::harness::hooks::Hooks;
+use crate::domain::relic::RelicStatus;
 use crate::domain::usage::Tokens;
 use crate::domain::usage::price::{Price, Prices};
 use crate::ports::tasks::TaskFiles;
@@ -188,9 +189,24 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     }
     assert_eq!(town.escalations().await.len(), 1, "a person is called once");
     assert!(town.runs(&charged.session), "what runs goes on");
+    assert_eq!(over(&town.world).await.unwrap().len(), 1);
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(10.0))
         .await;
     town.charge(&relic).await.unwrap();
+    town.pass(PATROL * 2).await;
+    let called = town.escalations().await;
+    let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
+    assert!(closed && called.len() == 1, "the call is over: {called:?}");
+    assert_eq!(over(&town.world.newest()).await.unwrap(), []);
+    // Spent once more, it calls once more.
+    town.reconfigure(|city| city.rigs[0].raiders.budget = park(3.0))
+        .await;
+    town.pass(PATROL * 2).await;
+    let called = town.escalations().await;
+    let open = called
+        .iter()
+        .filter(|call| call.status != RelicStatus::Closed);
+    assert_eq!(open.count(), 1, "{called:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         screen.extend(blocked(rig, style));
     }
     screen.extend(accounts(result, style));
+    screen.extend(budgets(result, style));
     let children = children(result);
     if children.is_empty() {
         screen.push(style.paint(Tone::Faint, "nothing is being worked on"));
@@ -67,6 +68,18 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
         }
     };
     list(result, "/accounts").iter().map(line).collect()
+}
+
+/// The budgets that are spent, and what follows.
+fn budgets(result: &Value, style: Style) -> Vec<String> {
+    let line = |budget: &Value| {
+        let follows = match at(budget, "/until") {
+            until if until != "-" => format!("; new work is charged {until}"),
+            _ => String::new(),
+        };
+        style.paint(Tone::Bad, &format!("! {}{follows}", at(budget, "/detail")))
+    };
+    list(result, "/budgets").iter().map(line).collect()
 }
 
 fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {

@@ -19,6 +19,7 @@ use crate::actors::world::World;
 use crate::actors::{ask, effects, shaman, usage};
 use crate::control::protocol::ControlError;
 use crate::domain::ailment::Ailment;
+use crate::domain::budget::OnExceed;
 use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
 use crate::domain::facts::Probed;
@@ -110,11 +111,21 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     }
     let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
+    let budgets = usage::over(world).await?;
+    let budgets = budgets.iter().map(|(over, until)| {
+        let parks = over.budget.on_exceed == OnExceed::Park;
+        json!({
+            "of": over.scope.to_string(), "usd_per_day": over.budget.usd_per_day,
+            "spent": over.spent, "detail": over.says(), "parks": parks,
+            "until": parks.then_some(until),
+        })
+    });
+    let budgets: Vec<_> = budgets.collect();
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
         "last_reload_error": world.directory.reload_error(), "agents": agents, "pools": pools,
-        "rigs": rigs, "accounts": accounts::list(world),
+        "rigs": rigs, "accounts": accounts::list(world), "budgets": budgets,
         "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "usage": { "today": stored.usage.sum().to_json() }, "seq": stored.seq, "socket": world.socket,
     }))

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::proof::Proof;
 use super::{APART, AccountNews, Condition, Report, Sighting, is_short};
-use crate::domain::account::{Trouble, Why};
+use crate::domain::account::Trouble;
 
 /// Output may still be on its way to the screen this long after it was noted.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -42,8 +43,8 @@ pub struct Watch {
     fresh: bool,
     /// Whether the agent was seen at work, or heard to be, last.
     works: bool,
-    /// Whether it was seen to be at work or to wait for text last.
-    goes_on: bool,
+    /// Whether the account serves it again.
+    proof: Proof,
 }
 
 /// A reported question and each of its choices are cut after so many characters.
@@ -72,7 +73,7 @@ impl Watch {
             account: None,
             fresh: false,
             works: false,
-            goes_on: false,
+            proof: Proof::default(),
         }
     }
 
@@ -89,13 +90,23 @@ impl Watch {
             return false;
         };
         let settled = Duration::try_from(seen.duration_since(last)).unwrap_or_default() >= SETTLED;
-        settled && activity == Some(last)
+        settled && activity == Some(last) && !self.owes_account()
+    }
+
+    /// Whether its account is still to be told of a condition, or of its end.
+    fn owes_account(&self) -> bool {
+        let told_of = self.condition().and_then(Trouble::of);
+        match self.account {
+            None => told_of.is_some(),
+            Some(_) => told_of.is_none() && self.proof.is_pending(),
+        }
     }
 
     /// Takes in what the screen shows.
     pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
         let before = self.condition().cloned();
         let is_new = sighting.marks > self.marks;
+        self.proof.saw(&sighting, now);
         (self.marks, self.picture) = (sighting.marks, sighting.picture);
         // Texts that have left the screen come back as new ones.
         self.past = self.past.take().filter(|_| sighting.marks > 0);
@@ -112,7 +123,12 @@ impl Watch {
         let ending = sighting.ending.filter(|_| self.is_limited(now));
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
-        let shown = shown.or(sighting.asks).map(|seen| match is_new {
+        let shown = shown.or(sighting.asks);
+        // A prompt that was submitted is refused again, as far as is known: its spinner hides the text of before.
+        let tried = self.proof.is_tried(now) && sighting.works && sighting.marks > 0;
+        let before_it = self.screen.take_if(|_| tried);
+        let before_it = before_it.filter(|before| Trouble::of(before).is_some());
+        let shown = shown.or(before_it).map(|seen| match is_new {
             true => seen,
             false => self.as_first_read(seen),
         });
@@ -130,7 +146,7 @@ impl Watch {
                 self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
         }
         (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
-        (self.works, self.goes_on) = (sighting.works, sighting.goes_on);
+        self.works = sighting.works;
         self.owe(before.as_ref());
     }
 
@@ -153,6 +169,7 @@ impl Watch {
     /// Takes in what the harness reports.
     pub fn reported(&mut self, report: &Report, now: Timestamp) {
         let before = self.condition().cloned();
+        self.proof.hears();
         match report {
             Report::Asks { question, choices } => {
                 // A session may report anything, and people are sent it.
@@ -165,23 +182,30 @@ impl Watch {
             }
             Report::Limited { until, .. } if is_short(*until, now) && !self.is_limited(now) => {}
             Report::Limited { text, until } => {
-                self.fresh = true;
+                (self.fresh, self.past) = (true, None);
                 let (text, until) = (text.clone(), *until);
                 self.reported = Some((Condition::RateLimited { text, until }, now));
             }
             Report::Auth { text } => {
+                self.past = None;
                 self.reported = Some((Condition::Auth { text: text.clone() }, now));
             }
-            Report::Works => {
-                (self.works, self.goes_on) = (true, true);
+            // Whether the prompt is refused is still to come.
+            Report::Begins => {
+                self.works = true;
+                self.answered();
+                self.proof.begins(now);
+            }
+            Report::Works | Report::Answers => {
+                self.works = *report == Report::Works;
                 self.reported = None;
                 self.put_past();
+                self.proof.answers();
             }
             // The end of a turn may be what the limit or the question led to.
             Report::Waits | Report::Ended => {
                 self.works = false;
-                let asks = |(condition, _): &(Condition, _)| condition.word() == "needs_input";
-                self.reported = self.reported.take().filter(|reported| !asks(reported));
+                self.answered();
             }
             Report::Started { .. } | Report::Compacts => {}
         }
@@ -213,15 +237,9 @@ impl Watch {
         self.account = None;
     }
 
-    /// Has the account told again by the next look.
+    /// Has the account told again of what the next look finds.
     pub fn forget_account(&mut self) {
         self.account = None;
-    }
-
-    /// Has the account told again of what stands on the screen then.
-    pub fn tell_again(&mut self) {
-        self.account = None;
-        self.seen = None;
     }
 
     fn put_past(&mut self) {
@@ -235,8 +253,8 @@ impl Watch {
     }
 
     /// What the account of the session is to be told of: a limit or a login that it was not told of, or
-    /// that it is over. The text of a limit may go from a screen before the limit ends: it is over only
-    /// for an agent that works, and a login for one that goes on.
+    /// that it is over. The text of it may go from a screen before, and a prompt that was submitted says nothing: it
+    /// is over when that is proven ([`Proof`]).
     pub fn tell_account(&mut self) -> Option<AccountNews> {
         let now = self.condition().and_then(Trouble::of).map(|now| Trouble {
             fresh: self.fresh,
@@ -245,19 +263,14 @@ impl Watch {
         match (now, &self.account) {
             (Some(now), before) if !before.as_ref().is_some_and(|before| before.is_same(&now)) => {
                 self.account = Some(now.clone());
+                self.proof.starts_over();
                 Some(AccountNews::Told(now))
             }
-            (None, Some(before)) => {
-                let over = match before.why {
-                    Why::RateLimited => self.works,
-                    Why::Auth => self.goes_on,
-                };
-                over.then(|| {
-                    self.account = None;
-                    AccountNews::Over
-                })
+            (None, Some(before)) if self.proof.is_given(before.why) => {
+                self.account = None;
+                Some(AccountNews::Over)
             }
-            (Some(_), _) | (None, None) => None,
+            (Some(_) | None, _) => None,
         }
     }
 

@@ -54,9 +54,11 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),
-        "UserPromptSubmit" | "PostToolUse" | "PostToolUseFailure" => Some(Report::Works),
+        "UserPromptSubmit" => Some(Report::Begins),
+        "PostToolUse" | "PostToolUseFailure" => Some(Report::Works),
         "PermissionRequest" => asks(event),
-        "Stop" => Some(Report::Waits),
+        // A turn that its model refused ends with "StopFailure".
+        "Stop" => Some(hooks::turn_ended(event, "/last_assistant_message")),
         "StopFailure" => Some(failure(event)),
         "PreCompact" => Some(Report::Compacts),
         "SessionEnd" => Some(Report::Ended),

@@ -184,6 +184,14 @@ pub fn is_conversation(id: &str) -> bool {
         && id.bytes().all(fits)
 }
 
+/// A turn that ended: with the answer at this path, or without one.
+pub(super) fn turn_ended(event: &Value, answer: &str) -> Report {
+    match text(event, answer) {
+        Some(_) => Report::Answers,
+        None => Report::Waits,
+    }
+}
+
 /// A conversation that began or goes on.
 pub(super) fn started(event: &Value, id: &str) -> Option<Report> {
     Some(Report::Started {

@@ -133,6 +133,7 @@ impl Trial<'_> {
             hd: supervisor::program()?.with_file_name("hd"),
             limit: self.args.limit,
             resumes: !self.harness.resume.is_empty(),
+            says_logged_out: !pointed.login.is_empty(),
             record: self.args.record.clone(),
             short: self.args.short,
         };
