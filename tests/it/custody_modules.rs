@@ -235,11 +235,7 @@ fn a_submodule_that_its_remotes_have_is_nothing() {
     let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
     git(&taken.sandbox, &deinit);
     assert_eq!(taken.status(), CleanupStatus::Clean);
-    let clone = taken
-        .city
-        .repo
-        .theirs()
-        .join("worktrees/Toast/modules/lib");
+    let clone = taken.city.repo.theirs().join("worktrees/Toast/modules/lib");
     assert!(clone.is_dir());
     let saved = taken.city.repo.salvage(
         &taken.sandbox,

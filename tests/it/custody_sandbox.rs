@@ -202,12 +202,7 @@ fn another_incarnations_sandbox_is_not_taken() {
         git(&sandbox, &["branch", "--show-current"]),
         "raider/Toast/gt-1-2"
     );
-    assert!(
-        city.repo
-            .theirs()
-            .join("horde/retired/Toast/HEAD")
-            .exists()
-    );
+    assert!(city.repo.theirs().join("horde/retired/Toast/HEAD").exists());
 }
 
 #[test]

@@ -8,9 +8,7 @@ use crate::ports::repo::RepoError;
 
 /// Writes what is missing; what is there stays as it is.
 pub(super) fn fill_missing(git: impl Fn() -> Git) -> Result<(), RepoError> {
-    let listed = git()
-        .args(["ls-files", "--deleted", "-z"])
-        .run()?;
+    let listed = git().args(["ls-files", "--deleted", "-z"]).run()?;
     let missing: BTreeSet<RelPath> = bytes::split(&listed.stdout).map(<[u8]>::to_vec).collect();
     let stages = unmerged(git())?;
     let of = |wanted: &[&[u8]]| {

@@ -233,9 +233,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
 /// Notes here where the remote has the branch.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/remotes/origin/{branch}");
-    repo.git()
-        .args(["update-ref", &name, tip.as_str()])
-        .run()?;
+    repo.git().args(["update-ref", &name, tip.as_str()]).run()?;
     share::publish(repo, &name, tip)
 }
 

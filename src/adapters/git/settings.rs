@@ -171,7 +171,10 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .output()?
         .text();
     let format = object_format(repo)?;
-    refresh(&repo.repo_dir().join("config"), &ours(repo, &format, &wanted))?;
+    refresh(
+        &repo.repo_dir().join("config"),
+        &ours(repo, &format, &wanted),
+    )?;
     let theirs = repo.theirs();
     refresh(&theirs.join(FILE), &render(&closed(wanted.clone())))?;
     let config = theirs.join("config");
@@ -192,7 +195,11 @@ pub(super) fn object_format(repo: &GitRepo) -> Result<String, RepoError> {
 
 /// Why git cannot use a configuration file, or does not see our settings through it.
 fn unusable(config: &Path) -> Option<String> {
-    let read = || git2::Config::open(config)?.snapshot()?.get_string("push.default");
+    let read = || {
+        git2::Config::open(config)?
+            .snapshot()?
+            .get_string("push.default")
+    };
     read().err().map(|error| error.message().to_owned())
 }
 
@@ -320,9 +327,7 @@ fn hooks(checkout: &Checkout) -> Option<String> {
 
 /// The settings in git's file format.
 fn render(settings: &Settings) -> String {
-    let mut text = String::from(
-        "# Written by horde-supervisor; changes here are lost.\n",
-    );
+    let mut text = String::from("# Written by horde-supervisor; changes here are lost.\n");
     for (key, value) in settings {
         let Some((section, rest)) = key.split_once('.') else {
             continue;

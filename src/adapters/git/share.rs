@@ -33,7 +33,10 @@ fn borrow(dir: &Path, objects: &Path) -> Result<(), RepoError> {
     let wanted = bytes::of(objects);
     let before = super::beneath::read(dir, Path::new("objects/info/alternates"), 1 << 20);
     let before = before.ok().flatten().unwrap_or_default();
-    if before.split(|byte| *byte == b'\n').any(|line| line == wanted) {
+    if before
+        .split(|byte| *byte == b'\n')
+        .any(|line| line == wanted)
+    {
         return Ok(());
     }
     let mut text = wanted.to_vec();
@@ -54,7 +57,11 @@ pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) -> Result<(), RepoEr
 /// Tells agents where the remotes and their tags are, and which branch is the default.
 pub(super) fn publish_all(repo: &GitRepo) -> Result<(), RepoError> {
     let format = "--format=%(objectname)%09%(refname)%09%(symref)";
-    let list = repo.git().args(["for-each-ref", format]).args(SHOWN).run()?;
+    let list = repo
+        .git()
+        .args(["for-each-ref", format])
+        .args(SHOWN)
+        .run()?;
     let text = list.text();
     let theirs = repo.their_refs();
     let mut news = Vec::new();

@@ -107,9 +107,11 @@ impl Theirs<'_> {
                 let Some(name) = entry.file_name().to_str().map(|it| format!("{dir}/{it}")) else {
                     continue;
                 };
-                if entry.file_type().map_err(fail)?.is_dir() {
+                let kind = entry.file_type().map_err(fail)?;
+                if kind.is_dir() {
                     open.push(name);
-                } else if is_ref(&name)
+                } else if kind.is_file()
+                    && is_ref(&name)
                     && let Some(id) = self.resolve(&name)?
                 {
                     found.insert(name, id);
@@ -157,7 +159,10 @@ impl Theirs<'_> {
         };
         let mut all = self.packed()?;
         all.extend(refs.iter().cloned());
-        let lines: String = all.iter().map(|(name, id)| format!("{id} {name}\n")).collect();
+        let lines: String = all
+            .iter()
+            .map(|(name, id)| format!("{id} {name}\n"))
+            .collect();
         write_whole(&path, lines.as_bytes())?;
         for (name, _) in refs {
             let loose = self.dir.join(name);
@@ -243,7 +248,10 @@ impl Theirs<'_> {
         let text = beneath::read(self.dir, Path::new("packed-refs"), LIST_MAX).map_err(fail)?;
         let mut kept = Vec::new();
         let mut dropping = false;
-        for line in text.unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+        for line in text
+            .unwrap_or_default()
+            .split_inclusive(|byte| *byte == b'\n')
+        {
             // `^<oid>` tells what the tag on the line above stands for.
             dropping = match line.first() {
                 Some(b'^') => dropping,
@@ -378,7 +386,10 @@ mod tests {
         assert!(!refs.delete("refs/heads/a", &id('1')).unwrap());
         let lock = dir.path().join("packed-refs.lock");
         fs::write(&lock, "").unwrap();
-        assert!(!refs.delete("refs/heads/a", &id('4')).unwrap(), "git holds the lock");
+        assert!(
+            !refs.delete("refs/heads/a", &id('4')).unwrap(),
+            "git holds the lock"
+        );
         fs::remove_file(&lock).unwrap();
         assert!(refs.delete("refs/heads/a", &id('4')).unwrap());
         assert_eq!(refs.resolve("refs/heads/a").unwrap(), None);

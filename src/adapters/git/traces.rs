@@ -278,7 +278,10 @@ pub(super) fn stashes(
     let log = repo.their_refs().reflog("refs/stash")?;
     let entries = String::from_utf8_lossy(&log);
     let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
-    let ids: BTreeSet<Oid> = entries.iter().map(|entry| entry.stash.commit.clone()).collect();
+    let ids: BTreeSet<Oid> = entries
+        .iter()
+        .map(|entry| entry.stash.commit.clone())
+        .collect();
     let parents = parents(repo, &ids)?;
     let mut found = Vec::new();
     for entry in entries {

@@ -156,10 +156,12 @@ impl Lab {
     pub fn hold(&self, hold: bool) {
         for (key, value) in [("clean", "cat"), ("smudge", "false"), ("required", "true")] {
             let key = format!("filter.held.{key}");
-            match hold {
-                true => drop(git(self.repo.theirs(), &["config", &key, value])),
-                // A start may have taken them out.
-                false => drop(try_git(self.repo.theirs(), &["config", "--unset", &key])),
+            for repository in [self.repo.repo_dir(), self.repo.theirs()] {
+                match hold {
+                    true => drop(git(repository, &["config", &key, value])),
+                    // A start may have taken them out.
+                    false => drop(try_git(repository, &["config", "--unset", &key])),
+                }
             }
         }
     }

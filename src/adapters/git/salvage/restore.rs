@@ -103,8 +103,13 @@ fn add_worktree(
     meta: &str,
     to: &Path,
 ) -> Result<PathBuf, RepoError> {
-    let at = manifest.head.as_ref().map_or(meta, |head| head.as_str());
-    worktree(repo, &["--detach", "--no-checkout"], at, to)?;
+    let at = match &manifest.head {
+        Some(head) => head.clone(),
+        None => repo
+            .resolve(meta)?
+            .ok_or_else(|| RepoError::NotFound(meta.to_owned()))?,
+    };
+    worktree(repo, &["--detach", "--no-checkout"], at.as_str(), to)?;
     if manifest.head.is_none() {
         // HEAD named a branch without commits, and names one again.
         let wanted = manifest.branch.as_deref().unwrap_or("restored");
