@@ -142,7 +142,8 @@ pub(super) fn git(city: &City, rig: &Rig) -> Arc<dyn Repo> {
     Arc::new(GitRepo::new(GitRig {
         name: rig.name.clone(),
         source: rig.source.clone(),
-        repo_dir: dir.join("repo.git"),
+        ours: city.custody_dir(&rig.name),
+        theirs: dir.join("repo.git"),
         raiders_dir: city.raiders_dir(&rig.name),
         forge_dir: dir.join("forge"),
         push: rig.forge.push,

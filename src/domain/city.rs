@@ -126,6 +126,12 @@ impl City {
         self.root.join(rig.as_str())
     }
 
+    /// `.horde/custody/<rig>.git`, the supervisor's own repository of the rig.
+    #[must_use]
+    pub fn custody_dir(&self, rig: &RigName) -> PathBuf {
+        self.state_dir().join("custody").join(format!("{rig}.git"))
+    }
+
     /// `.horde/tasks/<rig>/<relic>/<incarnation>`: outlives the sandbox.
     #[must_use]
     pub fn task_dir(&self, rig: &RigName, relic: &RelicId, incarnation: Incarnation) -> PathBuf {

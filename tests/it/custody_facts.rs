@@ -161,7 +161,7 @@ fn measuring_writes_nothing() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "README", "1\n");
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     let index = || fs::read(admin.join("index")).unwrap();
     // Stat data that git would refresh, if it were let.
     let file = fs::File::options()
@@ -391,11 +391,11 @@ fn what_only_a_branch_beside_has_is_told() {
     let special = city.facts(&sandbox).special;
     assert_eq!(special.len(), 1, "{special:?}");
     assert!(special[0].contains(&backed_up[..7]), "{special:?}");
-    // Another raider's branch is its own matter, as long as it is there.
+    // That another raider has it checked out is no promise to keep it.
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     git(&other.path, &["checkout", "-q", "backup"]);
-    assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    assert_eq!(city.facts(&sandbox).special, special);
     fs::remove_dir_all(&other.path).unwrap();
     assert_eq!(city.facts(&sandbox).special, special);
     // What lies elsewhere nobody looks after.
@@ -413,7 +413,7 @@ fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
     let city = City::new();
     let sandbox = city.sandbox();
     let before = city.facts(&sandbox);
-    let half = city.repo.repo_dir().join("worktrees/half");
+    let half = city.repo.theirs().join("worktrees/half");
     fs::create_dir_all(&half).unwrap();
     fs::write(half.join("commondir"), "").unwrap();
     assert_eq!(city.facts(&sandbox), before);

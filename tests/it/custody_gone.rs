@@ -17,7 +17,7 @@ fn remains(city: &City, sandbox: &Path) -> Option<GitFacts> {
 
 /// Deletes the directory, and asks.
 fn delete(city: &City, sandbox: &Path) -> GitFacts {
-    let link = city.repo.repo_dir().join("worktrees/Toast/gitdir");
+    let link = city.repo.theirs().join("worktrees/Toast/gitdir");
     let before = fs::read(&link).unwrap();
     fs::remove_dir_all(sandbox).unwrap();
     let left = remains(city, sandbox).unwrap();
@@ -40,8 +40,9 @@ fn restored(city: &City, sandbox: &Path) -> PathBuf {
         .forget_sandbox(sandbox, &toast(), Incarnation(1))
         .unwrap();
     assert!(remains(city, sandbox).is_none());
-    let bare = city.repo.repo_dir();
+    let bare = city.repo.theirs();
     fs::remove_dir_all(bare.join("horde/retired")).unwrap();
+    git(city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
     git(bare, &["gc", "--quiet", "--prune=now"]);
     let to = city.root().join("restored");
     city.repo.restore(&record, &to).unwrap();
@@ -152,7 +153,7 @@ fn nothing_is_nothing() {
 fn of_one_that_was_never_filled_nothing_is_left() {
     let city = City::new();
     let sandbox = city.sandbox();
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     let note = fs::read_to_string(admin.join("horde.json")).unwrap();
     let unfilled = note.replace(r#""complete":true"#, r#""complete":false"#);
     assert_ne!(unfilled, note);
@@ -168,7 +169,7 @@ fn of_one_that_was_never_filled_nothing_is_left() {
 fn a_damaged_entry_cannot_be_read_until_it_is_repaired() {
     let city = City::new();
     let sandbox = city.sandbox();
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     for file in ["HEAD", "index"] {
         fs::remove_dir_all(&sandbox).unwrap();
         fs::write(admin.join(file), "").unwrap();

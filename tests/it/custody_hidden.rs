@@ -72,7 +72,7 @@ fn what_a_worktree_inside_names_alone_is_saved() {
     write(&rebased, "README", "aside\n");
     let stops = ["rebase", "-q", "--autostash", "-x", "false", "HEAD~1"];
     try_git(&rebased, &stops);
-    let admin = city.repo.repo_dir().join("worktrees/rebased");
+    let admin = city.repo.theirs().join("worktrees/rebased");
     let aside = fs::read_to_string(admin.join("rebase-merge/autostash")).unwrap();
     let facts = city.facts(&sandbox);
     let rebase = "ignored repository .trees/rebased: a rebase in progress";
@@ -88,7 +88,7 @@ fn what_a_worktree_inside_names_alone_is_saved() {
         .unwrap();
     fs::remove_dir_all(city.trash()).unwrap();
     let bare = city.repo.repo_dir();
-    assert!(!git(bare, &["worktree", "list"]).contains(".trees"));
+    assert!(!git(city.repo.theirs(), &["worktree", "list"]).contains(".trees"));
     git(bare, &["gc", "-q", "--prune=now"]);
     for id in [commit.as_str(), aside.trim()] {
         let contains = ["for-each-ref", "--contains", id, "refs/horde/salvage"];
@@ -177,7 +177,7 @@ fn what_is_closed_holds_up_only_its_removal() {
 #[test]
 fn what_a_repair_set_aside_is_saved_unasked() {
     let (city, sandbox, _) = ignoring();
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     fs::write(admin.join("index"), "torn").unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let facts = city.facts(&sandbox);

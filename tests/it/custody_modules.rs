@@ -56,8 +56,7 @@ impl Taken {
     fn push(&self) {
         let origin = self.city.origin().display().to_string();
         git(&self.sandbox, &["push", "--quiet", &origin, "HEAD:main"]);
-        let now = ["update-ref", "refs/remotes/origin/main", "HEAD"];
-        git(&self.sandbox, &now);
+        self.city.repo.fetch_target("main").unwrap();
     }
 
     fn status(&self) -> CleanupStatus {
@@ -99,6 +98,7 @@ impl Taken {
             .discard_sandbox(&permit, &trash, &|| Ok(()))
             .unwrap();
         fs::remove_dir_all(trash).unwrap();
+        git(self.city.repo.theirs(), &["gc", "--quiet", "--prune=now"]);
         git(self.city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
         let again = self.city.root().join("restored/again");
         self.city.repo.restore(&record, &again).unwrap();
@@ -235,11 +235,7 @@ fn a_submodule_that_its_remotes_have_is_nothing() {
     let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
     git(&taken.sandbox, &deinit);
     assert_eq!(taken.status(), CleanupStatus::Clean);
-    let clone = taken
-        .city
-        .repo
-        .repo_dir()
-        .join("worktrees/Toast/modules/lib");
+    let clone = taken.city.repo.theirs().join("worktrees/Toast/modules/lib");
     assert!(clone.is_dir());
     let saved = taken.city.repo.salvage(
         &taken.sandbox,
@@ -324,7 +320,7 @@ fn a_git_directory_without_head_is_saved_whole() {
     taken.commit("lib");
     let deinit = ["submodule", "--quiet", "deinit", "-f", "lib"];
     git(&taken.sandbox, &deinit);
-    let admin = taken.city.repo.repo_dir().join("worktrees/Toast");
+    let admin = taken.city.repo.theirs().join("worktrees/Toast");
     fs::remove_file(admin.join("modules/lib/HEAD")).unwrap();
     let facts = taken.city.facts(&taken.sandbox);
     let line = "only this sandbox names what submodule .git/modules/lib holds: cannot be judged";

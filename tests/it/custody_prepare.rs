@@ -74,10 +74,11 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     );
     assert_eq!(get("filter.up.clean"), "tr a-z A-Z");
     assert_eq!(get("core.autocrlf"), "input");
-    assert_eq!(
-        get("core.hooksPath"),
-        checkout.join(".git/hooks").display().to_string()
-    );
+    // Agents run them; ours runs those of a push alone.
+    let hooks = checkout.join(".git/hooks").display().to_string();
+    assert_eq!(get("horde.hooksPath"), hooks);
+    let theirs = ["config", "--get", "core.hooksPath"];
+    assert_eq!(git(city.repo.theirs(), &theirs), hooks);
     assert!(
         !try_git(bare, &["config", "--get", "alias.x"])
             .status

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::ids::{Incarnation, Oid, RelicId};
 use horde_supervisor::ports::repo::{Repo, RepoError};
 
 use crate::support::city::{City, permit, snapshot, toast};
@@ -54,7 +54,7 @@ fn a_pushed_sandbox_goes_with_its_branch() {
         fs::metadata(city.trash()).unwrap().permissions().mode() & 0o777,
         0o700
     );
-    let bare = city.repo.repo_dir();
+    let bare = city.repo.theirs();
     assert_eq!(git(bare, &["branch", "--list", &spec.branch]), "");
     let left = git(bare, &["worktree", "list", "--porcelain"]);
     assert!(!left.contains("Toast") && left.contains("Nux"), "{left}");
@@ -87,7 +87,7 @@ fn a_removal_that_was_interrupted_is_finished() {
         };
         let there = forget().unwrap_err();
         assert!(matches!(there, RepoError::PermitStale(_)), "{there}");
-        let bare = city.repo.repo_dir();
+        let bare = city.repo.theirs();
         git(bare, &["branch", "raider/Toast/gt-2-11", &spec.branch]);
         fs::rename(&sandbox, city.root().join("thrown")).unwrap();
         if admin_gone {
@@ -109,7 +109,7 @@ fn a_removal_that_was_interrupted_is_finished() {
     let gone = city.repo.forget_sandbox(&sandbox, &toast(), Incarnation(1));
     gone.unwrap();
     let branch = "refs/heads/raider/Toast/gt-1-1";
-    assert_eq!(rev(city.repo.repo_dir(), branch), head);
+    assert_eq!(rev(city.repo.theirs(), branch), head);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_branch_that_nothing_else_reaches_stays() {
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap();
     assert_eq!(
-        rev(city.repo.repo_dir(), "refs/heads/raider/Toast/gt-1-1"),
+        rev(city.repo.theirs(), "refs/heads/raider/Toast/gt-1-1"),
         head
     );
 }
@@ -146,8 +146,9 @@ fn salvage_reaches_the_branch() {
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap();
     fs::remove_dir_all(city.trash()).unwrap();
-    let bare = city.repo.repo_dir();
+    let bare = city.repo.theirs();
     assert_eq!(git(bare, &["branch", "--list", "raider/*"]), "");
+    git(city.repo.repo_dir(), &["gc", "--quiet", "--prune=now"]);
     git(bare, &["gc", "--quiet", "--prune=now"]);
     let to = city.root().join("restored");
     city.repo.restore(&record, &to).unwrap();
@@ -230,7 +231,8 @@ fn a_head_that_became_unreachable_is_noticed() {
     write(&sandbox, "README", "1\n");
     let head = commit_all(&sandbox, "one");
     let bare = city.repo.repo_dir();
-    git(bare, &["update-ref", "refs/horde/mq/gt-2", &head]);
+    let mr = RelicId::new("gt-2").unwrap();
+    city.repo.pin(&mr, &Oid::new(head).unwrap()).unwrap();
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
     git(bare, &["update-ref", "-d", "refs/horde/mq/gt-2"]);
     let stale = city
@@ -246,7 +248,7 @@ fn a_discard_that_was_killed_is_finished() {
     let spec = city.spec(1);
     let sandbox = city.sandbox();
     git(
-        city.repo.repo_dir(),
+        city.repo.theirs(),
         &["worktree", "lock", &sandbox.display().to_string()],
     );
     let permit = permit(&spec, &city.facts(&sandbox));
@@ -255,10 +257,10 @@ fn a_discard_that_was_killed_is_finished() {
     city.repo
         .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
         .unwrap();
-    let left = git(city.repo.repo_dir(), &["worktree", "list"]);
+    let left = git(city.repo.theirs(), &["worktree", "list"]);
     assert!(!left.contains("Toast"), "{left}");
     assert_eq!(
-        git(city.repo.repo_dir(), &["branch", "--list", "raider/*"]),
+        git(city.repo.theirs(), &["branch", "--list", "raider/*"]),
         ""
     );
 }

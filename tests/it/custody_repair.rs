@@ -72,7 +72,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
         let head = rev(&sandbox, "HEAD");
         let files = snapshot(&sandbox);
         assert_eq!(city.repo.ailment(&sandbox), Ok(None), "{what}");
-        break_it(&sandbox, &city.repo.repo_dir().join("worktrees/Toast"));
+        break_it(&sandbox, &city.repo.theirs().join("worktrees/Toast"));
         // What a lock keeps from going on is git's to say, or the agent's to wait for.
         let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
         let seen = city.repo.ailment(&sandbox).unwrap();
@@ -97,11 +97,11 @@ fn whatever_broke_is_whole_again_with_its_files() {
         assert_eq!(facts.untracked, ["new"], "{what}");
         assert!(sandbox.join("TASK.md").is_symlink(), "{what}");
         assert!(
-            !city.repo.repo_dir().join("worktrees/Toast/locked").exists(),
+            !city.repo.theirs().join("worktrees/Toast/locked").exists(),
             "{what}"
         );
         git(&sandbox, &["commit", "--quiet", "-am", "goes on"]);
-        git(city.repo.repo_dir(), &["worktree", "prune", "--expire=now"]);
+        git(city.repo.theirs(), &["worktree", "prune", "--expire=now"]);
         assert!(city.facts(&sandbox).dirty.is_empty(), "{what}: pruned");
     }
 }
@@ -178,7 +178,7 @@ fn a_sandbox_of_which_only_the_branch_is_left_is_recreated() {
     let sandbox = busy(&city);
     let head = rev(&sandbox, "HEAD");
     fs::remove_dir_all(&sandbox).unwrap();
-    fs::remove_dir_all(city.repo.repo_dir().join("worktrees")).unwrap();
+    fs::remove_dir_all(city.repo.theirs().join("worktrees")).unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(rev(&sandbox, "HEAD"), head);
     let facts = city.facts(&sandbox);
@@ -194,18 +194,20 @@ fn a_city_that_was_moved_is_found_again() {
     let root = city.root();
     fs::rename(root.join("city"), root.join("moved")).unwrap();
     fs::create_dir_all(root.join("city")).unwrap();
-    fs::rename(root.join("moved/horde"), root.join("city/horde")).unwrap();
+    for part in ["horde", ".horde"] {
+        fs::rename(root.join("moved").join(part), root.join("city").join(part)).unwrap();
+    }
     // The same place again, but with links that name another.
     let link = fs::read_to_string(sandbox.join(".git")).unwrap();
     fs::write(sandbox.join(".git"), link.replace("/city/", "/old/")).unwrap();
-    let back = city.repo.repo_dir().join("worktrees/Toast/gitdir");
+    let back = city.repo.theirs().join("worktrees/Toast/gitdir");
     let text = fs::read_to_string(&back).unwrap();
     fs::write(&back, text.replace("/city/", "/old/")).unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     assert_eq!(snapshot(&sandbox), files);
     assert_eq!(city.facts(&sandbox).dirty, ["src/a.txt", "src/b.txt"]);
     assert_eq!(
-        git(city.repo.repo_dir(), &["worktree", "list"])
+        git(city.repo.theirs(), &["worktree", "list"])
             .lines()
             .count(),
         2
@@ -249,7 +251,7 @@ fn another_incarnations_sandbox_is_not_repaired() {
 fn an_index_that_was_set_aside_is_salvaged() {
     let city = City::new();
     let sandbox = busy(&city);
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     fs::write(admin.join("index"), "DIRC and what was staged").unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
@@ -266,7 +268,7 @@ fn index_of_a_branch_without_a_commit_is_made_anew() {
     let city = City::new();
     let sandbox = city.sandbox();
     git(&sandbox, &["checkout", "-q", "--orphan", "fresh"]);
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     fs::remove_file(admin.join("index")).unwrap();
     assert!(city.repo.ailment(&sandbox).unwrap().is_some());
     city.repo.repair_sandbox(&city.spec(1)).unwrap();

@@ -60,7 +60,7 @@ impl Saved {
     }
 
     fn worktrees(&self) -> PathBuf {
-        self.city.repo.repo_dir().join("worktrees")
+        self.city.repo.theirs().join("worktrees")
     }
 
     /// The names of what a directory holds.
@@ -83,7 +83,7 @@ impl Saved {
         assert_eq!(Self::names(self.to.parent().unwrap()), ["a"], "{after}");
         assert_eq!(Self::names(&self.worktrees()).len(), 2, "{after}");
         // It is whole to git, too: nothing of it is pruned.
-        git(self.city.repo.repo_dir(), &["worktree", "prune"]);
+        git(self.city.repo.theirs(), &["worktree", "prune"]);
         git(&self.to, &["fsck"]);
     }
 }
@@ -173,7 +173,7 @@ fn what_a_killed_restore_left_is_replaced() {
         ("before the rename, and pruned", &|saved| {
             whole(saved);
             fs::rename(&saved.to, &saved.part).unwrap();
-            git(saved.city.repo.repo_dir(), &["worktree", "prune"]);
+            git(saved.city.repo.theirs(), &["worktree", "prune"]);
             assert_eq!(Saved::names(&saved.worktrees()), ["Toast"]);
         }),
     ];

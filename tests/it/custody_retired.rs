@@ -3,10 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use horde_supervisor::domain::ids::{Oid, RelicId};
 use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, write};
+
+fn mr() -> RelicId {
+    RelicId::new("gt-9").unwrap()
+}
 
 /// Where the entry of Toast's first sandbox lies once its directory was removed and a second one made, with
 /// what was done in it before.
@@ -15,13 +20,13 @@ fn retired(city: &City, act: impl FnOnce(&Path)) -> PathBuf {
     act(&sandbox);
     fs::remove_dir_all(&sandbox).unwrap();
     city.repo.make_sandbox(&city.spec(2)).unwrap();
-    let entry = city.repo.repo_dir().join("horde/retired/Toast");
+    let entry = city.repo.theirs().join("horde/retired/Toast");
     assert!(entry.join("HEAD").exists());
     entry
 }
 
 #[test]
-fn an_entry_goes_when_a_branch_has_all_of_it() {
+fn an_entry_goes_when_a_ref_of_ours_has_all_of_it() {
     let city = City::new();
     assert_eq!(city.repo.drop_retired().unwrap(), 0, "there is nothing yet");
     let entry = retired(&city, |sandbox| {
@@ -29,10 +34,17 @@ fn an_entry_goes_when_a_branch_has_all_of_it() {
         commit_all(sandbox, "one");
     });
     let branch = city.spec(1).branch;
-    let head = rev(city.repo.repo_dir(), &branch);
+    let head = rev(city.repo.theirs(), &branch);
+    assert_eq!(
+        city.repo.drop_retired().unwrap(),
+        0,
+        "agents may move branches"
+    );
+    let pinned = Oid::new(head.clone()).unwrap();
+    city.repo.pin(&mr(), &pinned).unwrap();
     assert_eq!(city.repo.drop_retired().unwrap(), 1);
     assert!(!entry.exists());
-    assert_eq!(rev(city.repo.repo_dir(), &branch), head);
+    assert_eq!(rev(city.repo.theirs(), &branch), head);
     assert!(
         city.facts(&city.spec(2).path).is_clean(),
         "in use, and untouched"
@@ -53,11 +65,14 @@ fn an_entry_stays_while_only_its_reflog_names_a_commit() {
     assert_eq!(city.repo.drop_retired().unwrap(), 0);
     let bare = city.repo.repo_dir();
     // What was seen on a remote of a raider's branch may be deleted there.
-    let (seen, kept) = ("refs/remotes/origin/raider/Toast/x", "refs/heads/kept");
-    git(bare, &["update-ref", seen, &left]);
+    let seen = "refs/remotes/origin/raider/Toast/x";
+    let commit = Oid::new(left).unwrap();
+    city.repo.pin(&mr(), &commit).unwrap();
+    git(bare, &["update-ref", seen, commit.as_str()]);
+    city.repo.unpin(&mr()).unwrap();
     assert_eq!(city.repo.drop_retired().unwrap(), 0);
     assert!(entry.join("logs/HEAD").exists());
-    git(bare, &["update-ref", kept, &left]);
+    city.repo.pin(&mr(), &commit).unwrap();
     assert_eq!(city.repo.drop_retired().unwrap(), 1);
     assert!(!entry.exists());
 }
@@ -116,11 +131,14 @@ fn a_tag_that_a_ref_has_is_held() {
         let admin = git(sandbox, &["rev-parse", "--absolute-git-dir"]);
         write(Path::new(&admin), "FETCH_HEAD", tag);
     });
-    let bare = city.repo.repo_dir();
-    let tag = rev(bare, "v1");
-    git(bare, &["tag", "--delete", "v1"]);
-    assert_eq!(city.repo.drop_retired().unwrap(), 0);
-    git(bare, &["update-ref", "refs/tags/v1", &tag]);
+    let theirs = city.repo.theirs().display().to_string();
+    assert_eq!(
+        city.repo.drop_retired().unwrap(),
+        0,
+        "agents may delete tags"
+    );
+    let tag = "refs/tags/v1:refs/tags/v1";
+    git(city.repo.repo_dir(), &["fetch", "--quiet", &theirs, tag]);
     assert_eq!(city.repo.drop_retired().unwrap(), 1);
     assert!(!entry.exists());
 }

@@ -98,7 +98,7 @@ fn an_existing_branch_keeps_its_commits() {
     let mut spec = city.spec(1);
     let head = rev(&checkout, "HEAD");
     git(
-        city.repo.repo_dir(),
+        city.repo.theirs(),
         &["branch", "--no-track", &spec.branch, &head],
     );
     city.repo.make_sandbox(&spec).unwrap();
@@ -120,7 +120,7 @@ fn a_half_made_sandbox_is_completed() {
     for stage in 0..6 {
         let city = City::new();
         let spec = city.spec(1);
-        let bare = city.repo.repo_dir();
+        let bare = city.repo.theirs();
         fs::create_dir_all(spec.path.parent().unwrap()).unwrap();
         let path = spec.path.display().to_string();
         let admin = bare.join("worktrees/Toast");
@@ -202,12 +202,7 @@ fn another_incarnations_sandbox_is_not_taken() {
         git(&sandbox, &["branch", "--show-current"]),
         "raider/Toast/gt-1-2"
     );
-    assert!(
-        city.repo
-            .repo_dir()
-            .join("horde/retired/Toast/HEAD")
-            .exists()
-    );
+    assert!(city.repo.theirs().join("horde/retired/Toast/HEAD").exists());
 }
 
 #[test]
@@ -343,7 +338,7 @@ fn a_sandbox_tells_whose_it_is() {
     fs::remove_file(sandbox.join(".git")).unwrap();
     let unlinked = city.repo.provenance(&sandbox).unwrap();
     assert_eq!(unlinked.as_ref(), Some(&noted), "the link is not needed");
-    let admin = city.repo.repo_dir().join("worktrees/Toast");
+    let admin = city.repo.theirs().join("worktrees/Toast");
     fs::remove_file(admin.join("horde.json")).unwrap();
     let named = city.repo.provenance(&sandbox).unwrap().unwrap();
     assert_eq!(

@@ -198,7 +198,7 @@ fn whatever_was_done_comes_back() {
     git(&checkout, &["rm", "-q", "run.sh"]);
     git(&checkout, &["add", "-A"]);
     git(&checkout, &["commit", "-qm", "other"]);
-    let bare = city.repo.repo_dir().display().to_string();
+    let bare = city.repo.theirs().display().to_string();
     git(
         &checkout,
         &["push", "-q", &bare, "HEAD:refs/horde/test/other"],

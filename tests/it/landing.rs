@@ -120,7 +120,7 @@ fn a_rig_without_a_remote_lands_in_its_checkout() {
     let spec = city.spec(2);
     let work = city.root().join("work");
     git(
-        city.repo.repo_dir(),
+        city.repo.theirs(),
         &[
             "worktree",
             "add",

@@ -21,6 +21,7 @@ mod custody_restore;
 mod custody_retired;
 mod custody_salvage;
 mod custody_sandbox;
+mod custody_theirs;
 mod custody_theorem;
 mod e2e;
 mod fake_city;

@@ -169,7 +169,7 @@ fn broken(sandbox: &Path, why: &str) -> RepoError {
 
 /// `repo.git/worktrees`.
 pub(super) fn worktrees(repo: &GitRepo) -> PathBuf {
-    repo.repo_dir().join("worktrees")
+    repo.theirs().join("worktrees")
 }
 
 /// Where the `.git` file of a directory leads, if that exists.
@@ -283,7 +283,7 @@ pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
 
 /// Where such directories are set aside.
 pub(super) fn retired(repo: &GitRepo) -> PathBuf {
-    repo.repo_dir().join("horde").join("retired")
+    repo.theirs().join("horde").join("retired")
 }
 
 /// Moves an administrative directory out of git's sight without destroying it: its reflog may be
@@ -307,7 +307,7 @@ pub(super) fn free_name(dir: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// A private directory on the file system of `repo.git`, gone when dropped.
+/// A private directory in ours, gone when dropped.
 pub(super) fn scratch(repo: &GitRepo) -> Result<tempfile::TempDir, RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
     fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;

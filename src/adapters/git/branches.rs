@@ -1,4 +1,4 @@
-//! Local branches of raiders: which of them nobody has checked out, and the one way they are deleted.
+//! Branches of raiders in theirs: which of them no worktree has checked out, and the one way they are deleted.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,24 +8,21 @@ use super::admin;
 use super::bytes;
 use super::rig::GitRepo;
 use crate::domain::doctor::BranchFacts;
+use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Branches of raiders that no worktree has checked out.
 pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
-    let listed = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)", "refs/heads/raider/"])
-        .run()?;
     let in_use = checked_out(repo)?;
-    let text = listed.text();
-    let spare = text
-        .lines()
-        .filter(|full| !in_use.iter().any(|(name, _)| name == full));
-    let facts = |full: &str| {
+    let listed = repo.their_refs().list("refs/heads/raider/")?;
+    let spare = listed
+        .iter()
+        .filter(|(full, _)| !in_use.iter().any(|(name, _)| name == *full));
+    let facts = |(full, tip): (&String, &Oid)| {
         let name = full.strip_prefix("refs/heads/").unwrap_or(full);
         Ok(BranchFacts {
             name: name.to_owned(),
-            reachable: is_reachable(repo, full, full)?,
+            reachable: is_held(repo, tip)?,
         })
     };
     spare.map(facts).collect()
@@ -68,28 +65,30 @@ fn is_gone(dir: &Path) -> bool {
     fs::symlink_metadata(dir).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Whether a ref of another name reaches the commit.
-fn is_reachable(repo: &GitRepo, commit: &str, name: &str) -> Result<bool, RepoError> {
+/// Whether a ref of ours reaches the commit.
+fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
+    if repo.resolve(commit.as_str())?.is_none() {
+        return Ok(false);
+    }
     let reaching = repo
         .git()
-        .args(["for-each-ref", "--format=%(refname)", "--contains", commit])
+        .args(["for-each-ref", "--count=1", "--format=%(refname)"])
+        .args(["--contains", commit.as_str()])
         .run()?;
-    Ok(reaching.text().lines().any(|found| found != name))
+    Ok(!reaching.stdout.is_empty())
 }
 
-/// Deletes a local branch that another ref reaches and no worktree has checked out. Otherwise it
+/// Deletes a branch of theirs that a ref of ours reaches and no worktree has checked out. Otherwise it
 /// stays. True when it is gone.
 pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<bool, RepoError> {
     let name = format!("refs/heads/{branch}");
-    let Some(tip) = repo.resolve(&name)? else {
+    let theirs = repo.their_refs();
+    let Some(tip) = theirs.resolve(&name)? else {
         return Ok(true);
     };
     let in_use = checked_out(repo)?.iter().any(|(used, _)| *used == name);
-    if in_use || !is_reachable(repo, tip.as_str(), &name)? {
+    if in_use || !is_held(repo, &tip)? {
         return Ok(false);
     }
-    repo.git()
-        .args(["update-ref", "-d", &name, tip.as_str()])
-        .run()?;
-    Ok(true)
+    theirs.delete(&name, &tip)
 }

@@ -2,6 +2,7 @@
 //! a limit on time and output. Nothing else in the project spawns `git`.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,6 +29,18 @@ const FIXED: &[&str] = &[
     "color.ui=false",
     "log.showSignature=false",
     "safe.bareRepository=all",
+    "protocol.ext.allow=never",
+];
+
+/// No hook runs but where [`Git::hooks`] names a directory of them.
+const NO_HOOKS: &str = "core.hooksPath=/dev/null";
+
+/// Objects are read as they are: neither replaced, nor with other parents. Attributes of the machine do
+/// not count.
+const PLAIN: &[(&str, &str)] = &[
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_GRAFT_FILE", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
 ];
 
 /// Inherited: what git and its credential helpers need, nothing else.
@@ -89,8 +102,17 @@ impl Output {
 pub struct Git {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    stdin: Option<Vec<u8>>,
+    hooks: OsString,
+    stdin: Input,
     limit: Duration,
+}
+
+/// Standard input of a command.
+#[derive(Debug)]
+enum Input {
+    Nothing,
+    Bytes(Vec<u8>),
+    File(File),
 }
 
 impl Git {
@@ -109,7 +131,8 @@ impl Git {
         Self {
             args,
             env,
-            stdin: None,
+            hooks: NO_HOOKS.into(),
+            stdin: Input::Nothing,
             limit: LOCAL,
         }
     }
@@ -140,7 +163,22 @@ impl Git {
     /// Gives it standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.stdin = Some(bytes.into());
+        self.stdin = Input::Bytes(bytes.into());
+        self
+    }
+
+    /// Gives it a file as standard input.
+    #[must_use]
+    pub fn stdin_file(mut self, file: File) -> Self {
+        self.stdin = Input::File(file);
+        self
+    }
+
+    /// Has it run the hooks of a directory. Without this, it runs none.
+    #[must_use]
+    pub fn hooks(mut self, dir: &Path) -> Self {
+        self.hooks = "core.hooksPath=".into();
+        self.hooks.push(dir);
         self
     }
 
@@ -158,7 +196,12 @@ impl Git {
     pub fn output(self) -> Result<Output, RepoError> {
         let what = self.describe();
         let mut command = Command::new(program());
-        command.args(&self.args).env_clear();
+        command
+            .args(&self.args[..2])
+            .arg("-c")
+            .arg(&self.hooks)
+            .args(&self.args[2..])
+            .env_clear();
         for name in INHERITED {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -172,19 +215,22 @@ impl Git {
             // Not by GIT_SSH_COMMAND: that would overrule the user's core.sshCommand.
             .env("SSH_ASKPASS", "true")
             .env("SSH_ASKPASS_REQUIRE", "force")
-            .envs(self.env.iter().map(|(key, value)| (key, value)))
-            .stdin(if self.stdin.is_some() {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            })
+            .envs(PLAIN.iter().copied())
+            .envs(self.env.iter().map(|(key, value)| (key, value)));
+        let (stdin, bytes) = match self.stdin {
+            Input::Nothing => (Stdio::null(), None),
+            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
+            Input::File(file) => (file.into(), None),
+        };
+        command
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
-        let collected = collect(child, self.stdin, self.limit)
+        let collected = collect(child, bytes, self.limit)
             .map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
         let Some(status) = collected.status else {
             let limit = self.limit;

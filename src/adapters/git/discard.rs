@@ -103,10 +103,12 @@ pub(super) fn forget(
         }
     }
     let own = format!("refs/heads/raider/{}/", raider.name);
-    let (format, end) = ("--format=%(refname:lstrip=2)", format!("-{incarnation}"));
-    let branches = repo.git().args(["for-each-ref", format, &own]).run()?;
-    for branch in branches.text().lines().filter(|name| name.ends_with(&end)) {
-        drop_branch(repo, branch)?;
+    let end = format!("-{incarnation}");
+    for name in repo.their_refs().list(&own)?.into_keys() {
+        let branch = name.strip_prefix("refs/heads/").unwrap_or(&name);
+        if branch.ends_with(&end) {
+            drop_branch(repo, branch)?;
+        }
     }
     Ok(())
 }

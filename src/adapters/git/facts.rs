@@ -77,7 +77,7 @@ pub(super) fn glance(
         .untracked
         .retain(|path| !super::links::is_ours(sandbox, path));
     let ahead = match &status.head {
-        Some(head) => ahead(repo.git(), head, repo.target_tip(target)?.as_ref())?,
+        Some(head) => ahead(repo.lens(), head, repo.target_tip(target)?.as_ref())?,
         None => 0,
     };
     Ok((
@@ -115,8 +115,19 @@ pub(super) fn strays(
     let salvage = ["refs/horde/salvage".to_owned()];
     let mut strays = Vec::new();
     for name in names {
-        if let Some(tip) = repo.resolve(&name)?
-            && !strays.contains(&tip)
+        let tip = match Oid::new(name.as_str()) {
+            Ok(commit) => Some(commit),
+            Err(_) => repo.their_refs().resolve(&name)?,
+        };
+        let Some(tip) = tip else { continue };
+        if let Err(error) = repo.take(std::slice::from_ref(&tip)) {
+            match error {
+                // A name of nothing: there is nothing to be kept.
+                RepoError::NotFound(_) => continue,
+                error => return Err(error),
+            }
+        }
+        if !strays.contains(&tip)
             && !reachable(repo, &tip, Some(target))?
             && !reached_from(repo, &tip, &salvage)?
         {
@@ -127,11 +138,8 @@ pub(super) fn strays(
 }
 
 fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
-    let format = repo
-        .git()
-        .args(["rev-parse", "--show-object-format"])
-        .run()?;
-    let digits = if format.text() == "sha256" { 64 } else { 40 };
+    let sha256 = super::settings::object_format(repo)? == "sha256";
+    let digits = if sha256 { 64 } else { 40 };
     oid(&"0".repeat(digits))
 }
 

@@ -5,6 +5,7 @@ use super::equal::{self, is_ancestor};
 use super::push::{Answer, Push, said, without_password};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
+use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -28,8 +29,10 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     }
     let url = repo.push_url()?;
     let checkout = repo.own_origin()?;
+    let hooks = repo.hooks()?;
     let push = Push {
         dir: repo.repo_dir(),
+        hooks: hooks.as_deref(),
         url: &url,
         branch: target,
         head: Some(new),
@@ -74,7 +77,7 @@ fn arrived(
     Err(moved(target, expected.to_string(), Some(&found)))
 }
 
-/// Without pushing, the target is a branch of `repo.git`.
+/// Without pushing, the target is a branch of ours.
 fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/heads/{target}");
     let swap = repo
@@ -83,7 +86,7 @@ fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), R
         .args([new.as_str(), old.as_str()])
         .output()?;
     if swap.ok() {
-        return Ok(());
+        return share::publish(repo, &name, new);
     }
     match repo.resolve(&name)? {
         Some(found) if is_ancestor(repo.repo_dir(), new, &found)? => Ok(()),

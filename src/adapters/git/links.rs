@@ -174,7 +174,7 @@ pub(super) fn exclude<'a>(
     repo: &GitRepo,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), RepoError> {
-    let file = repo.repo_dir().join("info").join("exclude");
+    let file = repo.theirs().join("info").join("exclude");
     let mut text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -201,7 +201,7 @@ pub(super) fn exclude<'a>(
     if text.len() == before {
         return Ok(());
     }
-    fs::create_dir_all(repo.repo_dir().join("info"))
+    fs::create_dir_all(repo.theirs().join("info"))
         .map_err(|error| failed("cannot make the directory of", &file, &error))?;
     super::admin::write_whole(&file, text.as_bytes())
 }

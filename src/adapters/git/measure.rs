@@ -13,6 +13,7 @@ use super::rig::GitRepo;
 use super::status::{self, IndexEntry, Status};
 use super::traces::{self, Lost, Stash};
 use super::{digest, links, special};
+use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// A sandbox at one moment.
@@ -106,8 +107,13 @@ fn look(repo: &GitRepo, place: Place) -> Result<Measured, RepoError> {
     admins.insert(0, place.admin.clone());
     let nested = nested::find(repo, &place, &status, &index, base, &inner)?;
     let reflog = traces::head_reflogs(&admins)?;
-    let stashes = traces::stashes(&place, note.as_ref(), &status, &reflog)?;
+    let stashes = traces::stashes(repo, note.as_ref(), &status, &reflog)?;
     let lost = traces::lost(repo, &place, note.as_ref(), &status, &reflog)?;
+    // What it has committed is judged, and kept, in ours.
+    let mut commits: Vec<Oid> = status.head.iter().cloned().collect();
+    commits.extend(lost.tips.iter().chain(&lost.own).cloned());
+    commits.extend(stashes.iter().map(|stash| stash.commit.clone()));
+    repo.take(&commits)?;
     let mut measured = Measured {
         place,
         admins,

@@ -2,7 +2,9 @@
 //! for everything that talks to a remote, runs hooks or filters, or touches a work tree.
 
 mod admin;
+mod adopt;
 mod ailment;
+mod beneath;
 mod branches;
 mod bytes;
 mod collect;
@@ -35,8 +37,11 @@ pub mod rig;
 mod salvage;
 mod sandbox;
 mod settings;
+mod share;
 mod special;
 mod status;
+mod take;
+mod theirs;
 mod traces;
 
 #[cfg(test)]

@@ -257,7 +257,7 @@ fn there<T>(dir: &Path, read: io::Result<T>) -> Result<Option<T>, RepoError> {
 
 /// Whether a linked worktree belongs to `repo.git`.
 fn is_of(repo: &GitRepo, dir: &Path) -> bool {
-    let home = fs::canonicalize(repo.repo_dir());
+    let home = fs::canonicalize(repo.theirs());
     linked(dir).is_some_and(|admin| home.is_ok_and(|home| admin.starts_with(home)))
 }
 

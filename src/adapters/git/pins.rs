@@ -11,11 +11,9 @@ fn name(mr: &RelicId) -> String {
 /// Points `refs/horde/mq/<mr>` at `head`.
 ///
 /// # Errors
-/// [`RepoError::NotFound`] when `repo.git` has no such commit.
+/// [`RepoError::NotFound`] when there is no such commit.
 pub(super) fn pin(repo: &GitRepo, mr: &RelicId, head: &Oid) -> Result<(), RepoError> {
-    if repo.resolve(head.as_str())?.is_none() {
-        return Err(RepoError::NotFound(format!("commit {head}")));
-    }
+    repo.take(std::slice::from_ref(head))?;
     // MERGE_READY is acknowledged after this, so it must outlive a loss of power too.
     repo.git()
         .args(["-c", "core.fsync=committed,reference", "update-ref"])

@@ -1,28 +1,31 @@
-//! Makes a rig's `repo.git` from its checkout or URL, and keeps its settings fresh. The user's
+//! Makes a rig's two repositories from its checkout or URL, and keeps their settings fresh. The user's
 //! checkout is only read.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::admin::failed;
+use super::admin::{failed, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{gate, links};
+use super::{adopt, gate, links, share};
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
 use crate::ports::repo::RepoError;
 
-/// Set once the first fetch is done.
-const READY_KEY: &str = "horde.ready";
+/// There once the first fetch is done.
+const READY: &str = "horde.ready";
+/// There once a city of the first plan was taken over. Never a second time: theirs is not believed.
+const ADOPTED: &str = "horde.adopted";
 
 /// What the git program says that it is.
 pub(super) fn version() -> Result<String, RepoError> {
     Ok(Git::in_dir(Path::new("/")).arg("version").run()?.text())
 }
 
-/// Makes or refreshes `repo.git`.
+/// Makes or refreshes both repositories.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = repo.preparing();
     local::git_version(&version()?).map_err(RepoError::Failed)?;
@@ -32,6 +35,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     };
     let serial = repo.worktrees();
     init(repo, checkout.as_ref())?;
+    share::init(repo)?;
     let moved = settings::take_over(repo, checkout.as_ref())?;
     take_attributes(repo, checkout.as_ref())?;
     links::exclude(repo, links::EXCLUDED)?;
@@ -41,13 +45,15 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
             tracing::warn!(%error, "the next gate tries again");
         }
     }
-    // A fetch may take long, and nobody else has to wait for it.
+    let mark = repo.repo_dir().join(READY);
+    let ready = mark.exists();
+    let adopted = repo.repo_dir().join(ADOPTED);
+    if !adopted.exists() {
+        adopt::adopt(repo)?;
+        write_whole(&adopted, b"")?;
+    }
+    // A fetch may take long, and nothing else has to wait for it.
     drop(serial);
-    let ready = repo
-        .git()
-        .args(["config", "--get", READY_KEY])
-        .output()?
-        .ok();
     if !ready || moved {
         fetch_all(repo, checkout.as_ref())?;
         let head = remote_head(repo, checkout.as_ref())?;
@@ -57,7 +63,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
                 .args(["symbolic-ref", "refs/remotes/origin/HEAD", &head])
                 .run()?;
         }
-        repo.git().args(["config", READY_KEY, "true"]).run()?;
+        share::publish_all(repo)?;
+        write_whole(&mark, b"")?;
     }
     Ok(())
 }
@@ -105,35 +112,26 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
             (None, RigSource::Remote(url)) => remote_format(url)?,
             (None, RigSource::Path(_)) => "sha1".to_owned(),
         };
-        fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
-        Git::in_dir(dir)
-            .args([
-                "-c",
-                "init.defaultRefFormat=files",
-                "init",
-                "--quiet",
-                "--bare",
-            ])
-            .args(["--template=", "--initial-branch=horde"])
-            .arg(format!("--object-format={format}"))
-            .arg(dir)
-            .run()?;
-    }
-    // What one sandbox lets go must stay until salvage and its retention decide; reflogs are what
-    // salvage finds lost commits by, and bare repositories keep none by default.
-    let fixed = [
-        ("core.logAllRefUpdates", "true"),
-        ("gc.auto", "0"),
-        ("gc.pruneExpire", "never"),
-        ("gc.reflogExpire", "never"),
-        ("gc.reflogExpireUnreachable", "never"),
-        ("gc.worktreePruneExpire", "never"),
-        ("push.default", "nothing"),
-    ];
-    for (key, value) in fixed {
-        repo.git().args(["config", "--local", key, value]).run()?;
+        let parent = dir.parent().unwrap_or(dir);
+        let mut private = fs::DirBuilder::new();
+        let made = private.recursive(true).mode(0o700).create(parent);
+        made.and_then(|()| private.create(dir))
+            .map_err(|error| failed("cannot make", dir, &error))?;
+        init_bare(dir, &format)?;
     }
     Ok(())
+}
+
+/// `git init` of a bare repository without hooks and branches.
+pub(super) fn init_bare(dir: &Path, format: &str) -> Result<(), RepoError> {
+    Git::in_dir(dir)
+        .args(["-c", "init.defaultRefFormat=files"])
+        .args(["init", "--quiet", "--bare"])
+        .args(["--template=", "--initial-branch=horde"])
+        .arg(format!("--object-format={format}"))
+        .arg(dir)
+        .run()
+        .map(drop)
 }
 
 /// The object format of a remote, by the length of its ids.
@@ -158,14 +156,17 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
         return Ok(());
     };
     let from = checkout.git_dir.join("info").join("attributes");
-    let info = repo.repo_dir().join("info");
     let text = match fs::read(&from) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(failed("cannot read", &from, &error)),
     };
-    fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
-    super::admin::write_whole(&info.join("attributes"), &text)
+    for dir in [repo.repo_dir(), repo.theirs()] {
+        let info = dir.join("info");
+        fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
+        write_whole(&info.join("attributes"), &text)?;
+    }
+    Ok(())
 }
 
 /// Throws away what killed attempts left in our own scratch directory.

@@ -29,7 +29,7 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     let head = place.admin.join("HEAD");
     let head = fs::read_to_string(&head).map_err(|error| failed("cannot read", &head, &error))?;
     if let Some(branch) = head.trim_end().strip_prefix("ref: ") {
-        stamp(&mut mark, &repo.repo_dir().join(branch))?;
+        stamp(&mut mark, &repo.theirs().join(branch))?;
     }
     Ok(mark)
 }

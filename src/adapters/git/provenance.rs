@@ -52,7 +52,7 @@ fn by_branch(
     let Some((branch, (relic, incarnation))) = told else {
         return Ok(None);
     };
-    let Some(base) = repo.resolve(&format!("refs/heads/{branch}"))? else {
+    let Some(base) = repo.their_refs().resolve(&format!("refs/heads/{branch}"))? else {
         return Ok(None);
     };
     // git writes it once, when it makes the worktree.

@@ -15,6 +15,8 @@ const UPDATE_CHECKOUT: &str =
 pub(super) struct Push<'a> {
     /// The repository pushed from.
     pub(super) dir: &'a Path,
+    /// The directory of the user's hooks, where there are any.
+    pub(super) hooks: Option<&'a Path>,
     /// Where to.
     pub(super) url: &'a str,
     /// The remote branch.
@@ -50,6 +52,9 @@ impl Push<'_> {
         let mut git = Git::in_dir(self.dir)
             .args(["push", "--porcelain", "--no-follow-tags"])
             .arg("--recurse-submodules=no");
+        if let Some(hooks) = self.hooks {
+            git = git.hooks(hooks);
+        }
         if self.update_checkout {
             git = git.arg(UPDATE_CHECKOUT);
         }

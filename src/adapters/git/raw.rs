@@ -30,6 +30,7 @@ const CONFIG: &[&str] = &[
 pub(super) struct Raw {
     scratch: tempfile::TempDir,
     objects: PathBuf,
+    theirs: PathBuf,
 }
 
 impl Raw {
@@ -53,6 +54,7 @@ impl Raw {
         Ok(Self {
             scratch,
             objects: repo.repo_dir().join("objects"),
+            theirs: repo.theirs().join("objects"),
         })
     }
 
@@ -84,6 +86,7 @@ impl RawIndex<'_> {
         let mut git = Git::in_dir(work_tree)
             .env("GIT_DIR", self.raw.scratch.path().join("raw.git"))
             .env("GIT_OBJECT_DIRECTORY", &self.raw.objects)
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.raw.theirs)
             .env("GIT_INDEX_FILE", &self.file)
             .env("GIT_WORK_TREE", work_tree)
             .limit(CHECKOUT);

@@ -1,19 +1,16 @@
 //! Writes the files of an index that are not in the work tree, conflicts included.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use super::bytes::{self, RelPath};
 use super::command::{CHECKOUT, Git};
 use crate::ports::repo::RepoError;
 
 /// Writes what is missing; what is there stays as it is.
-pub(super) fn fill_missing(sandbox: &Path) -> Result<(), RepoError> {
-    let listed = Git::in_dir(sandbox)
-        .args(["ls-files", "--deleted", "-z"])
-        .run()?;
+pub(super) fn fill_missing(git: impl Fn() -> Git) -> Result<(), RepoError> {
+    let listed = git().args(["ls-files", "--deleted", "-z"]).run()?;
     let missing: BTreeSet<RelPath> = bytes::split(&listed.stdout).map(<[u8]>::to_vec).collect();
-    let stages = unmerged(sandbox)?;
+    let stages = unmerged(git())?;
     let of = |wanted: &[&[u8]]| {
         let of = |path: &&RelPath| {
             let stages = stages.get(*path).map_or(&[][..], Vec::as_slice);
@@ -21,7 +18,7 @@ pub(super) fn fill_missing(sandbox: &Path) -> Result<(), RepoError> {
         };
         missing.iter().filter(of).collect::<Vec<_>>()
     };
-    write(sandbox, &["checkout-index"], &of(&[&[]]))?;
+    write(git(), &["checkout-index"], &of(&[&[]]))?;
     // With the marks of the conflict: what lies there without them would pass for its solution.
     let merge = [
         "checkout",
@@ -29,15 +26,15 @@ pub(super) fn fill_missing(sandbox: &Path) -> Result<(), RepoError> {
         "--pathspec-from-file=-",
         "--pathspec-file-nul",
     ];
-    write(sandbox, &merge, &of(&[&[1, 2, 3], &[2, 3]]))?;
+    write(git(), &merge, &of(&[&[1, 2, 3], &[2, 3]]))?;
     let (ours, theirs) = (of(&[&[1, 2], &[2]]), of(&[&[1, 3], &[3]]));
-    write(sandbox, &["checkout-index", "--stage=2"], &ours)?;
-    write(sandbox, &["checkout-index", "--stage=3"], &theirs)
+    write(git(), &["checkout-index", "--stage=2"], &ours)?;
+    write(git(), &["checkout-index", "--stage=3"], &theirs)
 }
 
 /// The stages that there are of each unmerged path, in order.
-fn unmerged(sandbox: &Path) -> Result<BTreeMap<RelPath, Vec<u8>>, RepoError> {
-    let listed = Git::in_dir(sandbox).args(["ls-files", "-u", "-z"]).run()?;
+fn unmerged(git: Git) -> Result<BTreeMap<RelPath, Vec<u8>>, RepoError> {
+    let listed = git.args(["ls-files", "-u", "-z"]).run()?;
     let mut stages: BTreeMap<RelPath, Vec<u8>> = BTreeMap::new();
     for line in bytes::split(&listed.stdout) {
         let tab = line.iter().position(|byte| *byte == b'\t');
@@ -49,11 +46,11 @@ fn unmerged(sandbox: &Path) -> Result<BTreeMap<RelPath, Vec<u8>>, RepoError> {
     Ok(stages)
 }
 
-fn write(sandbox: &Path, how: &[&str], paths: &[&RelPath]) -> Result<(), RepoError> {
+fn write(git: Git, how: &[&str], paths: &[&RelPath]) -> Result<(), RepoError> {
     if paths.is_empty() {
         return Ok(());
     }
-    let mut git = Git::in_dir(sandbox).args(how);
+    let mut git = git.args(how);
     if how[0] == "checkout-index" {
         git = git.args(["-z", "--stdin"]);
     }

@@ -1,6 +1,6 @@
 //! The remote's branches: read, fetched, pushed with read-back, deleted with a lease.
 //!
-//! With `push = false` there is no remote: branches and target live in `repo.git` alone, and what
+//! With `push = false` there is no remote: branches and target live in ours alone, and what
 //! a push would leave on a remote is left in `refs/horde/pushed/*`. It outlives the sandbox and its
 //! local branch, as it would on a remote.
 
@@ -9,6 +9,7 @@ use super::command::NETWORK;
 use super::equal::is_ancestor;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
+use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
 
@@ -32,6 +33,7 @@ pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, 
         repo.git()
             .args(["update-ref", &local, start.tip.as_str(), ""])
             .run()?;
+        share::publish(repo, &local, &start.tip)?;
     }
     state(repo, &local)
 }
@@ -57,7 +59,11 @@ pub(super) fn fetch(
         .output()
         .map_err(|error| without_password(error, &format!("fetch of {branch}")))?;
     if output.ok() {
-        return Ok(());
+        let name = format!("refs/remotes/{remote}/{branch}");
+        return match repo.resolve(&name)? {
+            Some(tip) => share::publish(repo, &name, &tip),
+            None => Ok(()),
+        };
     }
     let why = said(&output, from);
     if why.contains("couldn't find remote ref") {
@@ -105,15 +111,15 @@ pub(super) fn push_branch(
     head: &Oid,
     expected: Option<&Oid>,
 ) -> Result<(), RepoError> {
-    if repo.resolve(head.as_str())?.is_none() {
-        return Err(RepoError::NotFound(format!("commit {head}")));
-    }
+    repo.take(std::slice::from_ref(head))?;
     if !repo.pushes() {
         return keep_branch(repo, branch, head, expected);
     }
     let url = repo.push_url()?;
+    let hooks = repo.hooks()?;
     let push = Push {
         dir: repo.repo_dir(),
+        hooks: hooks.as_deref(),
         url: &url,
         branch,
         head: Some(head),
@@ -199,8 +205,10 @@ fn delete_kept(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError
 
 fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
     let url = repo.push_url()?;
+    let hooks = repo.hooks()?;
     let push = Push {
         dir: repo.repo_dir(),
+        hooks: hooks.as_deref(),
         url: &url,
         branch,
         head: None,
@@ -224,12 +232,9 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
 
 /// Notes here where the remote has the branch.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
-    repo.git()
-        .arg("update-ref")
-        .arg(format!("refs/remotes/origin/{branch}"))
-        .arg(tip.as_str())
-        .run()
-        .map(drop)
+    let name = format!("refs/remotes/origin/{branch}");
+    repo.git().args(["update-ref", &name, tip.as_str()]).run()?;
+    share::publish(repo, &name, tip)
 }
 
 /// The branch is not where it was thought to be.

@@ -9,7 +9,9 @@ use super::admin::{self, Note, failed, free_name};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
 use super::rig::{GitRepo, resolve};
+use super::theirs::{self, Head};
 use super::{links, refill, sandbox};
+use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
 /// A lock file older than this has no owner: git holds its locks for moments.
@@ -30,21 +32,20 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     // files were deleted.
     note.unfilled |= bare;
     note.write(&admin)?;
-    heal(spec, &admin)?;
+    heal(repo, spec, &admin)?;
     if !note.complete {
         return sandbox::fill(repo, spec, &admin, note);
     }
-    mend_index(&spec.path, &admin)?;
+    let index = admin.join("index");
+    let git = || repo.work(&spec.path, &index).limit(CHECKOUT);
+    mend_index(repo, &admin, git)?;
     if note.unfilled {
-        refill::fill_missing(&spec.path)?;
+        refill::fill_missing(git)?;
         note.unfilled = false;
     }
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
-    Git::in_dir(&spec.path)
-        .args(["status", "--porcelain"])
-        .limit(CHECKOUT)
-        .run()?;
+    sandbox::refresh(git())?;
     note.write(&admin)
 }
 
@@ -68,12 +69,12 @@ fn home(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
 /// What lies there becomes a worktree; returns its administrative directory.
 pub(super) fn settle(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let admin = home(repo, spec)?;
-    heal(spec, &admin)?;
+    heal(repo, spec, &admin)?;
     Ok(admin)
 }
 
 /// Makes both links hold, and HEAD valid.
-fn heal(spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
+fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
     fs::create_dir_all(&spec.path).map_err(|error| failed("cannot make", &spec.path, &error))?;
     let dot_git = spec.path.join(".git");
     if fs::symlink_metadata(&dot_git).is_ok_and(|meta| meta.is_dir()) {
@@ -96,7 +97,7 @@ fn heal(spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
             set_aside(&admin.join(lock))?;
         }
     }
-    mend_head(spec, admin)
+    mend_head(repo, spec, admin)
 }
 
 /// The sandbox's administrative directory: by the link back, by the sandbox's own link, or by
@@ -143,35 +144,37 @@ fn head_line(spec: &SandboxSpec) -> String {
 }
 
 /// A HEAD that git cannot read, or that names a commit that is gone, goes back to the branch.
-fn mend_head(spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
-    let file = admin.join("HEAD");
-    let text = fs::read_to_string(&file).unwrap_or_default();
-    let symbolic = text.starts_with("ref: refs/");
-    if symbolic || (!text.is_empty() && resolve(Git::in_dir(&spec.path), "HEAD")?.is_some()) {
+fn mend_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
+    let named = match theirs::head(admin)? {
+        Some(Head::Ref(_)) => return Ok(()),
+        Some(Head::Commit(id)) => resolve(repo.lens(), id.as_str())?,
+        None => None,
+    };
+    if named.is_some() {
         return Ok(());
     }
+    let file = admin.join("HEAD");
     set_aside(&file)?;
     admin::write_whole(&file, head_line(spec).as_bytes())
 }
 
 /// A missing or unreadable index is made anew from HEAD; the files decide what is dirty then.
-fn mend_index(sandbox: &Path, admin: &Path) -> Result<(), RepoError> {
+fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(), RepoError> {
     let index = admin.join("index");
     let there = fs::symlink_metadata(&index).is_ok();
-    let readable = Git::in_dir(sandbox)
-        .args(["ls-files", "-s", "-z"])
-        .output()?
-        .ok();
+    let readable = git().args(["ls-files", "-s", "-z"]).output()?.ok();
     if there && readable {
         return Ok(());
     }
     set_aside(&index)?;
-    // A branch without a commit has nothing to read, and a sandbox without an index is broken.
-    let tree = match resolve(Git::in_dir(sandbox), "HEAD")? {
-        Some(_) => "HEAD",
-        None => "--empty",
+    let head = match theirs::head(admin)? {
+        Some(Head::Commit(id)) => Some(id),
+        Some(Head::Ref(name)) => repo.their_refs().resolve(&name)?,
+        None => None,
     };
-    Git::in_dir(sandbox).args(["read-tree", tree]).run()?;
+    // A branch without a commit has nothing to read, and a sandbox without an index is broken.
+    let tree = head.as_ref().map_or("--empty", Oid::as_str);
+    git().args(["read-tree", tree]).run()?;
     Ok(())
 }
 

@@ -104,10 +104,12 @@ fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
     let read = |name: &str| fs::read_to_string(entry.join(name)).unwrap_or_default();
     let text = read("HEAD");
     let name = text.trim().trim_start_matches("ref: ");
-    if !name.is_empty()
-        && let Some(head) = repo.resolve(name)?
-    {
-        return Ok(Some(head));
+    let named = match Oid::new(name) {
+        Ok(id) => Some(id),
+        Err(_) => repo.their_refs().resolve(name)?,
+    };
+    if named.is_some() {
+        return Ok(named);
     }
     let log = read("logs/HEAD");
     let last = log.lines().last().and_then(|line| line.split(' ').nth(1));
@@ -127,7 +129,7 @@ fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
     });
     let known: BTreeSet<&str> = lasting.map(|(id, _)| id).collect();
     let mut commits = BTreeSet::new();
-    for (id, kind) in kinds(repo.git(), named)? {
+    for (id, kind) in kinds(repo.lens(), named)? {
         match kind.as_str() {
             "commit" => {
                 commits.insert(id);
@@ -137,7 +139,7 @@ fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
         }
     }
     let known: String = known.iter().map(|id| format!("^{id}\n")).collect();
-    Ok(tips(repo.git(), &commits, known.as_bytes())?.is_empty())
+    Ok(tips(repo.lens(), &commits, known.as_bytes())?.is_empty())
 }
 
 /// Whether the index has anything that the commit has not.
@@ -147,7 +149,7 @@ fn is_staged(repo: &GitRepo, entry: &Path, head: &Oid) -> Result<bool, RepoError
         return Ok(false);
     }
     let differs = repo
-        .git()
+        .lens()
         .env("GIT_INDEX_FILE", &index)
         .args(["diff-index", "--cached", "--quiet", head.as_str()])
         .output()?;

@@ -1,15 +1,22 @@
-//! One rig's git: where its bare repository, its sandboxes and its remote are.
+//! One rig's git: where its two repositories, its sandboxes and its remote are.
+//!
+//! ```text
+//!   ours    .horde/custody/<rig>.git   written by the supervisor only; decides
+//!   theirs  <rig>/repo.git             branches and worktrees of raiders; read, never believed,
+//!                                      and git never runs with its configuration
+//! ```
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
+use super::settings::HOOKS_KEY;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
 
-/// Config key in `repo.git` that holds the URL the supervisor pushes to.
+/// Config key of ours that holds the URL the supervisor pushes to.
 pub(super) const PUSH_URL_KEY: &str = "horde.pushUrl";
 
 /// What a [`GitRepo`] is made from. Every path is absolute.
@@ -19,13 +26,15 @@ pub struct GitRig {
     pub name: RigName,
     /// Its checkout or its URL.
     pub source: RigSource,
-    /// `<city>/<rig>/repo.git`.
-    pub repo_dir: PathBuf,
+    /// `<city>/.horde/custody/<rig>.git`, the supervisor's own repository.
+    pub ours: PathBuf,
+    /// `<city>/<rig>/repo.git`, the repository that agents write to.
+    pub theirs: PathBuf,
     /// `<city>/<rig>/raiders`.
     pub raiders_dir: PathBuf,
     /// `<city>/<rig>/forge`, the gate worktree's parent.
     pub forge_dir: PathBuf,
-    /// Whether landing pushes, or moves the target in `repo.git` only.
+    /// Whether landing pushes, or moves the target in ours only.
     pub push: bool,
 }
 
@@ -79,10 +88,16 @@ impl GitRepo {
         &self.rig.source
     }
 
-    /// `<city>/<rig>/repo.git`.
+    /// Ours: `<city>/.horde/custody/<rig>.git`.
     #[must_use]
     pub fn repo_dir(&self) -> &Path {
-        &self.rig.repo_dir
+        &self.rig.ours
+    }
+
+    /// Theirs: `<city>/<rig>/repo.git`.
+    #[must_use]
+    pub fn theirs(&self) -> &Path {
+        &self.rig.theirs
     }
 
     /// `<city>/<rig>/raiders`.
@@ -103,10 +118,10 @@ impl GitRepo {
         self.rig.push
     }
 
-    /// A `git` command run in `repo.git`.
+    /// A `git` command run in ours.
     #[must_use]
     pub fn git(&self) -> Git {
-        Git::in_dir(&self.rig.repo_dir)
+        Git::in_dir(&self.rig.ours)
     }
 
     /// Held while worktrees are added, moved, repaired or pruned.
@@ -129,11 +144,10 @@ impl GitRepo {
         !self.cleared.swap(true, Ordering::Relaxed)
     }
 
-    /// The URL that the supervisor pushes to. `remote.origin.pushUrl` refuses, so that a sandbox
-    /// cannot push by accident.
+    /// The URL that the supervisor pushes to.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when `repo.git` was not prepared.
+    /// [`RepoError::Failed`] when ours was not prepared.
     pub fn push_url(&self) -> Result<String, RepoError> {
         let output = self
             .git()
@@ -144,8 +158,17 @@ impl GitRepo {
         }
         Err(RepoError::Failed(format!(
             "{} has no {PUSH_URL_KEY}: it was not prepared",
-            self.rig.repo_dir.display()
+            self.rig.ours.display()
         )))
+    }
+
+    /// The directory of the hooks of the user's checkout, which a push runs; none where it has none.
+    pub(super) fn hooks(&self) -> Result<Option<PathBuf>, RepoError> {
+        let asked = self
+            .git()
+            .args(["config", "--type=path", "--get", HOOKS_KEY])
+            .output()?;
+        Ok((asked.ok() && !asked.stdout.is_empty()).then(|| asked.text().into()))
     }
 
     /// The checkout that is this rig's origin, when the rig has no other remote: landing moves
@@ -162,7 +185,7 @@ impl GitRepo {
     }
 
     /// Where the target is as last known: the remote-tracking ref or, without pushing, the branch
-    /// of `repo.git` (the remote-tracking one until something landed).
+    /// of ours (the remote-tracking one until something landed).
     ///
     /// # Errors
     /// [`RepoError::Failed`] when git cannot say.
@@ -175,7 +198,7 @@ impl GitRepo {
         self.resolve(&format!("refs/remotes/origin/{target}"))
     }
 
-    /// The commit that a full ref name of `repo.git` names; none when there is no such ref.
+    /// The commit that a full ref name of ours names; none when there is no such ref.
     ///
     /// # Errors
     /// [`RepoError::Failed`] when git cannot say.

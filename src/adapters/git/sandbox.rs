@@ -1,9 +1,12 @@
 //! Makes sandboxes: a worktree on its own branch, links to the task, copied files.
 //!
 //! ```text
-//!   branch ─► worktree without files ─► note (incomplete) ─► files ─► links ─► copies ─► status
+//!   branch ─► worktree without files ─► note (incomplete) ─► files ─► links ─► copies ─► index refreshed
 //!                                                                                  └─► note (complete)
 //! ```
+//!
+//! The worktree hangs off theirs, which is written as files; what is checked out comes from ours, by git
+//! with our configuration.
 //!
 //! Each step finds out whether it was done before, so that a killed attempt is finished by the
 //! next. Until the note says "complete", no agent was in the sandbox.
@@ -47,9 +50,10 @@ pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError>
             repo.name()
         )));
     }
-    repo.git()
-        .args(["check-ref-format", "--branch", &spec.branch])
-        .run()?;
+    if !git2::Reference::is_valid_name(&format!("refs/heads/{}", spec.branch)) {
+        let what = format!("{:?} is no name of a branch", spec.branch);
+        return Err(RepoError::Failed(what));
+    }
     for admin in admin::of_sandbox(repo, &spec.path)? {
         if let Some(note) = Note::read(&admin)
             && (note.raider != spec.raider || note.incarnation != spec.incarnation)
@@ -89,19 +93,15 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
 /// The branch at its base; one that exists keeps its commits.
 pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let name = format!("refs/heads/{}", spec.branch);
-    if repo.resolve(&name)?.is_some() {
+    let theirs = repo.their_refs();
+    if theirs.resolve(&name)?.is_some() {
         return Ok(());
     }
     if repo.resolve(spec.base.as_str())?.is_none() {
         let what = format!("the base {} of {}", spec.base, spec.branch);
         return Err(RepoError::NotFound(what));
     }
-    let zeros = "0".repeat(spec.base.as_str().len());
-    repo.git()
-        .args(["update-ref", "-m", "horde: charged", &name])
-        .args([spec.base.as_str(), &zeros])
-        .run()?;
-    Ok(())
+    theirs.create(&name, &spec.base)
 }
 
 /// The worktree's administrative directory; the worktree is added without files if there is none.
@@ -116,22 +116,8 @@ fn ensure_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoEr
         // An earlier incarnation's: its directory is gone, its entry stayed.
         admin::retire(repo, &admin)?;
     }
-    if there && !is_empty(&spec.path)? {
-        // Somebody's files without an entry: they stay, and become the sandbox's.
-        return repair::settle(repo, spec);
-    }
-    repo.git()
-        .args(["worktree", "add", "--quiet", "--no-checkout"])
-        .arg(&spec.path)
-        .arg(&spec.branch)
-        .limit(CHECKOUT)
-        .run()?;
-    Ok(admin::locate(repo, &spec.path)?.admin)
-}
-
-fn is_empty(dir: &Path) -> Result<bool, RepoError> {
-    let mut list = fs::read_dir(dir).map_err(|error| failed("cannot list", dir, &error))?;
-    Ok(list.next().is_none())
+    // Files without an entry stay, and become the sandbox's.
+    repair::settle(repo, spec)
 }
 
 /// Checks the files out and puts ours beside them.
@@ -149,19 +135,29 @@ pub(super) fn fill(
     {
         return Err(failed("cannot remove", &lock, &error));
     }
-    Git::in_dir(&spec.path)
-        .args(["checkout", "--quiet", "--force", &spec.branch, "--"])
-        .limit(CHECKOUT)
+    let tip = repo
+        .their_refs()
+        .resolve(&format!("refs/heads/{}", spec.branch))?
+        .ok_or_else(|| RepoError::NotFound(format!("branch {}", spec.branch)))?;
+    repo.take(std::slice::from_ref(&tip))?;
+    let index = admin.join("index");
+    let git = || repo.work(&spec.path, &index).limit(CHECKOUT);
+    git()
+        .args(["read-tree", "-u", "--reset", tip.as_str()])
         .run()?;
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
-    // Refreshes the stat data of the index: every later status is three times cheaper.
-    Git::in_dir(&spec.path)
-        .args(["status", "--porcelain"])
-        .limit(CHECKOUT)
-        .run()?;
+    refresh(git())?;
     note.complete = true;
     note.write(admin)
+}
+
+/// Refreshes the stat data of an index: every later look at it is three times cheaper. Ends with 1 where a
+/// file differs, which is fine.
+pub(super) fn refresh(git: Git) -> Result<(), RepoError> {
+    git.args(["update-index", "-q", "--refresh"])
+        .output()
+        .map(drop)
 }
 
 fn missing(dir: &Path) -> RepoError {

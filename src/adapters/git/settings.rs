@@ -1,8 +1,7 @@
-//! What `repo.git` takes over from the rig's checkout: remotes, identity, credentials, signing,
-//! filters, hooks.
+//! What is taken over from the rig's checkout: remotes, identity, credentials, signing, filters, hooks.
 //!
-//! It is written whole into `repo.git/horde.config`, which `repo.git/config` includes, so that a
-//! refresh also drops what the user dropped, and never fights with what git writes itself.
+//! The configuration of ours is written whole, and holds nothing else. Theirs has the same settings in a
+//! file of its own, `horde.config`, which its configuration includes: agents may write beside it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +14,41 @@ use super::rig::{GitRepo, PUSH_URL_KEY};
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
-/// The included file.
-const FILE: &str = "horde.config";
+/// The file that the configuration of theirs includes.
+pub(super) const FILE: &str = "horde.config";
 
-/// Every remote pushes there: sandboxes cannot push by accident.
+/// Key of ours: the directory of the hooks that a push runs.
+pub(super) const HOOKS_KEY: &str = "horde.hooksPath";
+
+/// What holds in ours beside the settings of the checkout. Nothing is pruned: salvage and its retention
+/// decide what goes.
+const OURS: &[(&str, &str)] = &[
+    ("core.bare", "true"),
+    ("core.logAllRefUpdates", "true"),
+    ("gc.auto", "0"),
+    ("gc.pruneExpire", "never"),
+    ("gc.reflogExpire", "never"),
+    ("gc.reflogExpireUnreachable", "never"),
+    ("gc.worktreePruneExpire", "never"),
+    ("push.default", "nothing"),
+];
+
+/// The same for theirs, where salvage looks for commits in the reflogs.
+const THEIRS: &[(&str, &str)] = &[
+    ("core.bare", "true"),
+    ("core.logAllRefUpdates", "true"),
+    ("gc.auto", "0"),
+    ("gc.pruneExpire", "never"),
+    ("gc.reflogExpire", "never"),
+    ("gc.reflogExpireUnreachable", "never"),
+    ("gc.worktreePruneExpire", "never"),
+    ("push.default", "nothing"),
+];
+
+/// Keys of a checkout that shape its files alone, and say nothing of what a commit holds.
+const THEIRS_ONLY: &[&str] = &["core.symlinks", "core.filemode"];
+
+/// Every remote of theirs pushes there: sandboxes cannot push by accident.
 pub(super) const NO_PUSH: &str =
     "/dev/null/sandboxes-do-not-push-the-supervisor-does-when-the-work-is-done";
 
@@ -125,7 +155,7 @@ impl Checkout {
     }
 }
 
-/// Writes the settings. Returns whether `origin` is another one than before.
+/// Writes the settings of both repositories. Returns whether `origin` is another one than before.
 pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
     let wanted = match (repo.source(), checkout) {
         (RigSource::Remote(url), _) => remote_only(url),
@@ -140,21 +170,84 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .args(["config", "--get", "remote.origin.url"])
         .output()?
         .text();
-    let path = repo.repo_dir().join(FILE);
-    let text = render(&wanted);
-    if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
-        write_whole(&path, text.as_bytes())?;
-    }
-    let included = repo
-        .git()
-        .args(["config", "--local", "--get-all", "include.path"]);
-    if !included.output()?.text().lines().any(|line| line == FILE) {
-        repo.git()
-            .args(["config", "--local", "--add", "include.path", FILE])
-            .run()?;
+    let format = object_format(repo)?;
+    refresh(
+        &repo.repo_dir().join("config"),
+        &ours(repo, &format, &wanted),
+    )?;
+    let theirs = repo.theirs();
+    refresh(&theirs.join(FILE), &render(&closed(wanted.clone())))?;
+    let config = theirs.join("config");
+    if let Some(why) = unusable(&config) {
+        // Agents share it: one that broke it would stop the others.
+        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        refresh(&config, &base(&format, THEIRS, &[("include.path", FILE)]))?;
     }
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
     Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
+}
+
+/// `sha1` or `sha256`.
+pub(super) fn object_format(repo: &GitRepo) -> Result<String, RepoError> {
+    let asked = repo.git().args(["rev-parse", "--show-object-format"]);
+    Ok(asked.run()?.text())
+}
+
+/// Why git cannot use a configuration file, or does not see our settings through it.
+fn unusable(config: &Path) -> Option<String> {
+    let read = || {
+        git2::Config::open(config)?
+            .snapshot()?
+            .get_string("push.default")
+    };
+    read().err().map(|error| error.message().to_owned())
+}
+
+fn refresh(file: &Path, text: &str) -> Result<(), RepoError> {
+    if fs::read_to_string(file).ok().as_deref() == Some(text) {
+        return Ok(());
+    }
+    write_whole(file, text.as_bytes())
+}
+
+/// The whole configuration of ours.
+fn ours(repo: &GitRepo, format: &str, wanted: &Settings) -> String {
+    let mut settings = Settings::new();
+    for (key, value) in wanted {
+        match key.as_str() {
+            "core.hookspath" => settings.push((HOOKS_KEY.to_owned(), value.clone())),
+            key if THEIRS_ONLY.contains(&key) => {}
+            key => settings.push((key.to_owned(), value.clone())),
+        }
+    }
+    // What an agent's filter stored there is named by its hash, which the other end checks.
+    let storage = repo.theirs().join("lfs").display().to_string();
+    settings.push(("lfs.storage".to_owned(), Some(storage)));
+    base(format, OURS, &[]) + &render(&settings)
+}
+
+fn base(format: &str, fixed: &[(&str, &str)], more: &[(&str, &str)]) -> String {
+    let version = if format == "sha1" { "0" } else { "1" };
+    let mut settings = vec![("core.repositoryformatversion", version)];
+    if format != "sha1" {
+        settings.push(("extensions.objectformat", format));
+    }
+    let all = settings.iter().chain(fixed).chain(more);
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), Some((*value).to_owned()));
+    render(&all.map(owned).collect())
+}
+
+/// The settings of a repository that nothing is pushed from.
+fn closed(mut wanted: Settings) -> Settings {
+    let urls: Vec<String> = wanted
+        .iter()
+        .filter_map(|(key, _)| Some(key.strip_suffix(".url")?.to_owned()))
+        .filter(|name| name.starts_with("remote."))
+        .collect();
+    for name in urls {
+        wanted.push((format!("{name}.pushurl"), Some(NO_PUSH.to_owned())));
+    }
+    wanted
 }
 
 type Settings = Vec<(String, Option<String>)>;
@@ -162,7 +255,6 @@ type Settings = Vec<(String, Option<String>)>;
 fn remote(settings: &mut Settings, name: &str) {
     let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");
     settings.push((format!("remote.{name}.fetch"), Some(refspec)));
-    settings.push((format!("remote.{name}.pushurl"), Some(NO_PUSH.to_owned())));
 }
 
 fn remote_only(url: &str) -> Settings {
@@ -235,9 +327,7 @@ fn hooks(checkout: &Checkout) -> Option<String> {
 
 /// The settings in git's file format.
 fn render(settings: &Settings) -> String {
-    let mut text = String::from(
-        "# Written by horde-supervisor from the rig's checkout; changes here are lost.\n",
-    );
+    let mut text = String::from("# Written by horde-supervisor; changes here are lost.\n");
     for (key, value) in settings {
         let Some((section, rest)) = key.split_once('.') else {
             continue;

@@ -2,7 +2,7 @@
 //! branches name, and stash entries, which all worktrees of a repository share. Worktrees that the agent
 //! made inside it leave theirs.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::admin::{Note, Place};
@@ -108,8 +108,7 @@ pub(super) fn lost(
     status: &Status,
     reflog: &HeadReflog,
 ) -> Result<Lost, RepoError> {
-    // Asked of repo.git: the worktree's own refs (bisect, rewritten) go when it goes. Salvage does
-    // not count, or the act of saving would change what was measured.
+    // Salvage does not count, or the act of saving would change what was measured.
     let refs = repo
         .git()
         .args(["for-each-ref", "--format=%(objectname) %(refname)"])
@@ -118,35 +117,33 @@ pub(super) fn lost(
     let refs: Vec<_> = refs
         .lines()
         .filter_map(|line| line.split_once(' '))
+        .filter(|(_, name)| !name.starts_with("refs/horde/salvage/"))
         .collect();
-    let mut ours = branches(repo, place)?;
-    ours.retain(|branch| is_own(repo, note, status, reflog, (branch, &refs)));
+    let mut own_branches = branches(repo, place)?;
+    own_branches.retain(|branch| is_own(repo, note, status, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
-    for (id, name) in &refs {
-        let branch = name.strip_prefix("refs/heads/");
-        if let Some(branch) = branch.filter(|name| ours.iter().any(|ours| ours.name == *name)) {
-            let tip = oid(id)?;
-            if note.is_some_and(|note| note.branch == branch) {
-                own = Some(tip.clone());
-            }
-            commits.insert(tip);
-        } else if !name.starts_with("refs/horde/salvage/") {
-            known.extend(format!("^{id}\n").bytes());
+    for branch in &own_branches {
+        if note.is_some_and(|note| note.branch == branch.name) {
+            own = Some(branch.commit.clone());
         }
+        commits.insert(branch.commit.clone());
+    }
+    for (id, _) in &refs {
+        known.extend(format!("^{id}\n").bytes());
     }
     if let Some(head) = &status.head {
         known.extend(format!("^{head}\n").bytes());
     }
     let unheld = |own: &Oid| {
         let elsewhere = status.head.as_ref() != Some(own);
-        Ok(elsewhere && !tips(place.git(), &BTreeSet::from([own.clone()]), &known)?.is_empty())
+        Ok(elsewhere && !tips(repo.lens(), &BTreeSet::from([own.clone()]), &known)?.is_empty())
     };
     let own = match own {
         Some(own) if unheld(&own)? => Some(own),
         Some(_) | None => None,
     };
     Ok(Lost {
-        tips: tips(place.git(), &commits, &known)?,
+        tips: tips(repo.lens(), &commits, &known)?,
         own,
     })
 }
@@ -163,11 +160,10 @@ struct Branch {
     elsewhere: bool,
 }
 
-/// Asked apart from the other refs, of which there may be many: this reads every commit.
+/// The branches of theirs, with what their commits say.
 fn branches(repo: &GitRepo, place: &Place) -> Result<Vec<Branch>, RepoError> {
-    let format = "--format=%(objectname)%00%(refname)%00%(committername)%00%(committerdate:unix)";
     let in_use = checked_out(repo)?;
-    // What somebody has checked out beside the sandboxes nobody looks after.
+    // Nothing looks after what is checked out beside the sandboxes.
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let homes = [real(repo.raiders_dir()), real(repo.forge_dir())];
     let own = real(&place.sandbox);
@@ -179,26 +175,34 @@ fn branches(repo: &GitRepo, place: &Place) -> Result<Vec<Branch>, RepoError> {
         };
         !within(&own) && homes.iter().any(within)
     };
+    let heads = repo.their_refs().list("refs/heads/")?;
+    let list: String = heads.values().map(|id| format!("{id}\n")).collect();
     let listed = repo
-        .git()
-        .args(["for-each-ref", format, "refs/heads/"])
+        .lens()
+        .args(["log", "--no-walk=unsorted", "--stdin", "-z"])
+        .args(["--ignore-missing", "--format=%H%x09%cn%x09%ct"])
+        .stdin(list)
         .run()?;
     let text = listed.text();
-    let read = |line: &str| {
-        let fields: Vec<&str> = line.split('\0').collect();
-        let &[commit, full, committer, made] = fields.as_slice() else {
-            let what = format!("git for-each-ref printed {line:?}");
-            return Err(RepoError::Failed(what));
-        };
-        Ok(Branch {
+    let mut told = HashMap::new();
+    for record in text.split('\0') {
+        if let Some((id, rest)) = record.split_once('\t')
+            && let Some((name, time)) = rest.rsplit_once('\t')
+        {
+            told.insert(id, (name, time));
+        }
+    }
+    let branch = |(full, commit): (&String, &Oid)| {
+        let (committer, made) = *told.get(commit.as_str())?;
+        Some(Branch {
             name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
-            commit: oid(commit)?,
+            commit: commit.clone(),
             committer: committer.to_owned(),
             made: made.parse().unwrap_or(i64::MIN),
-            elsewhere: in_use.iter().any(|used| used.0 == full && elsewhere(used)),
+            elsewhere: in_use.iter().any(|used| used.0 == *full && elsewhere(used)),
         })
     };
-    text.lines().map(read).collect()
+    Ok(heads.iter().filter_map(branch).collect())
 }
 
 /// Whether a branch is this sandbox's: the raider's, one on which HEAD has been, or one that has what
@@ -266,46 +270,79 @@ pub(super) fn tips(git: Git, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Ve
 /// and those without a branch (detached, autostash) that were made on a commit of its reflog since
 /// it exists.
 pub(super) fn stashes(
-    place: &Place,
+    repo: &GitRepo,
     note: Option<&Note>,
     status: &Status,
     reflog: &HeadReflog,
 ) -> Result<Vec<Stash>, RepoError> {
-    let output = place
-        .git()
-        .args(["stash", "list", "--format=%H%x00%P%x00%ct%x00%gs"])
-        .run()?;
+    let log = repo.their_refs().reflog("refs/stash")?;
+    let entries = String::from_utf8_lossy(&log);
+    let entries: Vec<_> = entries.lines().rev().filter_map(stash_entry).collect();
+    let ids: BTreeSet<Oid> = entries
+        .iter()
+        .map(|entry| entry.stash.commit.clone())
+        .collect();
+    let parents = parents(repo, &ids)?;
     let mut found = Vec::new();
-    for line in output.text().lines() {
-        let fields: Vec<&str> = line.split('\0').collect();
-        let &[commit, parents, time, message] = fields.as_slice() else {
-            return Err(RepoError::Failed(format!(
-                "git stash list printed {line:?}"
-            )));
-        };
-        let ours = match branch_of(message) {
+    for entry in entries {
+        let ours = match branch_of(&entry.stash.message) {
             Some(branch) => {
                 status.branch.as_deref() == Some(branch)
                     || note.is_some_and(|note| note.branch == branch)
                     || reflog.branches.contains(branch)
             }
             None => {
-                let made = time.parse().unwrap_or(i64::MAX);
-                let on = parents.split(' ').next().and_then(|id| Oid::new(id).ok());
-                let here = on.is_some_and(|on| {
-                    reflog.commits.contains(&on) || status.head.as_ref() == Some(&on)
+                let here = parents.get(&entry.stash.commit).is_some_and(|on| {
+                    reflog.commits.contains(on) || status.head.as_ref() == Some(on)
                 });
-                here && note.is_none_or(|note| made >= note.created)
+                here && note.is_none_or(|note| entry.made >= note.created)
             }
         };
         if ours {
-            found.push(Stash {
-                commit: oid(commit)?,
-                message: message.to_owned(),
-            });
+            found.push(entry.stash);
         }
     }
     Ok(found)
+}
+
+struct StashEntry {
+    stash: Stash,
+    /// Seconds since 1970.
+    made: i64,
+}
+
+/// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`.
+fn stash_entry(line: &str) -> Option<StashEntry> {
+    let (head, message) = line.split_once('\t').unwrap_or((line, ""));
+    let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
+    let made = head.rsplit(' ').nth(1)?.parse().unwrap_or(i64::MAX);
+    Some(StashEntry {
+        stash: Stash {
+            commit,
+            message: message.to_owned(),
+        },
+        made,
+    })
+}
+
+/// The first parents of commits, as far as they are there.
+fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, RepoError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let told = repo
+        .lens()
+        .args(["rev-list", "--no-walk=unsorted", "--parents"])
+        .args(["--ignore-missing", "--stdin"])
+        .stdin(list)
+        .run()?
+        .text();
+    let pair = |line: &str| {
+        let mut ids = line.split(' ').map(Oid::new);
+        Some((ids.next()?.ok()?, ids.next()?.ok()?))
+    };
+    Ok(told.lines().filter_map(pair).collect())
 }
 
 /// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.

@@ -103,7 +103,7 @@ fn salvage(city: &City) -> PathBuf {
         (&shown["raider"], &shown["incarnation"]),
         (&"Toast".into(), &1.into())
     );
-    let repo = city.root().join("horde/repo.git");
+    let repo = city.root().join(".horde/custody/horde.git");
     for name in shown["refs"].as_array().unwrap() {
         rev(&repo, name.as_str().unwrap());
     }

@@ -90,7 +90,7 @@ fn stuck_work_that_is_not_pushed_anywhere_frees_its_slot_and_is_gone_on_with() {
     city.hd(&["relic", "reopen", &relic]).json();
     city.charge(&relic);
     city.wait_status(&relic, "closed");
-    let repo = city.root().join("horde/repo.git");
+    let repo = city.root().join(".horde/custody/horde.git");
     let files = git(&repo, &["ls-tree", "-r", "--name-only", "main"]);
     assert_eq!(files, ".gitignore\nREADME\nhalf.txt\nrest.txt");
     assert_eq!(city.landed(), [".gitignore", "README"]);

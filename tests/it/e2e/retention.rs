@@ -67,7 +67,7 @@ fn salvaged(city: &City) -> String {
 }
 
 fn refs(city: &City) -> String {
-    let repo = city.root().join("horde/repo.git");
+    let repo = city.root().join(".horde/custody/horde.git");
     git(
         &repo,
         &["for-each-ref", "--format=%(refname)", "refs/horde/salvage"],

@@ -129,8 +129,13 @@ impl City {
         self.root.join("checkout")
     }
 
-    /// The rig's bare repository.
+    /// The supervisor's own repository of the rig.
     pub fn repo(&self) -> PathBuf {
+        self.dir().join(".horde/custody/rig.git")
+    }
+
+    /// The repository of the sandboxes.
+    pub fn theirs(&self) -> PathBuf {
         self.dir().join("rig/repo.git")
     }
 

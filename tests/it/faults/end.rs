@@ -75,8 +75,8 @@ impl City {
         }
         assert_eq!(refs(&self.repo(), "refs/horde/mq"), "");
         assert_eq!(refs(&self.repo(), "refs/horde/pushed"), "");
-        assert_eq!(refs(&self.repo(), "refs/heads/raider"), "");
-        let worktrees = git(&self.repo(), &["worktree", "list", "--porcelain"]);
+        assert_eq!(refs(&self.theirs(), "refs/heads/raider"), "");
+        let worktrees = git(&self.theirs(), &["worktree", "list", "--porcelain"]);
         assert!(!worktrees.contains("/raiders/"), "{worktrees}");
     }
 

@@ -363,7 +363,7 @@ fn assert_salvaged(city: &City, raiders: &[Value]) {
         let read = |name: &str| std::fs::read_to_string(format!("{to}/{name}"));
         assert_eq!(read("new").expect("it was there"), "precious\n");
         assert_eq!(read("README").expect("it was there"), "hello\nchanged\n");
-        git(&city.repo(), &["worktree", "remove", "--force", to]);
+        git(&city.theirs(), &["worktree", "remove", "--force", to]);
     }
 }
 

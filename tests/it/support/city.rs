@@ -130,7 +130,8 @@ pub fn repo(root: &Path, source: RigSource, push: bool) -> GitRepo {
     GitRepo::new(GitRig {
         name: "horde".parse().expect("a name"),
         source,
-        repo_dir: rig.join("repo.git"),
+        ours: root.join("city/.horde/custody/horde.git"),
+        theirs: rig.join("repo.git"),
         raiders_dir: rig.join("raiders"),
         forge_dir: rig.join("forge"),
         push,

@@ -432,7 +432,7 @@ impl Run<'_> {
             "did not come back: {differs:?}"
         );
         if self.seen.stashes != self.before {
-            let bare = self.lab.repo.repo_dir();
+            let bare = self.lab.repo.theirs();
             crate::support::git::git(bare, &["update-ref", "-d", "refs/stash"]);
         }
     }

@@ -97,13 +97,14 @@ impl Lab {
         let repo = GitRepo::new(GitRig {
             name: rig(),
             source: RigSource::Path(root.join("checkout")),
-            repo_dir: own.join("repo.git"),
+            ours: root.join("city/.horde/custody/horde.git"),
+            theirs: own.join("repo.git"),
             raiders_dir: own.join("raiders"),
             forge_dir: own.join("forge"),
             push: true,
         });
         repo.prepare().expect("prepared");
-        let bare = repo.repo_dir().display().to_string();
+        let bare = repo.theirs().display().to_string();
         let other = format!("HEAD:{OTHER}");
         git(&root.join("checkout"), &["push", "-q", &bare, &other]);
         let mut lab = Self {
@@ -155,10 +156,12 @@ impl Lab {
     pub fn hold(&self, hold: bool) {
         for (key, value) in [("clean", "cat"), ("smudge", "false"), ("required", "true")] {
             let key = format!("filter.held.{key}");
-            match hold {
-                true => drop(git(self.repo.repo_dir(), &["config", &key, value])),
-                // A start may have taken them out.
-                false => drop(try_git(self.repo.repo_dir(), &["config", "--unset", &key])),
+            for repository in [self.repo.repo_dir(), self.repo.theirs()] {
+                match hold {
+                    true => drop(git(repository, &["config", &key, value])),
+                    // A start may have taken them out.
+                    false => drop(try_git(repository, &["config", "--unset", &key])),
+                }
             }
         }
     }

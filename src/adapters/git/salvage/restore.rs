@@ -86,7 +86,7 @@ fn present(repo: &GitRepo, record: &SalvageRecord, name: &str) -> Result<Oid, Re
 /// A worktree at a commit.
 fn worktree(repo: &GitRepo, how: &[&str], at: &str, to: &Path) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
-    repo.git()
+    Git::in_dir(repo.theirs())
         .args(["worktree", "add", "--quiet"])
         .args(how)
         .arg(to)
@@ -103,13 +103,18 @@ fn add_worktree(
     meta: &str,
     to: &Path,
 ) -> Result<PathBuf, RepoError> {
-    let at = manifest.head.as_ref().map_or(meta, |head| head.as_str());
-    worktree(repo, &["--detach", "--no-checkout"], at, to)?;
+    let at = match &manifest.head {
+        Some(head) => head.clone(),
+        None => repo
+            .resolve(meta)?
+            .ok_or_else(|| RepoError::NotFound(meta.to_owned()))?,
+    };
+    worktree(repo, &["--detach", "--no-checkout"], at.as_str(), to)?;
     if manifest.head.is_none() {
         // HEAD named a branch without commits, and names one again.
         let wanted = manifest.branch.as_deref().unwrap_or("restored");
         let mut name = format!("refs/heads/{wanted}");
-        while repo.resolve(&name)?.is_some() {
+        while repo.their_refs().resolve(&name)?.is_some() {
             name.push_str("-restored");
         }
         Git::in_dir(to)

@@ -114,9 +114,7 @@ pub(in super::super) fn keep(
     raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<SalvageRecord, RepoError> {
-    if repo.resolve(head.as_str())?.is_none() {
-        return Err(RepoError::NotFound(format!("commit {head}")));
-    }
+    repo.take(std::slice::from_ref(head))?;
     let record = |number, refs| SalvageRecord {
         id: id(raider, incarnation, number),
         refs,
@@ -236,6 +234,8 @@ fn make_refs(
     mut refs: Vec<(String, Oid)>,
 ) -> Result<Vec<String>, RepoError> {
     refs.sort();
+    let ids: Vec<Oid> = refs.iter().map(|(_, id)| id.clone()).collect();
+    repo.take_all(&ids)?;
     sync(repo)?;
     let mut script = String::new();
     for (name, id) in &refs {
@@ -332,7 +332,7 @@ fn commit_tree(
     message: &str,
 ) -> Result<Oid, RepoError> {
     let name = raider.to_string();
-    let mut git = repo.git().args(["commit-tree", "-m", message]);
+    let mut git = repo.lens().args(["commit-tree", "-m", message]);
     for parent in parents {
         git = git.args(["-p", parent.as_str()]);
     }

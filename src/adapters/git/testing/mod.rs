@@ -11,6 +11,7 @@ use git2::{FileMode, Repository, Signature};
 
 use super::command::Git;
 use super::rig::{GitRepo, GitRig, PUSH_URL_KEY, oid};
+use super::share;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 
@@ -50,8 +51,9 @@ impl Rigged {
     fn make(local: bool, push: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let origin = dir.path().join("origin");
-        let repo_dir = dir.path().join("city/rig/repo.git");
-        for (path, bare) in [(&origin, !local), (&repo_dir, true)] {
+        let ours = dir.path().join("city/.horde/custody/rig.git");
+        let theirs = dir.path().join("city/rig/repo.git");
+        for (path, bare) in [(&origin, !local), (&ours, true), (&theirs, true)] {
             std::fs::create_dir_all(path).unwrap();
             let kind: &[&str] = if bare { &["--bare"] } else { &[] };
             let init = Git::in_dir(path).args(["init", "-q", "--initial-branch=main"]);
@@ -72,7 +74,8 @@ impl Rigged {
             },
             raiders_dir: dir.path().join("city/rig/raiders"),
             forge_dir: dir.path().join("city/rig/forge"),
-            repo_dir,
+            ours,
+            theirs,
             push,
         };
         let repo = GitRepo::new(rig);
@@ -84,6 +87,7 @@ impl Rigged {
         ] {
             repo.git().args(["config", key, value]).run().unwrap();
         }
+        share::init(&repo).unwrap();
         let base = commit(&repo, None, &[("file", "1\n2\n3\n")]);
         let mut rigged = Self { dir, repo, base };
         rigged.seed(local);
@@ -123,7 +127,7 @@ impl Rigged {
         output.ok().then(|| oid(&output.text()).unwrap())
     }
 
-    /// A commit in `repo.git` on a parent.
+    /// A commit in ours on a parent.
     pub(super) fn commit(&self, parent: &Oid, files: &[(&str, &str)]) -> Oid {
         commit(&self.repo, Some(parent), files)
     }

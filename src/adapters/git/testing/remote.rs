@@ -1,6 +1,7 @@
 //! Remote branches, pins.
 
 use super::Rigged;
+use crate::adapters::git::command::Git;
 use crate::adapters::git::{branches, fetch, pins, remote};
 use crate::domain::ids::{Oid, RelicId};
 use crate::ports::repo::RepoError;
@@ -91,7 +92,8 @@ fn a_branch_is_deleted_where_it_was_left() {
     let rig = Rigged::new();
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     let local = format!("refs/heads/{BRANCH}");
-    let git = |args: &[&str]| rig.repo.git().args(args).run().unwrap();
+    let git = |args: &[&str]| Git::in_dir(rig.repo.theirs()).args(args).run().unwrap();
+    let at = || rig.repo.their_refs().resolve(&local).unwrap();
     git(&["update-ref", &local, head.as_str()]);
     remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
 
@@ -106,21 +108,17 @@ fn a_branch_is_deleted_where_it_was_left() {
     assert_eq!(rig.at(BRANCH), None);
     let tracked = format!("refs/remotes/origin/{BRANCH}");
     assert_eq!(rig.repo.resolve(&tracked).unwrap(), None);
-    // Nothing else reached the local one, so it is still there.
-    assert_eq!(rig.repo.resolve(&local).unwrap(), Some(head.clone()));
+    // Nothing of ours reached theirs, so it is still there.
+    assert_eq!(at(), Some(head.clone()));
 
     pins::pin(&rig.repo, &RelicId::new("gt-2").unwrap(), &head).unwrap();
     let sandbox = rig.path("sandbox");
     git(&["worktree", "add", "-q", sandbox.to_str().unwrap(), BRANCH]);
     remote::delete_branch(&rig.repo, BRANCH, &head).unwrap();
-    assert_eq!(
-        rig.repo.resolve(&local).unwrap(),
-        Some(head.clone()),
-        "checked out"
-    );
+    assert_eq!(at(), Some(head.clone()), "checked out");
     git(&["worktree", "remove", sandbox.to_str().unwrap()]);
     remote::delete_branch(&rig.repo, BRANCH, &head).unwrap();
-    assert_eq!(rig.repo.resolve(&local).unwrap(), None);
+    assert_eq!(at(), None);
 }
 
 #[test]
@@ -181,12 +179,12 @@ fn without_pushing_what_was_pushed_outlives_its_local_branch() {
     let rig = Rigged::silent();
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     let local = format!("refs/heads/{BRANCH}");
-    let git = |args: &[&str]| rig.repo.git().args(args).run().unwrap();
+    let git = |args: &[&str]| Git::in_dir(rig.repo.theirs()).args(args).run().unwrap();
     git(&["update-ref", &local, head.as_str()]);
     assert_eq!(fetch::fetch_branch(&rig.repo, BRANCH).unwrap(), None);
     remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
     branches::drop_branch(&rig.repo, BRANCH).unwrap();
-    assert_eq!(rig.repo.resolve(&local).unwrap(), None);
+    assert_eq!(rig.repo.their_refs().resolve(&local).unwrap(), None);
     let pushed = fetch::fetch_branch(&rig.repo, BRANCH).unwrap();
     assert_eq!(pushed.as_ref(), Some(&head));
     let error = remote::delete_branch(&rig.repo, BRANCH, &rig.base).unwrap_err();

@@ -1,0 +1,64 @@
+//! A city of the first plan has one repository for each rig. What decides moves into ours at the first start:
+//! salvage, pins of the queue, branches that a push left there, and the target where nothing is pushed. Where
+//! the remotes are is asked of them again.
+
+use std::fs;
+
+use super::admin::{self, failed};
+use super::rig::GitRepo;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// What moves by its name.
+const KEPT: &[&str] = &["refs/horde/"];
+/// Left by a first fetch that was killed.
+const SEED: &str = "refs/horde/seed/";
+/// Where what theirs knew of the remotes lies until they were asked: a fetch then brings what is new alone.
+const KNOWN: &str = "refs/horde/seed/adopted";
+
+/// Takes over what theirs has. Nothing to take over is fine, and so is a second time.
+pub(super) fn adopt(repo: &GitRepo) -> Result<(), RepoError> {
+    let theirs = repo.their_refs();
+    let mut wanted: Vec<(String, Oid)> = Vec::new();
+    for prefix in KEPT {
+        let kept = theirs.list(prefix)?;
+        wanted.extend(kept.into_iter().filter(|(name, _)| !name.starts_with(SEED)));
+    }
+    for (name, id) in theirs.list("refs/remotes/")? {
+        if let Some(short) = name.strip_prefix("refs/remotes/") {
+            wanted.push((format!("{KNOWN}/{short}"), id));
+        }
+    }
+    if !repo.pushes() {
+        let heads = theirs.list("refs/heads/")?;
+        let of_raider = |name: &str| name.starts_with("refs/heads/raider/");
+        wanted.extend(heads.into_iter().filter(|(name, _)| !of_raider(name)));
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Oid> = wanted.iter().map(|(_, id)| id.clone()).collect();
+    repo.take(&ids)?;
+    let script: String = wanted
+        .iter()
+        .map(|(name, id)| format!("update {name} {id}\n"))
+        .collect();
+    repo.git()
+        .args(["-c", "core.fsync=committed,reference"])
+        .args(["update-ref", "--stdin"])
+        .stdin(script)
+        .run()?;
+    tracing::info!(rig = %repo.name(), refs = wanted.len(), "the city's first repository was taken over");
+    drop_gates(repo)
+}
+
+/// The gate's worktree hangs off ours from now on.
+fn drop_gates(repo: &GitRepo) -> Result<(), RepoError> {
+    for admin in admin::entries(repo)? {
+        let name = admin.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("gate-") && admin::leads_back(&admin, &repo.forge_dir().join(&*name)) {
+            fs::remove_dir_all(&admin).map_err(|error| failed("cannot remove", &admin, &error))?;
+        }
+    }
+    Ok(())
+}

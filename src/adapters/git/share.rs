@@ -1,0 +1,87 @@
+//! The repository that agents write to: it is made, borrows the objects of ours, and learns from ours where
+//! the remotes are. Nothing here runs git in it once agents have been there.
+
+use std::fs;
+use std::path::Path;
+
+use super::admin::{failed, write_whole};
+use super::bytes;
+use super::prepare::init_bare;
+use super::rig::{GitRepo, oid};
+use super::settings::object_format;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// Refs that agents find where git puts them.
+const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
+
+/// Makes it where it is not there, and has it borrow the objects of ours: neither a charge nor a fetch
+/// copies any.
+pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.theirs();
+    if !dir.join("HEAD").exists() {
+        fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
+        init_bare(dir, &object_format(repo)?)?;
+    }
+    borrow(dir, &repo.repo_dir().join("objects"))
+}
+
+fn borrow(dir: &Path, objects: &Path) -> Result<(), RepoError> {
+    let info = dir.join("objects").join("info");
+    fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
+    let file = info.join("alternates");
+    let wanted = bytes::of(objects);
+    let before = super::beneath::read(dir, Path::new("objects/info/alternates"), 1 << 20);
+    let before = before.ok().flatten().unwrap_or_default();
+    if before
+        .split(|byte| *byte == b'\n')
+        .any(|line| line == wanted)
+    {
+        return Ok(());
+    }
+    let mut text = wanted.to_vec();
+    text.push(b'\n');
+    text.extend_from_slice(&before);
+    write_whole(&file, &text)
+}
+
+/// Tells agents where a ref of ours is.
+pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) -> Result<(), RepoError> {
+    let theirs = repo.their_refs();
+    if theirs.resolve(name)?.as_ref() == Some(at) {
+        return Ok(());
+    }
+    theirs.create(name, at)
+}
+
+/// Tells agents where the remotes and their tags are, and which branch is the default.
+pub(super) fn publish_all(repo: &GitRepo) -> Result<(), RepoError> {
+    let format = "--format=%(objectname)%09%(refname)%09%(symref)";
+    let list = repo
+        .git()
+        .args(["for-each-ref", format])
+        .args(SHOWN)
+        .run()?;
+    let text = list.text();
+    let theirs = repo.their_refs();
+    let mut news = Vec::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields[..] {
+            [_, name, target] if !target.is_empty() => theirs.create_symbolic(name, target)?,
+            [id, name, _] => {
+                let id = oid(id)?;
+                if theirs.resolve(name)?.as_ref() != Some(&id) {
+                    news.push((name.to_owned(), id));
+                }
+            }
+            _ => {}
+        }
+    }
+    if news.is_empty() || theirs.pack(&news)? {
+        return Ok(());
+    }
+    // git is at it: one by one does as well.
+    news.iter()
+        .try_for_each(|(name, id)| theirs.create(name, id))
+}

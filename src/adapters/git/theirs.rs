@@ -1,0 +1,402 @@
+//! Refs of the repository that agents write to, read as files. git is not asked: it would read that
+//! repository's configuration. What a ref says is a claim: it decides nothing before ours has the object.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::admin::{failed, write_whole};
+use super::beneath;
+use super::bytes;
+use super::rig::GitRepo;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A ref, a HEAD or a link file is a line.
+const LINE_MAX: u64 = 64 * 1024;
+/// `packed-refs` and reflogs grow with the repository.
+pub(super) const LIST_MAX: u64 = 256 * 1024 * 1024;
+/// Symbolic refs may name symbolic refs; git follows five.
+const DEPTH: usize = 5;
+
+/// What a HEAD names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Head {
+    /// A ref, by its full name.
+    Ref(String),
+    /// A commit: HEAD is detached.
+    Commit(Oid),
+}
+
+/// The refs of `repo.git`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Theirs<'r> {
+    dir: &'r Path,
+}
+
+impl GitRepo {
+    /// The refs of the repository that agents write to.
+    pub(super) fn their_refs(&self) -> Theirs<'_> {
+        Theirs { dir: self.theirs() }
+    }
+}
+
+/// What the HEAD of an administrative directory names; none where it is missing or garbled.
+pub(super) fn head(admin: &Path) -> Result<Option<Head>, RepoError> {
+    let fail = |error: std::io::Error| failed("cannot read the HEAD of", admin, &error);
+    let text = beneath::read(admin, Path::new("HEAD"), LINE_MAX).map_err(fail)?;
+    Ok(text.and_then(|text| parse(&text)))
+}
+
+fn parse(text: &[u8]) -> Option<Head> {
+    let text = std::str::from_utf8(text).ok()?.trim_end();
+    match text.strip_prefix("ref:") {
+        Some(name) => Some(name.trim_start())
+            .filter(|name| is_ref(name))
+            .map(|name| Head::Ref(name.to_owned())),
+        None => Oid::new(text).ok().map(Head::Commit),
+    }
+}
+
+/// Whether it is the full name of a ref, and nothing that leads elsewhere as a path.
+fn is_ref(name: &str) -> bool {
+    name.starts_with("refs/") && git2::Reference::is_valid_name(name)
+}
+
+impl Theirs<'_> {
+    /// Where a ref points, by its full name; none where there is no such ref.
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] when that cannot be read.
+    pub(super) fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
+        let mut name = name.to_owned();
+        for _ in 0..DEPTH {
+            if !is_ref(&name) {
+                return Ok(None);
+            }
+            match self.loose(&name)? {
+                Some(Head::Commit(id)) => return Ok(Some(id)),
+                Some(Head::Ref(next)) => name = next,
+                None => return Ok(self.packed()?.remove(&name)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The refs below a prefix that ends with `/`, by their full names, with where they point.
+    ///
+    /// # Errors
+    /// As [`Theirs::resolve`].
+    pub(super) fn list(&self, prefix: &str) -> Result<BTreeMap<String, Oid>, RepoError> {
+        let mut found = self.packed()?;
+        found.retain(|name, _| name.starts_with(prefix));
+        let mut open = vec![prefix.trim_end_matches('/').to_owned()];
+        while let Some(dir) = open.pop() {
+            let path = self.dir.join(&dir);
+            let fail = |error: std::io::Error| failed("cannot list", &path, &error);
+            let is_dir = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
+            let entries = match fs::read_dir(&path) {
+                _ if !is_dir => continue,
+                Ok(entries) => entries,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(fail(error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(fail)?;
+                let Some(name) = entry.file_name().to_str().map(|it| format!("{dir}/{it}")) else {
+                    continue;
+                };
+                let kind = entry.file_type().map_err(fail)?;
+                if kind.is_dir() {
+                    open.push(name);
+                } else if kind.is_file()
+                    && is_ref(&name)
+                    && let Some(id) = self.resolve(&name)?
+                {
+                    found.insert(name, id);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The reflog of a ref; empty where there is none.
+    ///
+    /// # Errors
+    /// As [`Theirs::resolve`].
+    pub(super) fn reflog(&self, name: &str) -> Result<Vec<u8>, RepoError> {
+        let log = Path::new("logs").join(name);
+        let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(&log), &error);
+        let text = beneath::read(self.dir, &log, LIST_MAX).map_err(fail)?;
+        Ok(text.unwrap_or_default())
+    }
+
+    /// Points a ref there, whether it is there already or not.
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] when it cannot be written, or something has its place.
+    pub(super) fn create(&self, name: &str, at: &Oid) -> Result<(), RepoError> {
+        self.write(name, &format!("{at}\n"))
+    }
+
+    /// Makes a ref that names another one.
+    ///
+    /// # Errors
+    /// As [`Theirs::create`].
+    pub(super) fn create_symbolic(&self, name: &str, target: &str) -> Result<(), RepoError> {
+        self.write(name, &format!("ref: {target}\n"))
+    }
+
+    /// Points refs there in `packed-refs`, for many at once. False where git holds the lock.
+    ///
+    /// # Errors
+    /// As [`Theirs::create`].
+    pub(super) fn pack(&self, refs: &[(String, Oid)]) -> Result<bool, RepoError> {
+        let path = self.packed_file();
+        let Some(_lock) = Lock::take(&path)? else {
+            return Ok(false);
+        };
+        let mut all = self.packed()?;
+        all.extend(refs.iter().cloned());
+        let lines: String = all
+            .iter()
+            .map(|(name, id)| format!("{id} {name}\n"))
+            .collect();
+        write_whole(&path, lines.as_bytes())?;
+        for (name, _) in refs {
+            let loose = self.dir.join(name);
+            match fs::remove_file(&loose) {
+                Err(error) if !is_absent(&error) => {
+                    return Err(failed("cannot remove", &loose, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), RepoError> {
+        if !is_ref(name) {
+            return Err(RepoError::Failed(format!("{name} is no name of a ref")));
+        }
+        let path = self.dir.join(name);
+        self.make_dir(path.parent().unwrap_or(self.dir))?;
+        write_whole(&path, text.as_bytes())
+    }
+
+    /// Deletes a ref if it still points there. False where git holds a lock on it: it stays then.
+    ///
+    /// # Errors
+    /// [`RepoError::Failed`] when it cannot be written.
+    pub(super) fn delete(&self, name: &str, at: &Oid) -> Result<bool, RepoError> {
+        let path = self.dir.join(name);
+        let Some(_lock) = Lock::take(&path)? else {
+            return Ok(false);
+        };
+        if self.resolve(name)?.as_ref() != Some(at) {
+            return Ok(false);
+        }
+        // The packed one first: it would come to light when the loose one is gone.
+        if !self.drop_packed(name)? {
+            return Ok(false);
+        }
+        for file in [path, self.dir.join("logs").join(name)] {
+            match fs::remove_file(&file) {
+                Err(error) if !is_absent(&error) => {
+                    return Err(failed("cannot remove", &file, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn loose(&self, name: &str) -> Result<Option<Head>, RepoError> {
+        let path = self.dir.join(name);
+        // A directory of refs may have the name of one that is packed or gone.
+        if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
+            return Ok(None);
+        }
+        let text = beneath::read(self.dir, Path::new(name), LINE_MAX);
+        let text = text.map_err(|error| failed("cannot read", &path, &error))?;
+        Ok(text.and_then(|text| parse(&text)))
+    }
+
+    fn packed(&self) -> Result<BTreeMap<String, Oid>, RepoError> {
+        let fail = |error: std::io::Error| failed("cannot read", &self.packed_file(), &error);
+        let text = beneath::read(self.dir, Path::new("packed-refs"), LIST_MAX).map_err(fail)?;
+        let text = text.unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(packed_line).collect())
+    }
+
+    fn packed_file(&self) -> PathBuf {
+        self.dir.join("packed-refs")
+    }
+
+    /// False where git holds the lock.
+    fn drop_packed(&self, name: &str) -> Result<bool, RepoError> {
+        if !self.packed()?.contains_key(name) {
+            return Ok(true);
+        }
+        let path = self.packed_file();
+        let Some(_lock) = Lock::take(&path)? else {
+            return Ok(false);
+        };
+        let fail = |error: std::io::Error| failed("cannot read", &path, &error);
+        let text = beneath::read(self.dir, Path::new("packed-refs"), LIST_MAX).map_err(fail)?;
+        let mut kept = Vec::new();
+        let mut dropping = false;
+        for line in text
+            .unwrap_or_default()
+            .split_inclusive(|byte| *byte == b'\n')
+        {
+            // `^<oid>` tells what the tag on the line above stands for.
+            dropping = match line.first() {
+                Some(b'^') => dropping,
+                _ => packed_line(line.trim_ascii_end()).is_some_and(|(found, _)| found == name),
+            };
+            if !dropping {
+                kept.extend_from_slice(line);
+            }
+        }
+        write_whole(&path, &kept)?;
+        Ok(true)
+    }
+
+    /// Makes a directory of refs, of real directories only.
+    fn make_dir(&self, dir: &Path) -> Result<(), RepoError> {
+        let below = dir.strip_prefix(self.dir).unwrap_or(dir);
+        let mut at = self.dir.to_owned();
+        for part in below {
+            at.push(part);
+            match fs::create_dir(&at) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(failed("cannot make", &at, &error));
+                }
+                _ => {}
+            }
+            if !fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir()) {
+                let what = format!("{} is not a directory", at.display());
+                return Err(RepoError::Failed(what));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn packed_line(line: &[u8]) -> Option<(String, Oid)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (id, name) = line.split_once(' ')?;
+    let id = Oid::new(id).ok()?;
+    is_ref(name).then(|| (name.to_owned(), id))
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// git's own lock of a file: `<file>.lock`, there for as long as this is.
+struct Lock(PathBuf);
+
+impl Lock {
+    /// None where it is held.
+    fn take(file: &Path) -> Result<Option<Self>, RepoError> {
+        let mut name = bytes::of(file).to_vec();
+        name.extend_from_slice(b".lock");
+        let lock = bytes::path(&name).to_owned();
+        match fs::File::create_new(&lock) {
+            Ok(_) => Ok(Some(Self(lock))),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+            // No directory of that name: there is no loose ref to be locked.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(lock))),
+            Err(error) => Err(failed("cannot make", &lock, &error)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0)
+            && !is_absent(&error)
+        {
+            tracing::warn!(lock = %self.0.display(), %error, "a lock of git's cannot be removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: char) -> Oid {
+        Oid::new(digit.to_string().repeat(40)).unwrap()
+    }
+
+    fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
+        let packed = format!(
+            "# pack-refs with: peeled fully-peeled sorted \n{} refs/heads/a\n{} refs/heads/b\n^{}\n",
+            id('1'),
+            id('2'),
+            id('3')
+        );
+        let dir = repository(&[
+            ("packed-refs", &packed),
+            ("refs/heads/a", &format!("{}\n", id('4'))),
+            ("refs/heads/s", "ref: refs/heads/b\n"),
+            ("refs/heads/loop", "ref: refs/heads/loop\n"),
+            ("refs/heads/broken", "garbage"),
+        ]);
+        let refs = Theirs { dir: dir.path() };
+        let at = |name: &str| refs.resolve(&format!("refs/heads/{name}")).unwrap();
+        assert_eq!(at("a"), Some(id('4')));
+        assert_eq!(at("b"), Some(id('2')));
+        assert_eq!(at("s"), Some(id('2')));
+        assert_eq!((at("loop"), at("broken"), at("absent")), (None, None, None));
+        assert_eq!(refs.resolve("refs/../packed-refs").unwrap(), None);
+        let names: Vec<_> = refs.list("refs/heads/").unwrap().into_keys().collect();
+        assert_eq!(names, ["refs/heads/a", "refs/heads/b", "refs/heads/s"]);
+    }
+
+    #[test]
+    fn ref_is_deleted_loose_and_packed_if_it_is_where_it_was() {
+        let packed = format!(
+            "{} refs/heads/a\n^{}\n{} refs/heads/b\n",
+            id('1'),
+            id('3'),
+            id('2')
+        );
+        let dir = repository(&[
+            ("packed-refs", &packed),
+            ("refs/heads/a", &format!("{}\n", id('4'))),
+        ]);
+        let refs = Theirs { dir: dir.path() };
+        assert!(!refs.delete("refs/heads/a", &id('1')).unwrap());
+        let lock = dir.path().join("packed-refs.lock");
+        fs::write(&lock, "").unwrap();
+        assert!(
+            !refs.delete("refs/heads/a", &id('4')).unwrap(),
+            "git holds the lock"
+        );
+        fs::remove_file(&lock).unwrap();
+        assert!(refs.delete("refs/heads/a", &id('4')).unwrap());
+        assert_eq!(refs.resolve("refs/heads/a").unwrap(), None);
+        let left = fs::read_to_string(dir.path().join("packed-refs")).unwrap();
+        assert_eq!(left, format!("{} refs/heads/b\n", id('2')));
+        assert!(refs.delete("refs/heads/b", &id('2')).unwrap());
+        refs.create("refs/heads/new/one", &id('5')).unwrap();
+        assert_eq!(refs.resolve("refs/heads/new/one").unwrap(), Some(id('5')));
+    }
+}

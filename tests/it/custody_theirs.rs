@@ -1,0 +1,153 @@
+//! What agents write into the repository that they share decides nothing, and runs nothing.
+
+use std::fs;
+
+use horde_supervisor::domain::ids::{Incarnation, Oid};
+use horde_supervisor::ports::repo::{Repo, RepoError};
+
+use crate::support::city::{City, permit, snapshot, toast};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+
+/// Everything that the supervisor does with a sandbox, from its charge to its removal.
+fn whole_life(city: &City, name: &str) {
+    let spec = city.spec_of(name, 2);
+    city.repo.make_sandbox(&spec).unwrap();
+    write(&spec.path, "README", "changed\n");
+    city.repo.glance(&spec.path, "main").unwrap();
+    city.repo.changes(&spec.path).unwrap();
+    city.repo.facts(&spec.path, "main").unwrap();
+    git(&spec.path, &["commit", "-qam", "work"]);
+    let head = Oid::new(rev(&spec.path, "HEAD")).unwrap();
+    city.repo.push_branch(&spec.branch, &head, None).unwrap();
+    write(&spec.path, "more", "more\n");
+    let raider = spec.raider.clone();
+    let record = city
+        .repo
+        .salvage(&spec.path, &raider, Incarnation(2))
+        .unwrap();
+    let facts = city.facts(&spec.path);
+    city.repo
+        .discard_sandbox(&permit(&spec, &facts), &city.trash(), &|| Ok(()))
+        .unwrap();
+    city.repo
+        .restore(&record, &city.root().join(format!("restored/{name}")))
+        .unwrap();
+    city.repo.delete_branch(&spec.branch, &head).unwrap();
+}
+
+/// A common convention, and half a line: both stopped every raider of the rig.
+#[test]
+fn configuration_of_one_raider_stops_no_other() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, ".gitconfig", "[core\nhalf a line");
+    git(&sandbox, &["config", "include.path", "../.gitconfig"]);
+    whole_life(&city, "Nux");
+    fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
+    city.repo.prepare().unwrap();
+    whole_life(&city, "Furiosa");
+}
+
+/// `git update-ref refs/remotes/origin/main HEAD` made unpushed work pass for pushed.
+#[test]
+fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    commit_all(&sandbox, "mine");
+    for name in [
+        "refs/remotes/origin/main",
+        "refs/remotes/origin/other",
+        "refs/horde/mq/gt-1",
+        "refs/horde/salvage/horde/Toast/1/head",
+    ] {
+        git(&sandbox, &["update-ref", name, "HEAD"]);
+        let facts = city.facts(&sandbox);
+        assert!(!facts.head_reachable && facts.ahead == 1, "{name}");
+    }
+}
+
+/// `git replace --graft origin/main HEAD` made a nuke see nothing to lose.
+#[test]
+fn replaced_objects_and_grafts_change_nothing() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    commit_all(&sandbox, "mine");
+    let before = city.facts(&sandbox);
+    git(&sandbox, &["replace", "--graft", "origin/main", "HEAD"]);
+    let after = city.facts(&sandbox);
+    assert_eq!(after.head_reachable, before.head_reachable);
+    assert_eq!((after.ahead, &after.head), (1, &before.head));
+    let blob = rev(&sandbox, "HEAD:README");
+    let other = git(&sandbox, &["hash-object", "-w", "run.sh"]);
+    git(&sandbox, &["replace", blob.trim(), other.trim()]);
+    let head = Oid::new(rev(&sandbox, "HEAD")).unwrap();
+    let branch = city.spec(1).branch;
+    city.repo.push_branch(&branch, &head, None).unwrap();
+    let landed = git(&city.origin(), &["show", &format!("{branch}:README")]);
+    assert_eq!(landed, "mine");
+}
+
+/// An object whose content is another than its name says must not get into ours.
+#[test]
+fn object_with_another_content_is_refused() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "good\n");
+    let head = commit_all(&sandbox, "good");
+    let good = rev(&sandbox, "HEAD:README");
+    write(&sandbox, "bad", "bad\n");
+    let bad = git(&sandbox, &["hash-object", "-w", "bad"]);
+    let file = |id: &str| {
+        let objects = city.repo.theirs().join("objects");
+        objects.join(&id[..2]).join(&id[2..])
+    };
+    fs::remove_file(file(&good)).unwrap();
+    fs::copy(file(bad.trim()), file(&good)).unwrap();
+    let refused = city
+        .repo
+        .push_branch(&city.spec(1).branch, &Oid::new(head).unwrap(), None)
+        .unwrap_err();
+    assert!(matches!(refused, RepoError::Failed(_)), "{refused:?}");
+    let there = try_git(city.repo.repo_dir(), &["cat-file", "-e", &good]);
+    assert!(!there.status.success());
+}
+
+/// A city of the first plan: one repository, with salvage and remotes in it.
+#[test]
+fn city_of_the_first_plan_is_moved_over_once() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    commit_all(&sandbox, "mine");
+    write(&sandbox, "new", "new\n");
+    let record = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    // As it was: everything in theirs, which borrows from nothing.
+    let (ours, theirs) = (city.repo.repo_dir(), city.repo.theirs());
+    let from = ours.display().to_string();
+    git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
+    git(theirs, &["repack", "-adq"]);
+    fs::remove_file(theirs.join("objects/info/alternates")).unwrap();
+    fs::remove_dir_all(ours).unwrap();
+    let next = repo_again(&city);
+    next.prepare().unwrap();
+    assert_eq!(next.tips(&record.refs).unwrap().len(), record.refs.len());
+    let to = city.root().join("restored");
+    next.restore(&record, &to).unwrap();
+    assert_eq!(snapshot(&to), snapshot(&sandbox));
+    assert!(!next.facts(&sandbox, "main").unwrap().head_reachable);
+    // What an agent writes there afterwards is not taken over by another start.
+    git(&sandbox, &["update-ref", "refs/horde/mq/forged", "HEAD"]);
+    next.prepare().unwrap();
+    let forged = ["for-each-ref", "refs/horde/mq", "refs/horde/seed"];
+    assert_eq!(git(ours, &forged), "");
+}
+
+fn repo_again(city: &City) -> horde_supervisor::adapters::git::GitRepo {
+    let source = city.repo.source().clone();
+    crate::support::city::repo(&city.root(), source, true)
+}
