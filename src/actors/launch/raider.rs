@@ -13,6 +13,7 @@ use crate::domain::city::{Harness, Rig};
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
 use crate::domain::harness::fill::Place;
+use crate::domain::intent::KEY_VARIABLE;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
@@ -120,7 +121,11 @@ impl Session {
         });
         let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
         let prompt_file = written.await.map_err(unwritable)?;
-        let env = raider_env(world, rig, hook);
+        let mut env = raider_env(world, rig, hook);
+        let key = world
+            .secret
+            .key(&hook.raider.session_id(), hook.incarnation);
+        env.insert(KEY_VARIABLE.to_owned(), key);
         let site = Site {
             dir: &self.sandbox,
             rig: rig.name.as_str(),

@@ -251,6 +251,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
+    use crate::control::server::Peer;
     use crate::domain::account::{Trouble, Why};
     use crate::testing::world::Scenario;
 
@@ -264,6 +265,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         // A process of an earlier session of this name: it is a member of none that runs.
         let late = hook(&town.world, &caller).await.unwrap_err();
@@ -283,6 +285,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let declare = async |duration: &str| {
             let (duration, reason) = (duration.into(), "a build".into());
@@ -307,6 +310,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
@@ -337,6 +341,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
@@ -368,6 +373,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(earlier.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         town.nuke(&earlier.raider, true).await.unwrap();
         let next = town.worker("b").await;
