@@ -34,12 +34,14 @@ use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
 use crate::actors::root::{ChildView, RootActor, RootMsg, StopMode};
 use crate::actors::world::World;
+use crate::adapters::runs;
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
 use crate::control::server;
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, OnTerm, socket_path};
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::shown;
 
 /// How a supervisor ends without an error of its own.
 const STOPPED: u8 = 0;
@@ -104,7 +106,7 @@ pub fn check(path: &Path) -> ExitCode {
     match config::load(path, &config::Env::of_process()) {
         Ok(_) => ExitCode::from(STOPPED),
         Err(wrong) => {
-            eprint!("{}", wrong.render(false));
+            eprint!("{}", shown::lines(&wrong.render(false)));
             ExitCode::from(CONFIG_INVALID)
         }
     }
@@ -118,7 +120,7 @@ pub fn run(path: &Path) -> ExitCode {
         Ok(()) => ExitCode::from(STOPPED),
         Err(error) => {
             match &error {
-                DaemonError::Config(text) => eprint!("{text}"),
+                DaemonError::Config(text) => eprint!("{}", shown::lines(text)),
                 DaemonError::Held { .. } | DaemonError::Failed(_) => {
                     tracing::error!(%error, "the supervisor cannot run");
                 }
@@ -141,6 +143,7 @@ fn supervise(path: &Path) -> Result<(), DaemonError> {
     let city = Arc::new(loaded.city);
     private_dir(&city.state_dir())?;
     let lock = CityLock::take(&city.state_dir())?;
+    runs::work_for(&city.state_dir());
     panic_hook();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

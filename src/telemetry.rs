@@ -12,6 +12,8 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::domain::shown;
+
 /// The target that the journal's events carry.
 const JOURNAL: &str = "horde::journal";
 
@@ -36,7 +38,7 @@ pub fn init(format: Format, filter: EnvFilter) -> Result<(), TryInitError> {
             // It would say on stderr that stderr takes nothing, and panic of that.
             let pretty = tracing_subscriber::fmt::layer().log_internal_errors(false);
             registry
-                .with(pretty.with_writer(std::io::stderr))
+                .with(pretty.with_writer(|| Safe(std::io::stderr())))
                 .try_init()
         }
     }
@@ -47,10 +49,26 @@ struct JsonLines;
 
 impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut line = line(event).to_string();
+        let line = line(event).to_string();
+        let mut line = shown::json(&line).into_owned();
         line.push('\n');
         // Nobody is left to be told that stderr is closed.
         let _closed = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+/// Shows what agents, git and files say in a line as text that steers no terminal. Each line comes whole.
+struct Safe<W>(W);
+
+impl<W: Write> Write for Safe<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(shown::painted(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -118,6 +136,39 @@ mod tests {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             self.0.lock().unwrap().push(line(event));
         }
+    }
+
+    /// A writer that remembers.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pretty_log_has_colours_and_nothing_else_that_steers_a_terminal() {
+        let memory = Memory::default();
+        let written = memory.clone();
+        let pretty = tracing_subscriber::fmt::layer()
+            .with_ansi(true)
+            .with_writer(move || Safe(written.clone()));
+        let nasty = "a\x1b[31mb\x1b]52;c;x\x07\x7f\u{9b}2J\u{202e}\u{200b}";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(pretty), || {
+            tracing::warn!(title = nasty, path = %nasty, debug = ?nasty, "{nasty}");
+        });
+        let bytes = memory.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains("\x1b["), "it is coloured: {text:?}");
+        assert_eq!(shown::painted(&text), text);
+        assert!(text.contains("\\u{202e}"), "{text:?}");
     }
 
     #[test]

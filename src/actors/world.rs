@@ -23,6 +23,7 @@ use crate::domain::age::Ages;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
+use crate::domain::intent::Secret;
 use crate::domain::message;
 use crate::domain::saga::FaultPoint;
 use crate::domain::session_env;
@@ -61,6 +62,8 @@ pub struct World {
     pub bin_dir: std::path::PathBuf,
     /// The control socket, told to sessions.
     pub socket: std::path::PathBuf,
+    /// What the keys of sessions are made from.
+    pub secret: Secret,
     /// A number in 0..1 that differs from call to call, for jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
     /// What this process has used of the machine, where that can be seen.

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
-use self::text::{at, read_some, write_whole, written};
+use self::text::{at, from_above, make_dir, read_some, write_whole, written};
 use super::git::command::Git;
-use super::runs;
+use super::{beneath, runs};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
@@ -153,7 +153,7 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
-        fs::create_dir_all(dir).map_err(at(dir))?;
+        make_dir(dir)?;
         write_whole(&dir.join("TASK.md"), text)?;
         // Another slot's raider may have worked on this relic in an incarnation of the same number,
         // and have left anything in the file's place.
@@ -242,17 +242,21 @@ impl TaskFiles for DiskTaskFiles {
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
         for name in [".horde-outcome", ".orange-outcome"] {
             let own = sandbox.join(name);
-            let replaced = own.symlink_metadata().is_ok_and(|meta| meta.is_file());
-            if replaced && !is_checked_out(sandbox, name) {
-                return read_some(&own).map_err(at(&own));
+            let (root, file) = from_above(&own, 2);
+            // Our link to the file below is none.
+            if let Ok(Some(found)) = read_some(root, file)
+                && !is_checked_out(sandbox, name, &found.text)
+            {
+                return Ok(found);
             }
         }
         let path = dir.join("outcome");
-        match read_some(&path) {
-            Ok(text) => Ok(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OutcomeText::default()),
+        // Below the tasks of the city, by rig, relic and incarnation.
+        let (root, file) = from_above(&path, 4);
+        match read_some(root, file) {
+            Ok(text) => Ok(text.unwrap_or_default()),
             // Something was put there, and says nothing.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(OutcomeText {
+            Err(error) if beneath::is_odd(&error) => Ok(OutcomeText {
                 odd: Some(error.to_string()),
                 written: written(&path),
                 ..OutcomeText::default()
@@ -288,23 +292,28 @@ impl TaskFiles for DiskTaskFiles {
             let path = entry.map_err(at(&self.outbox))?.path();
             // Half-written intents have another ending until they are renamed.
             if path.extension() == Some(OsStr::new("json")) {
-                let written = path.metadata().and_then(|meta| meta.modified()).ok();
+                let meta = path.symlink_metadata();
+                let written = meta.and_then(|meta| meta.modified()).ok();
                 files.push((written, path));
             }
         }
         files.sort();
-        let read = |(_, path): (_, PathBuf)| match read_some(&path) {
-            Ok(file) => {
+        let some = |path: &Path| {
+            let (root, file) = from_above(path, 2);
+            read_some(root, file)
+        };
+        let read = |(_, path): (_, PathBuf)| match some(&path) {
+            Ok(Some(file)) => {
                 let intent = serde_json::from_str(&file.text);
                 let intent = intent.map_err(|error| at(&path)(error.into()));
                 Some((path, intent))
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(error) if beneath::is_odd(&error) => {
                 let none = at(&path)(error);
                 Some((path, Err(none)))
             }
             // Carried out meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Ok(None) => None,
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "it stays in the outbox");
                 None
@@ -387,13 +396,18 @@ impl TaskFiles for DiskTaskFiles {
     }
 }
 
-/// Whether the file is as git has it: then it is the repository's, and not this incarnation's word.
-/// Where git cannot tell, it is taken for the agent's; whatever it says is verified.
-fn is_checked_out(sandbox: &Path, name: &str) -> bool {
-    let status = ["status", "--porcelain", "--ignored", "--", name];
-    let git = Git::in_dir(sandbox).env("GIT_OPTIONAL_LOCKS", "0");
-    let told = git.args(status).output();
-    told.is_ok_and(|told| told.ok() && told.stdout.is_empty())
+/// Whether the file is as it was committed: then it is the repository's, and not this incarnation's word.
+/// Where git cannot tell, it is taken for the agent's; whatever it says is verified. Neither command runs a
+/// filter, hook or transport that the agent may have set up.
+fn is_checked_out(sandbox: &Path, name: &str, text: &str) -> bool {
+    let git = || Git::in_dir(sandbox).env("GIT_NO_LAZY_FETCH", "1");
+    let committed = git().args(["ls-tree", "HEAD", "--", name]).output();
+    let blob = ["hash-object", "--no-filters", "--stdin"];
+    let (Ok(committed), Ok(found)) = (committed, git().args(blob).stdin(text).output()) else {
+        return false;
+    };
+    let found = found.text();
+    committed.text().split_ascii_whitespace().nth(2) == Some(found.as_str())
 }
 
 /// Removes a directory, unless something is in it.

@@ -29,8 +29,10 @@ use crate::domain::ids::SessionId;
 
 mod connection;
 mod listener;
+mod peer;
 
 pub use listener::bind;
+pub use peer::Peer;
 
 /// Connections at once of the operator, and of all others together, so that these can never shut a person
 /// out. Whoever has none yet gets one all the same: sessions that have many keep no other from saying
@@ -53,6 +55,8 @@ pub struct Caller {
     pub uid: u32,
     /// Which session it belongs to, if any.
     pub who: Who,
+    /// Tells whether the pid is still its own.
+    pub peer: Peer,
 }
 
 /// What a call gives back.
@@ -152,27 +156,37 @@ fn admit<S: Service>(
         .peer_cred()
         .map_err(|error| ControlError::internal(format!("the peer cannot be seen: {error}")))?;
     let own = rustix::process::geteuid().as_raw();
-    admit_peer(own, peer.uid(), peer.pid(), service, places)
+    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    let pid = pid.filter(|pid| *pid != 0);
+    let caller = Caller {
+        pid,
+        uid: peer.uid(),
+        who: Who::Invisible,
+        peer: Peer::of(stream, pid),
+    };
+    admit_peer(own, caller, service, places)
 }
 
+/// Recognises the caller by its number, which has to be its own all the while.
 fn admit_peer<S: Service>(
     own: u32,
-    uid: u32,
-    pid: Option<i32>,
+    mut caller: Caller,
     service: &S,
     places: &Arc<Places>,
 ) -> Result<(Caller, Place), ControlError> {
-    let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-    let pid = pid.filter(|pid| *pid != 0);
-    if uid != own && uid != 0 {
-        let who = Who::Invisible;
+    if caller.uid != own && caller.uid != 0 {
         let error = ControlError::forbidden("this city belongs to another user");
-        service.forbidden(&Caller { pid, uid, who }, None, &error);
+        service.forbidden(&caller, None, &error);
         return Err(error);
     }
-    let who = pid.map_or(Who::Invisible, |pid| service.identify(pid));
-    let place = Places::take(places, &who)?;
-    Ok((Caller { pid, uid, who }, place))
+    let who = caller.pid.map(|pid| service.identify(pid));
+    if let Some(who) = who
+        && caller.peer.lives()
+    {
+        caller.who = who;
+    }
+    let place = Places::take(places, &caller.who)?;
+    Ok((caller, place))
 }
 
 /// One line, if the fresh socket takes it at once; then the connection is closed.
@@ -274,7 +288,17 @@ mod tests {
     #[test]
     fn another_user_is_turned_away_and_who_has_no_pid_is_invisible() {
         let (door, places) = (Door::default(), Arc::default());
-        let admit = |uid, pid| admit_peer(1000, uid, pid, &door, &places).map(|(caller, _)| caller);
+        let peer = Peer::of_pid(std::process::id());
+        let admit = |uid, pid| {
+            let (who, peer) = (Who::Invisible, peer.clone());
+            let caller = Caller {
+                pid,
+                uid,
+                who,
+                peer,
+            };
+            admit_peer(1000, caller, &door, &places).map(|(caller, _)| caller)
+        };
         for uid in [1001, 999, u32::MAX] {
             let refused = admit(uid, Some(7)).unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Forbidden);
@@ -282,11 +306,24 @@ mod tests {
         assert_eq!(*door.0.lock().unwrap(), [1001, 999, u32::MAX]);
         for uid in [1000, 0] {
             assert_eq!(admit(uid, Some(7)).unwrap().who, Who::Operator);
-            for unseen in [None, Some(0), Some(-1)] {
-                let caller = admit(uid, unseen).unwrap();
-                assert_eq!((caller.pid, caller.who), (None, Who::Invisible));
-            }
+            assert_eq!(admit(uid, None).unwrap().who, Who::Invisible);
         }
+    }
+
+    #[test]
+    fn caller_that_is_gone_has_no_rights_whatever_has_its_pid() {
+        let (door, places) = (Door::default(), Arc::default());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let peer = Peer::of_pid(child.id());
+        child.wait().unwrap();
+        let caller = Caller {
+            pid: Some(std::process::id()),
+            uid: 1000,
+            who: Who::Invisible,
+            peer,
+        };
+        let (caller, _place) = admit_peer(1000, caller, &door, &places).unwrap();
+        assert_eq!(caller.who, Who::Invisible);
     }
 
     #[test]

@@ -20,10 +20,10 @@ use crate::actors::world::{Claims, World};
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
-use crate::adapters::proc;
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::adapters::sessions::LocalSessions;
 use crate::adapters::task_files::DiskTaskFiles;
+use crate::adapters::{proc, secret};
 use crate::domain::city::{City, Rig, tmux_server};
 use crate::domain::ids::RigName;
 use crate::faults;
@@ -55,6 +55,8 @@ pub(super) async fn build(
         StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
         _ => failed("the relic store cannot be opened", &error),
     })?;
+    let dir = city.state_dir();
+    let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(file));
     let repos = repos(city).await?;
     let world = Arc::new(World {
@@ -69,6 +71,7 @@ pub(super) async fn build(
         env: own_env(),
         bin_dir: exe.parent().map(PathBuf::from).unwrap_or_default(),
         socket,
+        secret,
         random: Arc::new(random),
         usage: Arc::new(|| proc::own_usage().ok()),
         fault: faults::hook(),

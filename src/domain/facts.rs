@@ -52,7 +52,7 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Probed<T> {
 }
 
 /// An operating-system process, named so that a reused pid is never mistaken for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The pid.
     pub pid: u32,

@@ -340,10 +340,12 @@ pub trait Sessions: Send + Sync {
 pub enum AttachPoint {
     /// A Unix socket that speaks the holder protocol.
     Holder(PathBuf),
-    /// A command for the user's terminal.
-    Command {
-        /// Program and arguments.
-        argv: Vec<String>,
+    /// A pane of a tmux server.
+    Tmux {
+        /// The server's socket.
+        server: PathBuf,
+        /// The pane's id there (`%3`).
+        pane: String,
         /// A Unix socket that speaks the holder protocol, for those who only watch.
         watch: PathBuf,
     },

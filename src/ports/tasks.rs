@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+use crate::domain::intent::Intent;
 
 use crate::domain::unattended::Trace;
 
@@ -28,28 +28,6 @@ pub enum TaskEvent {
     Outcome(PathBuf),
     /// The outbox.
     Outbox,
-}
-
-/// A request that `hd` left behind while the supervisor was away.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Intent {
-    /// The operation (`done`).
-    pub op: String,
-    /// Its arguments, as they would have gone over the socket.
-    pub args: Value,
-    /// `HD_ACTOR` or `HD_RAIDER` of the session that left it.
-    pub raider: Option<String>,
-    /// `HD_RIG` of the session that left it.
-    pub rig: Option<String>,
-    /// `HD_INCARNATION` of the session that left it.
-    pub incarnation: Option<u64>,
-    /// `HD_RELIC` of the session that left it.
-    pub relic: Option<String>,
-    /// `HD_SESSION` of the session that left it.
-    pub session: Option<String>,
-    /// Where it was called.
-    #[serde(default)]
-    pub cwd: PathBuf,
 }
 
 /// An outcome file as it stands.

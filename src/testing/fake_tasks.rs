@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 
 use crate::actors::sagas::charge::Charged;
+use crate::domain::intent::{Intent, Secret};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
-    Intent, Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
 
 /// Pretended task files.
@@ -48,16 +49,34 @@ type Interlude = Arc<dyn Fn() + Send + Sync>;
 /// What `hd done` leaves in the outbox when a raider's session calls it.
 #[must_use]
 pub fn done_intent(charged: &Charged) -> Intent {
-    Intent {
+    let intent = Intent {
+        v: 1,
         op: "done".into(),
-        args: serde_json::json!({}),
+        args: serde_json::Map::new(),
         raider: Some(charged.raider.to_string()),
         rig: None,
         incarnation: Some(charged.incarnation.0),
         relic: Some(charged.relic.to_string()),
         session: Some(charged.session.to_string()),
         cwd: charged.sandbox.clone(),
-    }
+        pid: 4711,
+        at: Timestamp::UNIX_EPOCH,
+        mac: None,
+    };
+    sign(charged, intent)
+}
+
+/// The intent as the raider's own session signs it.
+#[must_use]
+pub fn sign(charged: &Charged, intent: Intent) -> Intent {
+    let key = secret().key(&charged.session, charged.incarnation);
+    intent.signed(&key).expect("a JSON form")
+}
+
+/// The secret of a city in tests.
+#[must_use]
+pub fn secret() -> Secret {
+    Secret::new([7; 32])
 }
 
 /// What a test does, and what it finds out.

@@ -112,6 +112,42 @@ fn followed_logs_are_the_screen_and_then_what_is_written() {
     holder.expect(&Request::Attach { rows: 0, cols: 0 });
 }
 
+/// Of a program that draws, the text alone is left.
+#[test]
+fn followed_logs_steer_no_terminal() {
+    let city = FakeCity::start();
+    let holder = FakeHolder::start(&city);
+    holder.say(Answer::Snapshot(b"\x1b[2J\x1b[3;1Hone\x1b[6n".to_vec()));
+    holder.say(Answer::Output(b"\x1b[5;1Htwo\x1b]52;c;".to_vec()));
+    holder.say(Answer::Output("eA==\x07\u{9b}31m\u{202e}\n".into()));
+    holder.say(ended());
+    let output = city.hd().args(["logs", "-f", "Toast"]).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(out, "one\ntwo\\u{9b}31m\\u{202e}\n");
+}
+
+/// What answers may name a pane of tmux, and neither a program nor an argument.
+#[test]
+fn attach_executes_nothing_that_the_answer_names() {
+    let city = FakeCity::start();
+    let marker = city.root().join("executed");
+    let socket = city.socket();
+    for point in [
+        json!({ "command": ["touch", marker] }),
+        json!({ "tmux": { "socket": socket, "id": "%1;run-shell" } }),
+        json!({ "tmux": { "socket": socket, "id": "%" } }),
+        json!({ "tmux": { "socket": "tmux.sock", "id": "%1" } }),
+        json!({ "tmux": ["touch", marker] }),
+        json!({ "tmux": { "socket": city.root().join("absent"), "id": "%1" } }),
+    ] {
+        city.fake.answer("attach", Ok(point.clone()));
+        let (_seat, end) = terminal();
+        let status = hd_on(&city, &end, &["attach", "Toast"]).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{point}");
+    }
+    assert!(!marker.exists());
+}
+
 #[test]
 fn attach_needs_a_terminal() {
     let city = FakeCity::start();

@@ -3,6 +3,7 @@
 
 mod chaos;
 mod cli;
+mod cli_owner;
 mod cli_systemd;
 mod cli_terminal;
 mod cli_up;

@@ -14,6 +14,7 @@ use crate::domain::city::{Harness, Rig};
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
 use crate::domain::harness::fill::Place;
+use crate::domain::intent::KEY_VARIABLE;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
@@ -132,6 +133,10 @@ impl Session {
         let prompt_file = written.await.map_err(unwritable)?;
         let mut env = raider_env(world, rig, hook);
         let own_helper = keys::spare(world, harness, &harness.env, &mut env).await;
+        let key = world
+            .secret
+            .key(&hook.raider.session_id(), hook.incarnation);
+        env.insert(KEY_VARIABLE.to_owned(), key);
         let site = Site {
             dir: &self.sandbox,
             rig: rig.name.as_str(),

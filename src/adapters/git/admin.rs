@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bytes::{self, RelPath};
 use super::command::Git;
 use super::rig::GitRepo;
+use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -58,7 +59,7 @@ impl Note {
 
     /// Reads the note; none when there is none or it is torn.
     pub(super) fn read(admin: &Path) -> Option<Self> {
-        let text = fs::read(admin.join(NOTE)).ok()?;
+        let text = beneath::contents(&admin.join(NOTE)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
@@ -183,14 +184,14 @@ pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
     if !fs::symlink_metadata(file).ok()?.is_file() {
         return None;
     }
-    let text = fs::read(file).ok()?;
+    let text = beneath::contents(file).ok()?;
     let target = text.strip_prefix(b"gitdir: ")?;
     Some(bytes::path(target.trim_ascii_end()).to_owned())
 }
 
 /// Whether the administrative directory names this sandbox.
 pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
-    let Ok(text) = fs::read(admin.join("gitdir")) else {
+    let Ok(text) = beneath::contents(&admin.join("gitdir")) else {
         return false;
     };
     let link = admin.join(bytes::path(text.trim_ascii_end()));
@@ -222,7 +223,7 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
     let home = fs::canonicalize(sandbox).map_err(|error| failed("cannot find", sandbox, &error))?;
     let mut found = Vec::new();
     for admin in entries(repo)? {
-        let dir = fs::read(admin.join("gitdir")).and_then(|text| {
+        let dir = beneath::contents(&admin.join("gitdir")).and_then(|text| {
             let link = admin.join(bytes::path(text.trim_ascii_end()));
             let dir = link.parent().unwrap_or(&link);
             match fs::canonicalize(dir) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::admin;
 use super::bytes;
 use super::rig::GitRepo;
+use crate::adapters::beneath;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -52,7 +53,7 @@ pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, Repo
 
 /// What a file of one line says; none where there is no such file.
 fn line(file: &Path) -> Result<Option<Vec<u8>>, RepoError> {
-    match fs::read(file) {
+    match beneath::contents(file) {
         Ok(text) => Ok(Some(text.trim_ascii().to_owned())),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::collect::collect;
+use crate::adapters::runs;
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -216,6 +217,7 @@ impl Git {
             .env("SSH_ASKPASS", "true")
             .env("SSH_ASKPASS_REQUIRE", "force")
             .envs(PLAIN.iter().copied())
+            .envs(runs::errand().map(|city| (runs::ERRAND, city)))
             .envs(self.env.iter().map(|(key, value)| (key, value)));
         let (stdin, bytes) = match self.stdin {
             Input::Nothing => (Stdio::null(), None),

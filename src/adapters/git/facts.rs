@@ -8,6 +8,7 @@ use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
 use super::status;
 use super::{admin, bytes};
+use crate::adapters::beneath;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -108,8 +109,9 @@ pub(super) fn strays(
     let mut names = vec![format!("refs/heads/{branch}")];
     for admin in admin::of_sandbox(repo, sandbox)? {
         let file = admin.join("HEAD");
-        let head = std::fs::read_to_string(&file);
+        let head = beneath::contents(&file);
         let head = head.map_err(|error| admin::failed("cannot read", &file, &error))?;
+        let head = String::from_utf8_lossy(&head);
         names.push(head.trim().trim_start_matches("ref: ").to_owned());
     }
     let salvage = ["refs/horde/salvage".to_owned()];

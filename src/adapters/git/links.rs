@@ -11,7 +11,11 @@ use super::digest;
 use super::nested::walk;
 use super::rig::GitRepo;
 use super::status::IndexEntry;
+use crate::adapters::beneath;
 use crate::ports::repo::{RepoError, SandboxSpec};
+
+/// More than this of a list of patterns is not read.
+const EXCLUDE_MAX: u64 = 1024 * 1024;
 
 /// The task's name, unless the repository tracks a file of that name.
 const TASK: &str = "TASK.md";
@@ -150,23 +154,34 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
         }
         return Ok(());
     }
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent).map_err(fail)?;
-    }
+    // What is checked out there is the work of agents: a directory may be a link that leads elsewhere.
+    let parent = relative.parent().unwrap_or(Path::new(""));
+    beneath::make_dirs(to, parent).map_err(fail)?;
     if fs::symlink_metadata(source).map_err(fail)?.is_symlink() {
         symlink(fs::read_link(source).map_err(fail)?, &target).map_err(fail)?;
     } else {
         // Whole or not at all: a torn copy would pass for the agent's edit.
-        let part = target.with_file_name(format!(
+        let part = relative.with_file_name(format!(
             ".horde-copy-{}",
             relative.file_name().unwrap_or_default().to_string_lossy()
         ));
-        fs::copy(source, &part)
-            .and_then(|_| fs::rename(&part, &target))
+        copy_whole(source, to, &part)
+            .and_then(|()| beneath::rename(to, &part, relative))
             .map_err(fail)?;
     }
     note.copied.insert(name, digest::of_file(&target)?);
     Ok(())
+}
+
+/// Copies a regular file with its mode; anything else is an error and not waited for.
+fn copy_whole(source: &Path, to: &Path, part: &Path) -> std::io::Result<()> {
+    let name = Path::new(source.file_name().unwrap_or_default());
+    let dir = source.parent().unwrap_or(Path::new("/"));
+    let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    let mut from = beneath::open(dir, name)?.ok_or_else(gone)?;
+    let mut file = beneath::create_anew(to, part)?;
+    std::io::copy(&mut from, &mut file)?;
+    file.set_permissions(from.metadata()?.permissions())
 }
 
 /// Adds names at the root of every sandbox to `info/exclude` of `repo.git`.
@@ -175,9 +190,11 @@ pub(super) fn exclude<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), RepoError> {
     let file = repo.theirs().join("info").join("exclude");
-    let mut text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+    let name = Path::new("info/exclude");
+    let mut text = match beneath::read_text(repo.theirs(), name, EXCLUDE_MAX) {
+        Ok(text) => text.unwrap_or_default(),
+        // An agent put something else there: it is written anew.
+        Err(error) if beneath::is_odd(&error) => String::new(),
         Err(error) => return Err(failed("cannot read", &file, &error)),
     };
     let before = text.len();
@@ -201,7 +218,7 @@ pub(super) fn exclude<'a>(
     if text.len() == before {
         return Ok(());
     }
-    fs::create_dir_all(repo.theirs().join("info"))
-        .map_err(|error| failed("cannot make the directory of", &file, &error))?;
-    super::admin::write_whole(&file, text.as_bytes())
+    beneath::make_dir_anew(repo.theirs(), Path::new("info"))
+        .and_then(|()| beneath::replace_durably(repo.theirs(), name, text.as_bytes()))
+        .map_err(|error| failed("cannot write", &file, &error))
 }

@@ -4,7 +4,6 @@
 mod admin;
 mod adopt;
 mod ailment;
-mod beneath;
 mod branches;
 mod bytes;
 mod collect;

@@ -13,6 +13,7 @@ use super::admin::{failed, locate};
 use super::digest::hex;
 use super::rig::GitRepo;
 use super::{bytes, links, status};
+use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 
 /// What git writes when HEAD moves, or when something is staged.
@@ -27,7 +28,8 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     }
     // A repository may keep no reflogs: then only the branch itself tells of an empty commit.
     let head = place.admin.join("HEAD");
-    let head = fs::read_to_string(&head).map_err(|error| failed("cannot read", &head, &error))?;
+    let head = beneath::contents(&head).map_err(|error| failed("cannot read", &head, &error))?;
+    let head = String::from_utf8_lossy(&head);
     if let Some(branch) = head.trim_end().strip_prefix("ref: ") {
         stamp(&mut mark, &repo.theirs().join(branch))?;
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::admin::{self, Note, failed};
 use super::rig::GitRepo;
+use crate::adapters::beneath;
 use crate::domain::ids::{RaiderId, SlotName};
 use crate::ports::repo::{Provenance, RepoError};
 
@@ -46,7 +47,8 @@ fn by_branch(
     raider: &RaiderId,
     admin: &Path,
 ) -> Result<Option<Provenance>, RepoError> {
-    let head = fs::read_to_string(admin.join("HEAD")).unwrap_or_default();
+    let head = beneath::contents(&admin.join("HEAD")).unwrap_or_default();
+    let head = String::from_utf8_lossy(&head);
     let branch = head.trim_end().strip_prefix("ref: refs/heads/");
     let told = branch.and_then(|branch| Some((branch, raider.of_branch(branch)?)));
     let Some((branch, (relic, incarnation))) = told else {

@@ -11,6 +11,7 @@ use super::command::{CHECKOUT, Git};
 use super::rig::{GitRepo, resolve};
 use super::theirs::{self, Head};
 use super::{links, refill, sandbox};
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -122,7 +123,7 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
 
 /// Whether the directory leads to a work tree that exists.
 pub(super) fn claimed(admin: &Path) -> bool {
-    let Ok(text) = fs::read(admin.join("gitdir")) else {
+    let Ok(text) = beneath::contents(&admin.join("gitdir")) else {
         return false;
     };
     admin.join(bytes::path(text.trim_ascii_end())).exists()

@@ -31,7 +31,7 @@ fn borrow(dir: &Path, objects: &Path) -> Result<(), RepoError> {
     fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
     let file = info.join("alternates");
     let wanted = bytes::of(objects);
-    let before = super::beneath::read(dir, Path::new("objects/info/alternates"), 1 << 20);
+    let before = crate::adapters::beneath::read(dir, Path::new("objects/info/alternates"), 1 << 20);
     let before = before.ok().flatten().unwrap_or_default();
     if before
         .split(|byte| *byte == b'\n')

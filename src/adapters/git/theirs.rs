@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::admin::{failed, write_whole};
-use super::beneath;
 use super::bytes;
 use super::rig::GitRepo;
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 

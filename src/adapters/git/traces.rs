@@ -10,6 +10,7 @@ use super::branches::checked_out;
 use super::command::Git;
 use super::rig::{GitRepo, oid};
 use super::status::Status;
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -38,7 +39,7 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
     let mut found = HeadReflog::default();
     for admin in admins {
         let file = admin.join("logs").join("HEAD");
-        match std::fs::read(&file) {
+        match beneath::contents(&file) {
             Ok(text) => note(&String::from_utf8_lossy(&text), &mut found),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),

@@ -77,7 +77,7 @@ impl LocalSessions {
         let root = fs::canonicalize(state_dir)?;
         let settings = root.with_file_name("tmux.conf");
         let provider = Self {
-            members: Members::of(root.clone()),
+            members: Members::of(root.clone(), tmux_server.to_owned()),
             root,
             exe,
             tmux: Tmux::new(tmux_server.to_owned(), settings),

@@ -13,6 +13,9 @@ use crate::adapters::proc;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
 
+/// A holder says a few lines when it breaks.
+const COMPLAINT_MAX: u64 = 64 * 1024;
+
 /// A session as seen.
 #[derive(Debug, Clone)]
 pub struct Sight {
@@ -103,7 +106,8 @@ pub fn why_lost(dir: &Path, state: &State) -> String {
     if proc::lives(&state.agent).unwrap_or(false) {
         why.push_str(&format!(", its agent (pid {}) lives on", state.agent.pid));
     }
-    let complaint = fs::read_to_string(dir.join(files::COMPLAINT)).unwrap_or_default();
+    let complaint = files::read_text(dir, files::COMPLAINT, COMPLAINT_MAX);
+    let complaint = complaint.ok().flatten().unwrap_or_default();
     if let Some(last) = complaint.lines().rfind(|line| !line.trim().is_empty()) {
         why.push_str(&format!("; it said: {last}"));
     }
@@ -111,7 +115,7 @@ pub fn why_lost(dir: &Path, state: &State) -> String {
 }
 
 fn last_output(dir: &Path) -> Option<Timestamp> {
-    let modified = |name| fs::metadata(dir.join(name)).and_then(|found| found.modified());
+    let modified = |name| fs::symlink_metadata(dir.join(name)).and_then(|found| found.modified());
     let modified = modified(files::LOG).or_else(|_| modified(files::OLDER_LOG));
     Timestamp::try_from(modified.ok()?).ok()
 }
@@ -119,7 +123,7 @@ fn last_output(dir: &Path) -> Option<Timestamp> {
 fn is_older_than_boot(dir: &Path) -> bool {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let up = Duration::from_secs(up.tv_sec.unsigned_abs());
-    let modified = fs::metadata(dir.join(files::STATE)).and_then(|found| found.modified());
+    let modified = fs::symlink_metadata(dir.join(files::STATE)).and_then(|found| found.modified());
     let booted = SystemTime::now().checked_sub(up);
     matches!((modified, booted), (Ok(modified), Some(booted)) if modified < booted)
 }

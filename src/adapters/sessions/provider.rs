@@ -173,8 +173,9 @@ impl Sessions for LocalSessions {
         match sight.facts.state {
             RunState::Running => Ok(match pane {
                 None => AttachPoint::Holder(socket),
-                Some(pane) => AttachPoint::Command {
-                    argv: tmux::attach_command(&pane),
+                Some(pane) => AttachPoint::Tmux {
+                    server: pane.socket,
+                    pane: pane.id,
                     watch: socket,
                 },
             }),

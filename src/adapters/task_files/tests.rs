@@ -343,3 +343,60 @@ fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
     fs::write(&own, "its own").unwrap();
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "its own");
 }
+
+/// Whatever an agent puts in the place of a file is neither read, nor waited for, nor written through.
+#[test]
+fn links_and_pipes_of_agents_are_not_followed() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (dir, sandbox) = (
+        city.path().join("tasks/rig/gt-1/1"),
+        city.path().join("raiders/Toast"),
+    );
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    let secret = city.path().join("secret");
+    fs::write(&secret, "\"hunter2\"").unwrap();
+    let link = |at: &Path| {
+        let _was_there = fs::remove_file(at);
+        std::os::unix::fs::symlink(&secret, at).unwrap();
+    };
+    let read = || tasks.outcome(&dir, &sandbox).unwrap();
+    link(&sandbox.join(".horde-outcome"));
+    assert_eq!(
+        read(),
+        OutcomeText {
+            written: read().written,
+            ..OutcomeText::default()
+        }
+    );
+    link(&dir.join("outcome"));
+    let odd = read();
+    assert_eq!(odd.text, "");
+    assert!(odd.odd.unwrap().contains("link"));
+    fs::remove_file(dir.join("outcome")).unwrap();
+    nix::unistd::mkfifo(&dir.join("outcome"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(read().odd.is_some());
+    for name in ["TASK.md", "outcome", "TASK.md.new", "prompt.md"] {
+        link(&dir.join(name));
+    }
+    tasks.write_task(&dir, "do more").unwrap();
+    tasks.write_prompt(&dir, "prompt").unwrap();
+    link(&city.path().join("outbox/1.json"));
+    let left = tasks.outbox().unwrap();
+    assert!(
+        left[0].1.as_ref().unwrap_err().why.contains("link"),
+        "{left:?}"
+    );
+    let elsewhere = city.path().join("elsewhere");
+    fs::rename(&dir, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &dir).unwrap();
+    fs::write(elsewhere.join("outcome"), "stolen").unwrap();
+    assert_eq!(read().text, "");
+    assert!(tasks.write_task(&dir, "x").is_err());
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "\"hunter2\"");
+    assert_eq!(
+        fs::read_to_string(elsewhere.join("TASK.md")).unwrap(),
+        "do more"
+    );
+}

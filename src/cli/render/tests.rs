@@ -59,7 +59,7 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
        horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
        mayor        running              1h00m  -     -         -                    0
-    ! horde/Toast: needs_input: rm -r  target?
+    ! horde/Toast: needs_input: rm -r \x1b[2J target?
     relics horde  9 open, 2 blocked
     queue horde  paused
        MR    RELIC  STATE      BRANCH                NOTE

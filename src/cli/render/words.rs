@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::domain::shown;
+
 /// A value as one short text; `-` for nothing.
 pub(super) fn cell(value: &Value) -> String {
     match value {
@@ -61,45 +63,14 @@ pub(super) fn count(value: &Value, pointer: &str) -> u64 {
     }
 }
 
-/// One line without control characters: what agents wrote must not steer the reader's terminal.
+/// One line, safe to show: what agents wrote must not steer the reader's terminal.
 pub(super) fn clean(text: &str) -> String {
-    let blank = |c: char| if c.is_control() { ' ' } else { c };
-    clean_lines(text).chars().map(blank).collect()
+    shown::line(text).into_owned()
 }
 
-/// Several lines, likewise: without control characters, and without what an escape begins.
+/// Several lines, likewise, of what a program printed or a person wrote.
 pub(super) fn clean_lines(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '\u{1b}' => skip_sequence(&mut rest),
-            '\n' | '\t' => clean.push(c),
-            c if c.is_control() => {}
-            c => clean.push(c),
-        }
-    }
-    clean
-}
-
-/// Skips the rest of an escape sequence: control (`[`), operating system and the like (`]`, `P`,
-/// `_`, `^`, ended by BEL or `ESC \`), or a single letter.
-fn skip_sequence(rest: &mut std::str::Chars<'_>) {
-    match rest.next() {
-        Some('[') => {
-            rest.find(|c| ('@'..='~').contains(c));
-        }
-        Some(']' | 'P' | '_' | '^') => {
-            let end = rest.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
-            if end == Some('\u{1b}') {
-                rest.next();
-            }
-        }
-        Some('(' | ')' | '#') => {
-            rest.next();
-        }
-        _ => {}
-    }
+    shown::output(text).into_owned()
 }
 
 /// How long ago a time was, in two units at most: `2m14s`.

@@ -20,7 +20,11 @@ use crate::ports::sessions::{Member, Membership, SessionError, Standing};
 pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
     let now = caller.pid.map(|pid| world.sessions.membership(pid));
     match now {
-        Some(Membership::Of(member)) if caller.who.session() == Some(&member.session) => Ok(member),
+        Some(Membership::Of(member))
+            if caller.who.session() == Some(&member.session) && caller.peer.lives() =>
+        {
+            Ok(member)
+        }
         _ => Err(ControlError::forbidden("this process is in no session")),
     }
 }
@@ -70,6 +74,11 @@ async fn stands_in_sandbox(
         }
         None => Err("its pid cannot be seen".to_owned()),
     };
+    // What was seen is its own only if the pid is.
+    let standing = standing.and_then(|standing| match caller.peer.lives() {
+        true => Ok(standing),
+        false => Err("it is gone".to_owned()),
+    });
     accept(hook, &sandbox, standing)
 }
 
@@ -114,6 +123,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
+    use crate::control::server::Peer;
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;
@@ -127,6 +137,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let sandbox = town.world.city.sandbox(&charged.raider);
         let stand = |dir: Option<&Path>| {
@@ -160,6 +171,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         town.parts.sessions.claim(PID, charged.session.as_str());
         assert!(own_hook(&town.world, &caller).await.is_ok());

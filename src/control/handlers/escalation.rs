@@ -158,6 +158,7 @@ pub(super) async fn may_close(
 mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
+    use crate::control::server::Peer;
     use crate::domain::city::RestartType;
     use crate::domain::event::EventType;
     use crate::domain::ids::SessionId;
@@ -177,7 +178,13 @@ mod tests {
 
     fn caller(who: Who) -> Caller {
         let (pid, uid) = (Some(PID), 0);
-        Caller { pid, uid, who }
+        let peer = Peer::of_pid(std::process::id());
+        Caller {
+            pid,
+            uid,
+            who,
+            peer,
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -275,6 +275,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
+    use crate::control::server::Peer;
     use crate::domain::account::{Trouble, Why};
     use crate::testing::world::Scenario;
 
@@ -288,6 +289,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         // A process of an earlier session of this name: it is a member of none that runs.
         let late = hook(&town.world, &caller).await.unwrap_err();
@@ -307,6 +309,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let declare = async |duration: &str| {
             let (duration, reason) = (duration.into(), "a build".into());
@@ -331,6 +334,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
@@ -361,6 +365,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
@@ -392,6 +397,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(earlier.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         town.nuke(&earlier.raider, true).await.unwrap();
         let next = town.worker("b").await;

@@ -49,8 +49,12 @@ pub(super) async fn attach(world: &World, name: &str) -> Result<Value, ControlEr
     let point = on(world, &session.handle.id, move |p| p.attach(&handle)).await?;
     Ok(match point {
         AttachPoint::Holder(socket) => json!({ "name": id, "socket": socket, "seq": seq }),
-        AttachPoint::Command { argv, watch } => {
-            json!({ "name": id, "command": argv, "socket": watch })
+        AttachPoint::Tmux {
+            server,
+            pane,
+            watch,
+        } => {
+            json!({ "name": id, "tmux": { "socket": server, "id": pane }, "socket": watch })
         }
     })
 }

@@ -19,7 +19,7 @@ use crate::actors::store::StoreHandle;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::Caller;
+use crate::control::server::{Caller, Peer};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RelicId};
@@ -38,6 +38,7 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
         pid: None,
         uid: 0,
         who: Who::Operator,
+        peer: Peer::of_pid(std::process::id()),
     };
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();

@@ -27,7 +27,7 @@
 //! | C14 | output without end, newline or encoding | a_flood_is_bounded_and_stops_nobody, a_flood_is_bounded_on_disk_and_does_not_stop |
 //! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_nobody_else |
 //! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
-//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, who_has_the_pid_of_ours_is_neither_adopted_nor_ended |
+//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, who_has_the_pid_of_ours_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
 //! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once, a_stop_in_a_storm_leaves_nobody |
 
 mod clients;

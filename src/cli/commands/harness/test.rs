@@ -70,13 +70,10 @@ pub(super) fn run(
         && !outcomes.iter().any(Outcome::is_failure);
     if context.json {
         let cases: Vec<_> = outcomes.iter().map(Outcome::to_json).collect();
-        output::line(
-            &json!({
-                "harness": harness.name, "file": shown["file"], "version": shown["version"],
-                "held": held, "cases": cases,
-            })
-            .to_string(),
-        )?;
+        output::json(&json!({
+            "harness": harness.name, "file": shown["file"], "version": shown["version"],
+            "held": held, "cases": cases,
+        }))?;
     }
     let count = outcomes
         .iter()

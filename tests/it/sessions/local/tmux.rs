@@ -103,10 +103,10 @@ fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
     let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     let renamed = bench.tmux(&["rename-session", "-t", "=s", "mine"]);
     assert!(renamed.status.success());
-    let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
-        panic!("no command");
+    let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&started.handle).unwrap() else {
+        panic!("no pane");
     };
-    let mut person = person(&argv);
+    let mut person = person(&server, &pane);
     let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     eventually("a person is attached", || attached().then_some(()));
     kill(started.holder.as_ref().unwrap());
@@ -118,8 +118,9 @@ fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
 }
 
 /// A person's terminal: `script` gives it one.
-fn person(argv: &[String]) -> Child {
-    let line = shell_words::join(argv);
+fn person(server: &Path, pane: &str) -> Child {
+    let server = server.to_str().unwrap();
+    let line = shell_words::join(["tmux", "-S", server, "attach-session", "-t", pane]);
     let mut script = Command::new("script");
     script.args(["--quiet", "--command", &line, "/dev/null"]);
     script.env("TERM", "xterm").env_remove("TMUX");
@@ -128,7 +129,7 @@ fn person(argv: &[String]) -> Child {
 }
 
 #[test]
-fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
+fn person_that_attaches_to_the_pane_counts_as_attached() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
     };
@@ -138,11 +139,16 @@ fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
     await_screen(&sessions, &started.handle, "50 200");
     let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     assert!(!attached());
-    let AttachPoint::Command { argv, watch } = sessions.attach(&started.handle).unwrap() else {
-        panic!("no command");
+    let AttachPoint::Tmux {
+        server,
+        pane,
+        watch,
+    } = sessions.attach(&started.handle).unwrap()
+    else {
+        panic!("no pane");
     };
     assert!(watch.exists());
-    let mut person = person(&argv);
+    let mut person = person(&server, &pane);
     eventually("a person is attached", || attached().then_some(()));
     let mut keys = person.stdin.take().unwrap();
     keys.write_all(b"hello\r").unwrap();
@@ -166,10 +172,11 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
     for attached in [false, true] {
         let started = sessions.start(&script(&bench, waits)).unwrap();
         await_screen(&sessions, &started.handle, "ready");
-        let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
-            panic!("no command");
+        let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&started.handle).unwrap()
+        else {
+            panic!("no pane");
         };
-        let mut person = attached.then(|| person(&argv));
+        let mut person = attached.then(|| person(&server, &pane));
         if let Some(person) = &mut person {
             let seen = || sessions.facts(&id("s")).unwrap().unwrap().attached;
             eventually("a person is attached", || seen().then_some(()));
@@ -197,10 +204,10 @@ fn a_new_session_has_its_size_though_a_person_sits_at_a_small_terminal() {
     };
     let sessions = bench.provider();
     let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
-    let AttachPoint::Command { argv, .. } = sessions.attach(&first.handle).unwrap() else {
-        panic!("no command");
+    let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&first.handle).unwrap() else {
+        panic!("no pane");
     };
-    let mut person = person(&argv);
+    let mut person = person(&server, &pane);
     let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     eventually("a person is attached", || attached().then_some(()));
     let mut second = script(&bench, "stty size; sleep 1000");

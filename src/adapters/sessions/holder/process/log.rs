@@ -1,13 +1,13 @@
 //! The terminal log: two segments, `log.0` (newest) and `log.1`, together never above the limit.
 //! It goes on across generations; a disk that is full costs log lines, never the agent.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::terminal::Terminal;
-use crate::adapters::sessions::files::{LOG, OLDER_LOG};
+use crate::adapters::sessions::files::{self, LOG, OLDER_LOG};
 use crate::domain::terminal_log::{SIZE, screen_mark, size_mark};
 
 /// Below this a log would be all rotation.
@@ -56,12 +56,7 @@ impl Log {
     }
 
     fn reopen(&mut self) {
-        let opened = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(self.dir.join(LOG));
-        self.file = opened.ok();
+        self.file = files::append(&self.dir, LOG).ok();
         let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
         self.length = metadata.map_or(0, |metadata| metadata.len());
     }
@@ -138,8 +133,8 @@ fn begins_anew(output: &[u8]) -> bool {
 /// The file system refuses.
 pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     loop {
-        let newest = open(dir, LOG)?;
-        let older = open(dir, OLDER_LOG)?;
+        let newest = files::open(dir, LOG)?;
+        let older = files::open(dir, OLDER_LOG)?;
         // A rotation between the two looks: the newest has become the older one. Look again.
         if inode(newest.as_ref()) == inode(older.as_ref()) && newest.is_some() {
             continue;
@@ -148,14 +143,6 @@ pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
         let mut tail = read_end(older, bytes - (end.len() as u64).min(bytes))?;
         tail.extend_from_slice(&end);
         return Ok(tail);
-    }
-}
-
-fn open(dir: &Path, name: &str) -> io::Result<Option<File>> {
-    match File::open(dir.join(name)) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
