@@ -398,6 +398,7 @@ fn command(
             Some(_) => Rights::Work,
             None => Rights::All,
         },
+        name: format!("automation/{}", automation.id),
     }
 }
 

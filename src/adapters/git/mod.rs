@@ -39,6 +39,7 @@ mod sandbox;
 mod settings;
 mod share;
 mod special;
+mod stash;
 mod status;
 mod take;
 mod theirs;
