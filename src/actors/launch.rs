@@ -148,7 +148,12 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
     }
     let start = match &spec.work {
         Work::Raider { hook, problem } => {
-            raider::start(world, hook, problem.as_ref(), args.cause, before.as_ref()).await?
+            let why = raider::Why {
+                problem: problem.as_ref(),
+                cause: args.cause,
+                crashed: args.crashed || is_crash(args.cause),
+            };
+            raider::start(world, hook, why, before.as_ref()).await?
         }
         Work::Agent(agent) => {
             agent::start(world, agent, &spec.id, args.cause, before.as_ref()).await?
@@ -301,7 +306,8 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
 }
 
 /// Whether a session is started because the one before it died.
-fn is_crash(cause: Cause) -> bool {
+#[must_use]
+pub fn is_crash(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::SessionDied | Cause::SessionLost | Cause::AgentDead | Cause::WindowPassed

@@ -22,6 +22,7 @@ pub mod effects;
 pub mod endings;
 pub mod forge;
 pub mod gates;
+pub mod glances;
 pub mod launch;
 mod lookout;
 pub mod metrics;

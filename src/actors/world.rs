@@ -15,6 +15,7 @@ use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
 use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
+use super::glances::Glances;
 use super::root::RootMsg;
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
@@ -246,6 +247,8 @@ pub struct Directory {
     pub kept: Keepers,
     /// Conditions of sessions: questions, limits, logins.
     pub conditions: Conditions,
+    /// What git said of sandboxes last.
+    pub glances: Glances,
     /// Accounts of harnesses: which are at a limit, or want a login.
     pub accounts: Accounts,
     reload_error: RwLock<Option<String>>,

@@ -63,6 +63,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct UnderWay {
     rights: Rights,
     leader: Option<ProcessId>,
+    /// The name that its calls go by.
+    name: Option<String>,
 }
 
 /// The runs of this process, by their tokens.
@@ -96,9 +98,22 @@ impl Run {
         fs::create_dir_all(dir)?;
         let record = dir.join(&token);
         beneath::create(dir, Path::new(&token))?;
-        let leader = None;
-        under_way().insert(token.clone(), UnderWay { rights, leader });
+        let run = UnderWay {
+            rights,
+            leader: None,
+            name: None,
+        };
+        under_way().insert(token.clone(), run);
         Ok(Self { record, token })
+    }
+
+    /// The same run, whose processes go by this name when they ask something of us.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        if let Some(run) = under_way().get_mut(&self.token) {
+            run.name = Some(name.to_owned());
+        }
+        self
     }
 
     /// The token.
@@ -178,6 +193,24 @@ pub fn rights_of(pid: u32) -> Option<Rights> {
             fewest.filter(|rights| *rights < Rights::All)
         }
     }
+}
+
+/// Returns the name of the run that the process belongs to, be it by its token alone: a name gives no rights.
+#[must_use]
+pub fn name_of(pid: u32) -> Option<String> {
+    let line = proc::ancestry(pid).ok()?;
+    let marks: Vec<_> = line
+        .iter()
+        .filter_map(|process| proc::environment_value(process.pid, TOKEN))
+        .collect();
+    let runs = under_way();
+    let led = |process: &ProcessId| {
+        let mut runs = runs.values();
+        runs.find(|run| run.leader.as_ref() == Some(process))
+    };
+    let marked = || marks.iter().find_map(|token| runs.get(token));
+    let run = line.iter().find_map(led).or_else(marked)?;
+    run.name.clone()
 }
 
 /// `pid start-time`; a torn record names nobody.

@@ -1,6 +1,7 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
 mod logins;
+mod moved;
 mod session_files;
 mod set_up;
 mod text;
@@ -155,8 +156,7 @@ impl TaskFiles for DiskTaskFiles {
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
         make_dir(dir)?;
         write_whole(&dir.join("TASK.md"), text)?;
-        // Another slot's raider may have worked on this relic in an incarnation of the same number,
-        // and have left anything in the file's place.
+        // A charge that was taken back may have left anything in the file's place.
         write_whole(&dir.join("outcome"), "")?;
         self.watch(dir);
         Ok(())
@@ -169,6 +169,10 @@ impl TaskFiles for DiskTaskFiles {
         } else {
             "TASK.md"
         }
+    }
+
+    fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError> {
+        moved::adopt(old, dir, sandbox)
     }
 
     fn watch(&self, dir: &Path) {

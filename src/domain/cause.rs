@@ -38,6 +38,10 @@ macro_rules! causes {
 causes! {
     /// A person or program asked over the control socket.
     Operator => "operator",
+    /// A program in the session of a standing agent asked over the control socket.
+    Agent => "agent",
+    /// A command of an automation asked over the control socket.
+    Automation => "automation",
     /// The configuration wants it.
     Config => "config",
     /// A relic was charged.
@@ -168,6 +172,14 @@ causes! {
     Unanswered => "unanswered",
     /// What it was about is over.
     Vanished => "vanished",
+}
+
+impl Cause {
+    /// Whether a caller of the control socket asked for it, and hears how it went.
+    #[must_use]
+    pub fn is_asked(self) -> bool {
+        matches!(self, Self::Operator | Self::Agent | Self::Automation)
+    }
 }
 
 impl fmt::Display for Cause {

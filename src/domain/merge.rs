@@ -44,7 +44,7 @@ pub enum MergeOutcome {
 pub enum MrState {
     /// Made by `done`; the witness has not vouched for it yet, or a person must look.
     Reviewing,
-    /// Taken out of the order by a person, or parked until infrastructure works again.
+    /// Parked until what it needs works again: shown of one that is queued, and never stored.
     Held,
     /// Waits for its turn.
     Queued,
@@ -98,8 +98,22 @@ pub enum FailureType {
     Build,
     /// The remote refused it.
     Push,
-    /// A gate could not run; never blamed on the branch.
+    /// A gate could not run. That is never blamed on the branch: it is tried again, and a person is called.
     Infra,
+}
+
+impl FailureType {
+    /// The failure of a gate, by its name: one that builds says that it could not be built.
+    #[must_use]
+    pub fn of_gate(name: &str) -> Self {
+        const BUILDS: [&str; 2] = ["build", "compile"];
+        let name = name.to_lowercase();
+        let mut words = name.split(|c: char| !c.is_alphanumeric());
+        match words.any(|word| BUILDS.contains(&word)) {
+            true => Self::Build,
+            false => Self::Tests,
+        }
+    }
 }
 
 /// A gate's result, as kept with the merge request.
@@ -223,6 +237,15 @@ impl MergeRequest {
             wait.is_ok_and(|wait| !wait.is_zero() && wait <= PARKED_MAX)
         };
         self.not_before.is_some_and(waits)
+    }
+
+    /// The state as it is shown: one that is parked in the queue is held.
+    #[must_use]
+    pub fn shown(&self, now: Timestamp) -> MrState {
+        match self.state {
+            MrState::Queued if self.is_parked(now) => MrState::Held,
+            state => state,
+        }
     }
 }
 

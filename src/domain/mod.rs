@@ -5,6 +5,7 @@ pub mod account;
 pub mod age;
 pub mod agents;
 pub mod ailment;
+pub mod asker;
 pub mod automation;
 pub mod budget;
 pub mod cause;

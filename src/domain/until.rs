@@ -47,6 +47,17 @@ pub fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     (away <= FURTHEST).then_some(until)
 }
 
+/// Reads the time until which work is put off: RFC 3339, seconds since 1970, or a harness's own clock text
+/// (`4-rules.md`, outcomes). The first two may name any time.
+#[must_use]
+pub fn declared(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let text = text.trim();
+    match text.parse::<i64>() {
+        Ok(seconds) => Timestamp::from_second(seconds).ok(),
+        Err(_) => text.parse().ok().or_else(|| read(text, now, zone)),
+    }
+}
+
 /// RFC 3339, or unix seconds (or milliseconds).
 fn exact(text: &str) -> Option<Timestamp> {
     if let Ok(at) = text.parse() {
@@ -271,6 +282,21 @@ mod tests {
         for text in ["9:00 PM BST", "9:00 PM IST", "9:00 PM QQT"] {
             assert_eq!(read(text, now, &TimeZone::UTC), None, "{text}");
         }
+    }
+
+    #[test]
+    fn work_is_put_off_until_a_time_seconds_or_what_a_harness_says() {
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        let told = |text: &str| declared(text, now, &TimeZone::UTC).map(|at| at.to_string());
+        for (text, at) in [
+            ("2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
+            ("1800000000", "2027-01-15T08:00:00Z"),
+            ("in 2h 5m", "2026-01-31T14:05:00Z"),
+            ("3:30pm", "2026-01-31T15:30:00Z"),
+        ] {
+            assert_eq!(told(text).as_deref(), Some(at), "{text}");
+        }
+        assert_eq!(told("soon"), None);
     }
 
     #[test]

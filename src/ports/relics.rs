@@ -60,6 +60,8 @@ pub struct NewRelic {
     pub parent: Option<RelicId>,
     /// Relics that must be closed first.
     pub deps: Vec<RelicId>,
+    /// The caller that asks for it; none for what the supervisor makes for itself.
+    pub by: Option<String>,
 }
 
 /// Which relics to list.

@@ -333,6 +333,20 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn drop_retired(&self) -> Result<usize, RepoError>;
 
+    /// Removes what was set aside of worktrees before that time, whatever it holds, and says how many. Work is
+    /// kept no longer than that.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn expire_retired(&self, before: Timestamp) -> Result<usize, RepoError>;
+
+    /// Takes the stash entries from before that time out of the list that all sandboxes share, but those of
+    /// living sandboxes; says how many.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn expire_stash(&self, before: Timestamp) -> Result<usize, RepoError>;
+
     /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
     ///
     /// # Errors

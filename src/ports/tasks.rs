@@ -78,6 +78,13 @@ pub trait TaskFiles: Send + Sync {
     /// repository has a `TASK.md` of its own.
     fn task_file(&self, sandbox: &Path) -> &'static str;
 
+    /// Moves a task directory that an earlier version kept in another place, with what of the sandbox leads
+    /// there. Where there is none, nothing is done.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError>;
+
     /// Watches an existing task directory (again). What is not heard of is found by the patrol and by the
     /// session's end: one that cannot be watched is no error.
     fn watch(&self, dir: &Path);

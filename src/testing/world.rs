@@ -33,6 +33,7 @@ use crate::actors::store::StoreHandle;
 use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
 use crate::actors::world::{Claims, FaultHook, World};
 use crate::adapters::clock::PausedClock;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
     Agent, City, DaemonPolicy, ForgePolicy, Gate, Harness, OnTerm, PromptMode, Provider,
@@ -375,6 +376,7 @@ impl Town {
             labels: Vec::new(),
             parent: None,
             deps: Vec::new(),
+            by: None,
         };
         self.store(move |txn| txn.create_relic(&new)).await.id
     }
@@ -386,7 +388,7 @@ impl Town {
             harness: None,
             name: None,
             target: None,
-            cause: Cause::Operator,
+            origin: (&Asker::person()).into(),
         };
         let witness = self.world.directory.witness(&rig());
         ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?

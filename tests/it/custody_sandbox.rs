@@ -370,3 +370,22 @@ fn a_branch_is_spare_once_its_directory_is_gone() {
     assert_eq!(city.repo.drop_branch(&branch), Ok(true));
     assert_eq!(spare(), []);
 }
+
+/// A reload takes the checkout's settings over anew.
+#[test]
+fn the_address_that_raiders_commit_with_is_read_anew_when_the_rig_is_prepared() {
+    let city = City::new();
+    let email = || city.repo.user_email();
+    assert_eq!(email().as_deref(), Some("ada@example.invalid"));
+    git(
+        &city.checkout(),
+        &["config", "user.email", "eve@example.invalid"],
+    );
+    assert_eq!(
+        email().as_deref(),
+        Some("ada@example.invalid"),
+        "until then"
+    );
+    city.repo.prepare().unwrap();
+    assert_eq!(email().as_deref(), Some("eve@example.invalid"));
+}

@@ -401,6 +401,7 @@ fn command(
             Some(_) => Rights::Work,
             None => Rights::All,
         },
+        name: format!("automation/{}", automation.id),
     }
 }
 

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -116,7 +117,7 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
         Ok(intent) => intent,
         Err(error) => return set_aside(world, file, None, error.why).await,
     };
-    let request = match done_request(&intent) {
+    let request = match done_request(&intent, world.clock.now()) {
         Ok(request) => request,
         Err(why) => return set_aside(world, file, Some(&intent), why.message).await,
     };
@@ -215,7 +216,7 @@ async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
     })
 }
 
-fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
+fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal> {
     let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
     if intent.op != "done" {
         return Err(bad(format!("{} cannot be left in the outbox", intent.op)));
@@ -231,7 +232,7 @@ fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
         .parse()
         .map_err(|error: InvalidId| bad(error.to_string()))?;
     let args = Value::Object(intent.args.clone());
-    let mut request: DoneRequest = done::parse_args(raider, &args)?;
+    let mut request: DoneRequest = done::parse_args(raider, &args, now)?;
     let incarnation = intent.incarnation.map(Incarnation);
     request.incarnation = Some(incarnation.ok_or_else(|| bad("it names no incarnation".into()))?);
     Ok(request)

@@ -6,7 +6,7 @@ use super::driven::{self, Site};
 use super::env::raider_env;
 use super::{keys, moved};
 use super::words::brief;
-use super::{How, OpenFailure, Start, is_crash};
+use super::{How, OpenFailure, Start};
 use crate::actors::world::World;
 use crate::actors::{effects, endings};
 use crate::domain::cause::Cause;
@@ -20,14 +20,27 @@ use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::ports::tasks::TaskError;
 
+/// Why a session is started.
+pub(super) struct Why<'a> {
+    /// What is wrong with the work of the last one.
+    pub(super) problem: Option<&'a Problem>,
+    pub(super) cause: Cause,
+    /// The last session that was up died.
+    pub(super) crashed: bool,
+}
+
 /// Returns the parts that a session of a raider is started with.
 pub(super) async fn start(
     world: &World,
     hook: &Hook,
-    problem: Option<&Problem>,
-    cause: Cause,
+    why: Why<'_>,
     before: Option<&SessionFacts>,
 ) -> Result<Start, OpenFailure> {
+    let Why {
+        problem,
+        cause,
+        crashed,
+    } = why;
     let hook = &moved::hook_now(world, hook)
         .await
         .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
@@ -49,7 +62,7 @@ pub(super) async fn start(
     let sandbox = habitable(world, hook).await?;
     let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
     let brief = brief(world, rig, hook, &relic, task_file, &hd);
-    let less = is_crash(cause) && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
+    let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
     let newest = notes.last().filter(|_| problem.is_none());
     let (text, how) = match newest {
         // A note that was not read yet is for this session, whatever ended the last one.
@@ -123,7 +136,7 @@ impl Session {
     ) -> Result<Start, OpenFailure> {
         let files = world
             .city
-            .task_dir(&rig.name, &hook.relic, hook.incarnation);
+            .task_dir(&hook.raider, &hook.relic, hook.incarnation);
         let (dir, told) = (files.clone(), self.text.clone());
         let written = effects::tasks(world, move |tasks| {
             tasks.watch(&dir);

@@ -52,6 +52,7 @@ impl Root {
             generation: slot.generation,
             cause: slot.cause,
             unattended: std::mem::take(&mut slot.unattended),
+            crashed: slot.crashed,
             written: None,
         };
         args.written = self.keep(id);
@@ -109,6 +110,7 @@ impl Root {
             Work::Raider { .. } => false,
         };
         slot.tried = false;
+        slot.crashed = false;
         slot.homeless = false;
         slot.unseen = None;
         slot.how = None;

@@ -1,5 +1,6 @@
-//! `restart_history = "persistent"`: what counts against a child outlives the supervisor, however
-//! that ends.
+//! What outlives the supervisor of the deaths of a child: with `restart_history = "persistent"` all that
+//! counts against it. Otherwise of a raider alone that its session was up: a session that ended while no
+//! supervisor ran is a death, and what follows has the permissions that follow a death.
 //!
 //! ```text
 //!  start ──► its row is open, on the disk ──► session ──► death ──► a death more, written behind
@@ -7,7 +8,7 @@
 //!  next supervisor: an open row and no session ──► one death more, before anything is started
 //! ```
 //!
-//! A start waits for its row, and the store keeps the order of what it is given: whatever kills the
+//! With a persistent history a start waits for its row, and the store keeps the order of what it is given: whatever kills the
 //! supervisor in between, there is no restart without its death on record. A supervisor that is
 //! killed in the middle of a planned end counts that one as a death.
 //!
@@ -79,10 +80,14 @@ impl Root {
                     .iter()
                     .any(|agent| agent.name == *name || agent.member_number(name).is_some()),
             });
-            match id.filter(|_| outlives) {
+            match id.filter(|id| self.is_kept(id)) {
                 Some(id) if self.slots.contains_key(&id) => {}
-                Some(id) => drop(self.histories.left.insert(id, deaths)),
-                None => drop(self.write(nothing(deaths.child))),
+                Some(id) if outlives => drop(self.histories.left.insert(id, deaths)),
+                Some(id) if deaths.open => {
+                    let at = Vec::new();
+                    self.histories.left.insert(id, Deaths { at, ..deaths });
+                }
+                Some(_) | None => drop(self.write(nothing(deaths.child))),
             }
         }
     }
@@ -142,7 +147,7 @@ impl Root {
         if let ChildId::Raider(raider) = id {
             self.histories.quarantined.remove(raider);
         }
-        if self.histories.left.remove(id).is_some() && self.world.city.daemon.restart.outlives() {
+        if self.histories.left.remove(id).is_some() && self.is_kept(id) {
             drop(self.write(nothing(id.to_string())));
         }
     }
@@ -186,20 +191,23 @@ impl Root {
     pub(super) fn keep(&mut self, id: &ChildId) -> Option<Written> {
         let policy = &self.world.city.daemon.restart;
         let stays = (self.stopping.as_ref()).is_some_and(|stopping| stopping.keeps_sessions());
-        if !policy.outlives() || stays {
+        if !self.is_kept(id) || stays {
             return None;
         }
+        let outlives = policy.outlives();
         let Some(slot) = self.slots.get_mut(id) else {
             self.histories.kept.remove(id)?;
-            let left = self.histories.left.get(id).cloned();
+            let left = self.histories.left.get(id).filter(|_| outlives).cloned();
             return Some(
                 self.write(left.unwrap_or_else(|| nothing(id.to_string())))
                     .0,
             );
         };
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
-        let open = slot.is_open();
-        let deaths = slot.deaths.counted(policy, mono);
+        let (open, deaths) = match outlives {
+            true => (slot.is_open(), slot.deaths.counted(policy, mono)),
+            false => (slot.was_up(), Vec::new()),
+        };
         let kept = self.histories.kept.get(id);
         if kept.is_some_and(|kept| kept.is(open, &deaths)) {
             return None;
@@ -208,7 +216,13 @@ impl Root {
         let (written, lost) = self.write(row);
         let kept = Kept { open, deaths, lost };
         self.histories.kept.insert(id.clone(), kept);
-        Some(written)
+        // No start is slower for a row that counts nothing.
+        outlives.then_some(written)
+    }
+
+    /// Whether anything of the child's deaths outlives the supervisor.
+    fn is_kept(&self, id: &ChildId) -> bool {
+        self.world.city.daemon.restart.outlives() || matches!(id, ChildId::Raider(_))
     }
 
     /// Writes whatever changed, or was not taken by the store.
@@ -275,6 +289,12 @@ impl Slot {
             | ChildState::Stopped => false,
         };
         runs || self.unattended
+    }
+
+    /// Whether a session was up that came to no planned end.
+    fn was_up(&self) -> bool {
+        let up = matches!(self.state, ChildState::Running | ChildState::Ending);
+        up || self.unattended
     }
 }
 

@@ -14,6 +14,7 @@ use super::super::world::World;
 use super::super::{accounts, effects, launch, quarantine};
 use super::history::Left;
 use super::recovery::ending_orphan;
+use super::shells::{self, Shell};
 use super::wanted::{Standing, Want, raiders};
 use super::{ChildSpec, standing};
 use crate::domain::condition::Condition;
@@ -34,6 +35,8 @@ pub(super) struct Known {
     pub(super) up: BTreeMap<SessionId, String>,
     /// What an earlier supervisor counted has been read.
     pub(super) histories: bool,
+    /// It is a patrol's look.
+    pub(super) patrol: bool,
 }
 
 /// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
@@ -55,6 +58,8 @@ pub struct Look {
     pub(super) standing: Option<standing::Said>,
     /// What an earlier supervisor counted, as long as that was not read.
     pub(super) deaths: Option<Left>,
+    /// Agents whose sessions run without them; none when that was not looked at.
+    pub(super) shells: Option<BTreeMap<ChildId, Shell>>,
     /// When the next session will have been idle for as long as it may.
     pub(super) idle_at: Option<Timestamp>,
 }
@@ -126,12 +131,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
-    let Stored {
-        hooks,
-        sagas,
-        mut said,
-        deaths,
-    } = stored;
+    let (hooks, sagas, mut said) = (stored.hooks, stored.sagas, stored.said);
     said.resting.extend(known.resting);
     let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
     let rested = |(hook, over): (Hook, bool)| {
@@ -156,6 +156,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
     park(world, &mut wants, &by_id).await;
+    let shells = shells::look(world, known.patrol, &wants, &by_id).await;
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()
@@ -182,7 +183,8 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         hooked: Some(hooked),
         unseen,
         standing: Some(said),
-        deaths,
+        deaths: stored.deaths,
+        shells,
         idle_at,
     }
 }

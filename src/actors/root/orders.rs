@@ -323,7 +323,7 @@ impl Root {
         let spec = slot.spec.clone();
         slot.tried = slot.is_at_rest();
         slot.deaths.clear();
-        (slot.unattended, slot.on_trial) = (false, false);
+        (slot.unattended, slot.on_trial, slot.crashed) = (false, false, false);
         slot.cause = cause;
         self.unblock_relic(&spec);
         self.start_now(me, &id).await;

@@ -10,11 +10,11 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::config::ConfigMsg;
 use super::super::dispatcher::{self, DispatcherMsg};
-use super::super::effects;
 use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
+use super::super::{effects, endings};
 use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
 use super::{ChildSpec, ChildState, Root, RootMsg};
@@ -59,6 +59,7 @@ impl Root {
             self.reconciled();
         }
         self.rouse();
+        self.patrolling = true;
         self.set_out(me);
     }
 
@@ -103,12 +104,14 @@ impl Root {
             resting: self.resting.clone(),
             up: up.collect(),
             histories: self.histories.loaded,
+            patrol: std::mem::take(&mut self.patrolling),
         };
         let (me, first) = (me.clone(), !self.booting.is_empty());
         tokio::spawn(async move {
             // In a task of its own: a look that panics must not be the last one.
             let look = tokio::spawn(async move {
                 if first {
+                    endings::adopt_tasks(&world).await;
                     // Who said `hd done` while the supervisor was away wants no session.
                     dispatcher::settle_outbox(&world).await;
                 }
@@ -148,6 +151,9 @@ impl Root {
             }
             if !stale {
                 self.converge(me, &look).await;
+                if let Some(shells) = look.shells {
+                    self.replace_shells(shells);
+                }
             }
             self.say_all(me);
             if let Some(hooked) = &look.hooked {

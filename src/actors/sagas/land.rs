@@ -112,7 +112,8 @@ async fn test(
         gates::Outcome::Green => return Ok(Ok(mr)),
         gates::Outcome::Red { gate, why } => {
             let error = format!("gate {gate} {why}");
-            fail(world, None, mr, FailureType::Tests, error, Vec::new()).await
+            let kind = FailureType::of_gate(&gate);
+            fail(world, None, mr, kind, error, Vec::new()).await
         }
         gates::Outcome::TargetRed { gate } => {
             let data = serde_json::json!({ "gate": gate, "target": mr.target });

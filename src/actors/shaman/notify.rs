@@ -243,6 +243,7 @@ async fn run(world: &World, line: String, event: &Event) -> Ended {
         record: record(world),
         // What cannot be ended must not keep people from being called.
         alone: false,
+        name: "notify".to_owned(),
     });
     let stop = Arc::clone(&running.stop);
     world.notices.running.send_replace(Some(stop));

@@ -124,7 +124,7 @@ async fn what_the_plugin_of_a_session_writes_is_read_from_among_its_own_files_on
     let charged = town.worker("a").await;
     let hook = town.hook(&charged.raider).await.unwrap();
     let own = &town.world.city;
-    let own = own.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+    let own = own.task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let line = r#"{"id":"m","model":"m","tokens":{"input":7,"output":2,"reasoning":1}}"#;
     for dir in [own.as_path(), Path::new("/home/u")] {
         let written = town

@@ -55,10 +55,9 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             harness: None,
             name: None,
             target: None,
-            cause: if rework {
-                Cause::MergeFailed
-            } else {
-                Cause::Config
+            origin: match rework {
+                true => Cause::MergeFailed.into(),
+                false => Cause::Config.into(),
             },
         };
         match charge::begin(world, rig, request).await {

@@ -132,6 +132,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
                 relic: Some(mr.relic.clone()),
                 detected: None,
                 done: true,
+                asker: None,
             };
             let noted = world
                 .store

@@ -38,6 +38,7 @@ mod sandbox;
 mod settings;
 mod share;
 mod special;
+mod stash;
 mod status;
 mod take;
 mod theirs;

@@ -37,6 +37,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
     let moved = settings::take_over(repo, checkout.as_ref())?;
+    repo.forget_email();
     take_attributes(repo, checkout.as_ref())?;
     links::exclude(repo, links::EXCLUDED)?;
     if repo.first_time() {

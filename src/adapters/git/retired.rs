@@ -1,11 +1,14 @@
 //! What was set aside of worktrees that are gone ([`super::admin::retire`]): it stays for as long as it may
 //! be the last that holds or names some work. One that looks like a clean worktree's goes once refs hold
-//! all that it names.
+//! all that it names; the rest goes when it was kept for as long as salvage is.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
 
 use super::admin::{self, failed};
 use super::bytes;
@@ -48,6 +51,27 @@ pub(super) fn drop(repo: &GitRepo) -> Result<usize, RepoError> {
         }
     }
     Ok(dropped)
+}
+
+/// Removes the entries that were set aside before that time, and says how many. One that cannot be removed holds
+/// up no other.
+pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
+    let mut expired = 0;
+    for entry in list(&admin::retired(repo))? {
+        let old = set_aside(&entry).is_some_and(|at| at < before);
+        match remove(&entry, !old) {
+            Ok(removed) => expired += usize::from(removed),
+            Err(error) => tracing::warn!(entry = %entry.display(), %error, "it stays"),
+        }
+    }
+    Ok(expired)
+}
+
+/// When an entry was set aside: the move changed it last.
+fn set_aside(entry: &Path) -> Option<Timestamp> {
+    let meta = fs::symlink_metadata(entry).ok()?;
+    let nanos = i32::try_from(meta.ctime_nsec()).ok()?;
+    Timestamp::new(meta.ctime(), nanos).ok()
 }
 
 fn remove(entry: &Path, needed: bool) -> Result<bool, RepoError> {

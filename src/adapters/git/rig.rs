@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::command::Git;
 use super::settings::HOOKS_KEY;
@@ -45,8 +45,8 @@ pub struct GitRepo {
     /// git's own locks race when worktrees are added, pruned or repaired at the same time.
     worktrees: Mutex<()>,
     preparing: Mutex<()>,
-    /// `user.email` of the repository, once it was asked for.
-    email: OnceLock<Option<String>>,
+    /// `user.email` of the repository, once it was asked for; forgotten when the settings are taken over anew.
+    email: Mutex<Option<Option<String>>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
 }
@@ -59,7 +59,7 @@ impl GitRepo {
             rig,
             worktrees: Mutex::new(()),
             preparing: Mutex::new(()),
-            email: OnceLock::new(),
+            email: Mutex::new(None),
             cleared: AtomicBool::new(false),
         }
     }
@@ -79,7 +79,13 @@ impl GitRepo {
                 .ok()?;
             Some(output.text()).filter(|email| !email.is_empty())
         };
-        self.email.get_or_init(read).clone()
+        let mut known = self.email.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(read).clone()
+    }
+
+    /// Has `user.email` read anew.
+    pub(super) fn forget_email(&self) {
+        *self.email.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The rig's checkout or URL.

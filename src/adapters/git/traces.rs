@@ -306,14 +306,14 @@ pub(super) fn stashes(
     Ok(found)
 }
 
-struct StashEntry {
-    stash: Stash,
+pub(super) struct StashEntry {
+    pub(super) stash: Stash,
     /// Seconds since 1970.
-    made: i64,
+    pub(super) made: i64,
 }
 
 /// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`.
-fn stash_entry(line: &str) -> Option<StashEntry> {
+pub(super) fn stash_entry(line: &str) -> Option<StashEntry> {
     let (head, message) = line.split_once('\t').unwrap_or((line, ""));
     let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
     let made = head.rsplit(' ').nth(1)?.parse().unwrap_or(i64::MAX);
@@ -347,7 +347,7 @@ fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, Rep
 }
 
 /// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
-fn branch_of(message: &str) -> Option<&str> {
+pub(super) fn branch_of(message: &str) -> Option<&str> {
     let rest = message
         .strip_prefix("WIP on ")
         .or_else(|| message.strip_prefix("On "))?;

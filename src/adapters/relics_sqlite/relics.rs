@@ -38,6 +38,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
         context: row.get("context")?,
         target: row.get("target")?,
         harness: row.get::<_, Option<Word<_>>>("harness")?.map(|word| word.0),
+        by: row.get("made_by")?,
     })
 }
 
@@ -82,13 +83,14 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
         context: None,
         target: None,
         harness: None,
+        by: new.by.clone(),
     };
     let (prefix, number, step) = parts(&relic.id);
     txn.conn
         .prepare_cached(
             "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority,
-                                 parent, created, reworks)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                                 parent, created, reworks, made_by)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         )?
         .execute(params![
             relic.id.as_str(),
@@ -102,6 +104,7 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
             relic.priority,
             relic.parent.as_ref().map(RelicId::as_str),
             Time(relic.created),
+            relic.by,
         ])?;
     put_lists(txn.conn, &relic)?;
     Ok(relic)

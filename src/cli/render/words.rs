@@ -113,7 +113,10 @@ pub(super) fn condition(value: &Value) -> Option<(String, String)> {
     }
 }
 
-/// Commits, dirty and untracked paths: `+3 ~2 ?1`.
+/// Counts that are older say so.
+const OLD_S: u64 = 60;
+
+/// Commits, dirty and untracked paths: `+3 ~2 ?1`; with their age where that matters.
 pub(super) fn git(raider: &Value) -> String {
     if raider.pointer("/git/ahead").is_none() {
         return "-".to_owned();
@@ -124,6 +127,10 @@ pub(super) fn git(raider: &Value) -> String {
         if count > 0 {
             parts.push(format!("{sign}{count}"));
         }
+    }
+    let age = raider.pointer("/git/age_s").and_then(Value::as_u64);
+    if let Some(age) = age.filter(|age| *age >= OLD_S) {
+        parts.push(format!("({} ago)", seconds(age)));
     }
     parts.join(" ")
 }

@@ -4,11 +4,14 @@
 
 use std::path::Path;
 
-use super::names;
+use super::{names, rights_of};
 use crate::actors::effects;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::rights::Who;
 use crate::control::server::Caller;
+use crate::domain::asker::Asker;
+use crate::domain::city::Rights;
 use crate::domain::relic::Hook;
 use crate::ports::sessions::{Member, Membership, SessionError, Standing};
 
@@ -55,6 +58,34 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
     }
     stands_in_sandbox(world, caller, &hook).await?;
     Ok(hook)
+}
+
+/// Returns the name that the caller goes by in the events and relics that come of its request.
+pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
+    let errand = || {
+        let runner = &world.automations.runner;
+        caller.pid.and_then(|pid| runner.errand_name(pid))
+    };
+    match &caller.who {
+        Who::Agent(session) => {
+            let agent = world.city.standing(session);
+            Asker::agent(agent.map_or_else(|| session.to_string(), |name| name.to_string()))
+        }
+        Who::Raider(session) => Asker::agent(session.as_str()),
+        Who::Operator => errand().map_or_else(Asker::person, Asker::errand),
+        Who::Errand(_) => Asker::errand(errand().unwrap_or_else(|| caller.who.name().to_owned())),
+        // It only looks.
+        Who::Invisible => Asker::agent(caller.who.name()),
+    }
+}
+
+/// Returns whether the caller may decide what is a person's to decide.
+pub(super) fn speaks_for_person(world: &World, caller: &Caller) -> bool {
+    match &caller.who {
+        Who::Operator => true,
+        Who::Agent(session) => rights_of(world, session) >= Rights::All,
+        Who::Raider(_) | Who::Errand(_) | Who::Invisible => false,
+    }
 }
 
 /// Checks that the caller's process stands in the sandbox of its raider.

@@ -38,7 +38,7 @@ pub(super) async fn done(
         return drained(world, caller, session).await;
     }
     let hook = own_hook(world, caller).await?;
-    let mut request = parse_args(hook.raider.clone(), &to_json(args)?)?;
+    let mut request = parse_args(hook.raider.clone(), &to_json(args)?, world.clock.now())?;
     request.incarnation = Some(hook.incarnation);
     let witness = world.directory.witness(&hook.raider.rig);
     let answer = ask::ask(

@@ -6,6 +6,7 @@ mod blocked;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::blocked::Blocked;
@@ -16,7 +17,7 @@ use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::witness::{ailing, stall};
 use crate::actors::world::World;
-use crate::actors::{ask, effects, shaman, usage};
+use crate::actors::{ask, glances, shaman, usage};
 use crate::control::protocol::ControlError;
 use crate::domain::ailment::Ailment;
 use crate::domain::budget::OnExceed;
@@ -32,7 +33,7 @@ use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
 
-/// git is not waited for longer than this: a large repository must not hold up the screen.
+/// The disk is not waited for longer than this.
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything that the store knows and `status` shows.
@@ -143,23 +144,15 @@ async fn rig_status(
         .filter(|hook| hook.raider.rig == rig.name)
         .collect();
     let lone = hookless(world, rig).await;
-    let all = hooks
-        .iter()
-        .copied()
-        .chain(lone.iter().filter_map(Hookless::hook));
-    let git = glances(world, rig, &all.collect::<Vec<_>>()).await;
+    let was = lone.iter().filter_map(Hookless::hook);
+    let all = hooks.iter().copied().chain(was).cloned();
+    glances::refresh(world, &rig.name, all.collect());
     let ailing = ailing(world, rig).await;
     let rows = hooks.iter().map(|hook| {
         let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
-        let seen = Glanced {
-            git: git.get(&hook.raider),
-            ailment: ailing.get(&hook.raider),
-        };
-        raider_json(world, hook, view, stored, &seen)
+        raider_json(world, hook, view, stored, ailing.get(&hook.raider))
     });
-    let lone = lone
-        .iter()
-        .map(|lone| hookless_json(world, lone, git.get(&lone.raider)));
+    let lone = lone.iter().map(|lone| hookless_json(world, lone));
     let raiders: Vec<_> = rows.chain(lone).collect();
     let mut queue: Vec<_> = stored
         .queue
@@ -167,6 +160,7 @@ async fn rig_status(
         .filter(|mr| mr.rig == rig.name)
         .collect();
     queue.sort_by(|a, b| merge::order(a).cmp(&merge::order(b)));
+    let now = world.clock.now();
     let relics = |status| {
         stored
             .relics
@@ -183,7 +177,7 @@ async fn rig_status(
         "blocked": blocked::json(&stored.blocked, &rig.prefix),
         "forge": {
             "paused": rig.suspended || world.city.suspended,
-            "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>(),
+            "queue": queue.iter().map(|mr| mr_json(mr, now)).collect::<Vec<_>>(),
         },
         "witness": { "last_patrol": world.directory.last_patrol(&rig.name) },
     }))
@@ -209,16 +203,8 @@ async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
         .collect()
 }
 
-/// What a glance at a sandbox showed.
-struct Glanced<'a> {
-    /// Its counts.
-    git: Option<&'a (u64, u64, u64)>,
-    /// Why nobody can work in it.
-    ailment: Option<&'a Ailment>,
-}
-
-/// A raider of which only the sandbox is left: it is finished and still there, whatever it was at.
-fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) -> Value {
+/// A raider of which only the sandbox is left: it should be at some work, and is at none.
+fn hookless_json(world: &World, lone: &Hookless) -> Value {
     let was = lone.hook();
     let detail = match &lone.was {
         Probed::Known(Some(hook)) => format!("its hook is gone; it was made for {}", hook.relic),
@@ -227,58 +213,33 @@ fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) 
     };
     json!({
         "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,
-        "incarnation": was.map(|hook| hook.incarnation), "state": RaiderState::Zombie,
+        "incarnation": was.map(|hook| hook.incarnation), "state": RaiderState::Stalled,
         "condition": null, "detail": detail, "until": null, "stalled_since": null,
         "hook": null, "branch": was.map(|hook| &hook.branch),
         "target": was.map(|hook| &hook.target), "harness": null, "session": null,
-        "sandbox": world.city.sandbox(&lone.raider), "git": git.map(git_json),
+        "sandbox": world.city.sandbox(&lone.raider), "git": was.and_then(|was| git_json(world, was)),
         "restarts": 0, "quarantined_until": null, "since": was.map(|hook| hook.charged_at),
         "suspended": false,
     })
 }
 
-fn git_json((ahead, dirty, untracked): &(u64, u64, u64)) -> Value {
-    json!({ "ahead": ahead, "dirty": dirty, "untracked": untracked })
+/// What git said of the sandbox last, and how many seconds ago; none before it was asked.
+fn git_json(world: &World, hook: &Hook) -> Option<Value> {
+    let seen = world.directory.glances.of(hook, world.clock.mono());
+    let ((ahead, dirty, untracked), age) = seen?;
+    Some(json!({
+        "ahead": ahead, "dirty": dirty, "untracked": untracked, "age_s": age.as_secs(),
+    }))
 }
 
 /// One line of the queue.
-pub(super) fn mr_json(mr: &MergeRequest) -> Value {
+pub(super) fn mr_json(mr: &MergeRequest, now: Timestamp) -> Value {
     json!({
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
-        "head": mr.head, "target": mr.target, "state": mr.state, "priority": mr.priority,
+        "head": mr.head, "target": mr.target, "state": mr.shown(now), "priority": mr.priority,
         "review": mr.review, "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
         "needs_person": mr.needs_person(),
     })
-}
-
-/// Counts of the sandboxes, as far as git answers in time.
-async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId, (u64, u64, u64)> {
-    let wanted: Vec<_> = hooks
-        .iter()
-        .map(|hook| {
-            (
-                hook.raider.clone(),
-                world.city.sandbox(&hook.raider),
-                hook.target.clone(),
-            )
-        })
-        .collect();
-    if wanted.is_empty() {
-        return BTreeMap::new();
-    }
-    let looked = effects::repo(world, &rig.name, move |repo| {
-        let glance = |(raider, path, target): &(RaiderId, std::path::PathBuf, String)| {
-            // A sandbox that cannot be read now is shown without counts.
-            repo.glance(path, target)
-                .ok()
-                .map(|counts| (raider.clone(), counts))
-        };
-        Ok(wanted.iter().filter_map(glance).collect())
-    });
-    match tokio::time::timeout(GLANCE_LIMIT, looked).await {
-        Ok(Ok(counts)) => counts,
-        Ok(Err(_)) | Err(_) => BTreeMap::new(),
-    }
 }
 
 /// The state of the raider that holds this hook.
@@ -307,8 +268,14 @@ pub(super) fn raider_state(
         done: hook.done.is_some(),
         finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
         silent: stored.stalled.contains_key(&hook.raider) && !is_fresh(world, hook, view),
+        suspended: is_suspended(world, &hook.raider, stored),
         session: presence,
     })
+}
+
+fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
+    let id = ChildId::Raider(raider.clone());
+    world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
 
 /// What was done about a stalled raider is remembered when it gets a fresh session; that one is not stalled
@@ -334,10 +301,9 @@ fn raider_json(
     hook: &Hook,
     view: Option<&ChildView>,
     stored: &Stored,
-    seen: &Glanced<'_>,
+    ailment: Option<&Ailment>,
 ) -> Value {
     let state = raider_state(world, hook, view, stored);
-    let id = ChildId::Raider(hook.raider.clone());
     let blocked =
         saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
     let session = view.and_then(|view| view.session.as_ref());
@@ -347,7 +313,7 @@ fn raider_json(
     });
     let shown = accounts::condition(world, view, Some(&hook.harness));
     let sandbox = world.city.sandbox(&hook.raider);
-    let ailing = seen.ailment.map(|what| {
+    let ailing = ailment.map(|what| {
         let detail = format!("{}; {}", what.says(&sandbox), what.advice(&hook.raider));
         (Some(what.condition()), Some(detail))
     });
@@ -382,12 +348,12 @@ fn raider_json(
             "generation": session.generation, "since": session.since,
         })),
         "sandbox": sandbox,
-        "git": seen.git.map(git_json),
+        "git": git_json(world, hook),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),
         "retry_at": view.and_then(|view| view.retry_at),
-        "suspended": world.city.suspends(&id) || stored.said.suspended.contains(&id),
+        "suspended": is_suspended(world, &hook.raider, stored),
     })
 }
 

@@ -1,5 +1,6 @@
 //! What operators ask for, on a town of fakes under the paused clock.
 
+mod callers;
 mod doctor;
 mod doctor_work;
 mod fuzz;
@@ -40,6 +41,11 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
         who: Who::Operator,
         peer: Peer::of_pid(std::process::id()),
     };
+    ask_as(town, caller, op, args).await
+}
+
+/// Somebody's request, as it comes over the socket.
+async fn ask_as(town: &Town, caller: Caller, op: &str, args: Value) -> Result<Value, ControlError> {
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();
     dispatch(&town.world.newest(), caller, op).await

@@ -16,7 +16,7 @@ use super::super::super::world::World;
 use super::{Attempt, Plan, pack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState, PARKED_MAX};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
@@ -299,7 +299,7 @@ pub fn withdraw(
     txn: &mut dyn Txn,
     mr: &mut MergeRequest,
     note: Option<&str>,
-    cause: Cause,
+    origin: impl Into<Origin>,
 ) -> Result<bool, StoreError> {
     if mr.is_over() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
         return Ok(false);
@@ -308,7 +308,7 @@ pub fn withdraw(
     mr.note = note.map(str::to_owned);
     mr.not_before = None;
     txn.put_mr(mr)?;
-    record_mr(txn, EventType::MrRejected, mr, cause)?;
+    record_mr(txn, EventType::MrRejected, mr, origin)?;
     // What its raider declared waits for nobody any more.
     for message in txn.inbox(&message::witness(&mr.rig))? {
         let about = matches!(&message.body, Body::PolecatDone(done)
@@ -328,13 +328,13 @@ pub fn record_mr(
     txn: &mut dyn Txn,
     kind: EventType,
     mr: &MergeRequest,
-    cause: Cause,
+    origin: impl Into<Origin>,
 ) -> Result<(), StoreError> {
     let data = serde_json::json!({
         "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
         "branch": mr.branch, "head": mr.head, "target": mr.target, "note": mr.note,
         "not_before": mr.not_before,
     });
-    txn.record(&NewEvent::new(kind, &mr.id, cause).with(data))
+    txn.record(&NewEvent::new(kind, &mr.id, origin).with(data))
         .map(|_| ())
 }

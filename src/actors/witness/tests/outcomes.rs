@@ -15,14 +15,14 @@ use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_tasks::{done_intent, sign};
-use crate::testing::world::{Scenario, Town, asking, rig};
+use crate::testing::world::{Scenario, Town, asking};
 
 const PATROL: Duration = Duration::from_secs(31);
 const PASSED: &str = r#"{"outcome":"passed"}"#;
 
 fn dir(town: &Town, charged: &Charged) -> std::path::PathBuf {
     let city = &town.world.city;
-    city.task_dir(&rig(), &charged.relic, charged.incarnation)
+    city.task_dir(&charged.raider, &charged.relic, charged.incarnation)
 }
 
 #[tokio::test(start_paused = true)]

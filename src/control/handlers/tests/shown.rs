@@ -93,3 +93,89 @@ async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not
     town.pass(5 * SECOND).await;
     assert_eq!(shown("Shadow").await["condition"], Value::Null);
 }
+
+/// Nothing that answers a client runs git: what it said last is shown, with its age.
+#[tokio::test(start_paused = true)]
+async fn status_shows_what_git_said_last_and_waits_for_no_git() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let counts = || town.parts.repo.count("glance");
+    assert_eq!(
+        toast(&town).await["git"],
+        Value::Null,
+        "it was not asked yet"
+    );
+    town.settle().await;
+    let shown = toast(&town).await["git"].clone();
+    assert_eq!(
+        (&shown["ahead"], &shown["untracked"]),
+        (&json!(1), &json!(0)),
+        "{shown}"
+    );
+    assert_eq!(shown["age_s"], 0);
+    town.pass(MINUTE).await;
+    // git hangs: the answer comes all the same, and there is one refresh at a time.
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    town.parts.repo.interlude("glance", move || {
+        // Over as well when the test is.
+        let _told = wait.lock().unwrap().recv();
+    });
+    town.parts.repo.dirty(&charged.raider.name, "b");
+    let before = counts();
+    for _ in 0..3 {
+        let shown = toast(&town).await["git"].clone();
+        assert_eq!(
+            (&shown["dirty"], &shown["age_s"]),
+            (&json!(0), &json!(60)),
+            "{shown}"
+        );
+    }
+    town.until("git is asked", || counts() == before + 1).await;
+    drop(go);
+    town.pass(Duration::from_secs(2)).await;
+    assert_eq!(toast(&town).await["git"]["dirty"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_city_asks_nothing_of_git() {
+    let town = Scenario::new().start().await;
+    town.worker("a").await;
+    town.pass(MINUTE * 2).await;
+    let before = town.parts.repo.count("glance");
+    assert!(before >= 1, "a patrol saw that HEAD had moved");
+    town.pass(MINUTE * 10).await;
+    assert_eq!(town.parts.repo.count("glance"), before);
+}
+
+/// `raider-lifecycle.md`: what is suspended is not supposed to work.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_raider_is_not_stalled() {
+    let town = Scenario::new().start().await;
+    town.worker("a").await;
+    let name = json!({ "name": "Toast" });
+    ask(&town, "raider.suspend", name).await.unwrap();
+    town.pass(MINUTE).await;
+    assert_eq!(toast(&town).await["state"], "suspended");
+}
+
+/// One that waits for its time is held, and not in its turn.
+#[tokio::test(start_paused = true)]
+async fn a_parked_merge_request_is_shown_as_held() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let broken = crate::ports::repo::RepoError::Failed("no network".into());
+    town.parts.repo.break_op("merge", broken);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(Duration::from_secs(5)).await;
+    let listed = ask(&town, "mq.list", json!({})).await.unwrap();
+    assert_eq!(listed[0]["state"], "held", "{listed}");
+    let mr = json!({ "mr": listed[0]["id"] });
+    assert_eq!(
+        ask(&town, "mq.show", mr.clone()).await.unwrap()["state"],
+        "held"
+    );
+    town.parts.repo.mend("merge");
+    let retried = ask(&town, "mq.retry", mr).await.unwrap();
+    assert_eq!(retried["state"], "queued");
+}
