@@ -220,7 +220,9 @@ fn condition(report: &Report) -> Option<Condition> {
         Report::Limited { text, until } => Some(Condition::RateLimited { text, until }),
         Report::Auth { text } => Some(Condition::Auth { text }),
         Report::Started { .. }
+        | Report::Begins
         | Report::Works
+        | Report::Answers
         | Report::Waits
         | Report::Compacts
         | Report::Ended => None,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{PATROL, ask_as};
 use crate::control::protocol::ErrorKind;
 use crate::control::rights::Who;
-use crate::control::server::Caller;
+use crate::control::server::{Caller, Peer};
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
 use crate::domain::ids::SessionId;
@@ -19,6 +19,7 @@ fn caller(who: Who) -> Caller {
         pid: Some(PID),
         uid: 0,
         who,
+        peer: Peer::of_pid(std::process::id()),
     }
 }
 

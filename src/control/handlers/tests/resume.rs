@@ -11,7 +11,7 @@ use crate::actors::launch;
 use crate::control::handlers::dispatch;
 use crate::control::protocol::Op;
 use crate::control::rights::Who;
-use crate::control::server::Caller;
+use crate::control::server::{Caller, Peer};
 use crate::domain::agents::AgentPrompt;
 use crate::domain::city::{City, RestartType};
 use crate::domain::ids::{ChildId, SessionId};
@@ -74,7 +74,13 @@ async fn hand_off(town: &Town, session: &SessionId, args: serde_json::Value) {
         false => Who::Raider(session.clone()),
     };
     let (pid, uid) = (Some(PID), 0);
-    let caller = Caller { pid, uid, who };
+    let peer = Peer::of_pid(std::process::id());
+    let caller = Caller {
+        pid,
+        uid,
+        who,
+        peer,
+    };
     let args = args.as_object().unwrap().clone();
     let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
     dispatch(&town.world, caller, op).await.unwrap();
