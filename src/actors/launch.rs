@@ -26,7 +26,7 @@ use super::child::ChildArgs;
 use super::refusal::Refusal;
 use super::root::Work;
 use super::world::World;
-use super::{effects, endings};
+use super::{effects, endings, prompting};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
@@ -99,6 +99,8 @@ impl From<Refusal> for OpenFailure {
 struct Start {
     argv: Vec<String>,
     first_input: Option<String>,
+    /// What is typed once the program waits for text.
+    first_prompt: Option<String>,
     env: BTreeMap<String, String>,
     cwd: std::path::PathBuf,
     incarnation: Incarnation,
@@ -211,7 +213,11 @@ async fn start_session(
         cwd: start.cwd,
         first_input: start.first_input,
         output_limit: world.city.session.output_limit,
-        meta: facts_of(fingerprint.as_ref(), start.resumes.as_ref()),
+        meta: facts_of([
+            (FINGERPRINT, fingerprint.as_ref()),
+            (driven::RESUMES, start.resumes.as_ref()),
+            (prompting::OWED, start.first_prompt.as_ref()),
+        ]),
     };
     if let Some(mut written) = args.written.clone() {
         // It only ever ends.
@@ -253,8 +259,7 @@ async fn start_session(
 }
 
 /// The facts that are kept with a session from its start.
-fn facts_of(fingerprint: Option<&String>, resumes: Option<&String>) -> BTreeMap<String, String> {
-    let facts = [(FINGERPRINT, fingerprint), (driven::RESUMES, resumes)];
+fn facts_of<const N: usize>(facts: [(&str, Option<&String>); N]) -> BTreeMap<String, String> {
     let known = facts
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)));

@@ -25,6 +25,7 @@ pub mod gates;
 pub mod launch;
 mod lookout;
 pub mod metrics;
+pub mod prompting;
 
 pub mod quarantine;
 pub mod refusal;

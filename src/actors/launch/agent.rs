@@ -36,6 +36,7 @@ pub(super) async fn start(
     let mut start = Start {
         argv: agent.command.clone(),
         first_input: agent.first_input.clone(),
+        first_prompt: None,
         env: env.build(),
         cwd: agent.dir.clone(),
         incarnation: Incarnation(0),
@@ -74,6 +75,7 @@ pub(super) async fn start(
             },
         );
         (start.argv, start.first_input) = (launch.argv, launch.first_input);
+        start.first_prompt = launch.first_prompt;
         start.env = driven::filled(&fill, start.env);
     }
     Ok(start)

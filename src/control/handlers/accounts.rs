@@ -51,7 +51,7 @@ pub(super) fn condition(
 pub(super) fn choices(shown: Option<&Condition>) -> &[String] {
     match shown {
         Some(Condition::NeedsInput { choices, .. }) => choices,
-        Some(Condition::RateLimited { .. } | Condition::Auth { .. }) | None => &[],
+        Some(_) | None => &[],
     }
 }
 
