@@ -28,7 +28,7 @@ use super::child::ChildArgs;
 use super::refusal::Refusal;
 use super::root::Work;
 use super::world::World;
-use super::{effects, endings};
+use super::{effects, endings, prompting};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
@@ -103,6 +103,8 @@ impl From<Refusal> for OpenFailure {
 struct Start {
     argv: Vec<String>,
     first_input: Option<String>,
+    /// What is typed once the program waits for text.
+    first_prompt: Option<String>,
     env: BTreeMap<String, String>,
     cwd: std::path::PathBuf,
     incarnation: Incarnation,
@@ -222,10 +224,11 @@ async fn start_session(
         cwd: start.cwd,
         first_input: start.first_input,
         output_limit: world.city.session.output_limit,
-        meta: facts_of(&[
+        meta: facts_of([
             (FINGERPRINT, fingerprint.as_ref()),
             (driven::RESUMES, start.resumes.as_ref()),
             (driven::HARNESS, start.harness.as_ref()),
+            (prompting::OWED, start.first_prompt.as_ref()),
         ]),
     };
     if let Some(mut written) = args.written.clone() {
@@ -268,10 +271,10 @@ async fn start_session(
 }
 
 /// The facts that are kept with a session from its start.
-fn facts_of(facts: &[(&str, Option<&String>)]) -> BTreeMap<String, String> {
+fn facts_of<const N: usize>(facts: [(&str, Option<&String>); N]) -> BTreeMap<String, String> {
     let known = facts
-        .iter()
-        .filter_map(|(key, value)| Some((*key, (*value)?)));
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)));
     known
         .map(|(key, value)| (key.to_owned(), value.clone()))
         .collect()

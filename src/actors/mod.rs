@@ -26,6 +26,7 @@ pub mod glances;
 pub mod launch;
 mod lookout;
 pub mod metrics;
+pub mod prompting;
 
 pub mod quarantine;
 pub mod refusal;

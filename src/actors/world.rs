@@ -268,7 +268,7 @@ impl Directory {
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(world);
     }
 
-    fn newest(&self) -> Option<Arc<World>> {
+    pub(super) fn newest(&self) -> Option<Arc<World>> {
         self.newest
             .read()
             .unwrap_or_else(PoisonError::into_inner)

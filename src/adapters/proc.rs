@@ -343,6 +343,26 @@ pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
     Ok(Some(Duration::from_millis(ticks * TICK_MS)))
 }
 
+/// How long ago this process was started, and how long ago each living one below it; none when it is gone.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn ages(root: &ProcessId) -> io::Result<Option<(Duration, Vec<Duration>)>> {
+    let all = all()?;
+    if all
+        .get(&root.pid)
+        .is_none_or(|top| top.started != root.started)
+    {
+        return Ok(None);
+    }
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let up = u64::try_from(up.tv_sec).unwrap_or_default() * 1000;
+    let age =
+        |process: &ProcessId| Duration::from_millis(up.saturating_sub(process.started * TICK_MS));
+    let below = below(&all, vec![root.pid], |_| false);
+    Ok(Some((age(root), below.iter().map(age).collect())))
+}
+
 /// Whether one of these programs runs: as the agent that was started, or anywhere below the holder. Without
 /// names, whether the agent that was started lives. Everything below the holder is seen in `listed`, which
 /// is made where it is needed.

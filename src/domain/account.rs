@@ -93,7 +93,9 @@ impl Trouble {
     #[must_use]
     pub fn of(condition: &Condition) -> Option<Self> {
         let (why, text, until) = match condition {
-            Condition::NeedsInput { .. } => return None,
+            Condition::NeedsInput { .. }
+            | Condition::Unrecognised { .. }
+            | Condition::Spins { .. } => return None,
             Condition::RateLimited { text, until } => (Why::RateLimited, text, *until),
             Condition::Auth { text } => (Why::Auth, text, None),
         };

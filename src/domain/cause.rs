@@ -54,7 +54,7 @@ causes! {
     SessionDied => "session_died",
     /// The session's holder is gone without an exit on record.
     SessionLost => "session_lost",
-    /// A person who was attached to the session's terminal typed a key that ends programs, and the program ended.
+    /// A person who was attached to the session's terminal typed something, and the program ended within seconds.
     EndedByPerson => "ended_by_person",
     /// The session could not be started.
     StartFailed => "start_failed",
@@ -108,6 +108,8 @@ causes! {
     Stalled => "stalled",
     /// The agent asks something on its screen.
     Question => "question",
+    /// Nothing is known of what its screen shows.
+    UnknownScreen => "unknown_screen",
     /// The account of its harness is at a limit.
     RateLimit => "rate_limit",
     /// Its harness wants a login.

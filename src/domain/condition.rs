@@ -83,6 +83,20 @@ pub enum Condition {
         /// As the harness says it.
         text: String,
     },
+    /// Nothing on its screen says what it waits for, and it was to be told something.
+    Unrecognised {
+        /// What it was to be told, and since when.
+        text: String,
+        /// The screen.
+        screen: String,
+    },
+    /// Its spinner turns, and nothing else happens.
+    Spins {
+        /// For how long.
+        text: String,
+        /// The screen.
+        screen: String,
+    },
 }
 
 impl Condition {
@@ -93,6 +107,17 @@ impl Condition {
             Self::NeedsInput { .. } => "needs_input",
             Self::RateLimited { .. } => "rate_limited",
             Self::Auth { .. } => "auth",
+            Self::Unrecognised { .. } => "unrecognised",
+            Self::Spins { .. } => "spins",
+        }
+    }
+
+    /// The screen, where it is all that is known.
+    #[must_use]
+    pub fn screen(&self) -> Option<&str> {
+        match self {
+            Self::Unrecognised { screen, .. } | Self::Spins { screen, .. } => Some(screen),
+            Self::NeedsInput { .. } | Self::RateLimited { .. } | Self::Auth { .. } => None,
         }
     }
 
@@ -101,7 +126,10 @@ impl Condition {
     pub fn text(&self) -> &str {
         match self {
             Self::NeedsInput { question, .. } => question,
-            Self::RateLimited { text, .. } | Self::Auth { text } => text,
+            Self::RateLimited { text, .. }
+            | Self::Auth { text }
+            | Self::Unrecognised { text, .. }
+            | Self::Spins { text, .. } => text,
         }
     }
 
@@ -110,7 +138,10 @@ impl Condition {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::RateLimited { until, .. } => *until,
-            Self::NeedsInput { .. } | Self::Auth { .. } => None,
+            Self::NeedsInput { .. }
+            | Self::Auth { .. }
+            | Self::Unrecognised { .. }
+            | Self::Spins { .. } => None,
         }
     }
 

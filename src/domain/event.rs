@@ -66,6 +66,7 @@ event_types! {
     RaiderNeedsInput => "raider.needs_input",
     RaiderRateLimited => "raider.rate_limited",
     RaiderAuth => "raider.auth",
+    RaiderUnclear => "raider.unclear",
     RaiderResumed => "raider.resumed",
     RaiderAnswered => "raider.answered",
     RaiderNudged => "raider.nudged",

@@ -78,8 +78,8 @@ pub struct SessionExit {
     pub signal: Option<i32>,
     /// When it ended.
     pub at: Timestamp,
-    /// A person who was attached typed a key that ends programs (Ctrl-C, Ctrl-D, Ctrl-\) moments before. Holders of
-    /// older versions do not say so.
+    /// A person who was attached typed something moments before, and the program ended by itself or by the interrupt key.
+    /// Holders of older versions do not say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_person: bool,
     /// It was being ended: by the supervisor, or by the machine's shutdown. Its exit code says nothing of its work

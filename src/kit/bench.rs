@@ -256,7 +256,13 @@ impl Bench {
 
     /// What keeps a raider from going on by itself.
     fn trouble(&self, raider: &Raider, besides: &str) -> Result<Option<String>, Ended> {
-        const CONDITIONS: &[&str] = &["needs_input", "rate_limited", "auth", "push_blocked"];
+        const CONDITIONS: &[&str] = &[
+            "needs_input",
+            "rate_limited",
+            "auth",
+            "unrecognised",
+            "push_blocked",
+        ];
         let Some(shown) = self.shown(raider)? else {
             return Ok(None);
         };

@@ -297,6 +297,10 @@ pub trait Sessions: Send + Sync {
     /// be told.
     fn cpu(&self, id: &SessionId) -> Option<Duration>;
 
+    /// Whether a running session's agent has started a command within this time that still runs, and has run for some
+    /// seconds: what is older belongs to the agent itself. As costly as [`Sessions::cpu`]; none when it cannot be told.
+    fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool>;
+
     /// Whether one of these programs is among each running session's processes; with no names, whether the
     /// process that was started lives. In the order of the question; none where it cannot be told. Looks at
     /// the processes of the machine once at most.

@@ -7,6 +7,7 @@
 mod callers;
 mod interlude;
 mod port;
+mod terminal;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -59,6 +60,8 @@ struct Inner {
     stubborn: Vec<SessionId>,
     /// Their programs ask for pastes to be marked.
     pasters: Vec<SessionId>,
+    /// What programs show at their start.
+    at_start: String,
     doubles: usize,
     looks: HashMap<SessionId, usize>,
     starts: Vec<SessionSpec>,
@@ -81,6 +84,7 @@ struct Fake {
     /// The agent is gone, and its session is not.
     hollow: bool,
     cpu: Duration,
+    runs_command: bool,
     ignores_term: bool,
     /// None when it cannot be seen.
     screen: Option<String>,
@@ -299,11 +303,6 @@ impl FakeSessions {
         self.inner().stubborn.push(id.clone());
     }
 
-    /// The programs of this id read keys, and ask for pastes to be marked.
-    pub fn reads_keys(&self, id: &SessionId) {
-        self.inner().pasters.push(id.clone());
-    }
-
     /// The agent exits, and nobody is told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
         let exit = self.exited(Some(code), None);
@@ -362,28 +361,6 @@ impl FakeSessions {
         self.inner().lists_held.len()
     }
 
-    /// The program prints a line.
-    pub fn print(&self, id: &SessionId, line: &str) {
-        self.inner().print(id, line);
-        self.announce(id);
-    }
-
-    /// The program draws its screen anew; none cannot be seen.
-    pub fn show(&self, id: &SessionId, screen: Option<&str>) {
-        if let Some(fake) = self.inner().sessions.get_mut(id) {
-            fake.screen = screen.map(str::to_owned);
-        }
-        self.announce(id);
-    }
-
-    /// Tells of a changed screen, as a holder does.
-    fn announce(&self, id: &SessionId) {
-        let handle = self.inner().sessions.get(id).map(Fake::handle);
-        if let (Some(listener), Some(handle)) = (self.eye.get(), handle) {
-            listener(handle);
-        }
-    }
-
     /// When the session last did something.
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
@@ -391,13 +368,6 @@ impl FakeSessions {
             // It is at least as old as that.
             fake.facts.started_at =
                 at.map_or(fake.facts.started_at, |at| at.min(fake.facts.started_at));
-        }
-    }
-
-    /// Its processes use so much more processor time.
-    pub fn use_cpu(&self, id: &SessionId, more: Duration) {
-        if let Some(fake) = self.inner().sessions.get_mut(id) {
-            fake.cpu += more;
         }
     }
 

@@ -37,6 +37,7 @@ pub(super) async fn start(
     let mut start = Start {
         argv: agent.command.clone(),
         first_input: agent.first_input.clone(),
+        first_prompt: None,
         env: env.build(),
         cwd: agent.dir.clone(),
         incarnation: Incarnation(0),
@@ -76,6 +77,7 @@ pub(super) async fn start(
             },
         );
         (start.argv, start.first_input) = (launch.argv, launch.first_input);
+        start.first_prompt = launch.first_prompt;
         start.env = driven::filled(&fill, start.env);
     }
     Ok(start)

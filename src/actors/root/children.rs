@@ -15,6 +15,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
+use super::super::prompting;
 use super::super::witness::WitnessMsg;
 use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
 use super::{Root, RootMsg, SessionView, Work};
@@ -101,6 +102,7 @@ impl Root {
         if let Some(harness) = slot.spec.harness() {
             let conditions = &self.world.directory.conditions;
             conditions.enroll(id, harness, &session.handle);
+            prompting::begin(&self.world, &slot.spec, harness, &session.handle);
         }
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);

@@ -27,6 +27,11 @@ use crate::ports::sessions::{
     SessionSpec, Sessions, Standing, StartError, Started, Stopped,
 };
 
+/// What runs for less is a hook or a status line.
+const BRIEF: Duration = Duration::from_secs(20);
+/// What an agent starts within this after its own start belongs to itself.
+const STARTS: Duration = Duration::from_secs(30);
+
 impl Sessions for LocalSessions {
     fn listen(&self, listener: Listener) {
         self.monitor.listen(listener);
@@ -238,6 +243,19 @@ impl Sessions for LocalSessions {
                 tracing::warn!(session = %id, %error, "what its processes use cannot be seen");
             })
             .ok()?
+    }
+
+    fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool> {
+        let sight = self.look(id)?;
+        let state = sight
+            .state
+            .filter(|_| sight.facts.state == RunState::Running)?;
+        let ages = proc::ages(&state.agent).inspect_err(|error| {
+            tracing::warn!(session = %id, %error, "which commands it runs cannot be seen");
+        });
+        let (own, below) = ages.ok()??;
+        let is_command = |age: &Duration| (BRIEF..=within).contains(age) && *age + STARTS <= own;
+        Some(below.iter().any(is_command))
     }
 
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {

@@ -73,6 +73,7 @@ fn tone(kind: &str) -> Tone {
         | "raider.stuck"
         | "raider.push_blocked"
         | "raider.needs_input"
+        | "raider.unclear"
         | "mr.held" => Tone::Waits,
         _ => Tone::Plain,
     }

@@ -7,7 +7,7 @@ use crate::cli::output::{Style, Tone};
 
 use super::lists::{derived, needs_person, state};
 use super::table::{Cell, Table};
-use super::words::{ago, at, cell, condition, count, git, plural, seconds};
+use super::words::{ago, at, cell, clean_lines, condition, count, git, plural, seconds};
 
 /// The screen as of now.
 pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
@@ -202,6 +202,7 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             let mark = if child.needs_person { "!" } else { " " };
             let text = format!("{mark} {}: {kind}: {said}", child.name);
             lines.push(style.paint(Tone::Waits, &text));
+            lines.extend(screen(child.value));
         } else if let Some(why) = why(child).filter(|_| quarantined.is_none()) {
             let mark = mark(child.needs_person);
             let text = format!("{mark} {}: {}: {why}", child.name, derived(child.value));
@@ -209,6 +210,21 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Rows of a screen that are shown below a condition that nothing but the screen tells of.
+const SCREEN_SHOWN: usize = 12;
+
+/// The end of the screen that nothing is known of.
+fn screen(child: &Value) -> Vec<String> {
+    let Some(text) = child.get("screen").and_then(Value::as_str) else {
+        return Vec::new();
+    };
+    let text = clean_lines(text);
+    let rows = text.lines().filter(|row| !row.trim().is_empty());
+    let rows: Vec<&str> = rows.collect();
+    let shown = rows[rows.len().saturating_sub(SCREEN_SHOWN)..].iter();
+    shown.map(|row| format!("    | {row}")).collect()
 }
 
 /// Why somebody is in a state that is no good one, where no condition tells it.

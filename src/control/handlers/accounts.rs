@@ -66,7 +66,7 @@ fn its_turn(turn: Timestamp) -> Condition {
 pub(super) fn choices(shown: Option<&Condition>) -> &[String] {
     match shown {
         Some(Condition::NeedsInput { choices, .. }) => choices,
-        Some(Condition::RateLimited { .. } | Condition::Auth { .. }) | None => &[],
+        Some(_) | None => &[],
     }
 }
 

@@ -231,7 +231,10 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         let view = views.into_iter().find(|view| view.spec.session == *session);
         let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
         let name = view.spec.id.to_string();
-        return Ok(json!({ "agent": name, "session": session, "draining": view.draining }));
+        let hd = world.hd();
+        return Ok(json!({
+            "agent": name, "session": session, "draining": view.draining, "hd": hd,
+        }));
     }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
@@ -267,6 +270,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "git": git, "done": hook.done.is_some(),
+        // A shell may know another program by that name.
+        "hd": world.hd(),
     }))
 }
 

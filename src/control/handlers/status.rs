@@ -333,6 +333,7 @@ fn raider_json(
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
         "incarnation": hook.incarnation, "state": state,
         "condition": condition, "detail": detail, "choices": accounts::choices(shown.as_ref()),
+        "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until).or(waits.map(|wait| wait.until)),
         "stalled_since": stored.stalled.get(&hook.raider).map(|steps| steps.since),
         "blocked": stored.blocked.iter().any(|blocked| blocked.id == hook.relic),
@@ -447,6 +448,7 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         "since": view.map(|view| view.since), "retry_at": view.and_then(|view| view.retry_at),
         "condition": shown.as_ref().map(Condition::word),
         "detail": shown.as_ref().map(Condition::text), "choices": accounts::choices(shown.as_ref()),
+        "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until),
         "session": session.map(|session| session.handle.id.clone()),
         // It is restarted for its new configuration once nobody is attached, nor asked anything.

@@ -135,6 +135,29 @@ fn report_of_a_question_holds_until_the_screen_shows_that_it_goes_on() {
     assert!(!watch.is_known(), "answered");
 }
 
+/// Esc closes a dialog, and no hook tells of it.
+#[test]
+fn reported_question_is_over_as_soon_as_its_dialog_has_gone() {
+    let mut watch = Watch::new("t");
+    let asks = Report::Asks {
+        question: "Red?".into(),
+        choices: Vec::new(),
+    };
+    let waits = seen("done\n❯ ");
+    watch.reported(&asks, at(0));
+    assert_eq!(watch.look_again(at(1)), Some(Duration::from_secs(2)));
+    watch.saw(waits.clone(), None, at(0));
+    assert!(watch.is_known(), "the dialog may not be drawn yet");
+    watch.saw(seen("Allow Red?"), None, at(1));
+    assert!(watch.is_known());
+    watch.saw(waits.clone(), None, at(2));
+    assert!(!watch.is_known(), "it was drawn, and has gone");
+    assert_eq!(watch.look_again(at(2)), None);
+    watch.reported(&asks, at(3));
+    watch.saw(waits, None, at(3));
+    assert!(watch.is_known(), "the next one");
+}
+
 #[test]
 fn limit_that_is_over_stays_over_while_its_text_is_on_the_screen() {
     let mut watch = Watch::new("t");

@@ -25,6 +25,10 @@ pub struct Watch {
     screen: Option<Condition>,
     /// What the harness reported last, and when.
     reported: Option<(Condition, Timestamp)>,
+    /// The screen has shown a question since.
+    drawn: bool,
+    /// What the supervisor itself found wrong with its screen.
+    odd: Option<Condition>,
     /// A text of a limit or login that is over and may still be on the screen, and how many such texts
     /// were there: one more is a new one.
     past: Option<(Condition, usize)>,
@@ -64,6 +68,8 @@ impl Watch {
             seen: None,
             screen: None,
             reported: None,
+            drawn: false,
+            odd: None,
             past: None,
             marks: 0,
             picture: 0,
@@ -81,6 +87,12 @@ impl Watch {
     #[must_use]
     pub fn is_of(&self, token: &str) -> bool {
         self.token == token
+    }
+
+    /// Which session is remembered.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
     }
 
     /// Whether the screen is as it was when it was seen: nothing was written since.
@@ -104,9 +116,13 @@ impl Watch {
 
     /// Takes in what the screen shows.
     pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
-        let before = self.condition().cloned();
+        let before = self.shown().cloned();
+        let was_known = self.condition().is_some();
         let is_new = sighting.marks > self.marks;
         self.proof.saw(&sighting, now);
+        if sighting.picture != self.picture {
+            self.moves();
+        }
         (self.marks, self.picture) = (sighting.marks, sighting.picture);
         // Texts that have left the screen come back as new ones.
         self.past = self.past.take().filter(|_| sighting.marks > 0);
@@ -123,6 +139,9 @@ impl Watch {
         let ending = sighting.ending.filter(|_| self.is_limited(now));
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
+        self.drawn |= sighting.asks.is_some();
+        // A dialog that was drawn, and has gone.
+        let has_gone = self.drawn && sighting.asks.is_none();
         let shown = shown.or(sighting.asks);
         // A prompt that was submitted is refused again, as far as is known: its spinner hides the text of before.
         let tried = self.proof.is_tried(now) && sighting.works && sighting.marks > 0;
@@ -136,11 +155,12 @@ impl Watch {
             let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
             // A program that waits for the end of a limit by itself looks as if it worked.
             let waits = sighting.works && reported.until().is_some_and(|until| until > now);
-            if sighting.goes_on && !waits && age >= SHOWN_BY {
+            let is_over = age >= SHOWN_BY || has_gone && reported.word() == "needs_input";
+            if sighting.goes_on && !waits && is_over {
                 self.reported = None;
             }
         }
-        if before.is_none() {
+        if !was_known {
             // What an agent at work redraws may be old.
             self.fresh =
                 self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
@@ -168,8 +188,9 @@ impl Watch {
 
     /// Takes in what the harness reports.
     pub fn reported(&mut self, report: &Report, now: Timestamp) {
-        let before = self.condition().cloned();
+        let before = self.shown().cloned();
         self.proof.hears();
+        self.moves();
         match report {
             Report::Asks { question, choices } => {
                 // A session may report anything, and people are sent it.
@@ -179,6 +200,7 @@ impl Watch {
                     choices: choices.iter().take(MOST_CHOICES).map(cut).collect(),
                 };
                 self.reported = Some((condition, now));
+                self.drawn = false;
             }
             Report::Limited { until, .. } if is_short(*until, now) && !self.is_limited(now) => {}
             Report::Limited { text, until } => {
@@ -210,6 +232,28 @@ impl Watch {
             Report::Started { .. } | Report::Compacts => {}
         }
         self.owe(before.as_ref());
+    }
+
+    /// Takes in what the supervisor found wrong with its screen, or that this is over.
+    pub fn set_odd(&mut self, odd: Option<Condition>) {
+        let before = self.shown().cloned();
+        self.odd = odd;
+        self.owe(before.as_ref());
+    }
+
+    /// Something happens: it shows no mere spinner.
+    pub fn moves(&mut self) {
+        self.odd
+            .take_if(|odd| matches!(odd, Condition::Spins { .. }));
+    }
+
+    /// When the screen is to be looked at again although nothing is written to it: a question that was reported may be
+    /// over before it was seen.
+    #[must_use]
+    pub fn look_again(&self, now: Timestamp) -> Option<Duration> {
+        let (_, at) = self.reported.as_ref()?;
+        let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
+        SHOWN_BY.checked_sub(age).filter(|left| !left.is_zero())
     }
 
     /// Returns the question that the harness reports, which its screen may not show yet.
@@ -275,11 +319,11 @@ impl Watch {
     }
 
     fn owe(&mut self, before: Option<&Condition>) {
-        let same = match (before, self.condition()) {
+        let same = match (before, self.shown()) {
             (Some(before), Some(now)) => before.is_same(now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        self.owed = self.condition().is_some() && (self.owed || !same);
+        self.owed = self.shown().is_some() && (self.owed || !same);
     }
 
     /// The screen could not be seen: what it shows is not known any more.
@@ -294,6 +338,13 @@ impl Watch {
         self.screen
             .as_ref()
             .or(self.reported.as_ref().map(|(condition, _)| condition))
+    }
+
+    /// What people are shown: the condition, or what the supervisor found wrong with its screen. The latter keeps nothing
+    /// from being done.
+    #[must_use]
+    pub fn shown(&self) -> Option<&Condition> {
+        self.condition().or(self.odd.as_ref())
     }
 
     /// Whether a condition is known to hold.
@@ -317,13 +368,13 @@ impl Watch {
             return None;
         }
         (self.owed, self.told) = (false, Some(now));
-        self.open = self.condition().cloned();
+        self.open = self.shown().cloned();
         self.open.clone()
     }
 
     /// The condition that people were told of and that is over; it is told once.
     pub fn tell_end(&mut self) -> Option<Condition> {
-        let over = self.condition().is_none() && self.seen.is_some();
+        let over = self.shown().is_none() && self.seen.is_some();
         self.open.take_if(|_| over)
     }
 }

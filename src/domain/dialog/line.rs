@@ -89,7 +89,11 @@ fn letters(row: &str) -> Vec<Choice> {
             let key = found[1].chars().next()?;
             let label = format!("{}{}", &found[1], found[2].trim_end());
             let key = Some(key.to_ascii_lowercase());
-            Some(Choice { label, key })
+            Some(Choice {
+                label,
+                key,
+                ticked: None,
+            })
         })
         .collect();
     if bracketed.len() >= 2 {
@@ -99,6 +103,7 @@ fn letters(row: &str) -> Vec<Choice> {
     let choice = |(label, key): (&str, char)| Choice {
         label: label.to_owned(),
         key: Some(key),
+        ticked: None,
     };
     yes_no.into_iter().map(choice).collect()
 }

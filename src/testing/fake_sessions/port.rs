@@ -228,6 +228,12 @@ impl Sessions for FakeSessions {
         Some(fake.cpu)
     }
 
+    fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool> {
+        let inner = self.inner();
+        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+        Some(!within.is_zero() && fake.runs_command)
+    }
+
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
         self.enter("agents_live");
         let inner = self.inner();
@@ -325,8 +331,9 @@ impl FakeSessions {
             hidden: None,
             hollow: false,
             cpu: Duration::ZERO,
+            runs_command: false,
             ignores_term: false,
-            screen: Some(String::new()),
+            screen: Some(inner.at_start.clone()),
             meta: spec.meta.clone(),
             ear: Arc::clone(&self.ear),
             spec: spec.clone(),

@@ -161,7 +161,7 @@ fn person_that_attaches_to_the_pane_counts_as_attached() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 }
 
-/// The keys are pressed in tmux: that a person did it is known by who is attached.
+/// The keys are pressed in tmux: that a person did it is known by who is attached. Keys that are sent are a person's, too.
 #[test]
 fn an_interrupt_is_a_persons_while_one_is_attached() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -169,7 +169,7 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
     };
     let sessions = bench.provider();
     let waits = "echo ready; sleep 1000";
-    for attached in [false, true] {
+    for (attached, sent) in [(false, false), (false, true), (true, false)] {
         let started = sessions.start(&script(&bench, waits)).unwrap();
         await_screen(&sessions, &started.handle, "ready");
         let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&started.handle).unwrap()
@@ -182,19 +182,70 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
             eventually("a person is attached", || seen().then_some(()));
             let keys = person.stdin.as_mut().unwrap();
             keys.write_all(b"\x03").unwrap();
-        } else {
+        } else if sent {
             let interrupt = Input::Raw(b"\x03".to_vec());
             sessions.send(&started.handle, &interrupt).unwrap();
+        } else {
+            let agent = Pidfd::open(&started.agent).unwrap().unwrap();
+            agent.signal(Signal::INT).unwrap();
         }
         let exit = eventually("it ends", || match state(&sessions, &id("s")) {
             RunState::Exited(exit) => Some(exit),
             _ => None,
         });
-        assert_eq!(exit.by_person, attached, "{exit:?}");
+        assert_eq!(exit.by_person, attached || sent, "{exit:?}");
         if let Some(mut person) = person {
             person.wait().unwrap();
         }
     }
+}
+
+/// Programs that end in order when they are told to look like any that ends.
+#[test]
+fn an_end_in_order_is_a_persons_who_typed_moments_before() {
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
+    let sessions = bench.provider();
+    let takes = "trap 'exit 0' INT; echo ready; while read -r line; do [ \"$line\" = /exit ] && exit 0; done";
+    for typed in ["\x03", "/exit\r"] {
+        let started = sessions.start(&script(&bench, takes)).unwrap();
+        await_screen(&sessions, &started.handle, "ready");
+        let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
+            panic!("no command");
+        };
+        let mut person = person(&argv);
+        let keys = person.stdin.as_mut().unwrap();
+        // tmux tells of times by the second: that a client came is no key that it pressed.
+        let times = ["list-clients", "-F", "#{client_created} #{client_activity}"];
+        eventually("a key counts as one that was pressed", || {
+            keys.write_all(b"x").unwrap();
+            let said = String::from_utf8(bench.tmux(&times).stdout).unwrap();
+            let mut times = said.split_whitespace();
+            let (created, active) = (times.next()?, times.next()?);
+            (created != active).then_some(())
+        });
+        keys.write_all(b"\r").unwrap();
+        keys.write_all(typed.as_bytes()).unwrap();
+        let exit = eventually("it ends", || match state(&sessions, &id("s")) {
+            RunState::Exited(exit) => Some(exit),
+            _ => None,
+        });
+        assert_eq!(
+            (exit.code, exit.by_person),
+            (Some(0), true),
+            "{typed:?}: {exit:?}"
+        );
+        person.wait().unwrap();
+    }
+    let started = sessions
+        .start(&script(&bench, "echo ready; exit 0"))
+        .unwrap();
+    let exit = eventually("it ends", || match state(&sessions, &started.handle.id) {
+        RunState::Exited(exit) => Some(exit),
+        _ => None,
+    });
+    assert!(!exit.by_person, "nobody is attached");
 }
 
 #[test]
