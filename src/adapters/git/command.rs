@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::collect::collect;
+use super::locks;
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -91,6 +92,8 @@ pub struct Git {
     env: Vec<(OsString, OsString)>,
     stdin: Option<Vec<u8>>,
     limit: Duration,
+    /// The repository whose stale locks are removed.
+    heals: Option<PathBuf>,
 }
 
 impl Git {
@@ -111,6 +114,7 @@ impl Git {
             env,
             stdin: None,
             limit: LOCAL,
+            heals: None,
         }
     }
 
@@ -151,11 +155,28 @@ impl Git {
         self
     }
 
+    /// Lets it try again where it fails on a lock of this repository that a killed git left. Only for one
+    /// that the supervisor alone writes.
+    #[must_use]
+    pub fn heals(mut self, repo: &Path) -> Self {
+        self.heals = Some(repo.to_owned());
+        self
+    }
+
     /// Runs it and returns whatever it came to.
     ///
     /// # Errors
     /// It could not be started, or was ended at its limit.
     pub fn output(self) -> Result<Output, RepoError> {
+        let output = self.once()?;
+        let repo = self.heals.as_deref().filter(|_| !output.ok());
+        match repo.is_some_and(|repo| locks::clear_stale(repo, &output.stderr)) {
+            true => self.once(),
+            false => Ok(output),
+        }
+    }
+
+    fn once(&self) -> Result<Output, RepoError> {
         let what = self.describe();
         let mut command = Command::new(program());
         command.args(&self.args).env_clear();
@@ -166,6 +187,8 @@ impl Git {
         }
         command
             .env("LC_ALL", "C")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_GRAFT_FILE", "/dev/null")
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_EDITOR", "true")
             .env("GIT_ASKPASS", "true")
@@ -184,7 +207,7 @@ impl Git {
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
-        let collected = collect(child, self.stdin, self.limit)
+        let collected = collect(child, self.stdin.clone(), self.limit)
             .map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
         let Some(status) = collected.status else {
             let limit = self.limit;

@@ -5,6 +5,7 @@ mod admin;
 mod ailment;
 mod branches;
 mod bytes;
+mod checkout;
 mod collect;
 pub mod command;
 mod digest;
@@ -13,9 +14,12 @@ mod equal;
 mod facts;
 mod fetch;
 mod gate;
+mod hooks;
 mod ignored;
 mod land;
+mod lfs;
 mod links;
+mod locks;
 mod measure;
 mod merge;
 mod modules;
@@ -38,6 +42,7 @@ mod settings;
 mod special;
 mod status;
 mod traces;
+mod turns;
 
 #[cfg(test)]
 mod testing;

@@ -9,6 +9,7 @@ use super::command::NETWORK;
 use super::equal::is_ancestor;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
+use super::turns;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
 
@@ -46,6 +47,7 @@ pub(super) fn fetch(
     remote: &str,
     branch: &str,
 ) -> Result<(), RepoError> {
+    let _turn = turns::take(repo.repo_dir(), &format!("{remote}/{branch}"));
     let output = repo
         .git()
         .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
@@ -113,7 +115,7 @@ pub(super) fn push_branch(
     }
     let url = repo.push_url()?;
     let push = Push {
-        dir: repo.repo_dir(),
+        repo,
         url: &url,
         branch,
         head: Some(head),
@@ -122,8 +124,12 @@ pub(super) fn push_branch(
     };
     match push.run()? {
         Answer::Done => {}
-        Answer::Stale(_) => {
+        Answer::Stale(why) => {
             let found = remote_head(repo, branch)?;
+            if found.as_ref() == expected && expected.is_some() {
+                // It is where it must be: something at the remote holds it for a moment.
+                return Err(RepoError::Remote(why));
+            }
             let wanted = expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
             return Err(moved(branch, wanted, found.as_ref()));
         }
@@ -200,7 +206,7 @@ fn delete_kept(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError
 fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
     let url = repo.push_url()?;
     let push = Push {
-        dir: repo.repo_dir(),
+        repo,
         url: &url,
         branch,
         head: None,
@@ -224,6 +230,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
 
 /// Notes here where the remote has the branch.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
+    let _turn = turns::take(repo.repo_dir(), &format!("origin/{branch}"));
     repo.git()
         .arg("update-ref")
         .arg(format!("refs/remotes/origin/{branch}"))

@@ -106,7 +106,13 @@ impl GitRepo {
     /// A `git` command run in `repo.git`.
     #[must_use]
     pub fn git(&self) -> Git {
-        Git::in_dir(&self.rig.repo_dir)
+        Git::in_dir(&self.rig.repo_dir).heals(&self.rig.repo_dir)
+    }
+
+    /// Where raiders' branches and worktrees are.
+    #[must_use]
+    pub fn theirs(&self) -> &Path {
+        &self.rig.repo_dir
     }
 
     /// Held while worktrees are added, moved, repaired or pruned.

@@ -60,6 +60,8 @@ const REMOTE_KEYS: &[&str] = &[
     "tagopt",
     "uploadpack",
     "vcs",
+    "lfsurl",
+    "lfspushurl",
 ];
 
 /// A checkout as the rig names it.
@@ -157,7 +159,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
 }
 
-type Settings = Vec<(String, Option<String>)>;
+pub(super) type Settings = Vec<(String, Option<String>)>;
 
 fn remote(settings: &mut Settings, name: &str) {
     let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");
@@ -234,7 +236,7 @@ fn hooks(checkout: &Checkout) -> Option<String> {
 }
 
 /// The settings in git's file format.
-fn render(settings: &Settings) -> String {
+pub(super) fn render(settings: &Settings) -> String {
     let mut text = String::from(
         "# Written by horde-supervisor from the rig's checkout; changes here are lost.\n",
     );
