@@ -280,6 +280,14 @@ fn all_in(proc: &Path) -> io::Result<HashMap<u32, Stat>> {
     Ok(found)
 }
 
+/// How long ago the process was started.
+#[must_use]
+pub fn age(process: &Stat) -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
+    now.saturating_sub(Duration::from_millis(process.started * TICK_MS))
+}
+
 /// Every living process below this one, nearest first.
 ///
 /// # Errors

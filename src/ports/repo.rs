@@ -15,7 +15,7 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
-use crate::domain::merge::{COMMIT_OR_STASH, LandStyle, MergeOutcome};
+use crate::domain::merge::{CheckoutBusy, LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
 /// Why git did not do it. The kind decides what the caller does.
@@ -51,13 +51,13 @@ pub enum RepoError {
     /// The permit no longer describes the sandbox; nothing was touched.
     #[error("the sandbox changed since it was judged: {0}")]
     PermitStale(String),
-    /// The checkout of a rig without remote is not clean, so its branch cannot be moved.
-    #[error("the checkout at {path} has changes; {cure}: {detail}", cure = COMMIT_OR_STASH)]
-    CheckoutDirty {
-        /// The user's checkout.
+    /// The checkout of a rig without remote cannot be moved at present, so its branch cannot either.
+    #[error("the checkout at {path} {why}")]
+    CheckoutBusy {
+        /// The user's checkout, or the worktree of it.
         path: PathBuf,
-        /// What git said.
-        detail: String,
+        /// Why, and what ends it.
+        why: CheckoutBusy,
     },
     /// It took longer than allowed.
     #[error("{what} took longer than {limit:?}")]
@@ -176,6 +176,8 @@ pub struct GateRun {
     pub log: PathBuf,
     /// Tracked paths the gate changed; a gate that edits the tree has not tested what lands.
     pub changed: Vec<String>,
+    /// The tree that was checked out for it, as the worktree's index had it.
+    pub tree: Option<Oid>,
 }
 
 /// What a gate needs.
@@ -477,8 +479,16 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`] when the worktree could not be brought to exactly that tree.
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError>;
 
+    /// Looks whether the checkout of a rig without a remote could move with the target: it is clean, in
+    /// the middle of nothing and, where it is known what lands (from, to), no ignored or untracked file is
+    /// in the way. Fine where no checkout would move.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] says why not.
+    fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError>;
+
     /// Moves the target from `old` to `new` (lease) and reads it back. On a rig without a remote
-    /// the path's branch moves, and its checkout with it when that is clean.
+    /// the path's branch moves, and its checkout with it when that is free.
     ///
     /// # Errors
     /// [`RepoError::Moved`] when somebody else pushed; nothing landed then.
@@ -491,7 +501,9 @@ pub trait Repo: Send + Sync {
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
 
     /// Whether every commit of `head` is on some remote's default branch, as ancestor or as an
-    /// equal patch (`witness-patrol.md`, verifyCommitOnMain).
+    /// equal patch (`witness-patrol.md`, verifyCommitOnMain), white space included, and was not taken
+    /// back there. Commits of which this is said may still be held by nothing: it is no reason to let
+    /// them go.
     ///
     /// # Errors
     /// [`RepoError`].

@@ -1,5 +1,7 @@
 //! The merge queue on fakes, under the paused clock.
 
+mod waits;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;

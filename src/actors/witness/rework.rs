@@ -115,7 +115,7 @@ fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause,
             let problem = format!("{relic} could not be landed after {attempts} reworks");
             (reworks >= attempts).then_some((Cause::ReworkExhausted, problem))
         }
-        FailureType::Push | FailureType::Infra => {
+        FailureType::Push | FailureType::Infra | FailureType::Unrelated => {
             let target = &failed.target;
             let problem = format!(
                 "{relic} cannot be landed on {target}; `hd mq retry {mr}` tries again when it can"

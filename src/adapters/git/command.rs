@@ -3,12 +3,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Seek as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::collect::collect;
+use super::locks;
 use crate::adapters::runs;
 use crate::ports::repo::RepoError;
 
@@ -106,6 +108,8 @@ pub struct Git {
     hooks: OsString,
     stdin: Input,
     limit: Duration,
+    /// The repository whose stale locks are removed.
+    heals: Option<PathBuf>,
 }
 
 /// Standard input of a command.
@@ -135,6 +139,7 @@ impl Git {
             hooks: NO_HOOKS.into(),
             stdin: Input::Nothing,
             limit: LOCAL,
+            heals: None,
         }
     }
 
@@ -190,11 +195,38 @@ impl Git {
         self
     }
 
+    /// Lets it try again where it fails on a lock of this repository that a killed git left. Only for one
+    /// that the supervisor alone writes.
+    #[must_use]
+    pub fn heals(mut self, repo: &Path) -> Self {
+        self.heals = Some(repo.to_owned());
+        self
+    }
+
     /// Runs it and returns whatever it came to.
     ///
     /// # Errors
     /// It could not be started, or was ended at its limit.
     pub fn output(self) -> Result<Output, RepoError> {
+        let output = self.once()?;
+        let repo = self.heals.as_deref().filter(|_| !output.ok());
+        match repo.is_some_and(|repo| locks::clear_stale(repo, &output.stderr)) {
+            true => self.once(),
+            false => Ok(output),
+        }
+    }
+
+    /// The file from its beginning, however often the command runs.
+    fn from_start(&self, file: &File) -> Result<Stdio, RepoError> {
+        let mut again = file;
+        let input = again.rewind().and_then(|()| file.try_clone());
+        let input = input.map_err(|error| {
+            RepoError::Failed(format!("{}: its input: {error}", self.describe()))
+        })?;
+        Ok(input.into())
+    }
+
+    fn once(&self) -> Result<Output, RepoError> {
         let what = self.describe();
         let mut command = Command::new(program());
         command
@@ -219,10 +251,10 @@ impl Git {
             .envs(PLAIN.iter().copied())
             .envs(runs::errand().map(|city| (runs::ERRAND, city)))
             .envs(self.env.iter().map(|(key, value)| (key, value)));
-        let (stdin, bytes) = match self.stdin {
+        let (stdin, bytes) = match &self.stdin {
             Input::Nothing => (Stdio::null(), None),
-            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
-            Input::File(file) => (file.into(), None),
+            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes.clone())),
+            Input::File(file) => (self.from_start(file)?, None),
         };
         command
             .stdin(stdin)

@@ -6,6 +6,7 @@ mod adopt;
 mod ailment;
 mod branches;
 mod bytes;
+mod checkout;
 mod collect;
 pub mod command;
 mod digest;
@@ -14,9 +15,12 @@ mod equal;
 mod facts;
 mod fetch;
 mod gate;
+mod hooks;
 mod ignored;
 mod land;
+mod lfs;
 mod links;
+mod locks;
 mod measure;
 mod merge;
 mod modules;
@@ -43,6 +47,7 @@ mod status;
 mod take;
 mod theirs;
 mod traces;
+mod turns;
 
 #[cfg(test)]
 mod testing;

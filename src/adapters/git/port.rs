@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, discard, facts, fetch, gate, ignored, land, merge, pins, prepare, progress,
-    provenance, remote, repair, retired, salvage, sandbox, stash,
+    ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare,
+    progress, provenance, remote, repair, retired, salvage, sandbox, stash,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -203,6 +203,10 @@ impl Repo for GitRepo {
 
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {
         gate::run_gate(self, commit, gate)
+    }
+
+    fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
+        checkout::free(self, target, landing)
     }
 
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::command::Git;
-use super::settings::HOOKS_KEY;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -127,7 +126,7 @@ impl GitRepo {
     /// A `git` command run in ours.
     #[must_use]
     pub fn git(&self) -> Git {
-        Git::in_dir(&self.rig.ours)
+        Git::in_dir(&self.rig.ours).heals(&self.rig.ours)
     }
 
     /// Held while worktrees are added, moved, repaired or pruned.
@@ -166,15 +165,6 @@ impl GitRepo {
             "{} has no {PUSH_URL_KEY}: it was not prepared",
             self.rig.ours.display()
         )))
-    }
-
-    /// The directory of the hooks of the user's checkout, which a push runs; none where it has none.
-    pub(super) fn hooks(&self) -> Result<Option<PathBuf>, RepoError> {
-        let asked = self
-            .git()
-            .args(["config", "--type=path", "--get", HOOKS_KEY])
-            .output()?;
-        Ok((asked.ok() && !asked.stdout.is_empty()).then(|| asked.text().into()))
     }
 
     /// The checkout that is this rig's origin, when the rig has no other remote: landing moves

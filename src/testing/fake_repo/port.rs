@@ -428,7 +428,13 @@ impl Repo for FakeRepo {
         let mut inner = self.enter("run_gate", &what)?;
         let scripted = inner.gates.get_mut(&gate.name);
         let run = scripted.and_then(std::collections::VecDeque::pop_front);
-        Ok(run.unwrap_or_else(|| gate_run(Some(0))))
+        let mut run = run.unwrap_or_else(|| gate_run(Some(0)));
+        run.tree.get_or_insert_with(|| commit.clone());
+        Ok(run)
+    }
+
+    fn checkout_free(&self, target: &str, _landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
+        self.enter("checkout_free", target).map(drop)
     }
 
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
