@@ -149,6 +149,7 @@ async fn nothing_left(
                 relic: Some(mr.relic.clone()),
                 detected: None,
                 done: true,
+                asker: None,
             };
             let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
             world.store.run(noted).await?;
