@@ -445,5 +445,18 @@ pub fn raise_open_files() -> Option<u64> {
     })
 }
 
+/// Descriptors that are kept for what must always be possible: to hear of a connection, to end a session.
+const KEPT_BACK: u64 = 24;
+
+/// Whether this descriptor is one of the last that this process may have.
+#[must_use]
+pub fn is_scarce(descriptor: impl AsFd) -> bool {
+    use nix::sys::resource::{Resource, getrlimit};
+    use std::os::fd::AsRawFd;
+    let number = u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(u64::MAX);
+    let limit = getrlimit(Resource::RLIMIT_NOFILE);
+    limit.is_ok_and(|(soft, _)| number.saturating_add(KEPT_BACK) >= soft)
+}
+
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use super::nested::walk;
 use super::rig::GitRepo;
 use super::status::IndexEntry;
 use crate::ports::repo::{RepoError, SandboxSpec};
+use crate::regular;
 
 /// The task's name, unless the repository tracks a file of that name.
 const TASK: &str = "TASK.md";
@@ -143,6 +144,11 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     let target = to.join(relative);
     let fail = |error: std::io::Error| failed("cannot copy to", &target, &error);
     let name = relative.to_string_lossy().into_owned();
+    let found = fs::symlink_metadata(source).map_err(fail)?;
+    if !found.is_symlink() {
+        // A FIFO would be waited for for ever.
+        regular::regular(&found).map_err(|error| failed("cannot copy", source, &error))?;
+    }
     if fs::symlink_metadata(&target).is_ok() {
         let same = digest::of_file(&target)?;
         if same == digest::of_file(source)? {
@@ -153,7 +159,7 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent).map_err(fail)?;
     }
-    if fs::symlink_metadata(source).map_err(fail)?.is_symlink() {
+    if found.is_symlink() {
         symlink(fs::read_link(source).map_err(fail)?, &target).map_err(fail)?;
     } else {
         // Whole or not at all: a torn copy would pass for the agent's edit.

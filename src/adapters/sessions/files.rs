@@ -23,12 +23,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::facts::ProcessId;
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
+use crate::regular::{self, Links};
 
 /// The lock that lives as long as any process of the session.
 pub const LOCK: &str = "alive.lock";
@@ -52,6 +54,8 @@ pub const START: &str = "start";
 pub const EXIT: &str = "exit.json";
 /// What a holder that broke had to say.
 pub const COMPLAINT: &str = "holder.err";
+/// No record is longer.
+const RECORD_MAX: u64 = 1024 * 1024;
 /// The variable that marks every process of a session.
 pub const TOKEN_VARIABLE: &str = "HD_SESSION_TOKEN";
 
@@ -154,14 +158,32 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
+/// Whether this is a directory, or not there yet: never a link that leads elsewhere.
+#[must_use]
+pub fn is_private_dir(dir: &Path) -> bool {
+    match fs::symlink_metadata(dir) {
+        Ok(found) => found.is_dir(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Reads a record.
 ///
 /// # Errors
 /// It is there and cannot be read: then nothing is known.
 pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>> {
-    let bytes = match fs::read(dir.join(name)) {
+    let bytes = match regular::read(&dir.join(name), Links::Refuse, RECORD_MAX) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        // Something else was put in its place: it says nothing.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge
+            ) =>
+        {
+            return Ok(Found::Garbage(format!("{name}: {error}")));
+        }
         Err(error) => return Err(error),
     };
     Ok(match serde_json::from_slice(&bytes) {
@@ -204,10 +226,11 @@ pub fn write_durably<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Re
 fn fill<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<File> {
     let mut bytes = serde_json::to_vec(record)?;
     bytes.push(b'\n');
+    // Not through a link that was put there.
+    remove(dir, name)?;
     let mut file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(dir.join(name))?;
     file.write_all(&bytes)?;
@@ -228,25 +251,36 @@ pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
 /// Whether nothing more can be written there, whoever tries and whatever it is.
 #[must_use]
 pub fn is_unwritable(error: &io::Error) -> bool {
-    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
         error.kind(),
-        QuotaExceeded | ReadOnlyFilesystem | StorageFull
+        FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull
     )
 }
 
-/// Opens the alive-lock, making it when needed.
+/// Opens the alive-lock, making it when needed. What was put in its place is removed: nothing holds that.
 ///
 /// # Errors
 /// The file system refuses.
 pub fn open_lock(dir: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(dir.join(LOCK))
+    open_own(dir, LOCK, OpenOptions::new().read(true).write(true))
+}
+
+/// Opens a file of ours in this directory, making it when needed: never a link, and nothing that would be
+/// waited for. What is no regular file is removed first; a directory is not.
+///
+/// # Errors
+/// The file system refuses.
+pub fn open_own(dir: &Path, name: &str, how: &mut OpenOptions) -> io::Result<File> {
+    let path = dir.join(name);
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        remove(dir, name)?;
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let how = how.create(true).mode(0o600);
+    let file = how.custom_flags(flags.bits().cast_signed()).open(path)?;
+    regular::regular(&file.metadata()?)?;
+    Ok(file)
 }
 
 /// Whether some process holds the alive-lock. To be asked only while no start of this session can
@@ -255,7 +289,11 @@ pub fn open_lock(dir: &Path) -> io::Result<File> {
 /// # Errors
 /// The file system refuses.
 pub fn is_locked(dir: &Path) -> io::Result<bool> {
-    let lock = open_lock(dir)?;
+    let lock = match open_lock(dir) {
+        // The whole directory is gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        lock => lock?,
+    };
     match lock.try_lock() {
         Ok(()) => {
             // Closing is not enough: a process that another thread is just starting has a copy of

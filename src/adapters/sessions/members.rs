@@ -6,7 +6,7 @@
 //! session is being started its holder is not known yet, but its agent may act already: until then the
 //! token counts. Whatever cannot be seen or does not fit is `Unknown`: fewer rights, never more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,6 +92,18 @@ impl Members {
         known.states.insert(state.id.clone(), state.clone());
     }
 
+    /// The session of this id, as it was started or adopted.
+    #[must_use]
+    pub fn state(&self, id: &SessionId) -> Option<State> {
+        self.known().states.get(id).cloned()
+    }
+
+    /// Every session that was started or adopted.
+    #[must_use]
+    pub fn ids(&self) -> BTreeSet<SessionId> {
+        self.known().states.keys().cloned().collect()
+    }
+
     /// Removes a session.
     pub fn remove(&self, id: &SessionId) {
         self.known().remove(id);
@@ -165,9 +177,12 @@ impl Members {
     }
 
     fn is_of_this_city(&self, pid: u32) -> bool {
-        let city = proc::environment_value(pid, "HD_CITY");
-        let sessions = city.map(|city| fs::canonicalize(Path::new(&city).join(".horde/sessions")));
-        matches!(sessions, Some(Ok(sessions)) if sessions == self.root)
+        let Some(city) = proc::environment_value(pid, "HD_CITY") else {
+            return false;
+        };
+        let sessions = Path::new(&city).join(".horde/sessions");
+        // The city may have been moved since.
+        sessions == self.root || fs::canonicalize(sessions).is_ok_and(|real| real == self.root)
     }
 }
 

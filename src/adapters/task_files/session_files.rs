@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{at, write_whole};
 use crate::ports::tasks::TaskError;
+use crate::regular;
 
 /// Marks a file in a sandbox as one that was written here.
 const OURS: &str = "hook-event";
@@ -28,7 +29,7 @@ pub(super) fn write_unless_there(
     let file = sandbox.join(path);
     match file.symlink_metadata() {
         Ok(meta) if !meta.is_file() => return Ok(false),
-        Ok(_) if !fs::read_to_string(&file).is_ok_and(|text| text.contains(OURS)) => {
+        Ok(_) if !regular::read_text(&file).is_ok_and(|text| text.contains(OURS)) => {
             return Ok(false);
         }
         Ok(_) | Err(_) => {}
@@ -67,7 +68,7 @@ fn exclude(common: &Path, line: &str) -> Result<(), TaskError> {
     // Two sessions of a repository may start at once.
     let _alone = EXCLUDING.lock().unwrap_or_else(PoisonError::into_inner);
     let file = common.join("info").join("exclude");
-    let mut text = match fs::read_to_string(&file) {
+    let mut text = match regular::read_text(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(at(&file)(error)),
@@ -88,13 +89,13 @@ fn exclude(common: &Path, line: &str) -> Result<(), TaskError> {
 /// The directories of git that the `.git` file of a worktree leads to. None where they are not those of one
 /// repository, or would not fit into an argument: an agent can write both files.
 pub(super) fn git_dirs(sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
-    let text = fs::read_to_string(sandbox.join(".git")).ok()?;
+    let text = regular::read_text(&sandbox.join(".git")).ok()?;
     let own = PathBuf::from(text.strip_prefix("gitdir: ")?.trim_end());
     let own = match own.is_absolute() {
         true => own,
         false => sandbox.join(own),
     };
-    let common = fs::read_to_string(own.join("commondir")).ok()?;
+    let common = regular::read_text(&own.join("commondir")).ok()?;
     let common = own.join(common.trim_end()).canonicalize().ok()?;
     let inside = own
         .canonicalize()

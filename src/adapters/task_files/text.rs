@@ -1,14 +1,13 @@
 //! Text files in directories that agents write to as well: anything may be in their place.
 
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use jiff::Timestamp;
-use rustix::fs::OFlags;
 
 use crate::ports::tasks::{OutcomeText, TaskError};
+use crate::regular::{self, Links};
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
@@ -38,12 +37,8 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
 /// Reads the beginning of a regular file. What is none (a FIFO would be waited for for ever) is an
 /// error of the kind [`io::ErrorKind::InvalidData`].
 pub(super) fn read_some(path: &Path) -> io::Result<OutcomeText> {
-    regular(fs::metadata(path)?)?;
-    let mut options = OpenOptions::new();
-    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let file = options.read(true).custom_flags(nonblock).open(path)?;
-    // Another may be there by now.
-    let written = regular(file.metadata()?)?.modified().ok();
+    let file = regular::open(path, Links::Follow)?;
+    let written = file.metadata()?.modified().ok();
     let written = written.and_then(|at| Timestamp::try_from(at).ok());
     let mut bytes = Vec::new();
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
@@ -62,12 +57,4 @@ pub(super) fn written(path: &Path) -> Option<Timestamp> {
         .and_then(|meta| meta.modified())
         .ok()?;
     Timestamp::try_from(changed).ok()
-}
-
-fn regular(meta: Metadata) -> io::Result<Metadata> {
-    if meta.is_file() {
-        return Ok(meta);
-    }
-    let why = "it is not a regular file";
-    Err(io::Error::new(io::ErrorKind::InvalidData, why))
 }

@@ -1,12 +1,13 @@
 //! Reads on in a transcript. Its path is the word of a process of a session: only a regular file below the
 //! directory of such transcripts is read, links followed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::ports::tasks::Part;
+use crate::regular::{self, Links};
 
 /// Reads what is behind `from`, at most `limit` bytes. None where there is no such file, or one elsewhere.
 pub(super) fn read(path: &Path, root: &Path, from: u64, limit: usize) -> io::Result<Option<Part>> {
@@ -20,17 +21,11 @@ pub(super) fn read(path: &Path, root: &Path, from: u64, limit: usize) -> io::Res
         return Ok(None);
     }
     // Nothing that is no file, and nothing that took its place meanwhile.
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
-    let flags = i32::try_from(flags).unwrap_or_default();
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(&path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Ok(None);
-    }
-    let length = meta.len();
+    let file = match regular::open(&path, Links::Refuse) {
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
+        file => file?,
+    };
+    let length = file.metadata()?.len();
     let wanted = usize::try_from(length.saturating_sub(from)).unwrap_or(limit);
     let mut bytes = vec![0; wanted.min(limit)];
     let mut read = 0;
@@ -63,6 +58,8 @@ pub(super) fn newest(dir: &Path, ending: &str) -> io::Result<Option<std::path::P
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn bytes(path: &Path, root: &Path, from: u64, limit: usize) -> Option<Vec<u8>> {
