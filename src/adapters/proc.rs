@@ -451,11 +451,23 @@ const KEPT_BACK: u64 = 24;
 /// Whether this descriptor is one of the last that this process may have.
 #[must_use]
 pub fn is_scarce(descriptor: impl AsFd) -> bool {
-    use nix::sys::resource::{Resource, getrlimit};
+    is_among_last(descriptor, KEPT_BACK)
+}
+
+/// Whether this descriptor is among the last so many that this process may have.
+#[must_use]
+pub fn is_among_last(descriptor: impl AsFd, last: u64) -> bool {
     use std::os::fd::AsRawFd;
     let number = u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(u64::MAX);
-    let limit = getrlimit(Resource::RLIMIT_NOFILE);
-    limit.is_ok_and(|(soft, _)| number.saturating_add(KEPT_BACK) >= soft)
+    open_files().is_some_and(|limit| number.saturating_add(last) >= limit)
+}
+
+/// How many descriptors this process may have.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    use nix::sys::resource::{Resource, getrlimit};
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    Some(soft)
 }
 
 #[cfg(test)]

@@ -162,10 +162,13 @@ impl Relics for SqliteRelics {
         jobs: &mut [Job<'_>],
         durability: Durability,
     ) -> Result<Committed, StoreError> {
-        if let Some(place) = &mut self.place {
-            place.check(&self.conn)?;
+        let place = self.place.as_mut();
+        let checked = place.map_or(Ok(()), |place| place.check(&self.conn));
+        if let Err(StoreError::Failed(why)) = checked {
+            return Err(StoreError::Failed(why));
         }
         self.set_durability(durability)?;
+        let before = self.conn.total_changes();
         let now = value::whole_micros(self.clock.now());
         let mut results = Vec::with_capacity(jobs.len());
         let mut events = Vec::new();
@@ -182,6 +185,10 @@ impl Relics for SqliteRelics {
             }
             savepoint.commit()?;
             results.push(result);
+        }
+        // What only reads is served: all that it may ask for is still here.
+        if transaction.total_changes() != before {
+            checked?;
         }
         transaction.commit()?;
         let newest = events.last().map(|event: &Event| event.seq);

@@ -83,8 +83,8 @@ impl Place {
             Found::InPlace => return Ok(()),
             Found::Removed => {
                 let saved = match &self.saved {
-                    Some(saved) => Ok(saved.clone()),
-                    None => save(conn, &self.path),
+                    Some(saved) if saved.exists() => Ok(saved.clone()),
+                    _ => save(conn, &self.path),
                 };
                 self.saved = saved.as_ref().ok().cloned();
                 let path = self.path.display();

@@ -15,6 +15,7 @@ mod launch;
 mod logs;
 mod members;
 mod monitor;
+mod narrow;
 mod observe;
 mod place;
 mod provider;
@@ -39,6 +40,7 @@ pub use self::launch::is_holder;
 use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;
+use self::narrow::Narrow;
 use self::observe::Sight;
 use self::place::Place;
 use self::tmux::Tmux;
@@ -63,6 +65,7 @@ pub struct LocalSessions {
     monitor: Monitor,
     changes: Changes,
     open_files: Option<u64>,
+    narrow: Narrow,
     tmux: Tmux,
     preferred: Mutex<Provider>,
 }
@@ -89,6 +92,7 @@ impl LocalSessions {
             monitor: Monitor::new()?,
             changes: Changes::new()?,
             open_files: proc::raise_open_files(),
+            narrow: Narrow::new(),
         };
         // Whoever asks is recognised before the first patrol has adopted anything.
         for sight in provider.look_at_all()? {

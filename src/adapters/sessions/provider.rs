@@ -40,6 +40,8 @@ impl Sessions for LocalSessions {
         let gate = self.gate(&spec.id);
         let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.place.check().map_err(provider)?;
+        let _pass = self.narrow.pass();
+        self.narrow.check().map_err(provider)?;
         let dir = self.dir(&spec.id);
         if !files::is_private_dir(&dir) {
             let why = format!("{} is no directory: move it away", dir.display());
@@ -101,6 +103,7 @@ impl Sessions for LocalSessions {
     }
 
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
+        let _pass = self.narrow.pass();
         let id = &handle.id;
         let Some(sight) = self.look(id) else {
             return Ok(Stopped::Already);

@@ -92,7 +92,7 @@ fn a_session_is_an_orphan_when_nobody_asks_for_it_and_it_may_live() {
     for (state, expected) in rows {
         let mut facts = healthy();
         facts.sessions = Probed::Known(vec![session("gt-horde-Toast", state)]);
-        assert_eq!(found(&facts), Vec::from_iter(expected.clone()));
+        assert_eq!(found(&facts), Vec::from_iter(expected));
         facts
             .wanted
             .insert(SessionId::new("gt-horde-Toast").unwrap());

@@ -92,7 +92,8 @@ fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
     let before = [runs_as(&city, "a0", 1), runs_as(&city, "a1", 1)];
     let relic = city.relic("kept", &[]);
     let state = city.root().join(".horde");
-    fs::remove_dir_all(&state).unwrap();
+    // What it held is saved there at the same time.
+    until("it is removed", || fs::remove_dir_all(&state).is_ok());
     let refused = second(&city, &[]);
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     answers(&city);

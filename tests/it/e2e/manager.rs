@@ -53,7 +53,10 @@ fn a_service_manager_at_an_abstract_socket_is_told() {
     let manager = UnixDatagram::bind_addr(&address).unwrap();
     manager.set_read_timeout(Some(LIMIT)).unwrap();
     let mut daemon = city.supervisor();
-    let mut daemon = daemon.env("NOTIFY_SOCKET", format!("@{name}")).spawn().unwrap();
+    let mut daemon = daemon
+        .env("NOTIFY_SOCKET", format!("@{name}"))
+        .spawn()
+        .unwrap();
     heard(&manager, "READY=1");
     processes::signal(daemon.id(), Signal::SIGTERM);
     heard(&manager, "STOPPING=1");
