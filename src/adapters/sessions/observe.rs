@@ -265,6 +265,45 @@ mod tests {
         assert_eq!(ending.killed, 0, "and nothing is done to it");
     }
 
+    /// An end that was recorded while something outlived every signal is no end, until that has gone, too.
+    #[test]
+    fn session_whose_processes_do_not_die_is_not_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let holder = Holder::of(dir.path());
+        let mut state = running(dir.path(), &holder);
+        // Another test ends what carries the usual one.
+        state.token = dir.path().display().to_string();
+        files::write(dir.path(), files::STATE, &state).unwrap();
+        drop(holder);
+        let mut undead = std::process::Command::new("cat");
+        let undead = undead.env(files::TOKEN_VARIABLE, &state.token);
+        let mut undead = undead.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        crate::testing::eventually("its environment can be read", || {
+            proc::environment_value(undead.id(), files::TOKEN_VARIABLE)
+        });
+        let ended = Ended {
+            token: state.token,
+            exit: crate::domain::facts::SessionExit {
+                code: Some(0),
+                signal: None,
+                at: Timestamp::UNIX_EPOCH,
+                by_person: false,
+                stopped: true,
+            },
+            killed: true,
+            stragglers: 0,
+            undead: 1,
+        };
+        files::write_durably(dir.path(), files::EXIT, &ended).unwrap();
+        let RunState::Lost { why } = seen(dir.path()) else {
+            panic!("it is said to be over");
+        };
+        assert!(why.contains("do not die"), "{why}");
+        drop(undead.stdin.take());
+        undead.wait().unwrap();
+        assert!(matches!(seen(dir.path()), RunState::Exited(_)));
+    }
+
     #[test]
     fn holder_is_known_where_its_directory_was_moved() {
         let temp = tempfile::tempdir().unwrap();
