@@ -1,17 +1,24 @@
 //! Logs on stderr. An event of the journal is one JSON line with the journal's own fields
 //! (`2-contract.md`, 2.6); any other line has `ts`, `level`, `target`, `message` and its fields.
 
+mod sink;
+
 use std::fmt;
 use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::MakeWriter as _;
 use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use self::sink::Sink;
 use crate::domain::shown;
 
 /// The target that the journal's events carry.
@@ -29,31 +36,62 @@ pub enum Format {
 /// Sets up logs for this process.
 ///
 /// # Errors
-/// They are set up already.
-pub fn init(format: Format, filter: EnvFilter) -> Result<(), TryInitError> {
+/// They are set up already, or the kernel refuses a thread.
+pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error::Error>> {
+    let sink = Sink::to_stderr()?;
     let registry = tracing_subscriber::registry().with(filter);
     match format {
-        Format::Json => registry.with(JsonLines).try_init(),
+        Format::Json => registry.with(JsonLines(sink.clone())).try_init()?,
         Format::Pretty => {
             // It would say on stderr that stderr takes nothing, and panic of that.
             let pretty = tracing_subscriber::fmt::layer().log_internal_errors(false);
+            let safe = sink.clone();
             registry
-                .with(pretty.with_writer(|| Safe(std::io::stderr())))
-                .try_init()
+                .with(pretty.with_writer(move || Safe(safe.make_writer())))
+                .try_init()?;
         }
+    }
+    // The subscriber is the first: nothing set the sink before.
+    let _first = SINK.set(sink);
+    Ok(())
+}
+
+/// Where this process logs to.
+static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// Says something to people, in the words that are given and in line with the log.
+pub fn say(text: &str) {
+    match SINK.get() {
+        Some(sink) => sink.push(text.as_bytes().to_vec()),
+        None => eprint!("{text}"),
     }
 }
 
+/// Waits until what was logged is written, at most this long.
+pub fn flush(limit: Duration) {
+    if let Some(sink) = SINK.get() {
+        sink.flush(limit);
+    }
+}
+
+/// Opens the file that the log goes to again, by the name that it had when the process began. Returns its
+/// path; none where the log goes to no file.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file: the log stays where it is.
+pub fn reopen() -> std::io::Result<Option<&'static Path>> {
+    SINK.get().map_or(Ok(None), Sink::reopen)
+}
+
 /// Writes each event as one line, whole, with one call.
-struct JsonLines;
+struct JsonLines(Sink);
 
 impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = line(event).to_string();
         let mut line = shown::json(&line).into_owned();
         line.push('\n');
-        // Nobody is left to be told that stderr is closed.
-        let _closed = std::io::stderr().lock().write_all(line.as_bytes());
+        self.0.push(line.into_bytes());
     }
 }
 

@@ -16,7 +16,8 @@ use super::dispatcher::DispatcherMsg;
 use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
 use super::glances::Glances;
-use super::root::RootMsg;
+use super::ground::Ground;
+use super::root::{Left, RootMsg};
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
 use super::witness::{Keepers, Silences, Troubles, WitnessMsg};
@@ -251,6 +252,10 @@ pub struct Directory {
     pub glances: Glances,
     /// Accounts of harnesses: which are at a limit, or want a login.
     pub accounts: Accounts,
+    /// What is wrong with the supervisor's own files.
+    pub ground: Ground,
+    /// What a stop has not ended.
+    pub left: Left,
     reload_error: RwLock<Option<String>>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: RwLock<Weak<World>>,

@@ -473,5 +473,30 @@ pub fn raise_open_files() -> Option<u64> {
     })
 }
 
+/// Descriptors that are kept for what must always be possible: to hear of a connection, to end a session.
+const KEPT_BACK: u64 = 24;
+
+/// Whether this descriptor is one of the last that this process may have.
+#[must_use]
+pub fn is_scarce(descriptor: impl AsFd) -> bool {
+    is_among_last(descriptor, KEPT_BACK)
+}
+
+/// Whether this descriptor is among the last so many that this process may have.
+#[must_use]
+pub fn is_among_last(descriptor: impl AsFd, last: u64) -> bool {
+    use std::os::fd::AsRawFd;
+    let number = u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(u64::MAX);
+    open_files().is_some_and(|limit| number.saturating_add(last) >= limit)
+}
+
+/// How many descriptors this process may have.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    use nix::sys::resource::{Resource, getrlimit};
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    Some(soft)
+}
+
 #[cfg(test)]
 mod tests;

@@ -44,8 +44,8 @@ struct Watching {
     watcher: Option<Box<dyn Watcher + Send>>,
     /// What is to be watched and is not yet: the patrol looks anyway.
     missing: BTreeSet<PathBuf>,
-    /// It was said that something is missing.
-    said: bool,
+    /// Why something is missing, as it was said.
+    said: Option<String>,
 }
 
 impl DiskTaskFiles {
@@ -92,11 +92,16 @@ impl DiskTaskFiles {
     /// Watches what is missing, as far as the kernel has watches for it.
     fn watch_missing(&self, watching: &mut Watching) {
         let failed = self.try_missing(watching).err();
-        if let Some(error) = failed.as_ref().filter(|_| !watching.said) {
+        let failed = failed.map(|error| error.to_string());
+        if let Some(error) = failed.as_ref().filter(|_| watching.said.is_none()) {
             let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
-            tracing::warn!(%error, hint, "outcomes and intents are found by patrols only");
+            tracing::warn!(
+                error,
+                hint,
+                "outcomes and intents are found by patrols only"
+            );
         }
-        watching.said = failed.is_some();
+        watching.said = failed;
     }
 
     fn try_missing(&self, watching: &mut Watching) -> notify::Result<()> {
@@ -179,6 +184,10 @@ impl TaskFiles for DiskTaskFiles {
         let mut watching = self.watching();
         watching.missing.insert(dir.to_owned());
         self.watch_missing(&mut watching);
+    }
+
+    fn unwatched(&self) -> Option<String> {
+        self.watching().said.clone()
     }
 
     fn unwatch(&self, dir: &Path) {
@@ -292,7 +301,12 @@ impl TaskFiles for DiskTaskFiles {
         }
         drop(watching);
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.outbox).map_err(at(&self.outbox))? {
+        let listed = match fs::read_dir(&self.outbox) {
+            // It was removed; what it is in is made again by a patrol.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed.map_err(at(&self.outbox))?,
+        };
+        for entry in listed {
             let path = entry.map_err(at(&self.outbox))?.path();
             // Half-written intents have another ending until they are renamed.
             if path.extension() == Some(OsStr::new("json")) {

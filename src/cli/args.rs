@@ -177,6 +177,9 @@ pub(super) struct Up {
     /// Detach: run in the background, log to .horde/supervisor.log, return when it answers
     #[arg(short, long)]
     pub detach: bool,
+    /// Take the relic store as it is, also where it is empty, or older than it was
+    #[arg(long)]
+    pub accept_store: bool,
 }
 
 /// `hd status`.

@@ -93,6 +93,8 @@ event_types! {
     ForgePaused => "forge.paused",
     ForgeRed => "forge.red",
     StoreDegraded => "store.degraded",
+    GroundLost => "ground.lost",
+    GroundMended => "ground.mended",
     AutomationFired => "automation.fired",
     AutomationCompleted => "automation.completed",
     AutomationFailed => "automation.failed",

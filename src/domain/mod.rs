@@ -19,6 +19,7 @@ pub mod escalation;
 pub mod event;
 pub mod facts;
 pub mod gates;
+pub mod ground;
 pub mod handoff;
 pub mod harness;
 pub mod holder_wire;

@@ -325,6 +325,9 @@ pub trait Sessions: Send + Sync {
     /// It cannot be told, and why: the process is gone, or belongs to another user.
     fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String>;
 
+    /// Says that the supervisor stops: what only watches gives its descriptors back, for the stops need some.
+    fn stopping(&self) {}
+
     /// Removes the terminal logs of sessions that ended before that time, and says how many had one.
     /// Those of a session that lives, is lost or cannot be judged stay.
     ///

@@ -89,6 +89,11 @@ pub trait TaskFiles: Send + Sync {
     /// session's end: one that cannot be watched is no error.
     fn watch(&self, dir: &Path);
 
+    /// Why changes of some of these files are not seen as they happen.
+    fn unwatched(&self) -> Option<String> {
+        None
+    }
+
     /// Stops watching a task directory; one that is not watched is fine.
     fn unwatch(&self, dir: &Path);
 

@@ -27,6 +27,7 @@ mod groups;
 mod handoffs;
 mod history;
 mod infra;
+mod left;
 mod look;
 mod meant;
 mod orders;
@@ -49,6 +50,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
+pub use self::left::{Left, StopEnd};
 pub use self::meant::Meant;
 pub use self::pools::PoolView;
 pub use self::recovery::end_orphan;

@@ -13,6 +13,7 @@ use super::rig::GitRepo;
 use super::status::IndexEntry;
 use crate::adapters::beneath;
 use crate::ports::repo::{RepoError, SandboxSpec};
+use crate::regular;
 
 /// More than this of a list of patterns is not read.
 const EXCLUDE_MAX: u64 = 1024 * 1024;
@@ -147,6 +148,11 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     let target = to.join(relative);
     let fail = |error: std::io::Error| failed("cannot copy to", &target, &error);
     let name = relative.to_string_lossy().into_owned();
+    let found = fs::symlink_metadata(source).map_err(fail)?;
+    if !found.is_symlink() {
+        // A FIFO would be waited for for ever.
+        regular::regular(&found).map_err(|error| failed("cannot copy", source, &error))?;
+    }
     if fs::symlink_metadata(&target).is_ok() {
         let same = digest::of_file(&target)?;
         if same == digest::of_file(source)? {
@@ -157,7 +163,7 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     // What is checked out there is the work of agents: a directory may be a link that leads elsewhere.
     let parent = relative.parent().unwrap_or(Path::new(""));
     beneath::make_dirs(to, parent).map_err(fail)?;
-    if fs::symlink_metadata(source).map_err(fail)?.is_symlink() {
+    if found.is_symlink() {
         symlink(fs::read_link(source).map_err(fail)?, &target).map_err(fail)?;
     } else {
         // Whole or not at all: a torn copy would pass for the agent's edit.

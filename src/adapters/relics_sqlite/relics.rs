@@ -10,13 +10,13 @@ use super::txn::SqliteTxn;
 use super::value::{Json, Time, Word};
 
 /// Every column of a relic; lists come from their own tables, in the order they were given.
-const COLUMNS: &str = "r.*,
+pub(super) const COLUMNS: &str = "r.*,
     (SELECT json_group_array(label) FROM
         (SELECT label FROM relic_labels WHERE relic = r.id ORDER BY place)) AS labels,
     (SELECT json_group_array(dep) FROM
         (SELECT dep FROM relic_deps WHERE relic = r.id ORDER BY place)) AS deps";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
     Ok(Relic {
         id: row.get::<_, Word<_>>("id")?.0,
         kind: row.get::<_, Word<_>>("kind")?.0,

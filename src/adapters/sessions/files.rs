@@ -168,6 +168,15 @@ fn place(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     }
 }
 
+/// Whether this is a directory, or not there yet: never a link that leads elsewhere.
+#[must_use]
+pub fn is_private_dir(dir: &Path) -> bool {
+    match fs::symlink_metadata(dir) {
+        Ok(found) => found.is_dir(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Reads a record. What is no plain file in its place makes no sense.
 ///
 /// # Errors
@@ -271,14 +280,14 @@ pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
 /// Whether nothing more can be written there, whoever tries and whatever it is.
 #[must_use]
 pub fn is_unwritable(error: &io::Error) -> bool {
-    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
         error.kind(),
-        QuotaExceeded | ReadOnlyFilesystem | StorageFull
+        FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull
     )
 }
 
-/// Opens the alive-lock, making it when needed.
+/// Opens the alive-lock, making it when needed. What was put in its place is removed: nothing holds that.
 ///
 /// # Errors
 /// The file system refuses.
@@ -293,7 +302,11 @@ pub fn open_lock(dir: &Path) -> io::Result<File> {
 /// # Errors
 /// The file system refuses.
 pub fn is_locked(dir: &Path) -> io::Result<bool> {
-    let lock = open_lock(dir)?;
+    let lock = match open_lock(dir) {
+        // The whole directory is gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        lock => lock?,
+    };
     match lock.try_lock() {
         Ok(()) => {
             // Closing is not enough: a process that another thread is just starting has a copy of

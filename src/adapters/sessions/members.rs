@@ -7,7 +7,7 @@
 //! token counts. Whatever cannot be seen or does not fit is `Unknown`: fewer rights, never more. So is what
 //! the city's tmux server runs outside of its sessions: an agent can have it run anything.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -105,6 +105,18 @@ impl Members {
         known.states.insert(state.id.clone(), state.clone());
     }
 
+    /// The session of this id, as it was started or adopted.
+    #[must_use]
+    pub fn state(&self, id: &SessionId) -> Option<State> {
+        self.known().states.get(id).cloned()
+    }
+
+    /// Every session that was started or adopted.
+    #[must_use]
+    pub fn ids(&self) -> BTreeSet<SessionId> {
+        self.known().states.keys().cloned().collect()
+    }
+
     /// Removes a session.
     pub fn remove(&self, id: &SessionId) {
         self.known().remove(id);
@@ -193,9 +205,12 @@ impl Members {
     }
 
     fn is_of_this_city(&self, pid: u32) -> bool {
-        let city = proc::environment_value(pid, "HD_CITY");
-        let sessions = city.map(|city| fs::canonicalize(Path::new(&city).join(".horde/sessions")));
-        matches!(sessions, Some(Ok(sessions)) if sessions == self.root)
+        let Some(city) = proc::environment_value(pid, "HD_CITY") else {
+            return false;
+        };
+        let sessions = Path::new(&city).join(".horde/sessions");
+        // The city may have been moved since.
+        sessions == self.root || fs::canonicalize(sessions).is_ok_and(|real| real == self.root)
     }
 }
 

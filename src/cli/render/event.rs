@@ -66,6 +66,7 @@ fn tone(kind: &str) -> Tone {
         | "raider.merge_failed"
         | "mr.conflict"
         | "store.degraded"
+        | "ground.lost"
         | "control.forbidden"
         | "automation.failed"
         | "forge.red" => Tone::Bad,

@@ -23,6 +23,11 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         let line = format!("the last reload failed: {}", cell(error));
         screen.push(style.paint(Tone::Bad, &line));
     }
+    for trouble in list(result, "/ground") {
+        let (path, says) = (at(trouble, "/path"), at(trouble, "/says"));
+        let line = format!("! {path}: {says}; {}", at(trouble, "/hint"));
+        screen.push(style.paint(Tone::Bad, &line));
+    }
     for rig in list(result, "/rigs") {
         screen.extend(for_person(rig, style));
         screen.extend(blocked(rig, style));

@@ -33,7 +33,7 @@ use super::protocol::{ControlError, ErrorKind, Op, OpName};
 use super::rights::Who;
 use super::server::{Answer, Call, Caller, Service};
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::root::StopMode;
+use crate::actors::root::{StopEnd, StopMode};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
@@ -44,7 +44,7 @@ use crate::ports::sessions::{Member, Membership};
 
 /// A request to stop, answered when the tree has stopped, with how: another's stop may have been
 /// under way.
-pub type StopRequest = (StopMode, oneshot::Sender<StopMode>);
+pub type StopRequest = (StopMode, oneshot::Sender<StopEnd>);
 
 /// The service behind the control socket.
 pub struct Handlers {

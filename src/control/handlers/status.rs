@@ -125,7 +125,8 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
-        "last_reload_error": world.directory.reload_error(), "agents": agents, "pools": pools,
+        "last_reload_error": world.directory.reload_error(),
+        "ground": world.directory.ground.troubles(), "agents": agents, "pools": pools,
         "rigs": rigs, "accounts": accounts::list(world), "budgets": budgets,
         "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "usage": { "today": stored.usage.sum().to_json() }, "seq": stored.seq, "socket": world.socket,

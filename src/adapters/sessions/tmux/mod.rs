@@ -178,12 +178,14 @@ impl Tmux {
 ///
 /// # Errors
 /// tmux does not answer.
-pub fn remove(pane: &PaneId, holder: u32) -> io::Result<()> {
+pub fn remove(pane: &PaneId, holder: u32, id: &SessionId) -> io::Result<()> {
     if !pane.socket.exists() {
         return Ok(());
     }
-    // A later server gives the same ids to others.
-    let ours = format!("#{{==:#{{pane_pid}},{holder}}}");
+    // A later server gives the same ids to others, and a record may name any pane: ours was started to hold
+    // that very session.
+    let held = format!("#{{m:*{}*/{id}*,#{{pane_start_command}}}}", HOLD[1]);
+    let ours = format!("#{{&&:#{{==:#{{pane_pid}},{holder}}},{held}}}");
     let kill = format!("kill-pane -t {}", pane.id);
     let words = ["if-shell", "-F", "-t", &pane.id, &ours, &kill];
     nothing_left(on(&pane.socket, &words.map(Into::into)))

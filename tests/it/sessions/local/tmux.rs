@@ -211,10 +211,11 @@ fn an_end_in_order_is_a_persons_who_typed_moments_before() {
     for typed in ["\x03", "/exit\r"] {
         let started = sessions.start(&script(&bench, takes)).unwrap();
         await_screen(&sessions, &started.handle, "ready");
-        let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
-            panic!("no command");
+        let attach = sessions.attach(&started.handle).unwrap();
+        let AttachPoint::Tmux { server, pane, .. } = attach else {
+            panic!("no pane");
         };
-        let mut person = person(&argv);
+        let mut person = person(&server, &pane);
         let keys = person.stdin.as_mut().unwrap();
         // tmux tells of times by the second: that a client came is no key that it pressed.
         let times = ["list-clients", "-F", "#{client_created} #{client_activity}"];

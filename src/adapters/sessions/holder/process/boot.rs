@@ -182,6 +182,8 @@ fn own_signals(in_pane: bool) -> io::Result<SignalFd> {
         Signal::SIGTSTP,
         Signal::SIGTTIN,
         Signal::SIGTTOU,
+        // A log that may not grow any more ends no session.
+        Signal::SIGXFSZ,
     ] {
         // SAFETY: ignoring installs no handler.
         unsafe { sigaction(signal, &ignore)? };

@@ -132,12 +132,20 @@ fn begins_anew(output: &[u8]) -> bool {
 /// # Errors
 /// The file system refuses.
 pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    /// A rotation takes a moment, and does not come again at once.
+    const LOOKS: usize = 8;
+    let mut looks = 0;
     loop {
         let newest = files::open(dir, LOG)?;
-        let older = files::open(dir, OLDER_LOG)?;
-        // A rotation between the two looks: the newest has become the older one. Look again.
+        let mut older = files::open(dir, OLDER_LOG)?;
+        // A rotation between the two looks: the newest has become the older one. Look again. Where both names
+        // are links to one file, they stay that.
         if inode(newest.as_ref()) == inode(older.as_ref()) && newest.is_some() {
-            continue;
+            looks += 1;
+            if looks < LOOKS {
+                continue;
+            }
+            older = None;
         }
         let end = read_end(newest, bytes)?;
         let mut tail = read_end(older, bytes - (end.len() as u64).min(bytes))?;
@@ -264,6 +272,34 @@ mod tests {
             log.append(session.as_bytes());
             assert_eq!(tail(dir.path(), 100).unwrap(), all.as_bytes());
         }
+    }
+
+    #[test]
+    fn what_was_put_in_the_place_of_a_log_holds_up_neither_writer_nor_reader() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name| dir.path().join(name);
+        let fifo = |name| {
+            rustix::fs::mkfifoat(rustix::fs::CWD, path(name), rustix::fs::Mode::RWXU).unwrap();
+        };
+        fs::write(path("other"), "precious").unwrap();
+        std::os::unix::fs::symlink("other", path(LOG)).unwrap();
+        fifo(OLDER_LOG);
+        assert_eq!(tail(dir.path(), 100).unwrap(), b"");
+        let mut log = Log::open(dir.path(), 16 * 1024);
+        log.append(b"one");
+        assert_eq!(tail(dir.path(), 100).unwrap(), b"one");
+        assert_eq!(fs::read(path("other")).unwrap(), b"precious");
+        fs::remove_file(path(LOG)).unwrap();
+        fifo(LOG);
+        Log::open(dir.path(), 16 * 1024).append(b"two");
+        assert_eq!(tail(dir.path(), 100).unwrap(), b"two");
+        fs::remove_file(path(OLDER_LOG)).unwrap();
+        fs::hard_link(path(LOG), path(OLDER_LOG)).unwrap();
+        assert_eq!(
+            tail(dir.path(), 100).unwrap(),
+            b"two",
+            "two names of one file"
+        );
     }
 
     #[test]
