@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod commands;
 pub mod git;
+pub mod mounts;
 pub mod proc;
 pub mod relics_sqlite;
 pub mod runs;

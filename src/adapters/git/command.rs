@@ -104,6 +104,7 @@ pub struct Git {
     env: Vec<(OsString, OsString)>,
     hooks: OsString,
     stdin: Input,
+    stdout: Option<File>,
     limit: Duration,
 }
 
@@ -133,6 +134,7 @@ impl Git {
             env,
             hooks: NO_HOOKS.into(),
             stdin: Input::Nothing,
+            stdout: None,
             limit: LOCAL,
         }
     }
@@ -171,6 +173,13 @@ impl Git {
     #[must_use]
     pub fn stdin_file(mut self, file: File) -> Self {
         self.stdin = Input::File(file);
+        self
+    }
+
+    /// Has it print into a file.
+    #[must_use]
+    pub fn stdout_file(mut self, file: File) -> Self {
+        self.stdout = Some(file);
         self
     }
 
@@ -224,7 +233,7 @@ impl Git {
         };
         command
             .stdin(stdin)
-            .stdout(Stdio::piped())
+            .stdout(self.stdout.map_or_else(Stdio::piped, Stdio::from))
             .stderr(Stdio::piped())
             .process_group(0);
         let child = command

@@ -47,6 +47,8 @@ pub struct GitRepo {
     preparing: Mutex<()>,
     /// `user.email` of the repository, once it was asked for.
     email: OnceLock<Option<String>>,
+    /// The user's ignore rules, once they were asked for.
+    excludes: OnceLock<Option<PathBuf>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
 }
@@ -60,6 +62,7 @@ impl GitRepo {
             worktrees: Mutex::new(()),
             preparing: Mutex::new(()),
             email: OnceLock::new(),
+            excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
         }
     }
@@ -80,6 +83,22 @@ impl GitRepo {
             Some(output.text()).filter(|email| !email.is_empty())
         };
         self.email.get_or_init(read).clone()
+    }
+
+    /// The file with the user's own ignore rules.
+    pub(super) fn user_excludes(&self) -> Option<PathBuf> {
+        let read = || {
+            let asked = self.git().args(["config", "--type=path", "--get", "core.excludesFile"]);
+            let named = asked.output().ok()?.text();
+            if !named.is_empty() {
+                return Some(PathBuf::from(named));
+            }
+            let home = std::env::var_os("HOME").map(PathBuf::from);
+            let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
+            let config = config.map(PathBuf::from).or(home.map(|home| home.join(".config")));
+            config.map(|config| config.join("git").join("ignore"))
+        };
+        self.excludes.get_or_init(read).clone()
     }
 
     /// The rig's checkout or URL.
