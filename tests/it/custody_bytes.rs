@@ -14,7 +14,7 @@ use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::{City, permit, toast};
-use crate::support::git::{commit_all, git, rev, try_git, write};
+use crate::support::git::{git, rev, try_git, write};
 
 /// Kind, mode, seconds and nanoseconds, bytes.
 type Bytes = (&'static str, u32, (i64, i64), Vec<u8>);
@@ -26,17 +26,27 @@ pub fn disk(dir: &Path) -> BTreeMap<Vec<u8>, Bytes> {
     while let Some(here) = open.pop() {
         for entry in fs::read_dir(&here).unwrap() {
             let path = entry.unwrap().path();
-            let name = path.strip_prefix(dir).unwrap().as_os_str().as_bytes().to_vec();
+            let name = path
+                .strip_prefix(dir)
+                .unwrap()
+                .as_os_str()
+                .as_bytes()
+                .to_vec();
             let meta = fs::symlink_metadata(&path).unwrap();
             let ours = ["TASK.md", ".horde-outcome", ".orange-outcome"];
-            if name == b".git" || (meta.is_symlink() && ours.iter().any(|it| it.as_bytes() == name)) {
+            if name == b".git" || (meta.is_symlink() && ours.iter().any(|it| it.as_bytes() == name))
+            {
                 continue;
             }
             let time = (meta.mtime(), meta.mtime_nsec());
             if meta.is_dir() {
                 open.push(path);
             } else if meta.is_symlink() {
-                let to = fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec();
+                let to = fs::read_link(&path)
+                    .unwrap()
+                    .as_os_str()
+                    .as_bytes()
+                    .to_vec();
                 found.insert(name, ("link", 0, time, to));
             } else if meta.is_file() {
                 let mode = meta.permissions().mode() & 0o7777;
@@ -48,8 +58,11 @@ pub fn disk(dir: &Path) -> BTreeMap<Vec<u8>, Bytes> {
 }
 
 /// Salvages the sandbox, removes it, has ours forget what no ref reaches, and restores it.
-fn back(city: &City, sandbox: &Path) -> PathBuf {
-    let record = city.repo.salvage(sandbox, &toast(), Incarnation(1)).expect("salvaged");
+pub fn back(city: &City, sandbox: &Path) -> PathBuf {
+    let record = city
+        .repo
+        .salvage(sandbox, &toast(), Incarnation(1))
+        .expect("salvaged");
     let facts = city.facts(sandbox);
     city.repo
         .discard_sandbox(&permit(&city.spec(1), &facts), &city.trash(), &|| Ok(()))
@@ -64,20 +77,23 @@ fn back(city: &City, sandbox: &Path) -> PathBuf {
     to
 }
 
-/// All of the sandbox holds somebody's work: it is not clean, and every byte comes back.
-fn comes_back(city: &City, sandbox: &Path) -> PathBuf {
+/// The sandbox holds work: it is not clean, and every byte comes back.
+pub fn comes_back(city: &City, sandbox: &Path) -> PathBuf {
     let before = disk(sandbox);
     assert!(!city.facts(sandbox).is_clean(), "it holds work");
     let to = back(city, sandbox);
     let after = disk(&to);
     let differs = |name: &&Vec<u8>| before.get(*name) != after.get(*name);
     let all: Vec<_> = before.keys().chain(after.keys()).filter(differs).collect();
-    let all: Vec<_> = all.iter().map(|name| String::from_utf8_lossy(name)).collect();
+    let all: Vec<_> = all
+        .iter()
+        .map(|name| String::from_utf8_lossy(name))
+        .collect();
     assert!(all.is_empty(), "differ: {all:?}");
     to
 }
 
-fn configure(sandbox: &Path, settings: &[(&str, &str)]) {
+pub fn configure(sandbox: &Path, settings: &[(&str, &str)]) {
     for (key, value) in settings {
         git(sandbox, &["config", key, value]);
     }
@@ -92,7 +108,13 @@ fn edit_that_a_lossy_filter_drops_comes_back() {
     });
     city.repo.prepare().unwrap();
     let sandbox = city.sandbox();
-    configure(&sandbox, &[("filter.strip.clean", "grep -v output"), ("filter.strip.smudge", "cat")]);
+    configure(
+        &sandbox,
+        &[
+            ("filter.strip.clean", "grep -v output"),
+            ("filter.strip.smudge", "cat"),
+        ],
+    );
     write(&sandbox, "nb.ipynb", "kept\noutput 1\noutput 2\n");
     git(&sandbox, &["add", "nb.ipynb"]);
     assert_eq!(git(&sandbox, &["status", "--short"]), "");
@@ -105,7 +127,11 @@ fn edit_that_a_lossy_filter_drops_comes_back() {
 #[test]
 fn line_ends_behind_a_filter_without_a_driver_come_back() {
     let city = City::with(|checkout| {
-        write(checkout, ".gitattributes", "x.dat filter=none-such text eol=lf\n");
+        write(
+            checkout,
+            ".gitattributes",
+            "x.dat filter=none-such text eol=lf\n",
+        );
         write(checkout, "x.dat", "one\ntwo\n");
     });
     city.repo.prepare().unwrap();
@@ -126,25 +152,6 @@ fn paths_that_look_like_a_git_directory_come_back() {
     write(&sandbox, "git~1", "4\n");
     symlink("elsewhere", sandbox.join(".gitmodules")).unwrap();
     comes_back(&city, &sandbox);
-}
-
-/// A09 and its kin: broken and empty repositories, and files that are called `.git`.
-#[test]
-fn what_only_looks_like_a_repository_comes_back() {
-    let city = City::new();
-    let sandbox = city.sandbox();
-    write(&sandbox, "fixtures/repo/.git/notes", "1\n");
-    write(&sandbox, "f2/.git", "a plain file\n");
-    write(&sandbox, "src/.git/config", "beside tracked files\n");
-    fs::create_dir_all(sandbox.join("marker/.git")).unwrap();
-    write(&sandbox, "marker/file", "1\n");
-    git(&sandbox, &["init", "-q", "-b", "main", "broken"]);
-    write(&sandbox.join("broken"), "code", "1\n");
-    commit_all(&sandbox.join("broken"), "only here");
-    fs::remove_file(sandbox.join("broken/.git/HEAD")).unwrap();
-    fs::remove_file(sandbox.join("broken/code")).unwrap();
-    let to = comes_back(&city, &sandbox);
-    assert!(to.join("marker/.git").is_dir(), "an empty directory, too");
 }
 
 /// A12, A13, A14, A90: settings that make git blind.
@@ -172,7 +179,12 @@ fn what_git_is_told_not_to_see_comes_back() {
     let time = fs::metadata(&file).unwrap().modified().unwrap();
     let size = fs::read(&file).unwrap().len();
     fs::write(&file, "x".repeat(size)).unwrap();
-    fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
     fs::set_permissions(sandbox.join("README"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink("nowhere", sandbox.join("link")).unwrap();
     comes_back(&city, &sandbox);
@@ -182,7 +194,10 @@ fn what_git_is_told_not_to_see_comes_back() {
 #[test]
 fn modes_come_back_where_the_checkout_keeps_none() {
     let city = City::with(|checkout| {
-        configure(checkout, &[("core.fileMode", "false"), ("core.symlinks", "false")]);
+        configure(
+            checkout,
+            &[("core.fileMode", "false"), ("core.symlinks", "false")],
+        );
     });
     city.repo.prepare().unwrap();
     let sandbox = city.sandbox();
@@ -195,67 +210,6 @@ fn modes_come_back_where_the_checkout_keeps_none() {
     comes_back(&city, &sandbox);
 }
 
-/// A19: bare repositories, and the `.git` file of a worktree that was copied.
-#[test]
-fn odd_repositories_come_back() {
-    let city = City::new();
-    let sandbox = city.sandbox();
-    let origin = city.origin().display().to_string();
-    git(&sandbox, &["clone", "-q", "--bare", &origin, "bare.git"]);
-    fs::create_dir(sandbox.join("wt")).unwrap();
-    fs::copy(sandbox.join(".git"), sandbox.join("wt/.git")).unwrap();
-    let (gd, files) = (sandbox.join("gd"), sandbox.join("apart"));
-    let separate = format!("--separate-git-dir={}", gd.display());
-    git(&sandbox, &["init", "-q", &separate, &files.display().to_string()]);
-    write(&files, "code", "1\n");
-    commit_all(&files, "apart");
-    comes_back(&city, &sandbox);
-}
-
-/// A19b, A20, A21: repositories that ignore rules hide, at any depth, and inside of others.
-#[test]
-fn repositories_among_ignored_files_come_back_from_any_depth() {
-    let city = City::with(|checkout| write(checkout, ".gitignore", "target/\nbuild/\n"));
-    city.repo.prepare().unwrap();
-    let sandbox = city.sandbox();
-    let make = |name: &str| {
-        let dir = sandbox.join(name);
-        fs::create_dir_all(&dir).unwrap();
-        git(&dir, &["init", "-q", "-b", "main"]);
-        write(&dir, "only-here", name);
-        commit_all(&dir, name);
-    };
-    for name in ["target/two/x", "target/three/y/z", "target/a/b/c/d/e", "outer"] {
-        make(name);
-    }
-    write(&sandbox, "outer/.gitignore", "build/\n");
-    make("outer/build/inner");
-    let gd = sandbox.join("target/gd");
-    let separate = format!("--separate-git-dir={}", gd.display());
-    git(&sandbox, &["init", "-q", &separate, "target/apart"]);
-    write(&sandbox, "target/apart/code", "1\n");
-    commit_all(&sandbox.join("target/apart"), "apart");
-    comes_back(&city, &sandbox);
-}
-
-/// Only hidden repositories: nothing is held up, and all of them are saved without being asked for.
-#[test]
-fn repository_deep_among_ignored_files_holds_up_nothing() {
-    let city = City::with(|checkout| write(checkout, ".gitignore", "target/\n"));
-    city.repo.prepare().unwrap();
-    let sandbox = city.sandbox();
-    let dir = sandbox.join("target/a/b/c/d/e");
-    fs::create_dir_all(&dir).unwrap();
-    git(&dir, &["init", "-q", "-b", "main"]);
-    write(&dir, "only-here", "1\n");
-    commit_all(&dir, "only here");
-    let facts = city.facts(&sandbox);
-    let line = "ignored repository target/a/b/c/d/e: unpushed commits: 1";
-    assert_eq!(facts.special, [line]);
-    assert!(facts.is_committed());
-    comes_back(&city, &sandbox);
-}
-
 /// A25, A25c: an index in parts.
 #[test]
 fn split_index_comes_back() {
@@ -265,7 +219,13 @@ fn split_index_comes_back() {
         for n in 0..300 {
             write(&sandbox, &format!("many/{n}"), format!("{n}\n"));
         }
-        configure(&sandbox, &[("core.splitIndex", "true"), ("splitIndex.maxPercentChange", "100")]);
+        configure(
+            &sandbox,
+            &[
+                ("core.splitIndex", "true"),
+                ("splitIndex.maxPercentChange", "100"),
+            ],
+        );
         let set = format!("--index-version={version}");
         git(&sandbox, &["update-index", &set, "--split-index"]);
         git(&sandbox, &["add", "many"]);
@@ -284,7 +244,10 @@ fn split_index_comes_back() {
 fn index_that_git_cannot_list_is_work_and_no_obstacle() {
     let city = City::new();
     let sandbox = city.sandbox();
-    configure(&sandbox, &[("core.splitIndex", "true"), ("index.skipHash", "true")]);
+    configure(
+        &sandbox,
+        &[("core.splitIndex", "true"), ("index.skipHash", "true")],
+    );
     git(&sandbox, &["update-index", "--split-index"]);
     write(&sandbox, "README", "edited\n");
     drop(try_git(&sandbox, &["add", "README"]));
@@ -318,58 +281,6 @@ fn rules_of_the_checkout_hold_in_every_sandbox() {
     assert!(city.facts(&sandbox).is_clean());
 }
 
-/// A39 to A41, A48, A49: what git would refuse to look at.
-#[test]
-fn sandbox_that_is_no_worktree_any_more_comes_back() {
-    type Break = (&'static str, fn(&City, &Path));
-    let breaks: [Break; 8] = [
-        ("admin gone", |city, _| {
-            fs::remove_dir_all(city.repo.theirs().join("worktrees/Toast")).unwrap();
-        }),
-        ("git init", |_, sandbox| {
-            fs::remove_file(sandbox.join(".git")).unwrap();
-            git(sandbox, &["init", "-q", "-b", "main"]);
-        }),
-        ("link elsewhere", |city, sandbox| {
-            fs::remove_file(sandbox.join(".git")).unwrap();
-            symlink(city.checkout().join(".git"), sandbox.join(".git")).unwrap();
-        }),
-        ("bare with a work tree", |_, sandbox| {
-            configure(sandbox, &[("core.bare", "false"), ("core.worktree", "/tmp")]);
-        }),
-        ("garbage in the configuration", |city, _| {
-            fs::write(city.repo.theirs().join("config"), "[[[ no\n").unwrap();
-        }),
-        ("index is a pipe", |city, _| pipe(&city.repo.theirs().join("worktrees/Toast/index"))),
-        ("HEAD is a pipe", |city, _| pipe(&city.repo.theirs().join("worktrees/Toast/HEAD"))),
-        ("gitdir is a pipe", |city, _| pipe(&city.repo.theirs().join("worktrees/Toast/gitdir"))),
-    ];
-    for (what, break_it) in breaks {
-        let city = City::new();
-        let sandbox = city.sandbox();
-        write(&sandbox, "README", "edited\n");
-        write(&sandbox, "new", "untracked\n");
-        break_it(&city, &sandbox);
-        let facts = city.repo.facts(&sandbox, "main");
-        let facts = facts.unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert!(facts.dirty.contains(&"README".to_owned()), "{what}: {facts:?}");
-        assert!(!facts.is_committed(), "{what}");
-        let before = disk(&sandbox);
-        let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
-        let saved = saved.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let to = city.root().join("restored");
-        city.repo.restore(&saved, &to).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let mut after = disk(&to);
-        after.retain(|name, _| !name.starts_with(b"found.git"));
-        assert_eq!(after, before, "{what}");
-    }
-}
-
-fn pipe(path: &Path) {
-    fs::remove_file(path).unwrap();
-    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-}
-
 /// A73: nothing waits for a pipe.
 #[test]
 fn pipes_in_special_places_are_not_waited_for() {
@@ -383,7 +294,10 @@ fn pipes_in_special_places_are_not_waited_for() {
         nix::unistd::mkfifo(&sandbox.join(name), mode).unwrap();
         write(&sandbox, "new", "1\n");
         let began = Instant::now();
-        let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1)).unwrap();
+        let record = city
+            .repo
+            .salvage(&sandbox, &toast(), Incarnation(1))
+            .unwrap();
         let to = city.root().join("restored");
         city.repo.restore(&record, &to).unwrap();
         assert_eq!(disk(&to), disk(&sandbox), "{name}");
@@ -420,7 +334,10 @@ fn tree_deeper_than_a_path_may_be_comes_back() {
     deep(&sandbox, &name, true);
     let facts = city.facts(&sandbox);
     assert_eq!(facts.untracked.len(), 1);
-    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1)).unwrap();
+    let record = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
     let to = city.root().join("restored");
     city.repo.restore(&record, &to).unwrap();
     deep(&to, &name, false);
@@ -487,12 +404,20 @@ fn everything_that_a_directory_holds_comes_back() {
     write(&sandbox, "one", "the same file\n");
     fs::hard_link(sandbox.join("one"), sandbox.join("two")).unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
-    fs::File::options().write(true).open(sandbox.join("one")).unwrap().set_modified(old).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(sandbox.join("one"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
     let odd = OsStr::from_bytes(b"odd \xff\n\"name");
     fs::write(sandbox.join(odd), "1").unwrap();
     let to = comes_back(&city, &sandbox);
     assert!(to.join("empty/deep").is_dir());
-    assert_eq!(fs::metadata(to.join("empty")).unwrap().mode() & 0o7777, 0o750);
+    assert_eq!(
+        fs::metadata(to.join("empty")).unwrap().mode() & 0o7777,
+        0o750
+    );
     let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
     assert_eq!(inode("one"), inode("two"));
 }
@@ -506,7 +431,8 @@ fn file_that_our_own_conversion_gives_is_clean() {
         write(checkout, "a.crlf", "one\r\ntwo\r\n");
         write(checkout, "b.id", "$Id$\n");
         let sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
-        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 6\n");
+        let pointer =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 6\n");
         write(checkout, "c.lfs", pointer);
     });
     city.repo.prepare().unwrap();

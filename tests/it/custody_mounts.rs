@@ -30,17 +30,30 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
         write(&persons, "precious", "not the sandbox's\n");
         let at = sandbox.join(place);
         fs::create_dir_all(&at).unwrap();
-        if mount(Some(&persons), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>).is_err() {
+        if mount(
+            Some(&persons),
+            &at,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )
+        .is_err()
+        {
             return; // Run by a user who may not mount.
         }
         let mounted = Mounted(at.clone());
         let facts = city.facts(&sandbox);
-        let told = facts.special.iter().any(|line| line.contains("mount point"));
+        let told = facts
+            .special
+            .iter()
+            .any(|line| line.contains("mount point"));
         assert!(told && !facts.is_committed(), "{place}: {facts:?}");
         let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
         assert!(saved.unwrap_err().to_string().contains("umount"), "{place}");
         let permit_of = || permit(&city.spec(1), &city.facts(&sandbox));
-        let kept = city.repo.discard_sandbox(&permit_of(), &city.trash(), &|| Ok(()));
+        let kept = city
+            .repo
+            .discard_sandbox(&permit_of(), &city.trash(), &|| Ok(()));
         assert!(kept.unwrap_err().to_string().contains("umount"), "{place}");
         assert!(persons.join("precious").exists());
         drop(mounted);

@@ -24,7 +24,10 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     let ground = &measured.ground;
     let head = ground.head.as_ref().map_or("", |head| head.as_str());
     part(&mut hash, head.as_bytes());
-    part(&mut hash, ground.branch.as_deref().unwrap_or_default().as_bytes());
+    part(
+        &mut hash,
+        ground.branch.as_deref().unwrap_or_default().as_bytes(),
+    );
     for staged in &measured.index.entries {
         part(&mut hash, &staged.record());
     }

@@ -63,7 +63,10 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
     };
     let inside = match gone {
         true => Vec::new(),
-        false => admin::inside(repo, sandbox)?.into_iter().map(|it| it.0).collect(),
+        false => admin::inside(repo, sandbox)?
+            .into_iter()
+            .map(|it| it.0)
+            .collect(),
     };
     let note = Note::read(repo, sandbox);
     if let (Some(why), None, None) = (&broken, &admin, &note) {
@@ -112,7 +115,10 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     if let Some(head) = &ground.head
         && commit(repo, head)?.is_none()
     {
-        ground.garbled = Some(format!("its HEAD names {}, which is no commit", head.short()));
+        ground.garbled = Some(format!(
+            "its HEAD names {}, which is no commit",
+            head.short()
+        ));
         ground.head = None;
     }
     if ground.garbled.is_none() {
@@ -120,7 +126,9 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     }
     // What is certain is where the branch is, or began.
     let branch = ground.note.as_ref().map(|note| note.branch.clone());
-    let own = branch.iter().map(|name| repo.their_refs().resolve(&format!("refs/heads/{name}")));
+    let own = branch
+        .iter()
+        .map(|name| repo.their_refs().resolve(&format!("refs/heads/{name}")));
     for tip in own.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
         if commit(repo, &tip)?.is_some() {
             ground.head = Some(tip);

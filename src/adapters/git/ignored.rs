@@ -1,4 +1,4 @@
-//! What ignore rules hide and a removal loses for good, for the salvage record and for who removes.
+//! What ignore rules hide and a removal loses for good, for the salvage record and for a removal.
 
 use std::path::{Path, PathBuf};
 

@@ -115,7 +115,10 @@ fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
         return Ok(None);
     }
     if let Some(why) = &ground.garbled {
-        return Err(RepoError::Failed(format!("{}: {why}", ground.sandbox.display())));
+        return Err(RepoError::Failed(format!(
+            "{}: {why}",
+            ground.sandbox.display()
+        )));
     }
     let measured = look(repo, ground)?;
     match &measured.index.odd {
@@ -145,7 +148,10 @@ struct Sight {
 
 fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     let format = Format::named(&super::settings::object_format(repo)?);
-    let objects = [repo.theirs().join("objects"), repo.repo_dir().join("objects")];
+    let objects = [
+        repo.theirs().join("objects"),
+        repo.repo_dir().join("objects"),
+    ];
     let lens = Lens::new(admin::scratch(repo)?, format, &objects)?;
     let index = match &ground.admin {
         Some(admin) => lens.index(admin)?,
@@ -282,11 +288,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
 }
 
 /// Submodules of a sandbox whose directory is gone: their git directories are in its administrative one.
-fn left_modules(
-    repo: &GitRepo,
-    ground: &Ground,
-    sight: &Sight,
-) -> Result<Found, RepoError> {
+fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found, RepoError> {
     let empty = admin::scratch(repo)?;
     let fail = |error: std::io::Error| failed("cannot read", empty.path(), &error);
     let around = Around {

@@ -66,7 +66,9 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     let ground = &measured.ground;
     let mut lines = Vec::new();
     if let Some(why) = &ground.broken {
-        lines.push(format!("its .git is not the link that was made with it: {why}"));
+        lines.push(format!(
+            "its .git is not the link that was made with it: {why}"
+        ));
     }
     lines.extend(ground.garbled.clone());
     if let Some(why) = &measured.index.odd {
@@ -119,9 +121,14 @@ fn files(measured: &Measured) -> Vec<String> {
             Kind::Ignored => format!("{HIDDEN}{path}: {holds}"),
         });
     }
-    let flagged = measured.index.entries.iter().filter(|it| it.skip || it.assume);
+    let flagged = measured
+        .index
+        .entries
+        .iter()
+        .filter(|it| it.skip || it.assume);
     let files = &measured.files;
-    let edited = flagged.filter(|it| files.dirty.contains(&it.path) && !files.staged.contains(&it.path));
+    let edited =
+        flagged.filter(|it| files.dirty.contains(&it.path) && !files.staged.contains(&it.path));
     if !measured.ground.gone {
         for staged in edited {
             let path = bytes::lossy(&staged.path);
@@ -143,10 +150,14 @@ fn own_refs(admin: &Path) -> Result<Vec<String>, RepoError> {
     }
     let mut lines = Vec::new();
     for name in files_of(&dir, true)? {
-        let text = beneath::read(&dir, bytes::path(&name), LINE_MAX).ok().flatten();
+        let text = beneath::read(&dir, bytes::path(&name), LINE_MAX)
+            .ok()
+            .flatten();
         let text = bytes::lossy(text.unwrap_or_default().trim_ascii_end());
         let name = bytes::lossy(&name);
-        lines.push(format!("a ref of this worktree only: refs/worktree/{name} {text}"));
+        lines.push(format!(
+            "a ref of this worktree only: refs/worktree/{name} {text}"
+        ));
     }
     Ok(lines)
 }

@@ -10,7 +10,7 @@ use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::convert::{Suspect, Why};
 use super::hash::{self, Format};
-use super::index::Index;
+use super::index::{Index, Staged};
 use super::open::{Root, is_nothing};
 use super::seen::Seen;
 use super::walk::{Entry, Kind, stamp};
@@ -127,29 +127,7 @@ pub(in super::super) fn compare(
         }
         found.items.push(Item { entry: kept, id });
     }
-    let about: Vec<Suspect<'_>> = suspects
-        .iter()
-        .filter_map(|at| {
-            let entry = &found.items[*at].entry;
-            let (_, blob) = against.tree.get(&entry.path)?;
-            let same = staged.get(&entry.path).filter(|staged| staged.id == *blob);
-            let refreshed = same.is_some_and(|staged| staged.is_refreshed(&entry.stamp));
-            Some(Suspect {
-                entry,
-                blob,
-                refreshed,
-            })
-        })
-        .collect();
-    let why = judge(&about)?;
-    for (suspect, why) in about.iter().zip(why) {
-        match why {
-            Why::Given => {}
-            Why::Converted => drop(found.converted.insert(suspect.entry.path.clone())),
-            Why::Changed => drop(found.dirty.insert(suspect.entry.path.clone())),
-        }
-    }
-    drop(about);
+    suspected(&mut found, &suspects, against, &staged, judge)?;
     absent(&mut found, against, &staged);
     found.staged = self::staged(against);
     found.dirty.extend(found.staged.iter().cloned());
@@ -158,6 +136,37 @@ pub(in super::super) fn compare(
         found.converted.remove(path);
     }
     Ok(found)
+}
+
+/// Has the suspects judged, by their places among the items.
+fn suspected(
+    found: &mut Compared,
+    suspects: &[usize],
+    against: &Against<'_>,
+    staged: &HashMap<&RelPath, &Staged>,
+    judge: impl FnOnce(&[Suspect<'_>]) -> Result<Vec<Why>, RepoError>,
+) -> Result<(), RepoError> {
+    let about = suspects.iter().filter_map(|at| {
+        let entry = &found.items[*at].entry;
+        let (_, blob) = against.tree.get(&entry.path)?;
+        let same = staged.get(&entry.path).filter(|staged| staged.id == *blob);
+        let refreshed = same.is_some_and(|staged| staged.is_refreshed(&entry.stamp));
+        Some(Suspect {
+            entry,
+            blob,
+            refreshed,
+        })
+    });
+    let about: Vec<Suspect<'_>> = about.collect();
+    for (suspect, why) in about.iter().zip(judge(&about)?) {
+        let path = suspect.entry.path.clone();
+        match why {
+            Why::Given => {}
+            Why::Converted => drop(found.converted.insert(path)),
+            Why::Changed => drop(found.dirty.insert(path)),
+        }
+    }
+    Ok(())
 }
 
 /// Reads an entry where its bytes are not known. None where it is gone.
@@ -227,11 +236,7 @@ pub(in super::super) fn read(
 }
 
 /// Adds what the commit has and the disk has not. A path outside of a sparse checkout need not be there.
-fn absent<S: std::borrow::Borrow<super::index::Staged>>(
-    found: &mut Compared,
-    against: &Against<'_>,
-    staged: &HashMap<&RelPath, S>,
-) {
+fn absent(found: &mut Compared, against: &Against<'_>, staged: &HashMap<&RelPath, &Staged>) {
     let is_there = |path: &RelPath, mode: &str| {
         let at = found
             .items
@@ -242,7 +247,7 @@ fn absent<S: std::borrow::Borrow<super::index::Staged>>(
         })
     };
     let gone = against.tree.iter().filter(|(path, (mode, _))| {
-        let skipped = staged.get(path).is_some_and(|staged| staged.borrow().skip);
+        let skipped = staged.get(path).is_some_and(|staged| staged.skip);
         !skipped && !is_there(path, mode)
     });
     let gone: Vec<_> = gone.map(|(path, _)| path.clone()).collect();

@@ -29,7 +29,14 @@ const TEXT_MAX: u64 = 16 * 1024 * 1024;
 /// LFS pointers are shorter.
 const POINTER_MAX: u64 = 1024;
 /// What decides on a conversion.
-const ATTRIBUTES: [&str; 6] = ["filter", "text", "eol", "ident", "working-tree-encoding", "crlf"];
+const ATTRIBUTES: [&str; 6] = [
+    "filter",
+    "text",
+    "eol",
+    "ident",
+    "working-tree-encoding",
+    "crlf",
+];
 
 /// Why a file's bytes are not those of its blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +103,9 @@ impl<F: Fn() -> Git> Judge<'_, F> {
         let tree = self.scratch.join("attributes");
         fs::create_dir_all(&tree).map_err(|error| failed("cannot make", &tree, &error))?;
         for (path, blob) in &self.lists {
-            let text = (self.git)().args(["cat-file", "blob", blob.as_str()]).output()?;
+            let text = (self.git)()
+                .args(["cat-file", "blob", blob.as_str()])
+                .output()?;
             if !text.ok() {
                 continue;
             }
@@ -138,7 +147,9 @@ impl<F: Fn() -> Git> Judge<'_, F> {
         let found: Vec<_> = fields.chunks_exact(3 * ATTRIBUTES.len()).map(of).collect();
         match found.len() == suspects.len() {
             true => Ok(found),
-            false => Err(RepoError::Failed("git check-attr left paths out".to_owned())),
+            false => Err(RepoError::Failed(
+                "git check-attr left paths out".to_owned(),
+            )),
         }
     }
 
@@ -264,7 +275,9 @@ fn stored(text: &[u8], ident: bool) -> Vec<u8> {
     while let Some(at) = rest.windows(4).position(|part| part == b"$Id:") {
         let (before, mark) = rest.split_at(at);
         collapsed.extend_from_slice(before);
-        let end = mark[4..].iter().position(|byte| matches!(byte, b'$' | b'\n'));
+        let end = mark[4..]
+            .iter()
+            .position(|byte| matches!(byte, b'$' | b'\n'));
         match end.filter(|end| mark[4 + end] == b'$') {
             Some(end) => {
                 collapsed.extend_from_slice(b"$Id$");
@@ -335,13 +348,17 @@ mod tests {
     #[test]
     fn bytes_are_stored_without_what_git_adds() {
         assert_eq!(stored(b"a\r\nb\rc\r\n", false), b"a\nb\rc\n");
-        assert_eq!(stored(b"x $Id: 12ab $ $Id: no\n$Id$", true), b"x $Id$ $Id: no\n$Id$");
+        assert_eq!(
+            stored(b"x $Id: 12ab $ $Id: no\n$Id$", true),
+            b"x $Id$ $Id: no\n$Id$"
+        );
     }
 
     #[test]
     fn pointer_names_what_it_stands_for() {
         let sum = "4".repeat(64);
-        let text = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 12\n");
+        let text =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 12\n");
         assert_eq!(pointer(text.as_bytes()), Some((sum, 12)));
         assert_eq!(pointer(b"version 1\noid sha256:1\nsize 2\n"), None);
         assert_eq!(pointer(b"\xff"), None);

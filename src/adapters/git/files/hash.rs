@@ -144,7 +144,10 @@ mod tests {
         );
         let read = file(Format::Sha1, &mut &b"hello\n"[..], 6).unwrap();
         assert_eq!(read, sha1);
-        assert_eq!((Format::of(&sha1), Format::of(&sha256)), (Format::Sha1, Format::Sha256));
+        assert_eq!(
+            (Format::of(&sha1), Format::of(&sha256)),
+            (Format::Sha1, Format::Sha256)
+        );
     }
 
     #[test]

@@ -162,7 +162,11 @@ mod tests {
     use super::super::walk::walk;
     use super::*;
 
-    fn found(files: &[(&str, &str)], tracked: &[&str], excludes: &str) -> (Vec<String>, Vec<String>) {
+    fn found(
+        files: &[(&str, &str)],
+        tracked: &[&str],
+        excludes: &str,
+    ) -> (Vec<String>, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
@@ -172,10 +176,16 @@ mod tests {
         let list = tempfile::NamedTempFile::new().unwrap();
         fs::write(list.path(), excludes).unwrap();
         let excludes = Excludes::read([list.path(), Path::new("/nowhere")]);
-        let tracked = tracked.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let tracked = tracked
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
         let mut rules = Rules::new(&excludes, &tracked);
         let walked = walk(&Root::open(dir.path()).unwrap(), &mut rules).unwrap();
-        let files = walked.entries.into_iter().filter(|it| it.kind != super::super::walk::Kind::Dir);
+        let files = walked
+            .entries
+            .into_iter()
+            .filter(|it| it.kind != super::super::walk::Kind::Dir);
         let text = |path: RelPath| String::from_utf8(path).unwrap();
         (
             files.map(|it| text(it.path)).collect(),
@@ -208,7 +218,10 @@ mod tests {
             "sub/build/x",
         ];
         assert_eq!(taken, wanted);
-        assert_eq!(hidden, ["a.log", "build/", "local", "sub/c.log", "sub/own/"]);
+        assert_eq!(
+            hidden,
+            ["a.log", "build/", "local", "sub/c.log", "sub/own/"]
+        );
     }
 
     #[test]
@@ -231,7 +244,11 @@ mod tests {
 
     #[test]
     fn nothing_is_hidden_in_a_git_directory() {
-        let files = [(".gitignore", "*.log\nlogs\n"), ("in/.git/logs/HEAD", ""), ("in/.git/a.log", "")];
+        let files = [
+            (".gitignore", "*.log\nlogs\n"),
+            ("in/.git/logs/HEAD", ""),
+            ("in/.git/a.log", ""),
+        ];
         let (taken, hidden) = found(&files, &[], "");
         assert_eq!(taken, [".gitignore", "in/.git/a.log", "in/.git/logs/HEAD"]);
         assert!(hidden.is_empty());

@@ -129,7 +129,9 @@ impl Lens {
     /// A command on it.
     pub(in super::super) fn git(&self) -> Git {
         let dir = self.git_dir();
-        Git::in_dir(&dir).env("GIT_DIR", &dir).env("GIT_OPTIONAL_LOCKS", "0")
+        Git::in_dir(&dir)
+            .env("GIT_DIR", &dir)
+            .env("GIT_OPTIONAL_LOCKS", "0")
     }
 
     /// Reads the index of an administrative directory. One that is not there is empty.
@@ -157,7 +159,9 @@ impl Lens {
         };
         for name in shared {
             let entries = self.list(&name)?.entries.into_iter();
-            index.more.extend(entries.filter(|it| !it.is_link()).map(|it| it.id));
+            index
+                .more
+                .extend(entries.filter(|it| !it.is_link()).map(|it| it.id));
         }
         Ok(index)
     }
@@ -302,7 +306,15 @@ mod tests {
         let found = parse(text.as_bytes()).unwrap();
         let flags: Vec<_> = found
             .iter()
-            .map(|it| (it.path.as_slice(), it.stage, it.skip, it.assume, it.promised))
+            .map(|it| {
+                (
+                    it.path.as_slice(),
+                    it.stage,
+                    it.skip,
+                    it.assume,
+                    it.promised,
+                )
+            })
             .collect();
         let wanted: [(&[u8], _, _, _, _); 3] = [
             (b"a\n b", 0, false, false, false),

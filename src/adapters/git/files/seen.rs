@@ -50,8 +50,8 @@ pub(in super::super) struct Seen {
 impl Seen {
     /// Reads the list.
     pub(in super::super) fn read(file: &Path) -> Self {
-        let small = fs::symlink_metadata(file)
-            .is_ok_and(|meta| meta.is_file() && meta.len() <= LIST_MAX);
+        let small =
+            fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() <= LIST_MAX);
         let text = small.then(|| fs::read_to_string(file).ok()).flatten();
         let files = text.and_then(|text| parse(&text)).unwrap_or_default();
         Self {
@@ -163,7 +163,10 @@ impl Seen {
         probe: &fs::File,
     ) -> std::io::Result<Self> {
         let probe = probe.metadata()?;
-        let now = (probe.ctime(), u32::try_from(probe.ctime_nsec()).unwrap_or(0));
+        let now = (
+            probe.ctime(),
+            u32::try_from(probe.ctime_nsec()).unwrap_or(0),
+        );
         let files = entries.into_iter().filter_map(|entry| {
             let stamp = entry.stamp;
             let from = blob(&entry.path).filter(|_| entry.kind == Kind::File)?;
@@ -182,7 +185,10 @@ impl Seen {
 fn is_young(stamp: &Stamp, began: SystemTime) -> bool {
     let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let old = began.saturating_sub(YOUNG);
-    let old = (i64::try_from(old.as_secs()).unwrap_or(i64::MAX), old.subsec_nanos());
+    let old = (
+        i64::try_from(old.as_secs()).unwrap_or(i64::MAX),
+        old.subsec_nanos(),
+    );
     stamp.changed >= old || stamp.modified >= old
 }
 
@@ -197,8 +203,18 @@ fn parse(text: &str) -> Option<BTreeMap<RelPath, Known>> {
 
 fn line(line: &str) -> Option<(RelPath, Known)> {
     let fields: Vec<&str> = line.split(' ').collect();
-    let &[inode, size, mode, modified, modified_ns, changed, changed_ns, id, from, path] =
-        fields.as_slice()
+    let &[
+        inode,
+        size,
+        mode,
+        modified,
+        modified_ns,
+        changed,
+        changed_ns,
+        id,
+        from,
+        path,
+    ] = fields.as_slice()
     else {
         return None;
     };
@@ -282,7 +298,12 @@ mod tests {
         seen.write(&file).unwrap();
         let whole = fs::read_to_string(&file).unwrap();
         let torn = whole[..whole.len() - 1].to_owned();
-        for text in [torn, whole.replace(" 7 ", " 8 "), whole.replace('1', "2"), String::new()] {
+        for text in [
+            torn,
+            whole.replace(" 7 ", " 8 "),
+            whole.replace('1', "2"),
+            String::new(),
+        ] {
             fs::write(&file, text).unwrap();
             let read = Seen::read(&file);
             let same = fs::read_to_string(&file).unwrap() == whole;
@@ -303,6 +324,9 @@ mod tests {
         assert_eq!(seen.from(&entry(b"a", 51)), None);
         let mut seen = seen;
         seen.note(&a, &id('3'), at(100));
-        assert_eq!((seen.id(&a), seen.from(&a)), (Some(&id('3')), Some(&id('2'))));
+        assert_eq!(
+            (seen.id(&a), seen.from(&a)),
+            (Some(&id('3')), Some(&id('2')))
+        );
     }
 }

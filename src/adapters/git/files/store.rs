@@ -168,7 +168,10 @@ pub(in super::super) fn read(
         let mut text = output.stdout.as_slice();
         for (id, _) in part {
             let gone = || RepoError::Failed(format!("the blob {id} is missing"));
-            let end = text.iter().position(|byte| *byte == b'\n').ok_or_else(gone)?;
+            let end = text
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .ok_or_else(gone)?;
             let head = String::from_utf8_lossy(&text[..end]);
             let size = head.strip_prefix(&format!("{id} blob "));
             let size: usize = size.and_then(|it| it.parse().ok()).ok_or_else(gone)?;

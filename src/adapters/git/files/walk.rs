@@ -359,7 +359,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bare = ["HEAD", "objects/x", "refs/x"].map(|name| format!("target/bare/{name}"));
         make(dir.path(), &bare.each_ref().map(String::as_str));
-        let names = ["src/x", "target/a/b/c/d/e/.git/HEAD", "target/worktree/.git"];
+        let names = [
+            "src/x",
+            "target/a/b/c/d/e/.git/HEAD",
+            "target/worktree/.git",
+        ];
         make(dir.path(), &names);
         let found = walked(dir.path(), &mut Hiding(b"target"));
         let paths: Vec<_> = found.entries.iter().map(|it| it.path.as_slice()).collect();

@@ -9,17 +9,14 @@ use super::super::bytes::{self, RelPath};
 use super::super::files::compare::{Tree, tree};
 use super::super::files::open::{Root, is_nothing};
 use super::super::files::walk::Closed;
+use super::search::Search;
 use super::view::{Held, View, recorded};
-use super::{Inner, Kind, Search};
+use super::{Inner, Kind};
 use crate::ports::repo::RepoError;
 
 impl Search<'_, '_> {
     /// Adds those below a `modules` directory that hold what is nowhere else.
-    pub(super) fn absent(
-        &mut self,
-        modules: &Path,
-        shown: &[u8],
-    ) -> Result<(), RepoError> {
+    pub(super) fn absent(&mut self, modules: &Path, shown: &[u8]) -> Result<(), RepoError> {
         let fail = |error: std::io::Error| failed("cannot list", modules, &error);
         let root = match Root::open(modules) {
             Ok(root) => root,
@@ -48,12 +45,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    fn module(
-        &mut self,
-        git_dir: &Path,
-        shown: &[u8],
-        name: &[u8],
-    ) -> Result<(), RepoError> {
+    fn module(&mut self, git_dir: &Path, shown: &[u8], name: &[u8]) -> Result<(), RepoError> {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let at = real(git_dir);
         if self.present.iter().any(|known| real(known) == at) {
@@ -83,7 +75,11 @@ impl Search<'_, '_> {
         let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let known = |inner: &Inner| closed.path.starts_with(&bytes::below(&inner.path, b""));
         if is_closed(&self.full(&closed.path), &error) && !self.found.inner.iter().any(known) {
-            self.tell(&closed.path, Kind::Ignored, format!("cannot be read: {}", closed.why));
+            self.tell(
+                &closed.path,
+                Kind::Ignored,
+                format!("cannot be read: {}", closed.why),
+            );
             if let Some(last) = self.found.inner.last_mut() {
                 last.closed = true;
             }
@@ -102,7 +98,9 @@ fn has_staged(view: &View) -> Result<bool, RepoError> {
         (mode, id) == (&it.mode, &it.id) && it.stage == 0
     };
     let staged = &index.entries;
-    let all = staged.iter().all(|it| files.get(&it.path).is_some_and(|known| same(known, it)));
+    let all = staged
+        .iter()
+        .all(|it| files.get(&it.path).is_some_and(|known| same(known, it)));
     // `git submodule deinit` may leave an empty index.
     Ok(index.odd.is_some() || !all || (!staged.is_empty() && staged.len() != files.len()))
 }

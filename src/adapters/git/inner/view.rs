@@ -83,7 +83,11 @@ impl View {
             lens,
             git_dir: git_dir.to_owned(),
         };
-        for (name, text) in [("HEAD", head), ("packed-refs", packed), ("shallow", shallow)] {
+        for (name, text) in [
+            ("HEAD", head),
+            ("packed-refs", packed),
+            ("shallow", shallow),
+        ] {
             if let Some(text) = text {
                 view.put(name.as_bytes(), &text)?;
             }
@@ -200,9 +204,12 @@ impl View {
         let config = beneath::read(&common(&self.git_dir), Path::new("config"), LIST_MAX);
         let config = config.ok().flatten().unwrap_or_default();
         let text = bytes::lossy(&config);
-        let urls = text.lines().filter_map(|line| line.trim().strip_prefix("url"));
+        let urls = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("url"));
         let mut urls = urls.filter_map(|rest| rest.trim_start().strip_prefix('='));
-        urls.next().map_or_else(String::new, |url| super::super::push::shown(url.trim()))
+        urls.next()
+            .map_or_else(String::new, |url| super::super::push::shown(url.trim()))
     }
 }
 

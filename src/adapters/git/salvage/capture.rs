@@ -100,13 +100,23 @@ fn plan<'a>(
         );
         return Err(RepoError::Failed(what));
     }
-    let own = measured.files.items.iter().map(|item| (Home::Sandbox, item));
-    let more = measured.inner.more.iter().map(|(home, item)| (home.clone(), item));
+    let own = measured
+        .files
+        .items
+        .iter()
+        .map(|item| (Home::Sandbox, item));
+    let more = measured
+        .inner
+        .more
+        .iter()
+        .map(|(home, item)| (home.clone(), item));
     let mut known: HashSet<(Home, &RelPath)> = HashSet::new();
     let (file, mut planned) = (seen_file(repo, &measured.ground.sandbox), Vec::new());
     let mut seen = Seen::read(&file);
     for (home, Item { entry, id }) in own.chain(more) {
-        let Some(root) = roots.get(&home) else { continue };
+        let Some(root) = roots.get(&home) else {
+            continue;
+        };
         if !known.insert((home.clone(), &entry.path)) {
             continue;
         }
@@ -197,8 +207,10 @@ pub(super) fn capture<F: Fn() -> Git>(
         list.lines.extend(as_staged(repo, measured)?);
     }
     store.flush()?;
-    list.lines.sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
-    list.lines.dedup_by(|a, b| (a.place, &a.path) == (b.place, &b.path));
+    list.lines
+        .sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
+    list.lines
+        .dedup_by(|a, b| (a.place, &a.path) == (b.place, &b.path));
     let is_other = |line: &&Line| line.kind == Kind::Other;
     let other = list.lines.iter().filter(is_other);
     Ok(Capture {
@@ -212,7 +224,11 @@ pub(super) fn capture<F: Fn() -> Git>(
 /// The files of a sandbox whose directory is gone, as its index has them. Their blobs are taken with what is
 /// staged.
 fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError> {
-    let merged = measured.index.entries.iter().filter(|it| it.stage == 0 && !it.skip);
+    let merged = measured
+        .index
+        .entries
+        .iter()
+        .filter(|it| it.stage == 0 && !it.skip);
     let merged: Vec<_> = merged.filter(|it| !it.promised).collect();
     let list: String = merged.iter().map(|it| format!("{}\n", it.id)).collect();
     let sizes = repo
@@ -221,29 +237,35 @@ fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError
         .stdin(list)
         .run()?
         .text();
-    let lines = merged.iter().zip(sizes.lines()).filter_map(|(staged, size)| {
-        let (kind, mode) = match staged.mode.as_str() {
-            "160000" => (Kind::Dir, 0o755),
-            "120000" => (Kind::Link, 0o777),
-            "100755" => (Kind::File, 0o755),
-            _ => (Kind::File, 0o644),
-        };
-        // What is not there any more cannot come back.
-        let size = match kind {
-            Kind::Dir => 0,
-            _ => size.parse().ok()?,
-        };
-        Some(Line {
-            place: Place::Work,
-            path: staged.path.clone(),
-            kind,
-            mode,
-            size,
-            modified: (measured.ground.note.as_ref().map_or(0, |note| note.created), 0),
-            id: (kind != Kind::Dir).then(|| staged.id.clone()),
-            file: None,
-        })
-    });
+    let lines = merged
+        .iter()
+        .zip(sizes.lines())
+        .filter_map(|(staged, size)| {
+            let (kind, mode) = match staged.mode.as_str() {
+                "160000" => (Kind::Dir, 0o755),
+                "120000" => (Kind::Link, 0o777),
+                "100755" => (Kind::File, 0o755),
+                _ => (Kind::File, 0o644),
+            };
+            // What is not there any more cannot come back.
+            let size = match kind {
+                Kind::Dir => 0,
+                _ => size.parse().ok()?,
+            };
+            Some(Line {
+                place: Place::Work,
+                path: staged.path.clone(),
+                kind,
+                mode,
+                size,
+                modified: (
+                    measured.ground.note.as_ref().map_or(0, |note| note.created),
+                    0,
+                ),
+                id: (kind != Kind::Dir).then(|| staged.id.clone()),
+                file: None,
+            })
+        });
     Ok(lines.collect())
 }
 

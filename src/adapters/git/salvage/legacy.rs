@@ -56,7 +56,10 @@ pub(super) fn build(
     let prefix = meta.strip_suffix("/meta").unwrap_or(meta);
     let head = match &manifest.head {
         Some(head) => format!("{head}\n"),
-        None => format!("ref: refs/heads/{}-restored\n", manifest.branch.as_deref().unwrap_or("head")),
+        None => format!(
+            "ref: refs/heads/{}-restored\n",
+            manifest.branch.as_deref().unwrap_or("head")
+        ),
     };
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     let admin = worktree(repo, &name, head, to)?;
@@ -80,7 +83,9 @@ pub(super) fn build(
 
 impl Restore<'_> {
     fn git(&self) -> Git {
-        self.repo.work(self.to, &self.admin.join("index")).limit(CHECKOUT)
+        self.repo
+            .work(self.to, &self.admin.join("index"))
+            .limit(CHECKOUT)
     }
 
     /// A tree of the salvage, by its name below the prefix.

@@ -109,7 +109,9 @@ fn describe(
         raider: raider.clone(),
         incarnation,
         sandbox: ground.sandbox.display().to_string(),
-        admin: admin.map(|admin| admin.display().to_string()).unwrap_or_default(),
+        admin: admin
+            .map(|admin| admin.display().to_string())
+            .unwrap_or_default(),
         head: ground.head.clone(),
         branch: ground.branch.clone(),
         fingerprint: measured.fingerprint.clone(),

@@ -1,4 +1,4 @@
-//! Writes what was captured as commits and refs, and reads it back before anybody relies on it.
+//! Writes what was captured as commits and refs, and reads it back before it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -194,7 +194,10 @@ fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoEr
         None => BTreeSet::new(),
     };
     let index = &measured.index;
-    let own = index.entries.iter().filter(|it| !it.is_link() && !it.promised);
+    let own = index
+        .entries
+        .iter()
+        .filter(|it| !it.is_link() && !it.promised);
     let own = own.map(|it| &it.id).chain(&index.more);
     let all = own.chain(&measured.inner.staged);
     let wanted: BTreeSet<Oid> = all.filter(|id| !known.contains(id)).cloned().collect();
@@ -203,7 +206,12 @@ fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoEr
     }
     let list: String = wanted.iter().map(|id| format!("{id}\n")).collect();
     let format = "--batch-check=%(objectname) %(objecttype) %(objectsize)";
-    let told = repo.lens().args(["cat-file", format]).stdin(list).run()?.text();
+    let told = repo
+        .lens()
+        .args(["cat-file", format])
+        .stdin(list)
+        .run()?
+        .text();
     let blob = |line: &str| {
         let (id, rest) = line.split_once(' ')?;
         let size = rest.strip_prefix("blob ")?.parse().ok()?;
@@ -254,7 +262,11 @@ fn meta_tree(
     blobs: &BTreeSet<&Oid>,
 ) -> Result<Oid, RepoError> {
     let make = |text: String| {
-        let made = repo.git().args(["mktree", "-z"]).stdin(text).limit(CHECKOUT);
+        let made = repo
+            .git()
+            .args(["mktree", "-z"])
+            .stdin(text)
+            .limit(CHECKOUT);
         oid(&made.run()?.text())
     };
     let mut text = format!("100644 blob {manifest}\tmanifest.json\0100644 blob {files}\tfiles\0");

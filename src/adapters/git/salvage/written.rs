@@ -30,7 +30,11 @@ pub(super) fn write(git: impl Fn() -> Git, dir: &Path, lines: &[Line]) -> Result
     let open = Root::open(dir).map_err(|error| failed("cannot open", dir, &error))?;
     let writer = Writer { root: &open };
     for line in lines {
-        let above = line.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let above = line
+            .path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .unwrap_or(0);
         writer.directories(match line.kind {
             Kind::Dir => &line.path,
             _ => &line.path[..above],
@@ -107,7 +111,8 @@ impl Writer<'_> {
     }
 
     fn create(&self, line: &Line) -> Result<File, RepoError> {
-        let how = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let how =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = self.place(&line.path).and_then(|(dir, name)| {
             let file = openat(&dir, name, how, Mode::RUSR | Mode::WUSR)?;
             Ok(File::from(file))
@@ -169,8 +174,10 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
     };
     let root = Root::open(dir).map_err(fail)?;
     let walked = walk(&root, &mut All).map_err(fail)?;
-    let mut left: HashMap<&[u8], &Line> =
-        lines.iter().map(|line| (line.path.as_slice(), line)).collect();
+    let mut left: HashMap<&[u8], &Line> = lines
+        .iter()
+        .map(|line| (line.path.as_slice(), line))
+        .collect();
     for entry in walked.entries {
         let path = entry.path.clone();
         let Some(line) = left.remove(path.as_slice()) else {
@@ -196,5 +203,7 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
         }
     }
     let gone = left.values().find(|line| line.kind != Kind::Other);
-    gone.map_or(Ok(()), |line| Err(wrong(&line.path, "is missing, which is another state")))
+    gone.map_or(Ok(()), |line| {
+        Err(wrong(&line.path, "is missing, which is another state"))
+    })
 }
