@@ -157,7 +157,11 @@ fn of_one_that_was_never_filled_nothing_is_left() {
     let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json")).unwrap();
     let unfilled = note.replace(r#""complete":true"#, r#""complete":false"#);
     assert_ne!(unfilled, note);
-    fs::write(city.repo.repo_dir().join("horde/notes/Toast.json"), unfilled).unwrap();
+    fs::write(
+        city.repo.repo_dir().join("horde/notes/Toast.json"),
+        unfilled,
+    )
+    .unwrap();
     fs::remove_file(admin.join("index")).unwrap();
     fs::remove_dir_all(&sandbox).unwrap();
     assert_eq!(remains(&city, &sandbox), None);

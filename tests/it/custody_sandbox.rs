@@ -148,7 +148,8 @@ fn a_half_made_sandbox_is_completed() {
             4 => {
                 // Killed amid the checkout: some files, a torn one, the lock of the index.
                 city.repo.make_sandbox(&spec).unwrap();
-                let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json")).unwrap();
+                let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json"))
+                    .unwrap();
                 let note = note.replace("\"complete\":true", "\"complete\":false");
                 fs::write(city.repo.repo_dir().join("horde/notes/Toast.json"), note).unwrap();
                 fs::write(admin.join("index.lock"), "").unwrap();
@@ -160,7 +161,8 @@ fn a_half_made_sandbox_is_completed() {
                 // The directory was taken away and its entry stayed.
                 city.repo.make_sandbox(&spec).unwrap();
                 fs::remove_dir_all(&spec.path).unwrap();
-                let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json")).unwrap();
+                let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json"))
+                    .unwrap();
                 let note = note.replace("\"complete\":true", "\"complete\":false");
                 fs::write(city.repo.repo_dir().join("horde/notes/Toast.json"), note).unwrap();
             }

@@ -84,7 +84,10 @@ impl Note {
 
     /// Removes the note of a sandbox that is gone, and what was remembered of its files.
     pub(super) fn remove(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
-        for file in [note_file(repo, sandbox), super::ground::seen_file(repo, sandbox)] {
+        for file in [
+            note_file(repo, sandbox),
+            super::ground::seen_file(repo, sandbox),
+        ] {
             match fs::remove_file(&file) {
                 Err(error) if !is_nothing(&error) => {
                     return Err(failed("cannot remove", &file, &error));
@@ -115,7 +118,10 @@ pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
     }
     for admin in entries(repo)? {
         let text = super::beneath::read(&admin, Path::new(FIRST), 1 << 24);
-        let note = text.ok().flatten().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+        let note = text
+            .ok()
+            .flatten()
+            .and_then(|text| serde_json::from_slice::<Note>(&text).ok());
         let Some(note) = note else { continue };
         let sandbox = repo.raiders_dir().join(note.raider.name.as_str());
         if leads_back(&admin, &sandbox) {

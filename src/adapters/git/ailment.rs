@@ -61,7 +61,10 @@ fn is_passing(error: &io::Error) -> bool {
 /// The first four bytes of a file, and its length.
 fn start(path: &Path) -> io::Result<(Vec<u8>, u64)> {
     // A pipe would be waited for.
-    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

@@ -100,7 +100,8 @@ pub(super) fn strays(
     let mut names = vec![format!("refs/heads/{branch}")];
     for admin in admin::of_sandbox(repo, sandbox)? {
         let head = admin::line(&admin, Path::new("HEAD"));
-        let head = head.map_err(|error| admin::failed("cannot read the HEAD of", &admin, &error))?;
+        let head =
+            head.map_err(|error| admin::failed("cannot read the HEAD of", &admin, &error))?;
         let head = bytes::lossy(&head.unwrap_or_default());
         names.push(head.trim().trim_start_matches("ref: ").to_owned());
     }

@@ -74,7 +74,8 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
 pub(super) fn names(note: Option<&Note>) -> BTreeSet<RelPath> {
     let own = EXCLUDED.iter().map(|name| name.as_bytes().to_vec());
     let copied = note.into_iter().flat_map(|note| note.copied.keys());
-    own.chain(copied.map(|name| name.as_bytes().to_vec())).collect()
+    own.chain(copied.map(|name| name.as_bytes().to_vec()))
+        .collect()
 }
 
 /// Leaves out copied files that are as they were copied: the checkout has them.

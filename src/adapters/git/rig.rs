@@ -88,14 +88,18 @@ impl GitRepo {
     /// The file with the user's own ignore rules.
     pub(super) fn user_excludes(&self) -> Option<PathBuf> {
         let read = || {
-            let asked = self.git().args(["config", "--type=path", "--get", "core.excludesFile"]);
+            let asked = self
+                .git()
+                .args(["config", "--type=path", "--get", "core.excludesFile"]);
             let named = asked.output().ok()?.text();
             if !named.is_empty() {
                 return Some(PathBuf::from(named));
             }
             let home = std::env::var_os("HOME").map(PathBuf::from);
             let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
-            let config = config.map(PathBuf::from).or(home.map(|home| home.join(".config")));
+            let config = config
+                .map(PathBuf::from)
+                .or(home.map(|home| home.join(".config")));
             config.map(|config| config.join("git").join("ignore"))
         };
         self.excludes.get_or_init(read).clone()

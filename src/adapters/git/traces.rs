@@ -6,9 +6,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::admin::Note;
+use super::beneath;
 use super::branches::checked_out;
 use super::command::Git;
-use super::beneath;
 use super::ground::Ground;
 use super::rig::{GitRepo, oid};
 use super::theirs::LIST_MAX;
@@ -46,7 +46,13 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
                 let text = text.unwrap_or_default();
                 note(&String::from_utf8_lossy(&text), &mut found);
             }
-            Err(error) => return Err(super::admin::failed("cannot read", &admin.join(name), &error)),
+            Err(error) => {
+                return Err(super::admin::failed(
+                    "cannot read",
+                    &admin.join(name),
+                    &error,
+                ));
+            }
         }
     }
     Ok(found)

@@ -325,9 +325,7 @@ fn made(stored: &[u8], ident: Option<&Oid>, crlf: bool) -> Vec<u8> {
 }
 
 /// Paths of a commit's tree that hold attributes.
-pub(in super::super) fn lists<'a>(
-    tree: &'a HashMap<RelPath, (String, Oid)>,
-) -> Vec<(&'a RelPath, &'a Oid)> {
+pub(in super::super) fn lists(tree: &HashMap<RelPath, (String, Oid)>) -> Vec<(&RelPath, &Oid)> {
     const NAME: &[u8] = b".gitattributes";
     let is = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(NAME);
     // A tree that an agent made may lead out of any directory.
