@@ -20,8 +20,6 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLIN
 const SAFELY: OFlags = OFlags::NONBLOCK
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// More than this of a file that is read whole is not read.
-const CONTENTS_MAX: u64 = 64 * 1024 * 1024;
 /// Mode of the files and directories that are made.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -50,20 +48,6 @@ pub fn read(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
 pub fn read_text(root: &Path, name: &Path, max: u64) -> io::Result<Option<String>> {
     let bytes = read(root, name, max)?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
-}
-
-/// Returns what a regular file holds. What is in its directory's place is followed, the file itself is not.
-///
-/// # Errors
-/// There is none, or as [`read`].
-pub fn contents(path: &Path) -> io::Result<Vec<u8>> {
-    let (dir, name) = (path.parent(), path.file_name());
-    let dir = dir
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let name = name.ok_or_else(|| odd("it names no file"))?;
-    let found = read(dir, Path::new(name), CONTENTS_MAX)?;
-    found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
 /// Opens a regular file to be read; none where there is no file of that name.

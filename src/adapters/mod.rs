@@ -4,6 +4,7 @@ pub(crate) mod beneath;
 pub mod clock;
 pub mod commands;
 pub mod git;
+pub mod mounts;
 pub mod proc;
 pub mod relics_sqlite;
 pub mod runs;

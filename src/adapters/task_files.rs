@@ -447,10 +447,14 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
 }
 
 /// Removes a file, link or tree, read-only directories included (module caches are often
-/// read-only). Links are not followed.
+/// read-only). Links are not followed, and nothing is removed where something is mounted below.
 fn remove_tree(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
+    }
+    if let Some(mount) = super::mounts::below(path)?.first() {
+        let what = format!("{} is a mount point: `umount` it first", mount.display());
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
     }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

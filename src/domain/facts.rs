@@ -163,6 +163,10 @@ pub const LEFT_BEHIND: &str = "only this sandbox names ";
 /// How a line begins that tells of a repository which ignore rules hide.
 pub const HIDDEN: &str = "ignored repository ";
 
+/// How a line begins that tells of a file whose bytes may differ from its commit by a conversion of git's only:
+/// line endings, a filter.
+pub const CONVERTED: &str = "bytes that git converts: ";
+
 /// What git says of one sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitFacts {
@@ -221,7 +225,8 @@ impl GitFacts {
     #[must_use]
     pub fn is_committed(&self) -> bool {
         let mut special = self.special.iter();
-        let besides = |line: &&String| line.starts_with(LEFT_BEHIND) || line.starts_with(HIDDEN);
+        let starts = [LEFT_BEHIND, HIDDEN, CONVERTED];
+        let besides = |line: &&String| starts.iter().any(|start| line.starts_with(start));
         let finished = special.all(|line| besides(&line));
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }

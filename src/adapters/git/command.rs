@@ -107,6 +107,7 @@ pub struct Git {
     env: Vec<(OsString, OsString)>,
     hooks: OsString,
     stdin: Input,
+    stdout: Option<File>,
     limit: Duration,
     /// The repository whose stale locks are removed.
     heals: Option<PathBuf>,
@@ -138,6 +139,7 @@ impl Git {
             env,
             hooks: NO_HOOKS.into(),
             stdin: Input::Nothing,
+            stdout: None,
             limit: LOCAL,
             heals: None,
         }
@@ -177,6 +179,13 @@ impl Git {
     #[must_use]
     pub fn stdin_file(mut self, file: File) -> Self {
         self.stdin = Input::File(file);
+        self
+    }
+
+    /// Has it print into a file.
+    #[must_use]
+    pub fn stdout_file(mut self, file: File) -> Self {
+        self.stdout = Some(file);
         self
     }
 
@@ -221,7 +230,7 @@ impl Git {
         let mut again = file;
         let input = again.rewind().and_then(|()| file.try_clone());
         let input = input.map_err(|error| {
-            RepoError::Failed(format!("{}: its input: {error}", self.describe()))
+            RepoError::Failed(format!("{}: its file: {error}", self.describe()))
         })?;
         Ok(input.into())
     }
@@ -251,6 +260,10 @@ impl Git {
             .envs(PLAIN.iter().copied())
             .envs(runs::errand().map(|city| (runs::ERRAND, city)))
             .envs(self.env.iter().map(|(key, value)| (key, value)));
+        let stdout = match &self.stdout {
+            Some(file) => self.from_start(file)?,
+            None => Stdio::piped(),
+        };
         let (stdin, bytes) = match &self.stdin {
             Input::Nothing => (Stdio::null(), None),
             Input::Bytes(bytes) => (Stdio::piped(), Some(bytes.clone())),
@@ -258,7 +271,7 @@ impl Git {
         };
         command
             .stdin(stdin)
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .process_group(0);
         let child = command

@@ -1,6 +1,7 @@
 //! What we put into a sandbox beside the work: links to the task and the outcome, and files copied
 //! from the rig's checkout. All of it is excluded from git.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
@@ -8,9 +9,10 @@ use std::path::{Component, Path, PathBuf};
 use super::admin::{Note, failed};
 use super::bytes::{self, RelPath};
 use super::digest;
-use super::nested::walk;
+use super::files::list::list;
+use super::files::open::Root;
+use super::files::walk::Entry;
 use super::rig::GitRepo;
-use super::status::IndexEntry;
 use crate::adapters::beneath;
 use crate::ports::repo::{RepoError, SandboxSpec};
 use crate::regular;
@@ -73,28 +75,42 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
 }
 
-/// Paths that our excludes hide from git and that hold something of the agent's: a task that is no
-/// link any more, a copied file that was edited. A replaced outcome file is no work.
-pub(super) fn strangers(sandbox: &Path, note: Option<&Note>, index: &[IndexEntry]) -> Vec<RelPath> {
-    let tracked = |name: &str| index.iter().any(|entry| entry.path == name.as_bytes());
-    let mut found = Vec::new();
-    for name in [TASK, TASK_ELSE] {
-        let there = fs::symlink_metadata(sandbox.join(name));
-        if there.is_ok() && !is_ours(sandbox, name.as_bytes()) && !tracked(name) {
-            found.push(name.as_bytes().to_vec());
+/// Names that rules do not hide: a task that is no link any more, and a copied file that was edited, are work.
+pub(super) fn names(note: Option<&Note>) -> BTreeSet<RelPath> {
+    let own = EXCLUDED.iter().map(|name| name.as_bytes().to_vec());
+    let copied = note.into_iter().flat_map(|note| note.copied.keys());
+    own.chain(copied.map(|name| name.as_bytes().to_vec()))
+        .collect()
+}
+
+/// Leaves out copied files that are as they were copied: the checkout has them.
+pub(super) fn without_copies(
+    root: &Root,
+    mut entries: Vec<Entry>,
+    note: Option<&Note>,
+    tracked: &BTreeSet<RelPath>,
+) -> Vec<Entry> {
+    let Some(note) = note.filter(|note| !note.copied.is_empty()) else {
+        return entries;
+    };
+    let copied: BTreeMap<&[u8], &String> = note
+        .copied
+        .iter()
+        .map(|(name, digest)| (name.as_bytes(), digest))
+        .collect();
+    // What cannot be read is taken for edited; saving it will say why.
+    entries.retain(|entry| match copied.get(entry.path.as_slice()) {
+        Some(digest) if entry.git_mode().is_some() && !tracked.contains(&entry.path) => {
+            !digest::of_entry(root, entry).is_ok_and(|now| now == **digest)
         }
-    }
-    for (name, copied) in note.into_iter().flat_map(|note| &note.copied) {
-        let path = sandbox.join(name);
-        if fs::symlink_metadata(&path).is_ok() && !tracked(name) {
-            // What cannot be read is taken for edited; saving it will say why.
-            let same = digest::of_file(&path).is_ok_and(|found| &found == copied);
-            if !same {
-                found.push(name.as_bytes().to_vec());
-            }
-        }
-    }
-    found
+        _ => true,
+    });
+    entries
+}
+
+/// Takes out what is saved and is no work: a replaced outcome file.
+pub(super) fn not_work(untracked: &mut BTreeSet<RelPath>) {
+    untracked.retain(|path| !OUTCOMES.iter().any(|name| name.as_bytes() == path));
 }
 
 /// Copies the configured untracked files from the rig's checkout, where they are not there yet,
@@ -117,7 +133,7 @@ pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Resul
             copy_one(&source, &spec.path, &relative, note)?;
             continue;
         }
-        for file in walk(&source, false)? {
+        for file in list(&source, false)? {
             let relative = relative.join(bytes::path(&file));
             copy_one(&from.join(&relative), &spec.path, &relative, note)?;
         }

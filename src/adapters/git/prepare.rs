@@ -51,6 +51,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let adopted = repo.repo_dir().join(ADOPTED);
     if !adopted.exists() {
         adopt::adopt(repo)?;
+        super::admin::adopt_notes(repo)?;
         write_whole(&adopted, b"")?;
     }
     // A fetch may take long, and nothing else has to wait for it.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::admin::{self, failed};
 use super::bytes;
-use super::nested::walk;
+use super::files::list::list as files_of;
 use super::rig::GitRepo;
 use super::traces::{ids, kinds, tips};
 use crate::domain::ids::Oid;
@@ -100,7 +100,7 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
 /// entry is not ours to judge.
 fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
     let mut named = BTreeSet::new();
-    for file in walk(entry, true)? {
+    for file in files_of(entry, true)? {
         let name = bytes::lossy(&file);
         let path = entry.join(bytes::path(&file));
         let fail = |error: std::io::Error| failed("cannot read", &path, &error);
@@ -114,7 +114,8 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
         if meta.len() > SEARCH_MAX {
             return Ok(true);
         }
-        named.extend(ids(&fs::read(&path).map_err(fail)?));
+        let text = crate::adapters::beneath::read(entry, bytes::path(&file), SEARCH_MAX).map_err(fail)?;
+        named.extend(ids(&text.unwrap_or_default()));
     }
     let Some(head) = head(repo, entry)? else {
         return Ok(true);
@@ -125,7 +126,10 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
 
 /// What was checked out last; its branch may be gone.
 fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
-    let read = |name: &str| fs::read_to_string(entry.join(name)).unwrap_or_default();
+    let read = |name: &str| {
+        let text = crate::adapters::beneath::read(entry, Path::new(name), SEARCH_MAX);
+        bytes::lossy(&text.ok().flatten().unwrap_or_default())
+    };
     let text = read("HEAD");
     let name = text.trim().trim_start_matches("ref: ");
     let named = match Oid::new(name) {

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
 use crate::domain::city::RigSource;
@@ -46,6 +46,8 @@ pub struct GitRepo {
     preparing: Mutex<()>,
     /// `user.email` of the repository, once it was asked for; forgotten when the settings are taken over anew.
     email: Mutex<Option<Option<String>>>,
+    /// The user's ignore rules, once they were asked for.
+    excludes: OnceLock<Option<PathBuf>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
 }
@@ -59,6 +61,7 @@ impl GitRepo {
             worktrees: Mutex::new(()),
             preparing: Mutex::new(()),
             email: Mutex::new(None),
+            excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
         }
     }
@@ -85,6 +88,26 @@ impl GitRepo {
     /// Has `user.email` read anew.
     pub(super) fn forget_email(&self) {
         *self.email.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The file with the user's own ignore rules.
+    pub(super) fn user_excludes(&self) -> Option<PathBuf> {
+        let read = || {
+            let asked = self
+                .git()
+                .args(["config", "--type=path", "--get", "core.excludesFile"]);
+            let named = asked.output().ok()?.text();
+            if !named.is_empty() {
+                return Some(PathBuf::from(named));
+            }
+            let home = std::env::var_os("HOME").map(PathBuf::from);
+            let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
+            let config = config
+                .map(PathBuf::from)
+                .or(home.map(|home| home.join(".config")));
+            config.map(|config| config.join("git").join("ignore"))
+        };
+        self.excludes.get_or_init(read).clone()
     }
 
     /// The rig's checkout or URL.

@@ -3,9 +3,10 @@
 
 use jiff::Timestamp;
 
-use super::admin::{self, Note};
+use super::admin::Note;
 use super::branches::checked_out;
 use super::rig::GitRepo;
+use super::sandbox;
 use super::traces::{branch_of, stash_entry};
 use crate::ports::repo::RepoError;
 
@@ -21,9 +22,9 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
         let full = format!("refs/heads/{branch}");
         in_use.iter().any(|(used, _)| *used == full)
     };
-    let notes = admin::entries(repo)?.into_iter();
-    let oldest = notes
-        .filter_map(|admin| Some(Note::read(&admin)?.created))
+    let sandboxes = sandbox::list(repo)?.into_iter();
+    let oldest = sandboxes
+        .filter_map(|(_, dir)| Some(Note::read(repo, &dir)?.created))
         .min();
     // What cannot be read stays, and so does what names no branch and a living sandbox may have made.
     let stays = |line: &str| {
