@@ -164,7 +164,7 @@ fn several(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
 
 fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
     let takes = |choice: &Choice| {
-        let label = choice.label.to_lowercase();
+        let label = choice.label.trim_start_matches(['•', ' ']).to_lowercase();
         OWN_WORDS.iter().any(|words| label.starts_with(words))
     };
     let no_such = || Unanswerable::NoSuchChoice(answer.to_owned());

@@ -186,8 +186,10 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
             let interrupt = Input::Raw(b"\x03".to_vec());
             sessions.send(&started.handle, &interrupt).unwrap();
         } else {
-            let agent = Pidfd::open(&started.agent).unwrap().unwrap();
-            agent.signal(Signal::INT).unwrap();
+            // As the terminal does: all of its group.
+            let group = i32::try_from(started.agent.pid).unwrap();
+            let group = rustix::process::Pid::from_raw(group).unwrap();
+            rustix::process::kill_process_group(group, Signal::INT).unwrap();
         }
         let exit = eventually("it ends", || match state(&sessions, &id("s")) {
             RunState::Exited(exit) => Some(exit),
