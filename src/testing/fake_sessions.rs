@@ -5,6 +5,7 @@
 //! `fake` does what its arguments say (see [`argv`]); any other just runs.
 
 mod callers;
+mod ends;
 mod interlude;
 mod port;
 mod terminal;
@@ -170,39 +171,6 @@ impl FakeSessions {
         // A test that failed elsewhere may still look.
         let guard = self.world.inner.lock();
         guard.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How a session ended now.
-    fn exited(&self, code: Option<i32>, signal: Option<i32>) -> SessionExit {
-        SessionExit {
-            code,
-            signal,
-            at: self.inner().now(),
-            by_person: false,
-            stopped: false,
-        }
-    }
-
-    /// The supervisor ends the agent by this signal.
-    fn end_stopped(&self, id: &SessionId, signal: i32) {
-        let (stopped, exit) = (true, self.exited(None, Some(signal)));
-        self.end(id, SessionExit { stopped, ..exit });
-    }
-
-    /// The agent exits with this code.
-    pub fn exit(&self, id: &SessionId, code: i32) {
-        self.end(id, self.exited(Some(code), None));
-    }
-
-    /// The agent dies of this signal.
-    pub fn crash(&self, id: &SessionId, signal: i32) {
-        self.end(id, self.exited(None, Some(signal)));
-    }
-
-    /// A person who is attached ends the agent by Ctrl-C.
-    pub fn interrupted_by_person(&self, id: &SessionId) {
-        let (by_person, exit) = (true, self.exited(Some(130), None));
-        self.end(id, SessionExit { by_person, ..exit });
     }
 
     /// The agent ends like this.

@@ -204,14 +204,22 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
     }
 }
 
-/// A relic is blocked while its raider is in quarantine, and stays hooked while a person has to look.
+/// A relic is blocked while its raider is in quarantine, and stays hooked while a person has to look or its account is
+/// parked (contract 2.3, exit 9).
 #[test]
 fn run_ends_when_nothing_moves_without_a_person() {
     let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast", "data": {}});
     let note = "a person must look: hd mq approve gt-2 or hd mq reject gt-2";
     let held = json!({"type": "mr.held", "subject": "gt-2",
         "data": {"relic": "gt-1", "note": note}});
+    let parked = |kind: &str| {
+        json!({"type": kind, "subject": "horde/raiders/Toast",
+        "data": {"text": "at your limit", "until": "2026-01-31T12:00:00Z"}})
+    };
+    let limit = "is parked by a limit until 2026-01-31T12:00:00Z: at your limit";
     for (happened, status, code, said) in [
+        (parked("raider.rate_limited"), "hooked", 9, limit),
+        (parked("raider.auth"), "hooked", 9, "is parked by a login"),
         (died, "blocked", 1, "hd agent unquarantine"),
         (held, "hooked", 7, note),
     ] {

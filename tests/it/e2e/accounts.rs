@@ -55,23 +55,3 @@ fn limit_parks_the_account_until_a_person_says_that_it_is_over() {
     city.wait_event(1, "relic.closed", &relic);
     assert_eq!(accounts(&city), json!([]));
 }
-
-/// Contract 2.3, exit 9: who follows its work is told that it is parked, and the work goes on afterwards.
-#[test]
-fn followed_run_ends_with_exit_code_9_when_its_account_is_parked() {
-    let city = Plan::new()
-        .set("raiders", "harness", r#""limited""#)
-        .add(LIMITED)
-        .start();
-    let followed = city.hd(&["run", "a"]);
-    assert_eq!(followed.code, 9, "{followed:?}");
-    assert!(
-        followed.err.contains("is parked by a limit until"),
-        "{followed:?}"
-    );
-    assert_eq!(city.hd(&["harness", "resume", "limited"]).code, 0);
-    until("the work lands", || {
-        let closed = city.hd(&["relic", "list", "--status", "closed"]).json();
-        closed.as_array().is_some_and(|all| all.len() == 1)
-    });
-}

@@ -33,7 +33,7 @@ use horde_supervisor::ports::repo::Repo;
 const SHARDS: usize = 4;
 
 /// A sample is one in so many pairs.
-const SAMPLE: usize = 4;
+const SAMPLE: usize = 5;
 
 /// The least number of cases of a sample.
 const SAMPLED: usize = 200;
