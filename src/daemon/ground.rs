@@ -140,6 +140,8 @@ impl Ground {
                 }
                 Ok(true)
             }
+            // What was ours is no more, and something of ours that needed it made another.
+            Some(now) if ours.nlink() == 0 && now.is_dir() => self.make_again(held, path, look),
             Some(now) => {
                 let kind = regular::kind(&now);
                 let hint = match place(&held.state, &ours)? {
@@ -156,6 +158,20 @@ impl Ground {
         }
     }
 
+    /// Makes `.horde` with all that others look for in it, or takes the one that is there.
+    fn make_again(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
+        held.state = private_dir(&self.root, path)?;
+        for room in ROOMS {
+            make_private(&near(&held.state).join(room))?;
+        }
+        held.lock = match lock::again(&held.state)? {
+            Some(lock) => lock,
+            None => return Ok(false),
+        };
+        look.mend(Part::State, path, "it was removed, and is made again");
+        Ok(true)
+    }
+
     fn put_back(
         &self,
         held: &mut Held,
@@ -168,16 +184,7 @@ impl Ground {
                 // The city is gone with it.
                 return Ok(false);
             }
-            held.state = private_dir(&self.root, path)?;
-            for room in ROOMS {
-                make_private(&near(&held.state).join(room))?;
-            }
-            held.lock = match lock::again(&held.state)? {
-                Some(lock) => lock,
-                None => return Ok(false),
-            };
-            look.mend(Part::State, path, "it was removed, and is made again");
-            return Ok(true);
+            return self.make_again(held, path, look);
         };
         let back = rustix::fs::renameat_with(
             rustix::fs::CWD,
@@ -353,6 +360,11 @@ mod tests {
         assert_eq!(looked(&ground), (vec![], vec![]));
         assert!(lab.state().join("sessions").is_dir());
         assert!(is_held(&lab));
+        fs::remove_dir_all(lab.state()).unwrap();
+        fs::create_dir_all(lab.state().join("sessions/x")).unwrap();
+        let look = ground.look();
+        assert!(look.left.is_empty(), "{look:?}");
+        assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
