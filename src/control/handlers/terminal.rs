@@ -10,7 +10,7 @@ use crate::actors::typing;
 use crate::actors::world::World;
 use crate::control::protocol::args::{Answer, Logs, Send};
 use crate::control::protocol::{ControlError, ErrorKind};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{HarnessName, SessionId};
 use crate::domain::keys;
@@ -83,7 +83,11 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
     Ok(json!({ "name": id, "taken": true }))
 }
 
-pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, ControlError> {
+pub(super) async fn answer(
+    world: &World,
+    asker: Asker,
+    args: Answer,
+) -> Result<Value, ControlError> {
     let (id, harness, session) = driven(world, &args.name).await?;
     let answered = typing::answer(world, harness.as_ref(), &session.handle, &args.choice)
         .await
@@ -91,7 +95,7 @@ pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, Control
     let data = json!({
         "question": answered.question, "answer": answered.answer, "session": session.handle.id,
     });
-    let event = NewEvent::new(EventType::RaiderAnswered, &id, Cause::Operator).with(data);
+    let event = NewEvent::new(EventType::RaiderAnswered, &id, &asker).with(data);
     world.store.note(vec![event]);
     Ok(json!({
         "name": id, "question": answered.question, "answer": answered.answer,
