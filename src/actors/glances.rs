@@ -6,7 +6,7 @@
 //!  patrol ───► HEAD or index moved ──────┴─► one refresh per rig, beside everything else, within its budget
 //! ```
 //!
-//! An idle city asks nothing of git: what nobody asks for, and where no mark moved, is not looked at again.
+//! An idle city asks nothing of git: a sandbox is not looked at again unless a client asks, or its mark moved.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

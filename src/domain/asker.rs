@@ -10,7 +10,7 @@ use super::cause::Cause;
 pub struct Asker {
     /// What kind of caller: [`Cause::Operator`], [`Cause::Agent`] or [`Cause::Automation`].
     pub cause: Cause,
-    /// Its name, as `by` of an event shows it: `operator`, `mayor`, `automation/nightly`.
+    /// Its name, as `by` of an event shows it: `operator`, `clerk`, `automation/nightly`.
     pub name: String,
 }
 

@@ -235,8 +235,8 @@ mod tests {
                 event.data["title"].clone(),
             )
         };
-        let mayor = Asker::agent("mayor");
-        assert_eq!(made(&mayor), (Cause::Agent, "mayor".into(), "a".into()));
+        let clerk = Asker::agent("clerk");
+        assert_eq!(made(&clerk), (Cause::Agent, "clerk".into(), "a".into()));
         let person = made(&Asker::person());
         assert_eq!(person, (Cause::Operator, "operator".into(), "a".into()));
         let own = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Done).with(data());

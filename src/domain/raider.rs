@@ -63,8 +63,8 @@ pub enum SessionPresence {
 /// Derives the state.
 #[must_use]
 pub fn derive(facts: RaiderFacts) -> RaiderState {
-    let absent = facts.session == SessionPresence::Absent;
-    if facts.silent && !facts.charging && !facts.done && !(facts.suspended && absent) {
+    let rests = facts.suspended && facts.session == SessionPresence::Absent;
+    if facts.silent && !facts.charging && !facts.done && !rests {
         return RaiderState::Stalled;
     }
     match (facts.charging, facts.done, facts.session) {

@@ -33,7 +33,6 @@ use crate::actors::store::StoreHandle;
 use crate::actors::witness::{WitnessActor, WitnessArgs, WitnessMsg};
 use crate::actors::world::{Claims, FaultHook, World};
 use crate::adapters::clock::PausedClock;
-use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
     Agent, City, DaemonPolicy, ForgePolicy, Gate, Harness, OnTerm, PromptMode, Provider,
@@ -388,7 +387,7 @@ impl Town {
             harness: None,
             name: None,
             target: None,
-            origin: (&Asker::person()).into(),
+            origin: Cause::Operator.into(),
         };
         let witness = self.world.directory.witness(&rig());
         ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?

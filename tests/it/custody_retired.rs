@@ -167,7 +167,7 @@ fn stash_entries_of_raiders_that_are_gone_go_when_they_were_kept_for_long_enough
     let sandbox = city.sandbox();
     let stash = |branch: &str| {
         git(&sandbox, &["checkout", "-q", "-B", branch]);
-        write(&sandbox, "README", &format!("{branch}\n"));
+        write(&sandbox, "README", format!("{branch}\n"));
         git(&sandbox, &["stash"]);
     };
     let list = || git(&sandbox, &["stash", "list", "--format=%gs"]);

@@ -82,6 +82,8 @@ impl Root {
         how: How,
     ) {
         if self.is_news(id, actor, session, how) {
+            // No start waits for what that wrote.
+            let _behind = self.keep(id);
             self.tell_of_drain(me, id);
             self.up_together(me, id).await;
             self.unblock(me).await;

@@ -80,16 +80,12 @@ pub fn parse_args(
     let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
     let args: Args =
         serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
-    let until = match args.until.as_deref() {
-        Some(text) => Some(
-            until::declared(text, now, &TimeZone::system()).ok_or_else(|| {
-                let hint =
-                    "RFC 3339, seconds since 1970, or as a harness says it: 7:04am (UTC), in 2h";
-                bad(format!("{text:?} is not a time")).hint(hint)
-            })?,
-        ),
-        None => None,
+    let read = |text: &str| {
+        let hint = "RFC 3339, seconds since 1970, or as a harness says it: 7:04am (UTC), in 2h";
+        let until = until::declared(text, now, &TimeZone::system());
+        until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
     };
+    let until = args.until.as_deref().map(read).transpose()?;
     Ok(DoneRequest {
         raider,
         incarnation: None,

@@ -446,3 +446,14 @@ fn a_reload_names_everybody_who_is_concerned() {
     ");
     assert!(said::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
 }
+
+/// What git said a while ago may not be so any more.
+#[test]
+fn counts_that_are_old_say_how_old_they_are() {
+    let raider = |age: u64| {
+        let git = json!({"ahead": 3, "dirty": 2, "untracked": 0, "age_s": age});
+        super::words::git(&json!({ "git": git }))
+    };
+    assert_eq!(raider(59), "+3 ~2");
+    assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
+}

@@ -9,7 +9,7 @@ use crate::actors::world::World;
 use crate::actors::{accounts, effects, typing};
 use crate::control::protocol::args::{Answer, Logs, Send};
 use crate::control::protocol::{ControlError, ErrorKind};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::keys;
@@ -106,7 +106,11 @@ fn refuse_parked(
     })
 }
 
-pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, ControlError> {
+pub(super) async fn answer(
+    world: &World,
+    asker: Asker,
+    args: Answer,
+) -> Result<Value, ControlError> {
     let (child, harness, session) = driven(world, &args.name).await?;
     let answered = typing::answer(world, harness.as_ref(), &session.handle, &args.choice)
         .await
@@ -114,7 +118,7 @@ pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, Control
     let data = json!({
         "question": answered.question, "answer": answered.answer, "session": session.handle.id,
     });
-    let event = NewEvent::new(EventType::RaiderAnswered, &child, Cause::Operator).with(data);
+    let event = NewEvent::new(EventType::RaiderAnswered, &child, &asker).with(data);
     world.store.note(vec![event]);
     Ok(json!({
         "name": child.to_string(), "question": answered.question, "answer": answered.answer,

@@ -44,7 +44,7 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
     ask_as(town, caller, op, args).await
 }
 
-/// Somebody's request, as it comes over the socket.
+/// The request of this caller, as it comes over the socket.
 async fn ask_as(town: &Town, caller: Caller, op: &str, args: Value) -> Result<Value, ControlError> {
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();

@@ -218,7 +218,7 @@ fn is_careful(town: &Town) -> bool {
     last.argv.iter().any(|word| word == "--careful")
 }
 
-/// Planned ends are no deaths, whoever ends (`4-rules.md`, stop and start).
+/// Planned ends are no deaths (`4-rules.md`, stop and start).
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_of_raiders_counts_nothing_in_memory() {
     let mut town = careful().start().await;
