@@ -76,7 +76,11 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     assert_eq!(get("core.autocrlf"), "input");
     // Agents run them; of ours only a push runs one.
     let hooks = checkout.join(".git/hooks").display().to_string();
-    assert!(!try_git(bare, &["config", "--get", "core.hooksPath"]).status.success());
+    assert!(
+        !try_git(bare, &["config", "--get", "core.hooksPath"])
+            .status
+            .success()
+    );
     let theirs = ["config", "--get", "core.hooksPath"];
     assert_eq!(git(city.repo.theirs(), &theirs), hooks);
     assert!(

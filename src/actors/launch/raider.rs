@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::driven::{self, Site};
 use super::env::raider_env;
-use super::{keys, moved};
 use super::words::brief;
 use super::{How, OpenFailure, Start};
+use super::{keys, moved};
 use crate::actors::world::World;
 use crate::actors::{effects, endings};
 use crate::domain::cause::Cause;

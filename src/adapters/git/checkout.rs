@@ -91,7 +91,10 @@ pub(super) fn free(
 
 /// Only one worktree of a branch can move with it; where there is none, nothing does.
 fn several(paths: Vec<PathBuf>) -> Result<(), RepoError> {
-    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let shown: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     match paths.into_iter().next() {
         None => Ok(()),
         Some(path) => Err(RepoError::CheckoutBusy {

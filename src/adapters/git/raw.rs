@@ -65,7 +65,6 @@ impl Raw {
             file: self.scratch.path().join(format!("{name}.index")),
         }
     }
-
 }
 
 /// An index of the throwaway repository.

@@ -114,7 +114,8 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
         if meta.len() > SEARCH_MAX {
             return Ok(true);
         }
-        let text = crate::adapters::beneath::read(entry, bytes::path(&file), SEARCH_MAX).map_err(fail)?;
+        let text =
+            crate::adapters::beneath::read(entry, bytes::path(&file), SEARCH_MAX).map_err(fail)?;
         named.extend(ids(&text.unwrap_or_default()));
     }
     let Some(head) = head(repo, entry)? else {

@@ -170,16 +170,15 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .output()?
         .text();
     let format = object_format(repo)?;
-    refresh(
-        &repo.repo_dir().join("config"),
-        &ours(&format, &wanted),
-    )?;
+    refresh(&repo.repo_dir().join("config"), &ours(&format, &wanted))?;
     let theirs = repo.theirs();
     refresh(&theirs.join(FILE), &render(&closed(wanted.clone())))?;
     let config = theirs.join("config");
     if let Some(why) = unusable(&config) {
-        // Agents share it: one that broke it would stop the others.
-        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        if config.exists() {
+            // Agents share it: one that broke it would stop the others.
+            tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        }
         refresh(&config, &base(&format, THEIRS, &[("include.path", FILE)]))?;
     }
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");

@@ -22,6 +22,9 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     if !dir.join("HEAD").exists() {
         fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
         init_bare(dir, &object_format(repo)?)?;
+        // That of a new one is written with the settings of the checkout.
+        let config = dir.join("config");
+        fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;
     }
     borrow(dir, &repo.repo_dir().join("objects"))
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::admin::failed;
-use crate::adapters::beneath;
 use super::bytes;
 use super::files::list::list as files_of;
 use super::inner::Kind;
 use super::measure::Measured;
+use crate::adapters::beneath;
 use crate::domain::facts::{CONVERTED, HIDDEN, LEFT_BEHIND};
 use crate::ports::repo::RepoError;
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::super::admin::failed;
-use crate::adapters::beneath;
 use super::super::bytes;
 use super::super::command::{CHECKOUT, Git};
 use super::super::facts::LIST_MAX;
@@ -17,6 +16,7 @@ use super::super::traces::{ids, kinds, tips};
 use super::capture::is_state;
 use super::manifest::render;
 use super::{Capture, Manifest, describe};
+use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
 

@@ -38,9 +38,15 @@ fn a_checkout_moves_with_its_branch_when_it_is_clean() {
     let new = rig.commit(&rig.base, &[("file", "1\n2\n3\n4\n"), ("dir/a", "a\n")]);
     fs::write(&file, "mine\n").unwrap();
     let (path, why) = busy(&rig, &new);
-    assert_eq!((path, why), (rig.origin(), CheckoutBusy::Changed("file".into())));
+    assert_eq!(
+        (path, why),
+        (rig.origin(), CheckoutBusy::Changed("file".into()))
+    );
     let early = free(&rig.repo, "main", None).unwrap_err();
-    assert!(early.to_string().contains("commit or stash them"), "{early}");
+    assert!(
+        early.to_string().contains("commit or stash them"),
+        "{early}"
+    );
     assert_eq!(text(file.clone()), "mine\n");
 
     fs::write(&file, "1\n2\n3\n").unwrap();
@@ -127,7 +133,9 @@ fn checkout_in_the_middle_of_something_is_waited_for() {
     let git = |args: &[&str]| {
         let settings = ["-c", "user.name=P", "-c", "user.email=p@x"];
         let git = Git::in_dir(&rig.origin()).args(settings).args(args);
-        git.env("GIT_SEQUENCE_EDITOR", "sed -i s/^pick/edit/").output().unwrap()
+        git.env("GIT_SEQUENCE_EDITOR", "sed -i s/^pick/edit/")
+            .output()
+            .unwrap()
     };
     // Three commits of the person's, and a branch that conflicts with them.
     for at in 0..3 {
@@ -137,28 +145,67 @@ fn checkout_in_the_middle_of_something_is_waited_for() {
     }
     git(&["branch", "side", "HEAD~2"]);
     let old = rig.at("main").unwrap();
-    rig.repo.git().args(["fetch", "-q", "origin"]).run().unwrap();
+    rig.repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
     let side = rig.commit(&rig.base, &[("own", "other\n")]);
     rig.foreign_push("conflicts", &side);
     let new = rig.commit(&old, &[("landed", "x\n")]);
     let cases: [(&[&str], &str, &[&str]); 8] = [
-        (&["rebase", "-q", "-i", "HEAD~2"], "a rebase", &["rebase", "--abort"]),
-        (&["rebase", "-q", "conflicts"], "a rebase", &["rebase", "--abort"]),
-        (&["bisect", "start", "HEAD", "HEAD~2"], "a bisect", &["bisect", "reset"]),
+        (
+            &["rebase", "-q", "-i", "HEAD~2"],
+            "a rebase",
+            &["rebase", "--abort"],
+        ),
+        (
+            &["rebase", "-q", "conflicts"],
+            "a rebase",
+            &["rebase", "--abort"],
+        ),
+        (
+            &["bisect", "start", "HEAD", "HEAD~2"],
+            "a bisect",
+            &["bisect", "reset"],
+        ),
         (&["bisect", "start"], "a bisect", &["bisect", "reset"]),
-        (&["merge", "-q", "conflicts"], "a merge", &["merge", "--abort"]),
-        (&["merge", "-q", "--no-commit", "-s", "ours", "conflicts"], "a merge", &["merge", "--abort"]),
-        (&["cherry-pick", "conflicts"], "a cherry-pick", &["cherry-pick", "--abort"]),
+        (
+            &["merge", "-q", "conflicts"],
+            "a merge",
+            &["merge", "--abort"],
+        ),
+        (
+            &["merge", "-q", "--no-commit", "-s", "ours", "conflicts"],
+            "a merge",
+            &["merge", "--abort"],
+        ),
+        (
+            &["cherry-pick", "conflicts"],
+            "a cherry-pick",
+            &["cherry-pick", "--abort"],
+        ),
         (&["revert", "HEAD~1"], "a revert", &["revert", "--abort"]),
     ];
     for (begin, what, end) in cases {
         git(begin);
-        let before = (rig.in_origin(&["rev-parse", "HEAD"]), rig.in_origin(&["status", "--porcelain"]));
+        let before = (
+            rig.in_origin(&["rev-parse", "HEAD"]),
+            rig.in_origin(&["status", "--porcelain"]),
+        );
         let error = land(&rig.repo, "main", &old, &new).unwrap_err();
-        assert!(error.to_string().contains(&format!("in the middle of {what}")), "{begin:?}: {error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("in the middle of {what}")),
+            "{begin:?}: {error}"
+        );
         let early = free(&rig.repo, "main", None).unwrap_err();
         assert_eq!(early, error, "it is known before anything is tested");
-        let after = (rig.in_origin(&["rev-parse", "HEAD"]), rig.in_origin(&["status", "--porcelain"]));
+        let after = (
+            rig.in_origin(&["rev-parse", "HEAD"]),
+            rig.in_origin(&["status", "--porcelain"]),
+        );
         assert_eq!(before, after);
         assert!(git(end).ok(), "{end:?}");
     }
@@ -167,7 +214,10 @@ fn checkout_in_the_middle_of_something_is_waited_for() {
     fs::write(&patch, output.stdout).unwrap();
     git(&["am", "-q", patch.to_str().unwrap()]);
     let error = land(&rig.repo, "main", &old, &new).unwrap_err();
-    assert!(error.to_string().contains("in the middle of an am"), "{error}");
+    assert!(
+        error.to_string().contains("in the middle of an am"),
+        "{error}"
+    );
     git(&["am", "--abort"]);
     fs::write(rig.origin().join(".git/index.lock"), "").unwrap();
     let error = land(&rig.repo, "main", &old, &new).unwrap_err();
@@ -189,12 +239,18 @@ fn linked_worktrees_that_have_the_branch_count_too() {
     let new = rig.commit(&rig.base, &[("file", "landed\n")]);
     fs::write(linked.join("file"), "edited\n").unwrap();
     let (path, why) = busy(&rig, &new);
-    assert_eq!((path, why), (linked.clone(), CheckoutBusy::Changed("file".into())));
+    assert_eq!(
+        (path, why),
+        (linked.clone(), CheckoutBusy::Changed("file".into()))
+    );
     fs::write(linked.join("file"), "1\n2\n3\n").unwrap();
     // A second one with the same branch: only one of them could move.
     rig.in_origin(&["checkout", "-q", "--ignore-other-worktrees", "main"]);
     let (_, why) = busy(&rig, &new);
-    assert!(matches!(&why, CheckoutBusy::Several(paths) if paths.contains("linked")), "{why}");
+    assert!(
+        matches!(&why, CheckoutBusy::Several(paths) if paths.contains("linked")),
+        "{why}"
+    );
     rig.in_origin(&["checkout", "-q", "mine"]);
     // One that is gone, its entry not: what was in it is not known.
     fs::rename(&linked, rig.path("moved")).unwrap();

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::terminal::Terminal;
+use crate::adapters::beneath;
 use crate::adapters::sessions::files::{self, LOG, OLDER_LOG};
 use crate::domain::terminal_log::{SIZE, screen_mark, size_mark};
 
@@ -136,8 +137,8 @@ pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     const LOOKS: usize = 8;
     let mut looks = 0;
     loop {
-        let newest = files::open(dir, LOG)?;
-        let mut older = files::open(dir, OLDER_LOG)?;
+        let newest = open(dir, LOG)?;
+        let mut older = open(dir, OLDER_LOG)?;
         // A rotation between the two looks: the newest has become the older one. Look again. Where both names
         // are links to one file, they stay that.
         if inode(newest.as_ref()) == inode(older.as_ref()) && newest.is_some() {
@@ -151,6 +152,14 @@ pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
         let mut tail = read_end(older, bytes - (end.len() as u64).min(bytes))?;
         tail.extend_from_slice(&end);
         return Ok(tail);
+    }
+}
+
+/// A segment of the log. What took its place is no log.
+fn open(dir: &Path, name: &str) -> io::Result<Option<File>> {
+    match files::open(dir, name) {
+        Err(error) if beneath::is_odd(&error) => Ok(None),
+        opened => opened,
     }
 }
 
