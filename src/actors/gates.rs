@@ -137,9 +137,7 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -
     {
         return known.verdict;
     }
-    let verdict = judge(world, rig, gate, (&target.tip, &target.tree))
-        .await
-        .0;
+    let verdict = judge(world, rig, gate, (&target.tip, &target.tree)).await.0;
     if verdict != Verdict::Infra {
         let known = serde_json::json!(Baseline {
             tip: target.tip.clone(),
@@ -194,7 +192,8 @@ async fn run_once(
     match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
         // What was tested is what lands, by its hash, or nothing was tested.
         Ok(run) if run.tree.as_ref().is_some_and(|tested| tested != tree) => {
-            let why = format!("could not run: {tree} was to be tested, and another tree was checked out");
+            let why =
+                format!("could not run: {tree} was to be tested, and another tree was checked out");
             (Verdict::Infra, why, run.took)
         }
         Ok(run) => {

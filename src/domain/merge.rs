@@ -201,10 +201,14 @@ pub enum CheckoutBusy {
     #[error("has files in the way that are not tracked; move them {WILL_LAND}: {0}")]
     InTheWay(String),
     /// More than one worktree has the branch checked out, and only one of them could move with it.
-    #[error("has the branch checked out in several worktrees; leave it in one of them {WILL_LAND}: {0}")]
+    #[error(
+        "has the branch checked out in several worktrees; leave it in one of them {WILL_LAND}: {0}"
+    )]
     Several(String),
     /// The worktree that has the branch checked out is not there.
-    #[error("has the branch checked out in a worktree that is gone; `git worktree prune` there {WILL_LAND}")]
+    #[error(
+        "has the branch checked out in a worktree that is gone; `git worktree prune` there {WILL_LAND}"
+    )]
     Gone,
 }
 

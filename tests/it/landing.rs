@@ -135,7 +135,9 @@ fn a_rig_without_a_remote_lands_in_its_checkout() {
         .push_branch(&spec.branch, &head, None)
         .expect("git does it");
     let error = city.repo.land("main", &tip, &head).unwrap_err();
-    assert!(matches!(&error, RepoError::CheckoutBusy { why: CheckoutBusy::Changed(names), .. } if names == "README"));
+    assert!(
+        matches!(&error, RepoError::CheckoutBusy { why: CheckoutBusy::Changed(names), .. } if names == "README")
+    );
     assert_eq!(text(&checkout.join("README")), "mine\n");
     write(&checkout, "README", "hello\n");
     city.repo.land("main", &tip, &head).expect("git does it");

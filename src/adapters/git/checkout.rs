@@ -91,7 +91,10 @@ pub(super) fn free(
 
 /// Only one worktree of a branch can move with it; where there is none, nothing does.
 fn several(paths: Vec<PathBuf>) -> Result<(), RepoError> {
-    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let shown: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     match paths.into_iter().next() {
         None => Ok(()),
         Some(path) => Err(RepoError::CheckoutBusy {
@@ -207,6 +210,10 @@ fn in_the_way(
     if let Some(names) = named(found) {
         return Ok(Some(CheckoutBusy::InTheWay(names)));
     }
+    // A file that was only touched is no change: git must look at it first.
+    Git::in_dir(path)
+        .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
+        .output()?;
     // Flags of the index hide changes from the status, but not from this.
     let rehearsal = Git::in_dir(path)
         .env(

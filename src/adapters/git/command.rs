@@ -188,7 +188,8 @@ impl Git {
         command
             .env("LC_ALL", "C")
             .env("GIT_NO_REPLACE_OBJECTS", "1")
-            .env("GIT_GRAFT_FILE", "/dev/null")
+            // One that cannot be: git warns of grafts where the file is there, even an empty one.
+            .env("GIT_GRAFT_FILE", "/dev/null/none")
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_EDITOR", "true")
             .env("GIT_ASKPASS", "true")

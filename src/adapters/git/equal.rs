@@ -42,7 +42,10 @@ pub(super) fn work(dir: &Path, main: &Oid, head: &Oid) -> Result<bool, RepoError
         return Ok(false);
     };
     let base = oid(base)?;
-    let upstream = ids(dir, patches(dir, &upstream(dir, &base, main, head)?, Way::Forth)?)?;
+    let upstream = ids(
+        dir,
+        patches(dir, &upstream(dir, &base, main, head)?, Way::Forth)?,
+    )?;
     let (all, undone) = (diff(dir, &base, head)?, diff(dir, head, &base)?);
     if shows_no_bytes(&all) {
         return Ok(false);
@@ -98,7 +101,9 @@ fn upstream(dir: &Path, base: &Oid, main: &Oid, head: &Oid) -> Result<String, Re
         .arg(format!("{base}..{main}"));
     // More are not worth the looking.
     if paths.len() <= PATHS_MAX {
-        git = git.arg("--").args(paths.iter().map(|path| bytes::path(path)));
+        git = git
+            .arg("--")
+            .args(paths.iter().map(|path| bytes::path(path)));
     }
     Ok(git.run()?.text())
 }
@@ -124,7 +129,9 @@ const PATCH: [&str; 8] = [
 
 /// The commits' patches, in order.
 fn patches(dir: &Path, commits: &str, way: Way) -> Result<Vec<u8>, RepoError> {
-    let git = Git::in_dir(dir).args(["diff-tree", "--stdin", "--root"]).args(PATCH);
+    let git = Git::in_dir(dir)
+        .args(["diff-tree", "--stdin", "--root"])
+        .args(PATCH);
     let git = match way {
         Way::Forth => git,
         Way::Back => git.arg("-R"),

@@ -44,7 +44,8 @@ pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoEr
         };
         let to = place(ours);
         if !to.exists() {
-            copy(&place(theirs), &to, &pointer).map_err(|error| failed("cannot copy", &to, &error))?;
+            copy(&place(theirs), &to, &pointer)
+                .map_err(|error| failed("cannot copy", &to, &error))?;
         }
     }
     Ok(())
@@ -58,7 +59,10 @@ fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
         .args(["--not", "--remotes"])
         .run()?;
     let sized = git()
-        .args(["cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)"])
+        .args([
+            "cat-file",
+            "--batch-check=%(objecttype) %(objectsize) %(objectname)",
+        ])
         .stdin(list.stdout)
         .run()?;
     let small: String = sized
@@ -153,7 +157,10 @@ mod tests {
             let place = theirs.join("lfs/objects").join(one).join(two);
             fs::create_dir_all(&place).unwrap();
             fs::write(place.join(&pointer.digest), content).unwrap();
-            ours.join("lfs/objects").join(one).join(two).join(&pointer.digest)
+            ours.join("lfs/objects")
+                .join(one)
+                .join(two)
+                .join(&pointer.digest)
         };
         let (good, text) = pointer("picture");
         let copied = put(&good, "picture");
@@ -165,13 +172,19 @@ mod tests {
         fs::write(ours.join("absent"), text).unwrap();
         let (link, text) = pointer("secret");
         let linked = put(&link, "secret");
-        let place = theirs.join("lfs/objects").join(linked.strip_prefix(ours.join("lfs/objects")).unwrap());
+        let place = theirs
+            .join("lfs/objects")
+            .join(linked.strip_prefix(ours.join("lfs/objects")).unwrap());
         fs::rename(&place, theirs.join("elsewhere")).unwrap();
         std::os::unix::fs::symlink(theirs.join("elsewhere"), &place).unwrap();
         fs::write(ours.join("link"), text).unwrap();
         git(&["add", "-A"]);
         let names = ["-c", "user.name=A", "-c", "user.email=a@x"];
-        git(&[&names[..], &["-c", "commit.gpgsign=false", "commit", "-qm", "x"]].concat());
+        git(&[
+            &names[..],
+            &["-c", "commit.gpgsign=false", "commit", "-qm", "x"],
+        ]
+        .concat());
         let head = oid(&git(&["rev-parse", "HEAD"])).unwrap();
         let known = pointers(&ours, &head).unwrap();
         assert_eq!(known, HashSet::from([good, forged, absent, link]));

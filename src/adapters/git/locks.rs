@@ -28,7 +28,10 @@ pub(super) fn clear_stale(repo: &Path, said: &str) -> bool {
         return !lock.exists();
     };
     let age = SystemTime::now().duration_since(written);
-    let Ok(age) = age.map_err(drop).and_then(|age| (age > STALE).then_some(age).ok_or(())) else {
+    let Ok(age) = age
+        .map_err(drop)
+        .and_then(|age| (age > STALE).then_some(age).ok_or(()))
+    else {
         return false;
     };
     if is_worked_on(repo, age) {
@@ -97,7 +100,10 @@ mod tests {
         };
         assert!(!lock(&outside, old));
         assert!(!lock(&repo.join("index"), old), "it is no lock");
-        assert!(!lock(&repo.join("a.lock"), SystemTime::now()), "it is young");
+        assert!(
+            !lock(&repo.join("a.lock"), SystemTime::now()),
+            "it is young"
+        );
         assert!(lock(&repo.join("a.lock"), old));
         assert!(!repo.join("a.lock").exists());
         assert!(!clear_stale(&repo, "fatal: something else"));

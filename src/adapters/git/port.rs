@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare, progress,
-    provenance, remote, repair, retired, salvage, sandbox,
+    ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare,
+    progress, provenance, remote, repair, retired, salvage, sandbox,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;

@@ -116,7 +116,10 @@ impl Push<'_> {
                 && found == *head
             {
                 let branch = self.branch;
-                tracing::warn!(branch, "the remote has what was pushed, and the push goes on");
+                tracing::warn!(
+                    branch,
+                    "the remote has what was pushed, and the push goes on"
+                );
                 return Ok(None);
             }
         }

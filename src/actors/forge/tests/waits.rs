@@ -17,19 +17,30 @@ fn busy() -> RepoError {
 async fn target_that_moves_at_every_attempt_is_followed_slowly_and_calls_a_person() {
     let town = Scenario::new().gate("test").start().await;
     let repo = town.parts.repo.clone();
-    town.parts.repo.interlude("land", move || drop(repo.advance_target()));
+    town.parts
+        .repo
+        .interlude("land", move || drop(repo.advance_target()));
     let relic = submitted(&town).await;
     town.pass(SECOND * 20).await;
     let runs = town.parts.repo.count("run_gate");
     assert!((4..=9).contains(&runs), "{runs} runs in 20 s");
     let mr = town.mr(&relic).await.unwrap();
-    assert_eq!((mr.state, mr.attempts), (MrState::Queued, 0), "it is no attempt of its own");
+    assert_eq!(
+        (mr.state, mr.attempts),
+        (MrState::Queued, 0),
+        "it is no attempt of its own"
+    );
     assert!(mr.not_before.is_some());
     let note = mr.note.unwrap();
     assert!(note.starts_with("main moved "), "{note}");
     let held = town.events(EventType::MrHeld).await;
     assert!(!held.is_empty());
-    assert!(held[0].data["note"].as_str().unwrap().starts_with("main moved 4 times"));
+    assert!(
+        held[0].data["note"]
+            .as_str()
+            .unwrap()
+            .starts_with("main moved 4 times")
+    );
     town.pass(SECOND * 60).await;
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1, "a person is called, once");
@@ -56,7 +67,11 @@ async fn checkout_that_a_person_works_in_is_waited_for_without_testing() {
     assert!(mr.needs_person());
     let note = mr.note.unwrap();
     assert!(note.contains("in the middle of a rebase"), "{note}");
-    assert_eq!(town.events(EventType::MrHeld).await.len(), 1, "it is said once");
+    assert_eq!(
+        town.events(EventType::MrHeld).await.len(),
+        1,
+        "it is said once"
+    );
     assert_eq!(town.events(EventType::MrTesting).await.len(), 0);
     assert_eq!(town.escalations().await.len(), 1);
     town.parts.repo.mend("checkout_free");
@@ -90,11 +105,18 @@ async fn commits_that_a_no_op_did_not_land_are_kept_as_salvage() {
     town.completed(&charged.raider).await.unwrap();
     town.settle().await;
     let mr = town.mr(&charged.relic).await.unwrap();
-    assert_eq!(mr.state, MrState::Queued, "before they are kept it is not over");
+    assert_eq!(
+        mr.state,
+        MrState::Queued,
+        "before they are kept it is not over"
+    );
     town.pass(SECOND * 31).await;
     let mr = town.mr(&charged.relic).await.unwrap();
     assert_eq!(mr.state, MrState::Merged);
-    assert_eq!(town.events(EventType::RaiderMerged).await[0].data["noop"], true);
+    assert_eq!(
+        town.events(EventType::RaiderMerged).await[0].data["noop"],
+        true
+    );
     let salvages = town.store(|txn| txn.salvages()).await;
     assert_eq!(salvages.len(), 1);
     assert!(salvages[0].refs[0].ends_with(mr.head.as_str()));
@@ -116,7 +138,10 @@ async fn unrelated_history_goes_to_a_person() {
     let escalations = town.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("shares no history"));
-    assert_eq!(town.mr(&charged.relic).await.unwrap().state, MrState::Failed);
+    assert_eq!(
+        town.mr(&charged.relic).await.unwrap().state,
+        MrState::Failed
+    );
 }
 
 /// The work tree of the gate had another tree: nothing was tested, and nothing lands.

@@ -74,10 +74,17 @@ pub(super) async fn put_back(
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
         }
         if calls {
-            let problem = format!("{} cannot be landed: {} moves all the time", mr.id, mr.target);
+            let problem = format!(
+                "{} cannot be landed: {} moves all the time",
+                mr.id, mr.target
+            );
             call(txn, mr, problem, why)?;
         }
-        Ok(if waits { Attempt::Parked } else { Attempt::Again })
+        Ok(if waits {
+            Attempt::Parked
+        } else {
+            Attempt::Again
+        })
     });
     let attempt = put_back.await?;
     world.nudge(message::SHAMAN);

@@ -19,13 +19,23 @@ const KEPT: &str = "modules";
 
 /// Sections of the supervisor's settings that a gate's git works by. None of them is a remote.
 const SECTIONS: &[&str] = &["user", "filter", "lfs", "diff", "url", "extensions"];
-const KEYS: &[&str] = &["core.autocrlf", "core.eol", "core.safecrlf", "remote.origin.url"];
+const KEYS: &[&str] = &[
+    "core.autocrlf",
+    "core.eol",
+    "core.safecrlf",
+    "remote.origin.url",
+];
 
 /// Files that are as they are in the supervisor's repository.
 const COPIED: &[&str] = &["shallow", "info/exclude", "info/attributes"];
 
 /// Makes the repository of the work tree, with the commit checked out.
-pub(super) fn make(repo: &GitRepo, tree: &Path, index: &Path, commit: &Oid) -> Result<(), RepoError> {
+pub(super) fn make(
+    repo: &GitRepo,
+    tree: &Path,
+    index: &Path,
+    commit: &Oid,
+) -> Result<(), RepoError> {
     let git = tree.join(".git");
     clear(&git)?;
     for dir in ["objects/info", "objects/pack", "refs/heads", "info"] {
@@ -33,7 +43,10 @@ pub(super) fn make(repo: &GitRepo, tree: &Path, index: &Path, commit: &Oid) -> R
         fs::create_dir_all(&dir).map_err(|error| failed(&dir.display().to_string(), &error))?;
     }
     let objects = repo.repo_dir().join("objects");
-    write_whole(&git.join("objects/info/alternates"), &[bytes::of(&objects), b"\n"].concat())?;
+    write_whole(
+        &git.join("objects/info/alternates"),
+        &[bytes::of(&objects), b"\n"].concat(),
+    )?;
     write_whole(&git.join("packed-refs"), refs(repo)?.as_bytes())?;
     write_whole(&git.join("config"), config(repo)?.as_bytes())?;
     for name in COPIED {
@@ -81,7 +94,9 @@ fn refs(repo: &GitRepo) -> Result<String, RepoError> {
 }
 
 fn config(repo: &GitRepo) -> Result<String, RepoError> {
-    let list = repo.git().args(["config", "--local", "--includes", "--list", "-z"]);
+    let list = repo
+        .git()
+        .args(["config", "--local", "--includes", "--list", "-z"]);
     let mut settings = vec![
         ("core.bare".to_owned(), Some("false".to_owned())),
         ("core.logallrefupdates".to_owned(), Some("true".to_owned())),

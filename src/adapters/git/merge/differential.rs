@@ -38,7 +38,10 @@ impl Oracle {
         let dir = tempfile::tempdir().unwrap();
         let init = Git::in_dir(dir.path()).args(["init", "-q", "--bare"]);
         init.run().unwrap();
-        let lines: String = objects.iter().map(|path| format!("{}\n", path.display())).collect();
+        let lines: String = objects
+            .iter()
+            .map(|path| format!("{}\n", path.display()))
+            .collect();
         std::fs::write(dir.path().join("objects/info/alternates"), lines).unwrap();
         Self { dir }
     }
@@ -114,7 +117,11 @@ fn work(random: &mut Random, files: &mut Files) {
             3 => {
                 files.insert(path.clone(), (content, mode));
                 let text = format!("{}\n", source::go(random).join("\n"));
-                let added = format!("{}new{}.go", ["", "pkg/", "cmd/"][random.below(3)], random.below(3));
+                let added = format!(
+                    "{}new{}.go",
+                    ["", "pkg/", "cmd/"][random.below(3)],
+                    random.below(3)
+                );
                 files.insert(added, (text.into_bytes(), FileMode::Blob));
             }
             _ => {
@@ -179,15 +186,24 @@ fn forge_lands_the_tree_that_git_makes() {
             MergeOutcome::Unrelated => panic!("they have a base"),
         };
         conflicts += u64::from(plain == Plain::Conflict);
-        assert_eq!(made, plain, "seed {seed}, case {case}, {style:?}: {onto} {head}");
+        assert_eq!(
+            made, plain,
+            "seed {seed}, case {case}, {style:?}: {onto} {head}"
+        );
         let pruned = InProcess::open(lab.dir()).unwrap();
         let base = &commits[0].0;
         decided += u64::from(pruned.join_pruned(base, &onto, head).unwrap().is_ok());
     }
     println!("seed {seed}: {cases} cases, {conflicts} conflicts, {decided} decided in process");
     // Otherwise only one side of it was tested.
-    assert!(decided * 10 > cases, "seed {seed}: {decided} of {cases} were decided in process");
-    assert!(conflicts * 20 > cases, "seed {seed}: {conflicts} of {cases} conflict");
+    assert!(
+        decided * 10 > cases,
+        "seed {seed}: {decided} of {cases} were decided in process"
+    );
+    assert!(
+        conflicts * 20 > cases,
+        "seed {seed}: {conflicts} of {cases} conflict"
+    );
 }
 
 /// This project's own commits, replayed where they were not made.
@@ -198,20 +214,40 @@ fn own_history_is_replayed_as_git_does() {
         let output = Git::in_dir(here).args(args).output().unwrap();
         output.ok().then(|| output.text())
     };
-    let args = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
+    let args = [
+        "rev-parse",
+        "--path-format=absolute",
+        "--git-path",
+        "objects",
+    ];
     // Sources without history, or with a part of it, have nothing to replay.
-    let (Some(objects), Some(shallow)) = (ask(&args), ask(&["rev-parse", "--is-shallow-repository"]))
+    let (Some(objects), Some(shallow)) =
+        (ask(&args), ask(&["rev-parse", "--is-shallow-repository"]))
     else {
         return;
     };
-    let list = ask(&["rev-list", "--first-parent", "--no-merges", "--max-count=300", "HEAD"]);
-    let commits: Vec<Oid> = list.unwrap().lines().map(|line| oid(line).unwrap()).collect();
+    let list = ask(&[
+        "rev-list",
+        "--first-parent",
+        "--no-merges",
+        "--max-count=300",
+        "HEAD",
+    ]);
+    let commits: Vec<Oid> = list
+        .unwrap()
+        .lines()
+        .map(|line| oid(line).unwrap())
+        .collect();
     if shallow != "false" || commits.len() < 100 {
         return;
     }
     let lab = Lab::new();
     contrary(&lab);
-    std::fs::write(lab.dir().join("objects/info/alternates"), format!("{objects}\n")).unwrap();
+    std::fs::write(
+        lab.dir().join("objects/info/alternates"),
+        format!("{objects}\n"),
+    )
+    .unwrap();
     let oracle = Oracle::new(&[lab.dir().join("objects"), objects.into()]);
     let seed = seeded::first();
     let mut random = Random::new(seed);

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use git2::{ObjectType, Repository, Sort};
 
+use super::commands;
 use super::commands::Commands;
 use super::commit::{Commit, Draft};
 use super::tree::{self, Stop};
-use super::commands;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 

@@ -63,7 +63,9 @@ pub(super) fn author(commits: &[Commit]) -> Option<Vec<u8>> {
     let most = commits.iter().map(own).max()?;
     // Where several have as many, it is the one that began.
     let first = commits.iter().find(|commit| own(commit) == most)?;
-    let last = commits.iter().rfind(|commit| email(commit) == email(first))?;
+    let last = commits
+        .iter()
+        .rfind(|commit| email(commit) == email(first))?;
     Some(last.author.clone())
 }
 
@@ -184,12 +186,18 @@ mod tests {
     #[test]
     fn a_squash_is_by_the_author_of_all_its_commits_and_keeps_the_co_authors_they_name() {
         let commits = [
-            commit("A <a@x>", "one\n\nCo-authored-by: C <c@x>\nco-Authored-By: A <A@x>\n"),
+            commit(
+                "A <a@x>",
+                "one\n\nCo-authored-by: C <c@x>\nco-Authored-By: A <A@x>\n",
+            ),
             commit("A <a@x>", "two\n\nnot one: Co-authored-by: D <d@x>\n"),
             commit("B <b@x>", "three\n\nCo-authored-by: nobody\n"),
         ];
         let by = author(&commits).unwrap();
-        assert_eq!(by, commits[1].author, "most commits are theirs, not the last one");
+        assert_eq!(
+            by, commits[1].author,
+            "most commits are theirs, not the last one"
+        );
         let who = co_authors(&by, &commits);
         assert_eq!(who, ["Co-authored-by: C <c@x>", "Co-authored-by: B <b@x>"]);
         assert_eq!(author(&commits[1..]).unwrap(), commits[1].author);

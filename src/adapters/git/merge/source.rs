@@ -38,13 +38,19 @@ pub(super) fn go(random: &mut Random) -> Vec<String> {
         &["\tif err != nil {", "\t\treturn err", "\t}"],
         &["\tfor _, item := range items {", "\t\tcount++", "\t}"],
         &["\tlog.Printf(\"%d\", count)"],
-        &["\tctx, cancel := context.WithCancel(ctx)", "\tdefer cancel()"],
+        &[
+            "\tctx, cancel := context.WithCancel(ctx)",
+            "\tdefer cancel()",
+        ],
         &[""],
         &["\titems = append(items, item)"],
     ];
     let mut lines = vec!["package main".to_owned(), String::new()];
     for _ in 0..2 + random.below(5) {
-        lines.push(format!("func F{}(ctx context.Context) error {{", random.below(90)));
+        lines.push(format!(
+            "func F{}(ctx context.Context) error {{",
+            random.below(90)
+        ));
         for _ in 0..1 + random.below(6) {
             let chosen = statements[random.below(statements.len())];
             lines.extend(chosen.iter().map(|&line| line.to_owned()));
@@ -59,13 +65,21 @@ fn python(random: &mut Random) -> Vec<String> {
     for _ in 0..2 + random.below(3) {
         lines.push(format!("class Model{}:", random.below(40)));
         for _ in 0..1 + random.below(4) {
-            lines.push(format!("    def get_{}(self, value=None):", random.below(20)));
+            lines.push(format!(
+                "    def get_{}(self, value=None):",
+                random.below(20)
+            ));
             for _ in 0..1 + random.below(3) {
                 let body: [&[&str]; 4] = [
                     &["        if value is None:", "            return None"],
                     &["        for row in self.rows:", "            yield row"],
                     &["        self.count += 1"],
-                    &["        try:", "            self.save()", "        except OSError:", "            pass"],
+                    &[
+                        "        try:",
+                        "            self.save()",
+                        "        except OSError:",
+                        "            pass",
+                    ],
                 ];
                 let chosen = body[random.below(body.len())];
                 lines.extend(chosen.iter().map(|&line| line.to_owned()));
@@ -94,7 +108,8 @@ fn markdown(random: &mut Random) -> Vec<String> {
     for _ in 0..2 + random.below(5) {
         lines.extend([format!("## Part {}", random.below(30)), String::new()]);
         for _ in 0..1 + random.below(4) {
-            lines.push(["- run it", "- wait", "Then go on.", "```", ""][random.below(5)].to_owned());
+            lines
+                .push(["- run it", "- wait", "Then go on.", "```", ""][random.below(5)].to_owned());
         }
         lines.push(String::new());
     }
@@ -104,7 +119,12 @@ fn markdown(random: &mut Random) -> Vec<String> {
 /// A file of this project.
 fn own(random: &mut Random) -> (String, Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let dirs = ["src/domain", "src/adapters/git", "src/actors", "src/control"];
+    let dirs = [
+        "src/domain",
+        "src/adapters/git",
+        "src/actors",
+        "src/control",
+    ];
     let dir = root.join(dirs[random.below(dirs.len())]);
     let entries = std::fs::read_dir(dir).unwrap().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -136,7 +156,9 @@ pub(super) fn edit(random: &mut Random, lines: &mut Vec<String>) {
             let to = random.below(lines.len() + 1);
             lines.splice(to..to, block);
         }
-        6 => lines[at..end].iter_mut().for_each(|line| line.insert_str(0, "  ")),
+        6 => lines[at..end]
+            .iter_mut()
+            .for_each(|line| line.insert_str(0, "  ")),
         7 if at + 1 < length => lines.swap(at, at + 1),
         _ => lines.insert(at, String::new()),
     }
@@ -149,5 +171,8 @@ pub(super) fn edit_file(random: &mut Random, content: &mut Vec<u8>) {
     for _ in 0..1 + random.below(3) {
         edit(random, &mut lines);
     }
-    *content = lines.into_iter().flat_map(|line| (line + "\n").into_bytes()).collect();
+    *content = lines
+        .into_iter()
+        .flat_map(|line| (line + "\n").into_bytes())
+        .collect();
 }

@@ -8,10 +8,7 @@ use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, RepoError};
 
 /// Makes the commits that would land.
-pub(super) fn land(
-    engine: &dyn Engine,
-    request: &LandRequest,
-) -> Result<MergeOutcome, RepoError> {
+pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let onto = engine.commit(&request.onto)?;
     let work = engine.missing(&request.onto, &request.head)?;
     if work.is_empty() {
@@ -150,7 +147,10 @@ impl Landing<'_> {
     }
 
     /// Lands the merge of the whole as one commit.
-    fn whole(&self, draft: fn(&Self, Oid) -> Result<Draft, RepoError>) -> Result<MergeOutcome, RepoError> {
+    fn whole(
+        &self,
+        draft: fn(&Self, Oid) -> Result<Draft, RepoError>,
+    ) -> Result<MergeOutcome, RepoError> {
         match self.engine.join(None, &self.onto.id, &self.request.head)? {
             Joined::Tree(tree) if tree == self.onto.tree => Ok(MergeOutcome::Nothing),
             Joined::Tree(tree) => self.finish(draft(self, tree)?),

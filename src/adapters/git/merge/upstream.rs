@@ -20,7 +20,10 @@ fn land(lab: &Lab, style: LandStyle, onto: &Oid, head: &Oid) -> MergeOutcome {
 /// What `git merge-tree` says of it: a tree, or none where it conflicts.
 fn plain(lab: &Lab, onto: &Oid, head: &Oid) -> Option<String> {
     let git = Git::in_dir(lab.dir()).args(["-c", "merge.renormalize=false", "merge-tree"]);
-    let output = git.args(["--write-tree", onto.as_str(), head.as_str()]).output().unwrap();
+    let output = git
+        .args(["--write-tree", onto.as_str(), head.as_str()])
+        .output()
+        .unwrap();
     assert!(matches!(output.code, Some(0 | 1)), "{}", output.stderr);
     output.ok().then(|| output.text())
 }
@@ -29,7 +32,11 @@ fn assert_conflicts(lab: &Lab, onto: &Oid, head: &Oid, path: &str) {
     assert_eq!(plain(lab, onto, head), None);
     for style in STYLES {
         let outcome = land(lab, style, onto, head);
-        assert_eq!(outcome, MergeOutcome::Conflict(vec![path.to_owned()]), "{style:?}");
+        assert_eq!(
+            outcome,
+            MergeOutcome::Conflict(vec![path.to_owned()]),
+            "{style:?}"
+        );
     }
 }
 
@@ -46,7 +53,12 @@ fn assert_lands_as_git(lab: &Lab, onto: &Oid, head: &Oid) -> String {
 
 /// A commit of another person on the target: another one than the branch's with the same files.
 fn theirs(lab: &Lab, files: &Files, parent: &Oid) -> Oid {
-    lab.commit_as("Upstream <up@example.invalid>", "theirs\n", files, &[parent])
+    lab.commit_as(
+        "Upstream <up@example.invalid>",
+        "theirs\n",
+        files,
+        &[parent],
+    )
 }
 
 fn one(path: &str, text: &str) -> Files {
@@ -89,7 +101,11 @@ fn nothing_is_left_only_where_the_merge_gives_the_targets_tree() {
     let later = lab.commit(&changed, &[&squashed]);
     for onto in [&head, &squashed, &later] {
         for style in STYLES {
-            assert_eq!(land(&lab, style, onto, &head), MergeOutcome::Nothing, "{style:?}");
+            assert_eq!(
+                land(&lab, style, onto, &head),
+                MergeOutcome::Nothing,
+                "{style:?}"
+            );
         }
     }
 }
@@ -173,12 +189,19 @@ fn renormalizing_settings_of_the_user_change_no_merge() {
     }
 }
 
+type Make = fn(&mut Random) -> Vec<String>;
+
+fn repeated(random: &mut Random) -> Vec<String> {
+    (0..24)
+        .map(|_| ["a", "b"][random.below(2)].to_owned())
+        .collect()
+}
+
 /// Contents that libgit2 merges otherwise than git, or where git conflicts: of Go code and of repeated
 /// lines. There must be some of each, else nothing was tested.
 #[test]
 fn lines_land_in_the_function_where_git_puts_them() {
-    let repeated = |random: &mut Random| (0..24).map(|_| ["a", "b"][random.below(2)].into()).collect();
-    let kinds: [&dyn Fn(&mut Random) -> Vec<String>; 2] = [&source::go, &repeated];
+    let kinds: [Make; 2] = [source::go, repeated];
     let mut random = Random::new(11);
     for make in kinds {
         let (lab, mut differ, mut conflict) = (Lab::new(), 0, 0);
@@ -193,7 +216,8 @@ fn lines_land_in_the_function_where_git_puts_them() {
                     source::edit(&mut random, side);
                 }
             }
-            let [base, ours, theirs] = [&start, &sides[0], &sides[1]].map(|lines| lines.join("\n") + "\n");
+            let [base, ours, theirs] =
+                [&start, &sides[0], &sides[1]].map(|lines| lines.join("\n") + "\n");
             let Some(other) = by_libgit2([&base, &ours, &theirs]) else {
                 continue;
             };
@@ -254,7 +278,10 @@ fn squash_shows_a_latin_1_subject_and_author_as_they_were_meant() {
             panic!("it lands");
         };
         let text = lab.body(&tip);
-        assert!(text.contains("\nauthor Jörg <j@x> 1700000000 +0200\n"), "{text}");
+        assert!(
+            text.contains("\nauthor Jörg <j@x> 1700000000 +0200\n"),
+            "{text}"
+        );
         assert!(text.contains("* grüße\n"), "{text}");
         assert!(text.contains("\nCo-authored-by: Björn <b@x>\n"), "{text}");
         assert!(!text.contains("encoding"), "{text}");

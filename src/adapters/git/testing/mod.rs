@@ -133,7 +133,12 @@ impl Rigged {
     /// The tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> String {
         let name = format!("{commit}^{{tree}}");
-        self.repo.git().args(["rev-parse", &name]).run().unwrap().text()
+        self.repo
+            .git()
+            .args(["rev-parse", &name])
+            .run()
+            .unwrap()
+            .text()
     }
 
     /// Somebody else pushes, past this rig.

@@ -31,7 +31,10 @@ fn fake_lfs(rig: &Rigged) -> std::path::PathBuf {
 
 fn line<'a>(text: &'a str, key: &str) -> &'a str {
     let mut lines = text.lines();
-    lines.find_map(|line| line.strip_prefix(key)).unwrap().trim()
+    lines
+        .find_map(|line| line.strip_prefix(key))
+        .unwrap()
+        .trim()
 }
 
 /// The sandbox's closed address is none of its business, wherever it is written.
@@ -57,10 +60,17 @@ fn lfs_upload_by_the_users_hook_gets_the_real_address() {
     assert_eq!(line(&text, "lfs:"), "https://lfs.example.invalid/x");
     let dir = Path::new(line(&text, "dir:")).canonicalize().unwrap();
     assert_eq!(dir, rig.repo.repo_dir().canonicalize().unwrap());
-    assert!(line(&text, "refs:").contains(&format!("{head} refs/heads/{BRANCH}")), "{text}");
+    assert!(
+        line(&text, "refs:").contains(&format!("{head} refs/heads/{BRANCH}")),
+        "{text}"
+    );
     fs::remove_file(&seen).unwrap();
     land(&rig.repo, "main", &rig.base, &head).unwrap();
-    assert!(fs::read_to_string(&seen).unwrap().contains("refs/heads/main"));
+    assert!(
+        fs::read_to_string(&seen)
+            .unwrap()
+            .contains("refs/heads/main")
+    );
 }
 
 /// A tracked directory of hooks is what some commit says it is, and an agent's commit may have said it.
@@ -69,11 +79,18 @@ fn hooks_that_a_commit_brings_do_not_run() {
     let rig = Rigged::local();
     rig.in_origin(&["config", "receive.denyCurrentBranch", "ignore"]);
     let ran = rig.path("ran");
-    executable(&rig.origin().join("pre-push"), &format!("touch '{}'", ran.display()));
+    executable(
+        &rig.origin().join("pre-push"),
+        &format!("touch '{}'", ran.display()),
+    );
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     for hooks in [".", "../origin"] {
         rig.in_origin(&["config", "core.hooksPath", hooks]);
-        rig.repo.git().args(["config", "core.hooksPath", rig.origin().to_str().unwrap()]).run().unwrap();
+        rig.repo
+            .git()
+            .args(["config", "core.hooksPath", rig.origin().to_str().unwrap()])
+            .run()
+            .unwrap();
         push_branch(&rig.repo, BRANCH, &head, None).unwrap();
         assert!(!ran.exists());
     }
@@ -88,7 +105,10 @@ fn users_hook_can_refuse_a_push() {
     executable(&hooks.join("pre-push"), "echo not today >&2; exit 1");
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     let error = push_branch(&rig.repo, BRANCH, &head, None).unwrap_err();
-    assert!(matches!(&error, RepoError::Rejected(why) if why.contains("not today")), "{error}");
+    assert!(
+        matches!(&error, RepoError::Rejected(why) if why.contains("not today")),
+        "{error}"
+    );
 }
 
 /// Whatever the remote's words are when two pushes meet: where the branch has moved, it was a race.
@@ -105,7 +125,10 @@ fn race_with_another_pusher_is_no_rejection() {
     );
     rig.hook("pre-receive", &script);
     let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
-    assert!(matches!(&error, RepoError::Moved { found, .. } if *found == theirs.to_string()), "{error}");
+    assert!(
+        matches!(&error, RepoError::Moved { found, .. } if *found == theirs.to_string()),
+        "{error}"
+    );
     // Even where a hook refuses it for that.
     let rig = Rigged::new();
     let new = rig.commit(&rig.base, &[("a", "a\n")]);
@@ -140,7 +163,11 @@ fn push_that_hangs_after_it_was_accepted_has_landed() {
     let (gate, ended) = (rig.path("gate"), rig.path("ended"));
     rig.hook(
         "post-receive",
-        &format!("while ! test -e '{}'; do sleep 0.05; done; touch '{}'", gate.display(), ended.display()),
+        &format!(
+            "while ! test -e '{}'; do sleep 0.05; done; touch '{}'",
+            gate.display(),
+            ended.display()
+        ),
     );
     let begun = Instant::now();
     land(&rig.repo, "main", &rig.base, &new).unwrap();
@@ -182,7 +209,8 @@ fn stale_lock_of_a_remote_branch_neither_hides_a_landing_nor_stays() {
     assert!(lock.exists(), "it may be somebody's");
     fetch_target(&rig.repo, "main").unwrap_err();
     let file = fs::File::options().write(true).open(&lock).unwrap();
-    file.set_modified(SystemTime::now() - 2 * locks::STALE).unwrap();
+    file.set_modified(SystemTime::now() - 2 * locks::STALE)
+        .unwrap();
     assert_eq!(fetch_target(&rig.repo, "main").unwrap().tip, new);
     assert!(!lock.exists());
 }
