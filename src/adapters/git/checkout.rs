@@ -210,6 +210,10 @@ fn in_the_way(
     if let Some(names) = named(found) {
         return Ok(Some(CheckoutBusy::InTheWay(names)));
     }
+    // A file that was only touched is no change: git must look at it first.
+    Git::in_dir(path)
+        .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
+        .output()?;
     // Flags of the index hide changes from the status, but not from this.
     let rehearsal = Git::in_dir(path)
         .env(

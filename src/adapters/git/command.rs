@@ -42,7 +42,8 @@ const NO_HOOKS: &str = "core.hooksPath=/dev/null";
 /// not count.
 const PLAIN: &[(&str, &str)] = &[
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    ("GIT_GRAFT_FILE", "/dev/null"),
+    // One that cannot be: git warns of grafts where the file is there, even an empty one.
+    ("GIT_GRAFT_FILE", "/dev/null/none"),
     ("GIT_ATTR_NOSYSTEM", "1"),
 ];
 

@@ -59,8 +59,8 @@ fn configured(dir: &Path) -> Result<Option<PathBuf>, RepoError> {
         .arg("core.hooksPath")
         .output()?;
     let text = asked.text();
-    let set = text.lines().filter_map(|line| line.split_once('\t'));
-    let last = set.filter(|(scope, _)| *scope != "command").last();
+    let mut set = text.lines().filter_map(|line| line.split_once('\t'));
+    let last = set.rfind(|(scope, _)| *scope != "command");
     Ok(last.map(|(_, path)| PathBuf::from(path)))
 }
 

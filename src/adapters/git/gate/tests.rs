@@ -203,6 +203,51 @@ fn another_repository_is_never_touched() {
     assert!(theirs.join("HEAD").exists());
 }
 
+/// What gates leave, and whether it changes what is tracked.
+const LEFT: &[(&str, bool)] = &[
+    ("echo x > a; echo y > new", true),
+    ("echo x > a; git add -A", true),
+    ("echo x > new; git add new; git commit -qm new", false),
+    (
+        "echo x > a; git commit -qam x; git checkout -q --detach HEAD~1",
+        false,
+    ),
+    ("git rm -q a; git commit -qm gone", true),
+    (
+        "git checkout -q -b other; echo x > a; git commit -qam x",
+        true,
+    ),
+    ("git update-index --assume-unchanged a; echo x > a", true),
+    (
+        "git config core.trustctime false; git config core.checkStat minimal; cp -p a b; echo x > a; touch -r b a",
+        true,
+    ),
+    ("git config core.fileMode false; chmod +x a", true),
+    (
+        "printf '* filter=evil\\n' > .git/info/attributes; git config filter.evil.smudge 'echo evil'; rm a; git checkout a",
+        true,
+    ),
+    ("mkdir -p dir; git init -q dir; git -C dir add b", false),
+    ("git init -q new/nested; touch new/nested/x", false),
+    (
+        "rm -rf .git; git init -q .; git add -A; git commit -qm mine",
+        false,
+    ),
+    (
+        "mkdir -p .git/hooks; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        false,
+    ),
+    (
+        "printf a > cache; touch .git/index.lock .git/HEAD.lock",
+        false,
+    ),
+    (
+        "git replace HEAD \"$(git commit-tree HEAD^{tree} -m x)\"",
+        false,
+    ),
+    ("rm -rf a dir .git", true),
+];
+
 /// What one gate leaves is not there for the next: else main itself would seem red.
 #[test]
 fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
@@ -213,7 +258,7 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     );
     let untouched = "set -e; test \"$(cat a dir/b)\" = \"$(printf 'a\\nb')\"; test -z \"$(git status --porcelain)\"\n\
                      test ! -e new; test ! -e dir/.git; test ! -e .git/hooks/pre-commit; git fsck --no-dangling\n\
-                     test \"$(git rev-parse HEAD)\" = \"$(git rev-parse \"$WANTED\")\"; test -z \"$(git branch)\"";
+                     test \"$(git rev-parse HEAD)\" = \"$(git rev-parse \"$WANTED\")\"; test -z \"$(git for-each-ref refs/heads)\"";
     let clean = || {
         let mut spec = spec(&rig, untouched, LONG);
         spec.env.insert("WANTED".into(), commit.to_string());
@@ -223,54 +268,12 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     };
     clean();
     let who = "git config user.name x; git config user.email x;";
-    for (left, changes) in [
-        ("echo x > a; echo y > new", true),
-        ("echo x > a; git add -A", true),
-        ("echo x > new; git add new; git commit -qm new", false),
-        (
-            "echo x > a; git commit -qam x; git checkout -q --detach HEAD~1",
-            false,
-        ),
-        ("git rm -q a; git commit -qm gone", true),
-        (
-            "git checkout -q -b other; echo x > a; git commit -qam x",
-            true,
-        ),
-        ("git update-index --assume-unchanged a; echo x > a", true),
-        (
-            "git config core.trustctime false; git config core.checkStat minimal; cp -p a b; echo x > a; touch -r b a",
-            true,
-        ),
-        ("git config core.fileMode false; chmod +x a", true),
-        (
-            "printf '* filter=evil\\n' > .git/info/attributes; git config filter.evil.smudge 'echo evil'; rm a; git checkout a",
-            true,
-        ),
-        ("mkdir -p dir; git init -q dir; git -C dir add b", false),
-        ("git init -q new/nested; touch new/nested/x", false),
-        (
-            "rm -rf .git; git init -q .; git add -A; git commit -qm mine",
-            false,
-        ),
-        (
-            "mkdir -p .git/hooks; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
-            false,
-        ),
-        (
-            "printf a > cache; touch .git/index.lock .git/HEAD.lock",
-            false,
-        ),
-        (
-            "git replace HEAD \"$(git commit-tree HEAD^{tree} -m x)\"",
-            false,
-        ),
-        ("rm -rf a dir .git", true),
-    ] {
+    for (left, changes) in LEFT {
         let run = gate(&rig, &commit, &format!("{who} {left}"));
         assert_eq!(run.code, Some(0), "{left}: {}", run.tail);
         assert_eq!(
             !run.changed.is_empty(),
-            changes,
+            *changes,
             "{left}: {:?}",
             run.changed
         );

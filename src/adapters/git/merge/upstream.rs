@@ -189,16 +189,19 @@ fn renormalizing_settings_of_the_user_change_no_merge() {
     }
 }
 
+type Make = fn(&mut Random) -> Vec<String>;
+
+fn repeated(random: &mut Random) -> Vec<String> {
+    (0..24)
+        .map(|_| ["a", "b"][random.below(2)].to_owned())
+        .collect()
+}
+
 /// Contents that libgit2 merges otherwise than git, or where git conflicts: of Go code and of repeated
 /// lines. There must be some of each, else nothing was tested.
 #[test]
 fn lines_land_in_the_function_where_git_puts_them() {
-    let repeated = |random: &mut Random| {
-        (0..24)
-            .map(|_| ["a", "b"][random.below(2)].into())
-            .collect()
-    };
-    let kinds: [&dyn Fn(&mut Random) -> Vec<String>; 2] = [&source::go, &repeated];
+    let kinds: [Make; 2] = [source::go, repeated];
     let mut random = Random::new(11);
     for make in kinds {
         let (lab, mut differ, mut conflict) = (Lab::new(), 0, 0);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Rigged;
 use crate::adapters::git::checkout::free;
-use crate::adapters::git::command::Git;
+use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::land::land;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
@@ -67,12 +67,15 @@ fn a_branch_that_is_not_checked_out_just_moves() {
     assert_eq!(text(rig.origin().join("file")), "mine\n");
 }
 
+/// What a landing puts there.
+type Landing = &'static [(&'static str, &'static str)];
+
 /// An ignored file is as much a person's as one that is not: it is never overwritten.
 #[test]
 fn ignored_or_untracked_file_in_the_way_is_waited_for() {
     let rig = Rigged::local();
     fs::write(rig.origin().join(".git/info/exclude"), ".env\nbuild/\n").unwrap();
-    let cases: [(&[(&str, &str)], &str, &str); 4] = [
+    let cases: [(Landing, &str, &str); 4] = [
         (&[(".env", "agents\n")], ".env", ".env"),
         (&[("dir/a", "a\n")], "dir/a", "dir/a"),
         (&[("build/out/x", "x\n")], "build", "build"),
@@ -126,24 +129,66 @@ fn hidden_change_of_a_file_that_the_landing_changes_is_waited_for() {
     assert_eq!(text(rig.origin().join("file")), "mine\n");
 }
 
-/// Whatever a person is in the middle of, it is named, and what lands goes on when it is over.
-#[test]
-fn checkout_in_the_middle_of_something_is_waited_for() {
-    let rig = Rigged::local();
-    let git = |args: &[&str]| {
-        let settings = ["-c", "user.name=P", "-c", "user.email=p@x"];
-        let git = Git::in_dir(&rig.origin()).args(settings).args(args);
-        git.env("GIT_SEQUENCE_EDITOR", "sed -i s/^pick/edit/")
-            .output()
-            .unwrap()
-    };
-    // Three commits of the person's, and a branch that conflicts with them.
+/// What begins, what it is called, and what ends it.
+type Begun = (
+    &'static [&'static str],
+    &'static str,
+    &'static [&'static str],
+);
+
+const BEGUN: &[Begun] = &[
+    (
+        &["rebase", "-q", "-i", "HEAD~2"],
+        "a rebase",
+        &["rebase", "--abort"],
+    ),
+    (
+        &["rebase", "-q", "conflicts"],
+        "a rebase",
+        &["rebase", "--abort"],
+    ),
+    (
+        &["bisect", "start", "HEAD", "HEAD~2"],
+        "a bisect",
+        &["bisect", "reset"],
+    ),
+    (&["bisect", "start"], "a bisect", &["bisect", "reset"]),
+    (
+        &["merge", "-q", "conflicts"],
+        "a merge",
+        &["merge", "--abort"],
+    ),
+    (
+        &["merge", "-q", "--no-commit", "-s", "ours", "conflicts"],
+        "a merge",
+        &["merge", "--abort"],
+    ),
+    (
+        &["cherry-pick", "conflicts"],
+        "a cherry-pick",
+        &["cherry-pick", "--abort"],
+    ),
+    (&["revert", "HEAD~1"], "a revert", &["revert", "--abort"]),
+];
+
+/// The person's git, which edits at every commit of a rebase.
+fn persons(rig: &Rigged, args: &[&str]) -> Output {
+    let settings = ["-c", "user.name=P", "-c", "user.email=p@x"];
+    let git = Git::in_dir(&rig.origin()).args(settings).args(args);
+    git.env("GIT_SEQUENCE_EDITOR", "sed -i s/^pick/edit/")
+        .output()
+        .unwrap()
+}
+
+/// A checkout with three commits of the person's, and a branch that conflicts with them. Returns main, and
+/// what is to land on it.
+fn at_work(rig: &Rigged) -> (Oid, Oid) {
     for at in 0..3 {
         fs::write(rig.origin().join("own"), format!("{at}\n")).unwrap();
-        git(&["add", "own"]);
-        assert!(git(&["commit", "-qm", "own"]).ok());
+        persons(rig, &["add", "own"]);
+        assert!(persons(rig, &["commit", "-qm", "own"]).ok());
     }
-    git(&["branch", "side", "HEAD~2"]);
+    persons(rig, &["branch", "side", "HEAD~2"]);
     let old = rig.at("main").unwrap();
     rig.repo
         .git()
@@ -153,79 +198,58 @@ fn checkout_in_the_middle_of_something_is_waited_for() {
     let side = rig.commit(&rig.base, &[("own", "other\n")]);
     rig.foreign_push("conflicts", &side);
     let new = rig.commit(&old, &[("landed", "x\n")]);
-    let cases: [(&[&str], &str, &[&str]); 8] = [
+    (old, new)
+}
+
+/// Whatever a person is in the middle of, it is named, and nothing is touched.
+#[test]
+fn checkout_in_the_middle_of_something_is_waited_for() {
+    let rig = Rigged::local();
+    let (old, new) = at_work(&rig);
+    let state = || {
+        let status = rig.in_origin(&["status", "--porcelain"]);
         (
-            &["rebase", "-q", "-i", "HEAD~2"],
-            "a rebase",
-            &["rebase", "--abort"],
-        ),
-        (
-            &["rebase", "-q", "conflicts"],
-            "a rebase",
-            &["rebase", "--abort"],
-        ),
-        (
-            &["bisect", "start", "HEAD", "HEAD~2"],
-            "a bisect",
-            &["bisect", "reset"],
-        ),
-        (&["bisect", "start"], "a bisect", &["bisect", "reset"]),
-        (
-            &["merge", "-q", "conflicts"],
-            "a merge",
-            &["merge", "--abort"],
-        ),
-        (
-            &["merge", "-q", "--no-commit", "-s", "ours", "conflicts"],
-            "a merge",
-            &["merge", "--abort"],
-        ),
-        (
-            &["cherry-pick", "conflicts"],
-            "a cherry-pick",
-            &["cherry-pick", "--abort"],
-        ),
-        (&["revert", "HEAD~1"], "a revert", &["revert", "--abort"]),
-    ];
-    for (begin, what, end) in cases {
-        git(begin);
-        let before = (
             rig.in_origin(&["rev-parse", "HEAD"]),
-            rig.in_origin(&["status", "--porcelain"]),
-        );
+            rig.at("main"),
+            status,
+        )
+    };
+    for (begin, what, end) in BEGUN {
+        persons(&rig, begin);
+        let before = state();
         let error = land(&rig.repo, "main", &old, &new).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains(&format!("in the middle of {what}")),
-            "{begin:?}: {error}"
-        );
+        let named = format!("in the middle of {what}");
+        assert!(error.to_string().contains(&named), "{begin:?}: {error}");
         let early = free(&rig.repo, "main", None).unwrap_err();
         assert_eq!(early, error, "it is known before anything is tested");
-        let after = (
-            rig.in_origin(&["rev-parse", "HEAD"]),
-            rig.in_origin(&["status", "--porcelain"]),
-        );
-        assert_eq!(before, after);
-        assert!(git(end).ok(), "{end:?}");
+        assert_eq!(before, state());
+        assert!(persons(&rig, end).ok(), "{end:?}");
     }
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new));
+}
+
+#[test]
+fn checkout_that_applies_a_patch_or_where_git_runs_is_waited_for() {
+    let rig = Rigged::local();
+    let (old, new) = at_work(&rig);
+    let refused = |what: &str| {
+        let error = land(&rig.repo, "main", &old, &new).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    };
     let patch = rig.path("patch");
-    let output = git(&["format-patch", "-1", "--stdout", "conflicts"]);
+    let output = persons(&rig, &["format-patch", "-1", "--stdout", "conflicts"]);
     fs::write(&patch, output.stdout).unwrap();
-    git(&["am", "-q", patch.to_str().unwrap()]);
-    let error = land(&rig.repo, "main", &old, &new).unwrap_err();
-    assert!(
-        error.to_string().contains("in the middle of an am"),
-        "{error}"
-    );
-    git(&["am", "--abort"]);
-    fs::write(rig.origin().join(".git/index.lock"), "").unwrap();
-    let error = land(&rig.repo, "main", &old, &new).unwrap_err();
-    assert!(error.to_string().contains("index.lock"), "{error}");
-    fs::remove_file(rig.origin().join(".git/index.lock")).unwrap();
+    persons(&rig, &["am", "-q", patch.to_str().unwrap()]);
+    refused("in the middle of an am");
+    persons(&rig, &["am", "--abort"]);
+    let lock = rig.origin().join(".git/index.lock");
+    fs::write(&lock, "").unwrap();
+    refused("index.lock");
+    fs::remove_file(&lock).unwrap();
     // On another branch, only what gives main back at its end is about it.
-    git(&["checkout", "-q", "side"]);
-    git(&["cherry-pick", "conflicts"]);
+    persons(&rig, &["checkout", "-q", "side"]);
+    persons(&rig, &["cherry-pick", "conflicts"]);
     land(&rig.repo, "main", &old, &new).unwrap();
     assert_eq!(rig.at("main"), Some(new));
 }
