@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::witness::WitnessMsg;
