@@ -1,4 +1,4 @@
-//! The secret that a city's signatures are made from, in a file that nobody but its owner reads.
+//! The secret that a city's signatures are made from, in a file that is closed to other users.
 
 use std::fs::File;
 use std::io::{self, Read as _};

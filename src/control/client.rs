@@ -210,7 +210,7 @@ fn limit(op: OpName) -> Duration {
     }
 }
 
-/// Verifies that a socket and its directory are this user's, or root's.
+/// Verifies that a socket and its directory are this user's.
 ///
 /// # Errors
 /// They are not, or cannot be seen.

