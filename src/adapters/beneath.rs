@@ -142,7 +142,7 @@ pub fn replace_durably(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<()>
         Mode::empty(),
         INSIDE,
     )?;
-    Ok(File::from(dir).sync_all()?)
+    File::from(dir).sync_all()
 }
 
 /// Gives a file another name, in place of what has it.

@@ -228,9 +228,7 @@ pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
     };
     let word = style.paint(tone, outcome.word());
     let seconds = outcome.took.as_secs_f64();
-    let why = outcome
-        .why()
-        .map(|why| format!(": {}", clean_lines(&why.to_string())));
+    let why = outcome.why().map(|why| format!(": {}", clean_lines(why)));
     let why = why.unwrap_or_default();
     let mut text = format!("{:<10}{word}{why} ({seconds:.1} s)", outcome.case);
     for line in outcome.screen().into_iter().flat_map(str::lines) {
