@@ -121,7 +121,8 @@ pub(super) enum Verb {
     Cost(args::Cost),
     /// What happened
     Events(args::Events),
-    /// Why something is as it is: the events about a raider, agent, relic or rig, with causes
+    /// Why something is as it is: the events about a raider, agent, relic, merge request, rig or account ("account
+    /// claude"), with causes
     Why(args::Named),
     /// What removed sandboxes contained
     #[command(subcommand)]

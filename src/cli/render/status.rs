@@ -205,7 +205,8 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
         }
         if let Some((kind, said)) = condition(child.value).filter(|(_, said)| !said.is_empty()) {
             let mark = if child.needs_person { "!" } else { " " };
-            let text = format!("{mark} {}: {kind}: {said}", child.name);
+            let answers = answers(child);
+            let text = format!("{mark} {}: {kind}: {said}{answers}", child.name);
             lines.push(style.paint(Tone::Waits, &text));
             lines.extend(screen(child.value));
         } else if let Some(why) = why(child).filter(|_| quarantined.is_none()) {
@@ -230,6 +231,21 @@ fn screen(child: &Value) -> Vec<String> {
     let rows: Vec<&str> = rows.collect();
     let shown = rows[rows.len().saturating_sub(SCREEN_SHOWN)..].iter();
     shown.map(|row| format!("    | {row}")).collect()
+}
+
+/// How a question can be answered, as far as that is known.
+fn answers(child: &Child<'_>) -> String {
+    let choices = list(child.value, "/choices").iter().enumerate();
+    let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, cell(choice)));
+    let choices: Vec<_> = choices.collect();
+    match choices.is_empty() {
+        true => String::new(),
+        false => format!(
+            "  [{}]  hd answer {} CHOICE",
+            choices.join(" | "),
+            child.name
+        ),
+    }
 }
 
 /// Why somebody is in a state that is no good one, where no condition tells it.

@@ -280,7 +280,10 @@ fn screens_and_hooks_of_a_moment_come_to_the_same() {
                 ) => end.is_none() || end == until,
                 _ => true,
             },
-            (None, None) => sighting.goes_on && sighting.works == (report == Report::Works),
+            (None, None) => {
+                let works = matches!(report, Report::Begins | Report::Works);
+                sighting.goes_on && sighting.works == works
+            }
             _ => false,
         };
         if !agree {

@@ -97,6 +97,11 @@ fn waits_by_itself(bench: &Bench, raider: &Raider) -> Result<Option<String>, End
 
 pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
     let marker = "kit-login";
+    if bench.says_logged_out {
+        let raider = bench.begin_logged_out(SECOND, "kit-no-login")?;
+        condition(bench, &raider, "auth")?;
+        parks(bench, &raider, Some(LOGGED_OUT))?;
+    }
     let mut steps = vec![Step::Unauthorised];
     steps.extend(works(bench, FIRST, marker));
     let raider = bench.begin(FIRST, marker, steps)?;
@@ -116,11 +121,6 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
     parks(bench, &raider, None)?;
     asks_again(bench, &raider)?;
     parks(bench, &raider, None)?;
-    if bench.says_logged_out {
-        let raider = bench.begin_logged_out(SECOND, "kit-no-login")?;
-        condition(bench, &raider, "auth")?;
-        parks(bench, &raider, Some(LOGGED_OUT))?;
-    }
     Ok(None)
 }
 
@@ -142,6 +142,19 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
         besides: "",
     };
     bench.wait(wait, || Ok(is_parked()?.then_some(())))?;
+    let until = Instant::now() + STAYS;
+    let stays = Wait {
+        what: "its account stays parked",
+        within: STAYS * 2,
+        ..wait
+    };
+    bench.wait(stays, || match is_parked()? {
+        true => Ok((Instant::now() >= until).then_some(())),
+        false => Err(bench.failed(
+            raider,
+            "its account is parked no more, and nothing has changed",
+        )),
+    })?;
     let refused = |what: &str, op: &Op| match bench.call(op) {
         Err(error) if error.kind == ErrorKind::Parked => Ok(()),
         Err(error) => Err(bench.failed(raider, format!("{what}: {}", error.message))),
@@ -160,20 +173,7 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
         name: None,
         target: None,
     });
-    refused("work is charged", &charge)?;
-    let until = Instant::now() + STAYS;
-    let stays = Wait {
-        what: "its account stays parked",
-        within: STAYS * 2,
-        ..wait
-    };
-    bench.wait(stays, || match is_parked()? {
-        true => Ok((Instant::now() >= until).then_some(())),
-        false => Err(bench.failed(
-            raider,
-            "its account is parked no more, and nothing has changed",
-        )),
-    })
+    refused("work is charged", &charge)
 }
 
 /// Has the program ask its model once more, as a person does who types something; it is refused again.
