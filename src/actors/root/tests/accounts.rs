@@ -304,7 +304,6 @@ async fn raider_takes_another_harness_over_and_the_old_account_is_forgotten() {
     town.reconfigure(|city| city.rigs[0].raiders.harness = HarnessName::new("other").unwrap())
         .await;
     town.pass(PATROL).await;
-    eprintln!("DEBUG {:?} {:?}", town.view(&child(&gone)).await, town.world.directory.accounts.all_parked());
     assert_eq!(town.starts(&gone.session), 2);
     let last = || town.parts.sessions.starts().last().unwrap().argv.clone();
     assert_eq!(last()[0], "other");
