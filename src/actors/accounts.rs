@@ -174,6 +174,10 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
 /// A session completed its work: what it told of its account was no trouble, or is over. Another session that told of it
 /// may still be in it.
 pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
+    if let Some(name) = account_of(world, harness) {
+        let accounts = &world.directory.accounts;
+        accounts.change(name, |account| account.needs_no_turn(child));
+    }
     let park = world.directory.accounts.parked(world, harness);
     if park.is_some_and(|park| park.told_by == child.to_string()) {
         went_on(world, child, harness);

@@ -4,6 +4,7 @@
 //! a pidfd that was opened first and whose start time was compared after, so that a reused pid is
 //! never hit. `kill(pid, 0)` is not used, for it takes zombies for living processes.
 
+mod files;
 mod place;
 
 use std::collections::{HashMap, HashSet};
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use self::files::{is_among_last, is_scarce, open_files, raise_open_files};
 pub use self::place::{Place, place};
 
 use crate::domain::facts::{ProcessId, Usage};
@@ -457,45 +459,6 @@ pub fn holds_lock(pid: u32, file: &fs::Metadata) -> bool {
             .join(entry.file_name());
         same && fs::read_to_string(info).is_ok_and(|text| text.contains("FLOCK"))
     })
-}
-
-/// Raises this process's soft limit of open files to the hard one: a daemon holds one descriptor
-/// per session. Returns the limit it was started with, for the programs it starts.
-pub fn raise_open_files() -> Option<u64> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
-    *STARTED_WITH.get_or_init(|| {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-        if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            tracing::warn!(%error, "the limit of open files stays at {soft}");
-        }
-        Some(soft)
-    })
-}
-
-/// Descriptors that are kept for what must always be possible: to hear of a connection, to end a session.
-const KEPT_BACK: u64 = 24;
-
-/// Whether this descriptor is one of the last that this process may have.
-#[must_use]
-pub fn is_scarce(descriptor: impl AsFd) -> bool {
-    is_among_last(descriptor, KEPT_BACK)
-}
-
-/// Whether this descriptor is among the last so many that this process may have.
-#[must_use]
-pub fn is_among_last(descriptor: impl AsFd, last: u64) -> bool {
-    use std::os::fd::AsRawFd;
-    let number = u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(u64::MAX);
-    open_files().is_some_and(|limit| number.saturating_add(last) >= limit)
-}
-
-/// How many descriptors this process may have.
-#[must_use]
-pub fn open_files() -> Option<u64> {
-    use nix::sys::resource::{Resource, getrlimit};
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    Some(soft)
 }
 
 #[cfg(test)]

@@ -267,6 +267,17 @@ impl Account {
         waits.then_some(park.why)
     }
 
+    /// The child went on before its turn, and ended its work. The next one of its name has no turn to wait for.
+    pub fn needs_no_turn(&mut self, child: &ChildId) {
+        let turns = self
+            .release
+            .iter_mut()
+            .flat_map(|release| &mut release.turns);
+        for (_, _, had) in turns.filter(|(waiting, _, _)| waiting == child) {
+            *had = true;
+        }
+    }
+
     /// When this child goes on, while the others of its account take their turns; none when it had its own.
     #[must_use]
     pub fn turn(&self, child: &ChildId) -> Option<Timestamp> {

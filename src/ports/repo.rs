@@ -4,8 +4,10 @@
 //! is called on a blocking thread. No method destroys work except [`Repo::discard_sandbox`], which
 //! wants a [`NukePermit`] and verifies it again, and [`Repo::delete_refs`], which ends a salvage.
 
+mod error;
+mod gate;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,62 +17,11 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
-use crate::domain::merge::{CheckoutBusy, LandStyle, MergeOutcome};
+use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
-/// Why git did not do it. The kind decides what the caller does.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RepoError {
-    /// The remote could not be reached or refused the credentials; retried later.
-    #[error("the remote cannot be reached: {0}")]
-    Remote(String),
-    /// The remote (a hook, a protected branch) said no.
-    #[error("the remote refused the push: {0}")]
-    Rejected(String),
-    /// A compare-and-swap lost: the ref is not where it was.
-    #[error("{name} moved: expected {expected}, found {found}")]
-    Moved {
-        /// The ref.
-        name: String,
-        /// Where it was thought to be ("absent" when it should not exist).
-        expected: String,
-        /// Where it is.
-        found: String,
-    },
-    /// No such branch, commit or sandbox.
-    #[error("not found: {0}")]
-    NotFound(String),
-    /// The sandbox's administrative files are not whole: a repair mends them.
-    #[error("{sandbox} is no worktree of this rig: {why}")]
-    Broken {
-        /// The sandbox.
-        sandbox: PathBuf,
-        /// What is the matter with it.
-        why: String,
-    },
-    /// The permit no longer describes the sandbox; nothing was touched.
-    #[error("the sandbox changed since it was judged: {0}")]
-    PermitStale(String),
-    /// The checkout of a rig without remote cannot be moved at present, so its branch cannot either.
-    #[error("the checkout at {path} {why}")]
-    CheckoutBusy {
-        /// The user's checkout, or the worktree of it.
-        path: PathBuf,
-        /// Why, and what ends it.
-        why: CheckoutBusy,
-    },
-    /// It took longer than allowed.
-    #[error("{what} took longer than {limit:?}")]
-    Timeout {
-        /// The operation.
-        what: String,
-        /// Its limit.
-        limit: Duration,
-    },
-    /// Anything else.
-    #[error("{0}")]
-    Failed(String),
-}
+pub use self::error::RepoError;
+pub use self::gate::{GateRun, GateSpec};
 
 /// What to make a sandbox from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,44 +106,6 @@ pub struct Signature {
     pub name: String,
     /// E-mail address.
     pub email: String,
-}
-
-/// A gate's run in the scratch worktree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GateRun {
-    /// Exit code, when it ended by itself.
-    pub code: Option<i32>,
-    /// Signal, when one ended it.
-    pub signal: Option<i32>,
-    /// Whether the timeout ended it.
-    pub timed_out: bool,
-    /// Why it could not be started.
-    pub spawn_error: Option<String>,
-    /// Wall time.
-    pub took: Duration,
-    /// The end of its output.
-    pub tail: String,
-    /// The file with all of its output.
-    pub log: PathBuf,
-    /// Tracked paths the gate changed; a gate that edits the tree has not tested what lands.
-    pub changed: Vec<String>,
-    /// The tree that was checked out for it, as the worktree's index had it.
-    pub tree: Option<Oid>,
-}
-
-/// What a gate needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GateSpec {
-    /// For the log's file name.
-    pub name: String,
-    /// Shell command.
-    pub run: String,
-    /// Its limit.
-    pub timeout: Duration,
-    /// The complete environment.
-    pub env: std::collections::BTreeMap<String, String>,
-    /// Directory of gate logs.
-    pub log_dir: PathBuf,
 }
 
 /// git, as one rig needs it (`3-architecture.md`, 3.4).

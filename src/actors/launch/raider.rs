@@ -36,17 +36,13 @@ pub(super) async fn start(
     why: Why<'_>,
     before: Option<&SessionFacts>,
 ) -> Result<Start, OpenFailure> {
-    let Why {
-        problem,
-        cause,
-        crashed,
-    } = why;
+    let (problem, cause, crashed) = (why.problem, why.cause, why.crashed);
     let hook = &moved::hook_now(world, hook)
         .await
         .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
     let asked = match problem {
         None if cause == Cause::Operator => endings::problem(world, hook).await,
-        None | Some(_) => None,
+        _ => None,
     };
     // A session that is started for a problem is started in spite of its outcome file.
     let problem = problem.or(asked.as_ref());
@@ -76,10 +72,10 @@ pub(super) async fn start(
         {
             (prompt::first(&brief), How::Fresh)
         }
-        _ => {
-            let text = prompt::respawn(&brief, cause, problem, less);
-            (text, How::Respawned)
-        }
+        _ => (
+            prompt::respawn(&brief, cause, problem, less),
+            How::Respawned,
+        ),
     };
     // A fresh context is what a handoff asks for, if its note does not say otherwise.
     let goes_on = match how {

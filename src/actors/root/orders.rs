@@ -20,6 +20,13 @@ use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{SessionError, Stopped};
 
+/// Answers an order; a caller that has gone needs no answer.
+fn tell(reply: Option<RpcReplyPort<Result<(), String>>>, said: Result<(), &str>) {
+    if let Some(reply) = reply {
+        let _gave_up = reply.send(said.map_err(str::to_owned));
+    }
+}
+
 impl Root {
     pub(super) async fn want(
         &mut self,
@@ -28,19 +35,14 @@ impl Root {
         cause: Cause,
         reply: Option<RpcReplyPort<Result<(), String>>>,
     ) {
-        let refuse = |reply: Option<RpcReplyPort<_>>, why: &str| {
-            if let Some(reply) = reply {
-                let _gave_up = reply.send(Err(why.to_owned()));
-            }
-        };
         if self.stopping.is_some() {
-            return refuse(reply, "the supervisor is stopping");
+            return tell(reply, Err("the supervisor is stopping"));
         }
         // Whoever asks may have looked before the rebuilding began.
         if let ChildId::Raider(raider) = &spec.id
             && self.world.claims.is_claimed(&repair::mending(raider))
         {
-            return refuse(reply, "its sandbox is being rebuilt");
+            return tell(reply, Err("its sandbox is being rebuilt"));
         }
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
@@ -60,7 +62,7 @@ impl Root {
             return;
         };
         if slot.is_ending() {
-            return refuse(reply, "its last session is still being ended");
+            return tell(reply, Err("its last session is still being ended"));
         }
         slot.spec = spec;
         slot.cause = cause;
@@ -74,8 +76,8 @@ impl Root {
         if slot.actor.is_some() {
             if slot.session.is_none() {
                 slot.for_up.extend(reply);
-            } else if let Some(reply) = reply {
-                let _gave_up = reply.send(Ok(()));
+            } else {
+                tell(reply, Ok(()));
             }
             return;
         }
@@ -83,10 +85,7 @@ impl Root {
             // It rests until it is resumed, and is started from this spec then.
             slot.desired = Desired::Resting(Cause::Suspended);
             slot.become_state(ChildState::Stopped, now);
-            if let Some(reply) = reply {
-                let _gave_up = reply.send(Ok(()));
-            }
-            return;
+            return tell(reply, Ok(()));
         }
         slot.for_up.extend(reply);
         match held.filter(|_| new && cause != Cause::Adopted) {

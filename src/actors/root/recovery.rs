@@ -246,7 +246,7 @@ impl Root {
                 };
                 self.bring_up(me, id, look, cause).await;
             }
-            Decision::Resume(id) => self.resume(me, id).await,
+            Decision::Resume(id) => self.resume(me, id, look).await,
             Decision::Suspend(id, cause) => self.suspend(me, id, *cause),
             Decision::Cycle(id, cause) => {
                 if self.is_as_seen(id, look) {

@@ -127,8 +127,11 @@ async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
         }
         sessions.show(&charged.session, Some("thanks"));
     };
-    let (answered, ()) = tokio::join!(answer(world, Some(harness), &handle, "q"), typed);
-    assert_eq!(answered.unwrap().answer, "q");
+    let answered = async {
+        let answered = answer(world, Some(harness), &handle, "q").await;
+        assert_eq!(answered.unwrap().answer, "q");
+    };
+    tokio::join!(answered, typed);
 }
 
 /// What was typed into a line that is not shown goes into no journal.

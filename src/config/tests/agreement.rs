@@ -6,7 +6,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::Place;
 use crate::adapters::sessions::holder::view_of;
@@ -14,203 +15,15 @@ use crate::domain::condition::{Condition, Report, judge};
 use crate::domain::harness::hooks::Hooks;
 use crate::domain::ids::HarnessName;
 
-/// The options of the recorded questions.
-fn options(labels: &[&str]) -> Value {
-    labels
-        .iter()
-        .map(|label| json!({ "label": label }))
-        .collect()
-}
+/// The event that each program sends at the moment of a recording. The limit of opencode ends 58 minutes and 56 seconds
+/// after the recording is judged.
+const MOMENTS: &str = include_str!("../../../tests/data/harness/moments.json");
 
-/// Each program with its recordings and the events of those moments.
-fn moments() -> Vec<(&'static str, &'static str, Value)> {
-    let claude = |name: &str, more: Value| {
-        let mut event = json!({ "hook_event_name": name, "session_id": "c" });
-        event
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        event
-    };
-    let asks = |question: &str, labels: &[&str]| json!([{ "question": question, "header": "h", "options": options(labels) }]);
-    vec![
-        (
-            "claude-2.1.197",
-            "question-single",
-            claude(
-                "PermissionRequest",
-                json!({
-                    "tool_name": "AskUserQuestion",
-                    "tool_input": { "questions": asks("Which colour should the button have?", &["Red", "Blue"]) },
-                }),
-            ),
-        ),
-        (
-            "claude-2.1.197",
-            "permission-bash",
-            claude(
-                "PermissionRequest",
-                json!({
-                    "tool_name": "Bash", "tool_input": { "command": "cargo test" },
-                }),
-            ),
-        ),
-        (
-            "claude-2.1.197",
-            "limit-subscription",
-            claude("StopFailure", json!({ "error": "rate_limit" })),
-        ),
-        (
-            "claude-2.1.197",
-            "login-oauth-401",
-            claude("StopFailure", json!({ "error": "authentication_failed" })),
-        ),
-        (
-            "claude-2.1.197",
-            "limit-credit",
-            claude("StopFailure", json!({ "error": "billing_error" })),
-        ),
-        (
-            "claude-2.1.197",
-            "working-tool",
-            claude("PostToolUse", json!({})),
-        ),
-        ("claude-2.1.197", "waiting", claude("Stop", json!({}))),
-        (
-            "codex-0.169.0",
-            "question",
-            claude(
-                "PreToolUse",
-                json!({
-                    "tool_name": "request_user_input",
-                    "tool_input": {
-                        "questions": asks("Which colour should the button be?", &["Red (Recommended)", "Green", "Blue"]),
-                    },
-                }),
-            ),
-        ),
-        (
-            "codex-0.169.0",
-            "approval-command",
-            claude(
-                "PermissionRequest",
-                json!({
-                    "tool_name": "shell",
-                    "tool_input": { "command": "touch", "description": "May I create a file outside of the workspace?" },
-                }),
-            ),
-        ),
-        (
-            "codex-0.169.0",
-            "working",
-            claude("UserPromptSubmit", json!({})),
-        ),
-        ("codex-0.169.0", "waiting", claude("Stop", json!({}))),
-        (
-            "gemini-0.61.0",
-            "question",
-            claude(
-                "BeforeTool",
-                json!({
-                    "tool_name": "ask_user",
-                    "tool_input": { "questions": asks("Which colour should the button be?", &["Red", "Green", "Blue"]) },
-                }),
-            ),
-        ),
-        (
-            "gemini-0.61.0",
-            "approval-command",
-            claude(
-                "Notification",
-                json!({
-                    "details": { "type": "exec", "command": "cargo test" },
-                }),
-            ),
-        ),
-        (
-            "gemini-0.61.0",
-            "working-tool",
-            claude("AfterTool", json!({})),
-        ),
-        ("gemini-0.61.0", "waiting", claude("AfterAgent", json!({}))),
-        (
-            "opencode-1.18.33",
-            "question-tool",
-            json!({
-                "type": "question.asked",
-                "properties": { "questions": asks("Which colour shall I take?", &["Red", "Blue"]) },
-            }),
-        ),
-        (
-            "opencode-1.18.33",
-            "permission",
-            json!({
-                "type": "permission.asked",
-                "properties": { "permission": "bash", "metadata": { "command": "cargo test" } },
-            }),
-        ),
-        (
-            "opencode-1.18.33",
-            "limit-429",
-            json!({
-                "type": "session.status",
-                // 58 minutes and 56 seconds after the recording is judged.
-                "properties": { "status": { "type": "retry", "attempt": 1, "next": 1_795_431_536_000_i64 } },
-            }),
-        ),
-        (
-            "opencode-1.18.33",
-            "error-oc401",
-            json!({
-                "type": "session.error",
-                "properties": { "error": { "name": "APIError", "data": { "message": "no", "statusCode": 401 } } },
-            }),
-        ),
-        (
-            "opencode-1.18.33",
-            "working-tool",
-            json!({
-                "type": "session.status", "properties": { "status": { "type": "busy" } },
-            }),
-        ),
-        (
-            "opencode-1.18.33",
-            "waiting-text",
-            json!({ "type": "session.idle", "properties": {} }),
-        ),
-        (
-            "copilot-1.0.102",
-            "question-single",
-            claude(
-                "notification",
-                json!({
-                    "notification_type": "elicitation_dialog", "message": "Which colour should the button have?",
-                }),
-            ),
-        ),
-        (
-            "copilot-1.0.102",
-            "permission-shell",
-            claude(
-                "notification",
-                json!({
-                    "notification_type": "permission_prompt", "message": "cargo test",
-                }),
-            ),
-        ),
-        (
-            "copilot-1.0.102",
-            "working-tool",
-            claude("postToolUse", json!({})),
-        ),
-        ("copilot-1.0.102", "waiting", claude("agentStop", json!({}))),
-        (
-            "pi-0.73.1",
-            "working-tool",
-            json!({ "type": "tool_execution_end" }),
-        ),
-        ("pi-0.73.1", "kit-working", json!({ "type": "agent_start" })),
-    ]
+#[derive(Deserialize)]
+struct Moment {
+    program: String,
+    recording: String,
+    event: Value,
 }
 
 /// The condition that a report is taken for; none for one that says that the session goes on.
@@ -258,7 +71,8 @@ fn screens_and_hooks_of_a_moment_come_to_the_same() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness");
     let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
     let (mut wrong, mut met) = (Vec::new(), std::collections::BTreeSet::new());
-    for (program, case, event) in moments() {
+    for moment in serde_json::from_str::<Vec<Moment>>(MOMENTS).unwrap() {
+        let (program, case, event) = (&moment.program, &moment.recording, &moment.event);
         let (name, _version) = program.split_once('-').unwrap();
         let harness = &city.harnesses[&HarnessName::new(name).unwrap()];
         let bytes = fs::read(root.join(program).join(format!("{case}.raw"))).unwrap();
@@ -268,7 +82,7 @@ fn screens_and_hooks_of_a_moment_come_to_the_same() {
             now,
             &TimeZone::UTC,
         );
-        let report = harness.hooks.report(&event);
+        let report = harness.hooks.report(event);
         let report = report.unwrap_or_else(|| panic!("{program} {case}: {event} says nothing"));
         let told = condition(&report);
         let agree = match (&sighting.condition, &told) {

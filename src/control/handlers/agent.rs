@@ -4,15 +4,16 @@
 use serde_json::{Value, json};
 
 use super::{names, own, status};
-use crate::actors::ask;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, RootMsg};
 use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
+use crate::actors::{ask, usage};
 use crate::control::protocol::{ControlError, args};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId};
+use crate::ports::relics::Txn;
 
 /// An agent that ignores everything but KILL needs its grace and a moment.
 const STOP_LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
@@ -20,8 +21,9 @@ const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
-    let said = world.store.run(|txn| standing::read(txn)).await?;
-    Ok(Value::Array(status::agents(world, &views, &said)))
+    let stored = |txn: &mut dyn Txn| Ok((standing::read(txn)?, usage::now(txn, &[])?.agents));
+    let (said, used) = world.store.run(stored).await?;
+    Ok(Value::Array(status::agents(world, &views, &said, &used)))
 }
 
 pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlError> {

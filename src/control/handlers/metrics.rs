@@ -156,7 +156,7 @@ fn children(
     stored: &Stored,
     hookless: &[RaiderId],
 ) -> prometheus::Result<()> {
-    let agents = status::agents(world, views, &stored.said);
+    let agents = status::agents(world, views, &stored.said, &stored.usage.agents);
     let states = agents.iter().filter_map(|agent| agent["state"].as_str());
     let agents = count(states.map(|state| vec![state.to_owned()]));
     let about = ("horde_agents", "Standing agents, by state.");

@@ -103,13 +103,7 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     for rig in &world.city.rigs {
         rigs.push(rig_status(world, rig, &views, &stored).await?);
     }
-    let mut agents = agents(world, &all, &stored.said);
-    for agent in &mut agents {
-        let used = agent["name"]
-            .as_str()
-            .and_then(|name| stored.usage.agents.get(name));
-        agent["usage"] = json!({ "today": used.copied().unwrap_or_default().to_json() });
-    }
+    let agents = agents(world, &all, &stored.said, &stored.usage.agents);
     let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
     let budgets = usage::over(world).await?;
@@ -361,7 +355,12 @@ fn raider_json(
 
 /// Every agent of the configuration, members of pools one by one, and those that are not configured
 /// any more and come to their end.
-pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Value> {
+pub(super) fn agents(
+    world: &World,
+    views: &[ChildView],
+    said: &Said,
+    used: &BTreeMap<String, Sum>,
+) -> Vec<Value> {
     let city = &world.city;
     let mut rows: BTreeMap<&AgentName, Option<&ChildView>> = BTreeMap::new();
     for agent in city.agents.iter().filter(|agent| agent.pool.is_none()) {
@@ -399,6 +398,8 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
     let row = |(name, view)| {
         let mut row = agent_json(world, name, view, suspended(name));
         row["pool"] = json!(pool(name));
+        let today = used.get(name.as_str()).copied().unwrap_or_default();
+        row["usage"] = json!({ "today": today.to_json() });
         row
     };
     rows.into_iter().map(row).collect()

@@ -317,6 +317,18 @@ fn child_that_came_since_is_not_held_by_the_release() {
     assert!(account.holds(&child("a")).is_some());
 }
 
+/// A raider that landed in the meantime leaves its name to the next one.
+#[test]
+fn child_that_ended_its_work_before_its_turn_holds_no_later_one_of_its_name() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    account.release(&[child("a"), child("b")], at(100), &middle);
+    account.needs_no_turn(&child("a"));
+    assert_eq!(account.holds(&child("a")), None);
+    assert_eq!(account.turn(&child("a")), None);
+    assert!(account.holds(&child("b")).is_some());
+}
+
 #[test]
 fn questions_say_nothing_of_the_account() {
     let question = Condition::NeedsInput {

@@ -253,7 +253,11 @@ fn what_a_hook_of_git_leaves_behind_only_looks() {
          printf %s $? >{signs}/stray.new; mv {signs}/stray.new {signs}/stray",
         hd.display()
     );
-    let hook = format!("#!/bin/sh\n(setsid sh -c '{stray}' >/dev/null 2>&1 </dev/null &)\n");
+    // Each push runs the hook; one stray is enough.
+    let hook = format!(
+        "#!/bin/sh\nmkdir {signs}/once 2>/dev/null || exit 0\n\
+         (setsid sh -c '{stray}' >/dev/null 2>&1 </dev/null &)\n"
+    );
     let path = city.root().join("horde-checkout/.git/hooks/pre-push");
     write(city.root(), "horde-checkout/.git/hooks/pre-push", &hook);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

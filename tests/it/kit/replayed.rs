@@ -84,7 +84,7 @@ fn city(root: &Path, preset: &str, screens: &Path) {
     }
     // The agent's own input line, which is there when the recorded dialog has gone.
     let input = harness["input_patterns"].as_array_mut();
-    input.unwrap().push("^> ".into());
+    input.unwrap().push("^>( |$)".into());
     let city = serde_json::json!({"workspace": {"name": "x"}, "harness": {"replayed": harness}});
     fs::write(root.join("city.toml"), toml::to_string(&city).unwrap()).unwrap();
 }

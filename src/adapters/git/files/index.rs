@@ -189,7 +189,11 @@ impl Lens {
             .output();
         let listed = match listed {
             Ok(listed) if listed.ok() => listed,
-            Ok(listed) => return Ok(odd(listed.stderr.trim())),
+            Ok(listed) => {
+                // The copy that git read has another name each time.
+                let here = format!("{}/", self.git_dir().display());
+                return Ok(odd(listed.stderr.replace(&here, "").trim()));
+            }
             // What an agent made of it may keep git busy for ever.
             Err(error @ RepoError::Timeout { .. }) => return Ok(odd(&error.to_string())),
             Err(error) => return Err(error),

@@ -90,6 +90,7 @@ impl Rigged {
             repo.git().args(["config", key, value]).run().unwrap();
         }
         share::init(&repo).unwrap();
+        share::lend(&repo).unwrap();
         let base = commit(&repo, None, &[("file", "1\n2\n3\n")]);
         let mut rigged = Self { dir, repo, base };
         rigged.seed(local);
