@@ -227,7 +227,7 @@ impl Git {
     }
 
     /// The file from its beginning, however often the command runs.
-    fn from_start(&self, file: &File) -> Result<Stdio, RepoError> {
+    fn rewound(&self, file: &File) -> Result<Stdio, RepoError> {
         let mut again = file;
         let input = again.rewind().and_then(|()| file.try_clone());
         let input = input.map_err(|error| {
@@ -262,13 +262,13 @@ impl Git {
             .envs(runs::errand().map(|city| (runs::ERRAND, city)))
             .envs(self.env.iter().map(|(key, value)| (key, value)));
         let stdout = match &self.stdout {
-            Some(file) => self.from_start(file)?,
+            Some(file) => self.rewound(file)?,
             None => Stdio::piped(),
         };
         let (stdin, bytes) = match &self.stdin {
             Input::Nothing => (Stdio::null(), None),
             Input::Bytes(bytes) => (Stdio::piped(), Some(bytes.clone())),
-            Input::File(file) => (self.from_start(file)?, None),
+            Input::File(file) => (self.rewound(file)?, None),
         };
         command
             .stdin(stdin)
