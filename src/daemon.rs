@@ -2,13 +2,15 @@
 //! process:
 //!
 //! ```text
-//!  config ─► lock ─► adapters ─► tree booted (sessions adopted) ─► socket ─► ready
-//!     │        │                                                     │
-//!   exit 2   exit 4                signals, `hd stop` ──► two passes ─► socket gone ─► exit 0
+//!  config ─► ground, lock ─► socket made ─► adapters ─► tree booted (sessions adopted) ─► it listens ─► ready
+//!     │           │              │                                                          │
+//!   exit 2     exit 4          exit 1         signals, `hd stop` ──► two passes ─► socket gone ─► exit 0
 //! ```
 
 mod files;
+mod ground;
 mod infra;
+mod keeper;
 mod lock;
 mod manager;
 mod memory;
@@ -16,30 +18,32 @@ mod own;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorRef};
-use tokio::net::UnixListener;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::lock::CityLock;
+use self::ground::Ground;
+use self::keeper::Keeper;
 use self::manager::Manager;
 use crate::actors::ask;
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
-use crate::actors::root::{ChildView, RootActor, RootMsg, StopMode};
+use crate::actors::root::{ChildView, RootActor, RootMsg, StopEnd, StopMode};
 use crate::actors::world::World;
+use crate::adapters::runs;
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
-use crate::control::server;
+use crate::control::server::{self, Bound};
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, OnTerm, socket_path};
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::shown;
+use crate::telemetry;
 
 /// How a supervisor ends without an error of its own.
 const STOPPED: u8 = 0;
@@ -48,6 +52,8 @@ const FAILED: u8 = 1;
 const CONFIG_INVALID: u8 = 2;
 const HELD_BY_ANOTHER: u8 = 4;
 
+/// How long the last lines of the log may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
 /// How long answers under way may take once the tree has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -104,59 +110,97 @@ pub fn check(path: &Path) -> ExitCode {
     match config::load(path, &config::Env::of_process()) {
         Ok(_) => ExitCode::from(STOPPED),
         Err(wrong) => {
-            eprint!("{}", wrong.render(false));
+            telemetry::say(&shown::lines(&wrong.render(false)));
             ExitCode::from(CONFIG_INVALID)
         }
     }
 }
 
+/// Which relic store a supervisor begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// The one that was there; a new one only in a city that never had one.
+    Known,
+    /// Whichever is there, also where that is an older one or none.
+    Any,
+}
+
 /// Runs the supervisor of a city until it is stopped.
 #[must_use]
-pub fn run(path: &Path) -> ExitCode {
+pub fn run(path: &Path, store: Store) -> ExitCode {
     memory::one_arena();
-    match supervise(path) {
+    let code = match supervise(path, store) {
         Ok(()) => ExitCode::from(STOPPED),
         Err(error) => {
             match &error {
-                DaemonError::Config(text) => eprint!("{text}"),
+                DaemonError::Config(text) => telemetry::say(&shown::lines(text)),
                 DaemonError::Held { .. } | DaemonError::Failed(_) => {
                     tracing::error!(%error, "the supervisor cannot run");
                 }
             }
             error.exit()
         }
-    }
+    };
+    telemetry::flush(LAST_LINES);
+    code
 }
 
-fn supervise(path: &Path) -> Result<(), DaemonError> {
+fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     // Once: a link that leads elsewhere later does not move a city under its supervisor. What is
     // wrong with the path is said by whoever reads it.
     let file = config::city_file(path).unwrap_or_else(|_| path.to_owned());
     let loaded = config::load(&file, &config::Env::of_process())
         .map_err(|wrong| DaemonError::Config(wrong.render(false)))?;
+    if !loaded.warnings.is_empty() {
+        tracing::warn!("{}", loaded.warnings.render(false).trim_end());
+    }
     let shown = config::show_json(&loaded);
     let city = Arc::new(loaded.city);
-    private_dir(&city.state_dir())?;
-    let lock = CityLock::take(&city.state_dir())?;
+    let ground = Arc::new(Ground::take(&city.root)?);
+    runs::work_for(&city.state_dir());
     panic_hook();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(failed("the runtime cannot be started"))?;
-    let result = runtime.block_on(live(city, shown, file));
-    own::end(runtime);
-    drop(lock);
-    result
+    let start = Start {
+        city,
+        shown,
+        file,
+        store,
+        ground: Arc::clone(&ground),
+    };
+    let result = runtime.block_on(live(start));
+    let left = own::end(runtime);
+    drop(ground);
+    match left.is_empty() {
+        true => result,
+        false => result.and(Err(DaemonError::Failed(format!(
+            "processes that the supervisor started for itself do not end: {left:?}"
+        )))),
+    }
+}
+
+/// What a supervisor begins with.
+struct Start {
+    city: Arc<City>,
+    shown: serde_json::Value,
+    file: PathBuf,
+    store: Store,
+    ground: Arc<Ground>,
 }
 
 /// From the adapters to the last word.
-async fn live(city: Arc<City>, shown: serde_json::Value, file: PathBuf) -> Result<(), DaemonError> {
+async fn live(start: Start) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
-    let socket = socket_of(&city);
+    let ground = Arc::clone(&start.ground);
+    let socket = socket_of(&start.city);
+    // Before anything is started that a supervisor without a socket could not be asked about.
+    let bound = bind(&socket)?;
     let manager = Arc::new(Manager::new());
     let args = tokio::select! {
-        built = tree::build(&city, shown, file, socket.clone(), Arc::clone(&manager)) => built?,
+        built = tree::build(start, socket, Arc::clone(&manager)) => built?,
         () = signals.stop(None) => {
             manager.stopping();
             return Ok(());
@@ -180,8 +224,7 @@ async fn live(city: Arc<City>, shown: serde_json::Value, file: PathBuf) -> Resul
             return until_stopped(&world, tree, &manager, &mut signals, requests, mode).await;
         }
     }
-    let listener = server::bind(&socket).map_err(failed("the control socket cannot be made"))?;
-    let control = Control::serve(listener, &world);
+    let (control, requests) = Control::serve(bound, ground, &world)?;
     note(&world, EventType::ControllerReady);
     // Only now: what they run may ask the supervisor.
     world.automations.open(world.clock.now());
@@ -190,41 +233,65 @@ async fn live(city: Arc<City>, shown: serde_json::Value, file: PathBuf) -> Resul
     manager.ready();
     let watch = |limit| watch(Arc::clone(&world), Arc::clone(&manager), limit);
     let watching = sd_notify::watchdog_enabled().map(|limit| tokio::spawn(watch(limit)));
-    let (tree, requests) = ((&root, ended), control.requests);
+    let tree = (&root, ended);
     let outcome = until_stopped(&world, tree, &manager, &mut signals, requests, None).await;
     if let Some(watching) = watching {
         watching.abort();
     }
-    // Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
-    if let Err(error) = std::fs::remove_file(&socket)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, "the control socket could not be removed");
-    }
-    // The receiver is gone only if the server has ended by itself.
-    let _ended = control.stopping.send(true);
-    let _slow_clients = tokio::time::timeout(LAST_WORDS, control.serving).await;
+    control.end().await;
     outcome
+}
+
+/// Makes the control socket; nothing can connect to it yet.
+fn bind(socket: &Path) -> Result<Bound, DaemonError> {
+    server::bind(socket).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => DaemonError::Held {
+            pid: format!("unknown, it listens at {}", socket.display()),
+        },
+        _ => failed("the control socket cannot be made")(error),
+    })
 }
 
 /// The control server at work.
 struct Control {
-    requests: mpsc::Receiver<StopRequest>,
     stopping: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
+    keeping: tokio::task::JoinHandle<()>,
 }
 
 impl Control {
-    fn serve(listener: UnixListener, world: &Arc<World>) -> Self {
+    fn serve(
+        bound: Bound,
+        ground: Arc<Ground>,
+        world: &Arc<World>,
+    ) -> Result<(Self, mpsc::Receiver<StopRequest>), DaemonError> {
+        let listens = bound.listen();
+        let (listener, file) = listens.map_err(failed("the control socket cannot listen"))?;
         let (stop, requests) = mpsc::channel(4);
         let (stopping, watching) = watch::channel(false);
+        let (renew, listeners) = mpsc::channel(1);
+        // It has room for one.
+        let _taken = renew.try_send(listener);
         let handlers = Arc::new(Handlers::new(Arc::clone(world), stop));
-        let serving = tokio::spawn(server::serve(listener, handlers, watching));
-        Self {
-            requests,
+        let serving = tokio::spawn(server::serve(listeners, handlers, watching));
+        let keeper = Keeper::new(ground, file, renew);
+        let keeping = tokio::spawn(keeper.run(Arc::clone(world)));
+        let control = Self {
             stopping,
             serving,
-        }
+            keeping,
+        };
+        Ok((control, requests))
+    }
+
+    /// Nobody connects to a supervisor that has stopped; whoever asked it to gets an answer.
+    async fn end(self) {
+        self.keeping.abort();
+        // With it goes the file of the socket. A look that it is at ends before the process does.
+        let _aborted = self.keeping.await;
+        // The receiver is gone only if the server has ended by itself.
+        let _ended = self.stopping.send(true);
+        let _slow_clients = tokio::time::timeout(LAST_WORDS, self.serving).await;
     }
 }
 
@@ -247,7 +314,7 @@ async fn until_stopped(
     mut reason: Option<StopMode>,
 ) -> Result<(), DaemonError> {
     tokio::pin!(ended);
-    let mut asked: Vec<oneshot::Sender<StopMode>> = Vec::new();
+    let mut asked: Vec<oneshot::Sender<StopEnd>> = Vec::new();
     let mut stopping = None;
     loop {
         if let Some(mode) = reason.take() {
@@ -274,18 +341,27 @@ async fn until_stopped(
         let what = "the root supervisor ended by itself";
         return Err(DaemonError::Failed(what.into()));
     };
+    let left = match mode {
+        StopMode::KeepSessions => Vec::new(),
+        StopMode::Graceful | StopMode::Now => world.directory.left.told(),
+    };
+    let end = StopEnd { mode, left };
     for done in asked {
         // Whoever asked may have gone.
-        let _gone = done.send(mode);
+        let _gone = done.send(end.clone());
     }
-    Ok(())
+    match end.left.is_empty() {
+        true => Ok(()),
+        false => Err(DaemonError::Failed(end.says())),
+    }
 }
 
-/// TERM and INT; HUP must not end the process.
+/// TERM and INT; HUP and USR1 must not end the process.
 struct Signals {
     term: unix::Signal,
     int: unix::Signal,
     hup: unix::Signal,
+    usr1: unix::Signal,
 }
 
 impl Signals {
@@ -294,6 +370,7 @@ impl Signals {
             term: unix::signal(SignalKind::terminate())?,
             int: unix::signal(SignalKind::interrupt())?,
             hup: unix::signal(SignalKind::hangup())?,
+            usr1: unix::signal(SignalKind::user_defined1())?,
         })
     }
 
@@ -308,8 +385,18 @@ impl Signals {
                         world.directory.tell_config(ConfigMsg::Hangup);
                     }
                 }
+                _ = self.usr1.recv() => reopen_log(),
             }
         }
+    }
+}
+
+/// Goes on logging to the file that has the log's name now: the one before was rotated away.
+fn reopen_log() {
+    match telemetry::reopen() {
+        Ok(Some(path)) => tracing::info!(path = %path.display(), "the log was opened again"),
+        Ok(None) => tracing::info!("the log goes to no file: there is nothing to open again"),
+        Err(error) => tracing::error!(%error, "the log cannot be opened again"),
     }
 }
 
@@ -337,17 +424,6 @@ fn socket_of(city: &City) -> PathBuf {
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let uid = nix::unistd::geteuid().as_raw();
     socket_path(&city.root, &city.daemon.socket, runtime_dir.as_deref(), uid)
-}
-
-fn private_dir(dir: &Path) -> Result<(), DaemonError> {
-    use std::os::unix::fs::PermissionsExt;
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir);
-    made.map_err(failed_at(dir, "cannot be made ready"))?;
-    let mode = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(dir, mode).map_err(failed_at(dir, "cannot be made ready"))
 }
 
 /// A panic ends one actor or task: it is a log line, not a backtrace on the hot path.

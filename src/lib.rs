@@ -22,6 +22,8 @@ pub mod domain;
 pub mod faults;
 pub mod kit;
 pub mod ports;
+pub mod regular;
+pub mod startup;
 pub mod telemetry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,16 +1,25 @@
 //! Logs on stderr. An event of the journal is one JSON line with the journal's own fields
 //! (`2-contract.md`, 2.6); any other line has `ts`, `level`, `target`, `message` and its fields.
 
+mod sink;
+
 use std::fmt;
 use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::MakeWriter as _;
 use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
+
+use self::sink::Sink;
+use crate::domain::shown;
 
 /// The target that the journal's events carry.
 const JOURNAL: &str = "horde::journal";
@@ -27,30 +36,77 @@ pub enum Format {
 /// Sets up logs for this process.
 ///
 /// # Errors
-/// They are set up already.
-pub fn init(format: Format, filter: EnvFilter) -> Result<(), TryInitError> {
+/// They are set up already, or the kernel refuses a thread.
+pub fn init(format: Format, filter: EnvFilter) -> Result<(), Box<dyn std::error::Error>> {
+    let sink = Sink::to_stderr()?;
     let registry = tracing_subscriber::registry().with(filter);
     match format {
-        Format::Json => registry.with(JsonLines).try_init(),
+        Format::Json => registry.with(JsonLines(sink.clone())).try_init()?,
         Format::Pretty => {
             // It would say on stderr that stderr takes nothing, and panic of that.
             let pretty = tracing_subscriber::fmt::layer().log_internal_errors(false);
+            let safe = sink.clone();
             registry
-                .with(pretty.with_writer(std::io::stderr))
-                .try_init()
+                .with(pretty.with_writer(move || Safe(safe.make_writer())))
+                .try_init()?;
         }
+    }
+    // The subscriber is the first: nothing set the sink before.
+    let _first = SINK.set(sink);
+    Ok(())
+}
+
+/// Where this process logs to.
+static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// Says something to people, in the words that are given and in line with the log.
+pub fn say(text: &str) {
+    match SINK.get() {
+        Some(sink) => sink.push(text.as_bytes().to_vec()),
+        None => eprint!("{text}"),
     }
 }
 
+/// Waits until what was logged is written, at most this long.
+pub fn flush(limit: Duration) {
+    if let Some(sink) = SINK.get() {
+        sink.flush(limit);
+    }
+}
+
+/// Opens the file that the log goes to again, by the name that it had when the process began. Returns its
+/// path; none where the log goes to no file.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file: the log stays where it is.
+pub fn reopen() -> std::io::Result<Option<&'static Path>> {
+    SINK.get().map_or(Ok(None), Sink::reopen)
+}
+
 /// Writes each event as one line, whole, with one call.
-struct JsonLines;
+struct JsonLines(Sink);
 
 impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut line = line(event).to_string();
+        let line = line(event).to_string();
+        let mut line = shown::json(&line).into_owned();
         line.push('\n');
-        // Nobody is left to be told that stderr is closed.
-        let _closed = std::io::stderr().lock().write_all(line.as_bytes());
+        self.0.push(line.into_bytes());
+    }
+}
+
+/// Shows what agents, git and files say in a line as text that steers no terminal. Each line comes whole.
+struct Safe<W>(W);
+
+impl<W: Write> Write for Safe<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(shown::painted(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -118,6 +174,39 @@ mod tests {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             self.0.lock().unwrap().push(line(event));
         }
+    }
+
+    /// A writer that remembers.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pretty_log_has_colours_and_nothing_else_that_steers_a_terminal() {
+        let memory = Memory::default();
+        let written = memory.clone();
+        let pretty = tracing_subscriber::fmt::layer()
+            .with_ansi(true)
+            .with_writer(move || Safe(written.clone()));
+        let nasty = "a\x1b[31mb\x1b]52;c;x\x07\x7f\u{9b}2J\u{202e}\u{200b}";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(pretty), || {
+            tracing::warn!(title = nasty, path = %nasty, debug = ?nasty, "{nasty}");
+        });
+        let bytes = memory.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains("\x1b["), "it is coloured: {text:?}");
+        assert_eq!(shown::painted(&text), text);
+        assert!(text.contains("\\u{202e}"), "{text:?}");
     }
 
     #[test]

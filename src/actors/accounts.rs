@@ -8,7 +8,7 @@
 //!        look, charge, nudges ask `held` ◄─────────────────────────────────┘
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -68,6 +68,13 @@ impl Accounts {
         self.known().accounts.get(name)?.parked().cloned()
     }
 
+    /// When this child goes on, whose account is open again and that waits for its turn.
+    #[must_use]
+    pub fn turn(&self, world: &World, harness: &HarnessName, child: &ChildId) -> Option<Timestamp> {
+        let name = account_of(world, harness)?;
+        self.known().accounts.get(name)?.turn(child)
+    }
+
     /// Every account that is parked, by its name.
     #[must_use]
     pub fn all_parked(&self) -> BTreeMap<String, Park> {
@@ -112,7 +119,9 @@ pub fn refuse_parked(world: &World, harness: &HarnessName) -> Result<(), Refusal
         Why::RateLimited => "is at a limit",
         Why::Auth => "wants a login",
     };
-    let until = park.until.map(|until| format!(" until {until}"));
+    let until = park
+        .until
+        .map(|until| format!(" until {}", until.strftime("%FT%TZ")));
     let message = format!(
         "the account of harness {harness} {what}{}: {}",
         until.unwrap_or_default(),
@@ -165,6 +174,10 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
 /// A session completed its work: what it told of its account was no trouble, or is over. Another session that told of it
 /// may still be in it.
 pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
+    if let Some(name) = account_of(world, harness) {
+        let accounts = &world.directory.accounts;
+        accounts.change(name, |account| account.needs_no_turn(child));
+    }
     let park = world.directory.accounts.parked(world, harness);
     if park.is_some_and(|park| park.told_by == child.to_string()) {
         went_on(world, child, harness);
@@ -299,13 +312,37 @@ pub async fn advance(world: &Arc<World>) -> Option<Timestamp> {
     known.accounts.values().filter_map(Account::next).min()
 }
 
-/// Forgets accounts that no harness has any more, and those of which nothing need be known.
+/// The accounts that work is charged to, or was; none while that cannot be read.
+async fn in_use(world: &World) -> Option<BTreeSet<String>> {
+    let hooks = match world.store.run(|txn| txn.hooks(None)).await {
+        Ok(hooks) => hooks,
+        Err(error) => {
+            tracing::warn!(%error, "which accounts are in use cannot be read yet");
+            return None;
+        }
+    };
+    let city = &world.city;
+    let rigs = city.rigs.iter().map(|rig| &rig.raiders.harness);
+    let agents = city
+        .agents
+        .iter()
+        .filter_map(|agent| agent.harness.as_ref());
+    let hooks = hooks.iter().map(|hook| &hook.harness);
+    let used = rigs.chain(agents).chain(hooks);
+    let used = used.filter_map(|harness| account_of(world, harness));
+    Some(used.map(str::to_owned).collect())
+}
+
+/// Forgets accounts that nothing runs on any more, and those of which nothing need be known.
 async fn forget_unknown(world: &World) {
     let now = world.clock.now();
-    let has = |name: &str| {
-        let mut harnesses = world.city.harnesses.values();
-        harnesses.any(|harness| harness.account == name)
+    if world.directory.accounts.known().accounts.is_empty() {
+        return;
+    }
+    let Some(used) = in_use(world).await else {
+        return;
     };
+    let has = |name: &str| used.contains(name);
     let gone: Vec<String> = {
         let mut known = world.directory.accounts.known();
         let before = known.accounts.len();

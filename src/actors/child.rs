@@ -153,6 +153,8 @@ pub struct ChildArgs {
     pub cause: Cause,
     /// Its last session came to no planned end: if it does not run, it died.
     pub unattended: bool,
+    /// Its last session died, whatever became of the starts since.
+    pub crashed: bool,
     /// No session is started before this ends.
     pub written: Option<Written>,
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::tz::TimeZone;
+use tokio::sync::Notify;
 
 use super::typing::Unsubmitted;
 use super::world::World;
@@ -23,7 +24,7 @@ use crate::domain::cause::Cause;
 use crate::domain::condition::{AccountNews, Condition, Patterns, Report, Watch, judge};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::ids::{ChildId, HarnessName, SessionId};
+use crate::domain::ids::{ChildId, HarnessName, RigName, SessionId};
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// How long a screen may take to be seen: a look waits for it.
@@ -43,6 +44,8 @@ struct Entry {
     harness: HarnessName,
     /// A text that was typed and not submitted: it stands in the program's input line.
     unsubmitted: Option<Unsubmitted>,
+    /// Wakes what waits for another screen.
+    looked: Arc<Notify>,
 }
 
 impl Conditions {
@@ -56,10 +59,7 @@ impl Conditions {
     pub fn of(&self, handle: &SessionHandle) -> Option<Condition> {
         let entries = self.entries();
         let watch = &entries.get(&handle.id)?.watch;
-        watch
-            .is_of(&handle.token)
-            .then(|| watch.condition())?
-            .cloned()
+        watch.is_of(&handle.token).then(|| watch.shown())?.cloned()
     }
 
     /// The limit or login that this session shows is over, whatever stays on its screen.
@@ -109,6 +109,15 @@ impl Conditions {
         std::mem::replace(&mut entry.unsubmitted, text)
     }
 
+    /// Returns what is woken each time the screen of that session was looked at.
+    #[must_use]
+    pub fn looked(&self, handle: &SessionHandle) -> Option<Arc<Notify>> {
+        let entries = self.entries();
+        let entry = entries.get(&handle.id)?;
+        let is_it = entry.watch.is_of(&handle.token);
+        is_it.then(|| Arc::clone(&entry.looked))
+    }
+
     /// Whether that session is known to have a condition.
     #[must_use]
     pub fn is_known(&self, id: &SessionId) -> bool {
@@ -126,7 +135,7 @@ impl Conditions {
     pub fn tell_again(&self, of: impl Fn(&HarnessName) -> bool) {
         let mut entries = self.entries();
         let its = entries.values_mut().filter(|entry| of(&entry.harness));
-        its.for_each(|entry| entry.watch.tell_again());
+        its.for_each(|entry| entry.watch.forget_account());
     }
 
     /// Has every screen looked at again: other patterns are looked for.
@@ -142,6 +151,7 @@ impl Conditions {
             child: child.clone(),
             harness: harness.clone(),
             unsubmitted: None,
+            looked: Arc::default(),
         };
         let mut entries = self.entries();
         let entry = entries.entry(handle.id.clone()).or_insert_with(fresh);
@@ -217,6 +227,66 @@ async fn changed(world: &Arc<World>, handle: SessionHandle) {
     }
 }
 
+/// Looks at a screen once more although nothing is written to it, when what was reported of it may be over unseen.
+fn look_later(world: &World, handle: &SessionHandle) {
+    let wait = {
+        let entries = world.directory.conditions.entries();
+        let entry = entries.get(&handle.id);
+        let entry = entry.filter(|entry| entry.watch.is_of(&handle.token));
+        entry.and_then(|entry| entry.watch.look_again(world.clock.now()))
+    };
+    let (Some(wait), Some(world)) = (wait, world.directory.newest()) else {
+        return;
+    };
+    let handle = handle.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(wait + Duration::from_millis(1)).await;
+        changed(&world, handle).await;
+    });
+}
+
+/// Takes in what the supervisor found wrong with a screen, or that this is over.
+pub fn set_odd(world: &World, handle: &SessionHandle, odd: Option<Condition>) {
+    change_odd(world, handle, |watch| watch.set_odd(odd));
+}
+
+/// Something happens in a session that its screen does not show.
+pub fn moves(world: &World, handle: &SessionHandle) {
+    change_odd(world, handle, Watch::moves);
+}
+
+/// No session of this rig is looked after for its spinner any more.
+pub fn rest(world: &World, rig: &RigName) {
+    let handles: Vec<SessionHandle> = {
+        let entries = world.directory.conditions.entries();
+        let its = entries.iter().filter(|(_, entry)| match &entry.child {
+            ChildId::Raider(raider) => raider.rig == *rig,
+            ChildId::Agent(_) => false,
+        });
+        let handle = |(id, entry): (&SessionId, &Entry)| SessionHandle {
+            id: id.clone(),
+            token: entry.watch.token().to_owned(),
+        };
+        its.map(handle).collect()
+    };
+    for handle in &handles {
+        moves(world, handle);
+    }
+}
+
+fn change_odd(world: &World, handle: &SessionHandle, change: impl FnOnce(&mut Watch)) {
+    let told = {
+        let mut entries = world.directory.conditions.entries();
+        let entry = entries.get_mut(&handle.id);
+        let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) else {
+            return;
+        };
+        change(&mut entry.watch);
+        news(entry, world.clock.now())
+    };
+    tell(world, &handle.id, told);
+}
+
 /// Takes in what a harness reports of its session; false when that session is not watched.
 pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
     let now = world.clock.now();
@@ -233,6 +303,7 @@ pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
         compaction::begins(world, &told.child, &told.harness, handle);
     }
     tell(world, &handle.id, told);
+    look_later(world, handle);
     true
 }
 
@@ -310,6 +381,7 @@ async fn glance(
             }
             Ok(Err(_)) | Err(_) => entry.watch.missed(),
         }
+        entry.looked.notify_one();
         news(entry, now)
     };
     tell(world, &handle.id, told);
@@ -360,6 +432,8 @@ fn tell(world: &World, session: &SessionId, news: News) {
             Condition::NeedsInput { .. } => (EventType::RaiderNeedsInput, Cause::Question),
             Condition::RateLimited { .. } => (EventType::RaiderRateLimited, Cause::RateLimit),
             Condition::Auth { .. } => (EventType::RaiderAuth, Cause::Login),
+            Condition::Unrecognised { .. } => (EventType::RaiderUnclear, Cause::UnknownScreen),
+            Condition::Spins { .. } => (EventType::RaiderUnclear, Cause::Stalled),
         };
         let mut data = serde_json::json!(begun);
         data["session"] = serde_json::json!(session);

@@ -295,6 +295,7 @@ pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
         record,
         alone: true,
         rights: Rights::All,
+        name: format!("pool/{}", agent.name),
     };
     let ended = world.automations.runner.start(command).end.await;
     let said = ended.tail.trim().lines().last().unwrap_or_default().trim();

@@ -152,7 +152,7 @@ pub async fn outcome(
 ) -> Result<(OutcomeFile, Option<Timestamp>), TaskError> {
     let dir = world
         .city
-        .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let sandbox = world.city.sandbox(&hook.raider);
     let file = effects::tasks(world, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
     let said = match file.odd {
@@ -160,4 +160,22 @@ pub async fn outcome(
         None => outcome::parse(&file.text, &hook.relic),
     };
     Ok((said, file.written))
+}
+
+/// Moves the task directories of raiders that an earlier version charged to where they are looked for now.
+pub async fn adopt_tasks(world: &World) {
+    let hooks = match world.store.run(|txn| txn.hooks(None)).await {
+        Ok(hooks) => hooks,
+        Err(error) => return tracing::warn!(%error, "old task directories are not looked for"),
+    };
+    for hook in hooks {
+        let city = &world.city;
+        let old = city.old_task_dir(&hook.raider, &hook.relic, hook.incarnation);
+        let dir = city.task_dir(&hook.raider, &hook.relic, hook.incarnation);
+        let sandbox = city.sandbox(&hook.raider);
+        let moved = effects::tasks(world, move |tasks| tasks.adopt(&old, &dir, &sandbox));
+        if let Err(error) = moved.await {
+            tracing::warn!(raider = %hook.raider, %error, "its task directory is not moved");
+        }
+    }
 }

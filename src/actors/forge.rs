@@ -19,7 +19,7 @@ use super::sagas::land::{self, Attempt};
 use super::world::World;
 use super::{effects, shaman};
 use crate::domain::cause::Cause;
-use crate::domain::event::EventType;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
 use crate::domain::merge::{self, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
@@ -49,6 +49,8 @@ pub enum Landing {
         /// When the first parked one is due.
         due: Option<Timestamp>,
     },
+    /// City or rig is suspended: none is begun.
+    Paused,
 }
 
 /// What a forge is made from.
@@ -68,6 +70,8 @@ pub struct Forge {
     again: bool,
     /// One landing at a time.
     landing: bool,
+    /// Whether the rig was suspended at the last turn; none before the first.
+    paused: Option<bool>,
     /// Wakes for the first parked merge request, or for a lane that was held.
     timer: Option<Timer>,
 }
@@ -94,6 +98,7 @@ impl Actor for ForgeActor {
             looking: false,
             again: false,
             landing: false,
+            paused: None,
             timer: None,
         })
     }
@@ -171,6 +176,7 @@ impl Forge {
     }
 
     fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Landing, Refusal>) {
+        self.note_pause(&result);
         match result {
             // Nothing to do: sleep until told, or until the next parked one is due.
             Ok(Landing::Idle { due }) => {
@@ -178,12 +184,28 @@ impl Forge {
                 let wait = |due: Timestamp| Duration::try_from(due - now).unwrap_or_default();
                 self.arm(me, due.map(wait));
             }
+            Ok(Landing::Paused) => self.arm(me, None),
             Ok(Landing::Tried(_)) => self.land_next(me),
             Err(error) => {
                 tracing::warn!(rig = %self.args.rig, %error, "a landing could not go on");
                 self.arm(me, Some(SOON));
             }
         }
+    }
+
+    /// Says once that the queue rests, when what had begun is over.
+    fn note_pause(&mut self, result: &Result<Landing, Refusal>) {
+        let paused = match result {
+            Ok(Landing::Paused) => true,
+            Ok(Landing::Idle { .. } | Landing::Tried(_)) => false,
+            Err(_) => return,
+        };
+        if paused && self.paused == Some(false) {
+            let (kind, cause) = (EventType::ForgePaused, Cause::Suspended);
+            let event = NewEvent::new(kind, &self.args.rig, cause);
+            self.args.world.store.note(vec![event]);
+        }
+        self.paused = Some(paused);
     }
 
     /// Looks again after a while. One timer at a time.
@@ -307,7 +329,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     }
     if rig.suspended || world.city.suspended {
         // What had begun is over; a reload has everybody look.
-        return Ok(Landing::Idle { due: None });
+        return Ok(Landing::Paused);
     }
     match merge::next(&queue, now) {
         Some(mr) => {

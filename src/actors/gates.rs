@@ -62,7 +62,7 @@ pub async fn run_all(
         outcome: Outcome::Green,
     };
     for gate in &rig.forge.gates {
-        let (verdict, tail, took) = judge(world, rig, gate, commit).await;
+        let (verdict, tail, took) = judge(world, rig, gate, (commit, tree)).await;
         let red = verdict != Verdict::Pass;
         ran.verdicts.push(GateVerdict {
             name: gate.name.clone(),
@@ -77,7 +77,7 @@ pub async fn run_all(
         let base = if *tree == target.tree {
             verdict
         } else {
-            baseline(world, rig, gate, &target.tip).await
+            baseline(world, rig, gate, target).await
         };
         let name = gate.name.clone();
         ran.outcome = match (verdict, base) {
@@ -122,7 +122,7 @@ struct Baseline {
 /// What the gate says of the target itself: run once per state of the target (`4-rules.md`, gates).
 /// That it could not run says nothing about that state; that it failed may have been the machine,
 /// and is believed for a while only.
-async fn baseline(world: &World, rig: &Rig, gate: &Gate, tip: &Oid) -> Verdict {
+async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -> Verdict {
     const BELIEVED: SignedDuration = SignedDuration::from_mins(10);
     let key = format!("baseline/{}/{}", rig.name, gate.name);
     let now = world.clock.now();
@@ -131,16 +131,16 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, tip: &Oid) -> Verdict {
     let kept = kept.ok().flatten();
     let known = kept.and_then(|text| serde_json::from_str::<Baseline>(&text).ok());
     if let Some(known) = known
-        && known.tip == *tip
+        && known.tip == target.tip
         && known.run == gate.run
         && (known.verdict == Verdict::Pass || known.at.duration_until(now) < BELIEVED)
     {
         return known.verdict;
     }
-    let verdict = judge(world, rig, gate, tip).await.0;
+    let verdict = judge(world, rig, gate, (&target.tip, &target.tree)).await.0;
     if verdict != Verdict::Infra {
         let known = serde_json::json!(Baseline {
-            tip: tip.clone(),
+            tip: target.tip.clone(),
             run: gate.run.clone(),
             verdict,
             at: now,
@@ -156,11 +156,16 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, tip: &Oid) -> Verdict {
 
 /// One gate on one commit: its configured retries after a failure, one confirmation when it could
 /// not run.
-async fn judge(world: &World, rig: &Rig, gate: &Gate, commit: &Oid) -> (Verdict, String, Duration) {
+async fn judge(
+    world: &World,
+    rig: &Rig,
+    gate: &Gate,
+    what: (&Oid, &Oid),
+) -> (Verdict, String, Duration) {
     let mut retries = gate.retries;
     let mut confirmed = false;
     loop {
-        let (verdict, tail, took) = run_once(world, rig, gate, commit).await;
+        let (verdict, tail, took) = run_once(world, rig, gate, what).await;
         match verdict {
             Verdict::Pass => return (verdict, tail, took),
             Verdict::Fail if retries > 0 => retries -= 1,
@@ -174,7 +179,7 @@ async fn run_once(
     world: &World,
     rig: &Rig,
     gate: &Gate,
-    commit: &Oid,
+    (commit, tree): (&Oid, &Oid),
 ) -> (Verdict, String, Duration) {
     let spec = GateSpec {
         name: gate.name.clone(),
@@ -185,6 +190,12 @@ async fn run_once(
     };
     let commit = commit.clone();
     match effects::repo(world, &rig.name, move |repo| repo.run_gate(&commit, &spec)).await {
+        // What was tested is what lands, by its hash, or nothing was tested.
+        Ok(run) if run.tree.as_ref().is_some_and(|tested| tested != tree) => {
+            let why =
+                format!("could not run: {tree} was to be tested, and another tree was checked out");
+            (Verdict::Infra, why, run.took)
+        }
         Ok(run) => {
             let verdict = verdict(&run);
             let metrics = world.store.metrics();
@@ -251,6 +262,7 @@ mod tests {
             tail: String::new(),
             log: Default::default(),
             changed: Vec::new(),
+            tree: None,
         }
     }
 

@@ -13,6 +13,8 @@
 mod agent;
 mod driven;
 mod env;
+mod keys;
+mod moved;
 mod raider;
 mod words;
 
@@ -26,7 +28,7 @@ use super::child::ChildArgs;
 use super::refusal::Refusal;
 use super::root::Work;
 use super::world::World;
-use super::{effects, endings};
+use super::{effects, endings, prompting};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
@@ -34,8 +36,10 @@ use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
 use crate::ports::repo::Signature;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
 
+pub use self::driven::begin_afresh;
 pub(crate) use self::driven::{CONVERSATION, TRANSCRIPT};
 pub use self::env::{gate_env, raider_env};
+pub(super) use self::moved::move_on;
 pub use self::words::{nudge_text, task_text};
 
 /// How a session came up.
@@ -99,6 +103,8 @@ impl From<Refusal> for OpenFailure {
 struct Start {
     argv: Vec<String>,
     first_input: Option<String>,
+    /// What is typed once the program waits for text.
+    first_prompt: Option<String>,
     env: BTreeMap<String, String>,
     cwd: std::path::PathBuf,
     incarnation: Incarnation,
@@ -107,6 +113,8 @@ struct Start {
     notes: Vec<u64>,
     /// The conversation that it goes on with.
     resumes: Option<String>,
+    /// The harness that drives it.
+    harness: Option<String>,
 }
 
 /// Opens the child's session.
@@ -142,7 +150,12 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
     }
     let start = match &spec.work {
         Work::Raider { hook, problem } => {
-            raider::start(world, hook, problem.as_ref(), args.cause, before.as_ref()).await?
+            let why = raider::Why {
+                problem: problem.as_ref(),
+                cause: args.cause,
+                crashed: args.crashed || is_crash(args.cause),
+            };
+            raider::start(world, hook, why, before.as_ref()).await?
         }
         Work::Agent(agent) => {
             agent::start(world, agent, &spec.id, args.cause, before.as_ref()).await?
@@ -211,7 +224,12 @@ async fn start_session(
         cwd: start.cwd,
         first_input: start.first_input,
         output_limit: world.city.session.output_limit,
-        meta: facts_of(fingerprint.as_ref(), start.resumes.as_ref()),
+        meta: facts_of([
+            (FINGERPRINT, fingerprint.as_ref()),
+            (driven::RESUMES, start.resumes.as_ref()),
+            (driven::HARNESS, start.harness.as_ref()),
+            (prompting::OWED, start.first_prompt.as_ref()),
+        ]),
     };
     if let Some(mut written) = args.written.clone() {
         // It only ever ends.
@@ -253,8 +271,7 @@ async fn start_session(
 }
 
 /// The facts that are kept with a session from its start.
-fn facts_of(fingerprint: Option<&String>, resumes: Option<&String>) -> BTreeMap<String, String> {
-    let facts = [(FINGERPRINT, fingerprint), (driven::RESUMES, resumes)];
+fn facts_of<const N: usize>(facts: [(&str, Option<&String>); N]) -> BTreeMap<String, String> {
     let known = facts
         .into_iter()
         .filter_map(|(key, value)| Some((key, value?)));
@@ -286,13 +303,14 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     let Some(harness) = world.city.harnesses.get(harness) else {
         return false;
     };
-    driven::conversation(world, harness, Some(facts))
+    driven::conversation(world, harness, Cause::RateLimit, Some(facts))
         .await
         .is_some()
 }
 
 /// Whether a session is started because the one before it died.
-fn is_crash(cause: Cause) -> bool {
+#[must_use]
+pub fn is_crash(cause: Cause) -> bool {
     matches!(
         cause,
         Cause::SessionDied | Cause::SessionLost | Cause::AgentDead | Cause::WindowPassed

@@ -22,10 +22,12 @@ pub mod effects;
 pub mod endings;
 pub mod forge;
 pub mod gates;
+pub mod glances;
+pub mod ground;
 pub mod launch;
 mod lookout;
 pub mod metrics;
-
+pub mod prompting;
 pub mod quarantine;
 pub mod refusal;
 mod retention;

@@ -8,15 +8,76 @@
 //!
 //! The root starts the raider again when the quarantine ends (`health-patrol.md`, quarantine auto-expires); that
 //! is no act of a person, and the relic stays blocked meanwhile.
+//!
+//! Until then it is on record here until when the raider rests: deaths may be counted in memory alone
+//! (`restart_history`), and the next supervisor keeps the time that this one promised.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::shaman;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::RelicId;
+use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation, Severity};
 use crate::domain::quarantine::{Deaths, PROBLEM};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
+
+/// Where the raiders in quarantine are kept in the store.
+const HELD: &str = "raiders.quarantined";
+
+/// A raider that died too often, until a person acts or its work is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Which.
+    pub raider: RaiderId,
+    /// Its next incarnation is another raider.
+    pub incarnation: Incarnation,
+    /// What it works on.
+    pub relic: RelicId,
+    /// When it is tried again.
+    pub until: Timestamp,
+}
+
+/// Returns the raiders in quarantine, and those that are being tried again after it.
+///
+/// # Errors
+/// The store's.
+pub fn held(txn: &mut dyn Txn) -> Result<Vec<Held>, StoreError> {
+    let Some(text) = txn.get(HELD)? else {
+        return Ok(Vec::new());
+    };
+    Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
+        // Their relics stay blocked, and they are tried at once.
+        tracing::warn!(%error, "the stored quarantines cannot be read and are forgotten");
+        Vec::new()
+    }))
+}
+
+/// Keeps those of them, and this one.
+fn keep(
+    txn: &mut dyn Txn,
+    stays: impl Fn(&Held) -> bool,
+    one: Option<Held>,
+) -> Result<(), StoreError> {
+    let before = held(txn)?;
+    let mut kept: Vec<_> = before.iter().filter(|held| stays(held)).cloned().collect();
+    kept.extend(one);
+    if kept == before {
+        return Ok(());
+    }
+    let text = (!kept.is_empty()).then(|| serde_json::json!(kept).to_string());
+    txn.set(HELD, text.as_deref())
+}
+
+/// Forgets the quarantine of a raider that is gone.
+///
+/// # Errors
+/// The store's.
+pub fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
+    keep(txn, |held| held.raider != *raider, None)
+}
 
 /// Blocks the relic of a raider that is in quarantine, and calls a person. Once: the next quarantine of the same
 /// raider repeats the call that is open.
@@ -33,6 +94,13 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
     if !relic.status.is_bound() {
         return Ok(());
     }
+    let one = Held {
+        raider: hook.raider.clone(),
+        incarnation: hook.incarnation,
+        relic: relic.id.clone(),
+        until: deaths.until,
+    };
+    keep(txn, |held| held.raider != hook.raider, Some(one))?;
     if relic.status == RelicStatus::Hooked {
         relic.status = RelicStatus::Blocked;
         txn.put_relic(&relic)?;
@@ -63,6 +131,7 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
 /// # Errors
 /// The store's.
 pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), StoreError> {
+    keep(txn, |held| held.relic != *id, None)?;
     let mut relic = txn.relic(id)?;
     if relic.status != RelicStatus::Blocked {
         return Ok(());
@@ -92,5 +161,6 @@ pub fn is_open(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
 /// # Errors
 /// The store's.
 pub fn settle(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    keep(txn, |held| held.relic != *id, None)?;
     shaman::over(txn, &[PROBLEM], |_, work| work == Some(id))
 }

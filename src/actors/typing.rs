@@ -61,7 +61,11 @@ pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHand
     }
 }
 
-async fn look(
+/// The screen, and what it says about text.
+///
+/// # Errors
+/// The session, or its screen, cannot be seen.
+pub async fn look(
     world: &World,
     harness: Option<&HarnessName>,
     handle: &SessionHandle,
@@ -146,14 +150,23 @@ pub async fn submit(
     let left = conditions.set_unsubmitted(handle, None);
     let (paste, stands) = unsubmitted::rest(left, text, &view).ok_or_else(|| doubtful(&view))?;
     // Until it is submitted it stands there, whatever happens.
-    conditions.set_unsubmitted(handle, Some(stands));
+    conditions.set_unsubmitted(handle, Some(stands.clone()));
     if let Some(paste) = paste {
         press(world, handle, Input::Paste(paste)).await?;
     }
     tokio::time::sleep(SETTLE).await;
     // A dialog may have opened since: Enter would take its default.
-    let (view, ready) = look(world, harness, handle).await?;
-    let is_lost = ready == Readiness::Unrecognised && view.bracketed_paste != Some(true);
+    let deadline = world.clock.mono() + REACTION;
+    let (view, ready) = loop {
+        let (view, ready) = look(world, harness, handle).await?;
+        // A busy program draws the text late.
+        let is_hidden = ready == Readiness::Unrecognised && !stands.is_shown(&view);
+        if !is_hidden || world.clock.mono() >= deadline {
+            break (view, ready);
+        }
+        tokio::time::sleep(GLIMPSE).await;
+    };
+    let is_lost = ready == Readiness::Unrecognised && !stands.is_shown(&view);
     if is_lost || matches!(ready, Readiness::Asks(_)) {
         let refused = refuse_unless_ready(ready, &view);
         return refused.map_err(|mut refusal| {
@@ -185,7 +198,7 @@ fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusa
         Readiness::Unrecognised => Err(Refusal::new(
             RefusalKind::NeedsHuman,
             format!(
-                "the program reads keys, and its screen does not show that it waits for text:\n{}",
+                "the screen does not show that the program waits for text:\n{}",
                 view.text()
             ),
         )
@@ -206,8 +219,13 @@ fn open(dialog: &Dialog) -> Refusal {
         Form::Unrecognised => {
             "how it is answered is not known: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
         }
+        Form::Menu {
+            several: Some(_), ..
+        } => {
+            "it takes several choices: `hd answer NAME 1,3` ticks these and no others, and submits them"
+        }
         Form::Menu { multiple: true, .. } => {
-            "it takes several choices: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
+            "it takes several choices, by keys that are not known: `hd attach NAME`, or `hd send NAME --keys \"...\"`"
         }
         Form::AnyKey => "`hd answer NAME enter` goes on",
         Form::Secret => "`hd answer NAME TEXT` types it",
@@ -248,8 +266,12 @@ pub async fn answer(
     let hides = first.hides_input == Some(true) || dialog.form == Form::Secret;
     let lines = reads_lines(&first);
     let reply = match choose(&dialog, said) {
-        // A program that reads lines takes any line for its answer.
-        Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_)) if lines => None,
+        // A program that reads lines takes any line for its answer; one that names its answers takes these.
+        Err(Unanswerable::Unrecognised | Unanswerable::NoSuchChoice(_))
+            if lines && takes(&dialog, said) =>
+        {
+            None
+        }
         Ok(reply) => Some(reply),
         Err(error) => return Err(unanswerable(&error, &dialog)),
     };
@@ -281,6 +303,15 @@ pub async fn answer(
         }
     }
     Err(open(now.as_ref().unwrap_or(&dialog)))
+}
+
+/// Whether a line may be an answer that was not recognised as one of the choices.
+fn takes(dialog: &Dialog, said: &str) -> bool {
+    let mut named = dialog.question.split(['[', ']', '(', ')', '/', '|', ',']);
+    match dialog.form {
+        Form::Letters { .. } => named.any(|word| word.trim().eq_ignore_ascii_case(said.trim())),
+        Form::Menu { .. } | Form::AnyKey | Form::Secret | Form::Unrecognised => true,
+    }
 }
 
 /// The screen, and the dialog on it. One that hooks have told of is waited for.

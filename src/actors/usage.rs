@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 mod budgets;
 
-pub use budgets::afford;
+pub use budgets::{afford, every_budget, over};
 
 use super::effects;
 use super::refusal::Refusal;
@@ -189,6 +189,14 @@ pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSe
         }
     }
     collect(&world, Some(&running)).await;
+    // A budget may have been raised, and the day may be another one.
+    look_at_budgets(&world).await;
+}
+
+async fn look_at_budgets(world: &World) {
+    if let Err(error) = budgets::tell_all(world).await {
+        tracing::warn!(%error, "budgets cannot be looked at");
+    }
 }
 
 /// Finds the transcript of a program that does not report which it is: the newest of its directory.
@@ -240,8 +248,8 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
             Err(error) => tracing::warn!(%error, "a transcript cannot be read on"),
         }
     }
-    if grown && let Err(error) = budgets::tell_all(world).await {
-        tracing::warn!(%error, "budgets cannot be looked at");
+    if grown {
+        look_at_budgets(world).await;
     }
 }
 
@@ -367,12 +375,6 @@ fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
     let priced = harness.and_then(|it| it.prices.usd(&spent.model, &spent.tokens));
     let usd = spent.usd.or(priced);
     let tokens = spent.tokens;
-    let all = [
-        tokens.input,
-        tokens.output,
-        tokens.cache_read,
-        tokens.cache_write,
-    ];
     Row {
         day: day(spent.at.unwrap_or(world.clock.now())),
         owner: owner.clone(),
@@ -381,7 +383,7 @@ fn row(world: &World, owner: &Owner, spent: Spent) -> Row {
         usd: usd.unwrap_or(0.0),
         unpriced: match usd {
             Some(_) => 0,
-            None => all.iter().fold(0, |sum, more| sum.saturating_add(*more)),
+            None => tokens.all(),
         },
     }
 }
@@ -417,6 +419,10 @@ pub struct Now {
     pub relics: BTreeMap<RaiderId, Sum>,
     /// Of each raider at its relic.
     pub raiders: BTreeMap<RaiderId, Sum>,
+    /// Today's, of each standing agent by its name.
+    pub agents: BTreeMap<String, Sum>,
+    /// Today's, of the raiders of each rig.
+    pub rigs: BTreeMap<String, Sum>,
 }
 
 impl Now {
@@ -437,6 +443,10 @@ pub fn now(txn: &mut dyn Txn, hooks: &[Hook]) -> Result<Now, StoreError> {
     for (harness, sum) in together(&today, By::Harness) {
         now.today.insert(harness, sum);
     }
+    let (agents, raiders): (Vec<_>, Vec<_>) =
+        today.into_iter().partition(|row| row.owner.rig.is_empty());
+    now.agents = together(&agents, By::Raider).into_iter().collect();
+    now.rigs = together(&raiders, By::Rig).into_iter().collect();
     for hook in hooks {
         let rows = txn.usage_of(&hook.relic)?;
         let child = hook.raider.to_string();

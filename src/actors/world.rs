@@ -15,7 +15,9 @@ use super::config::ConfigMsg;
 use super::dispatcher::DispatcherMsg;
 use super::dispatcher::automations::Automations;
 use super::forge::ForgeMsg;
-use super::root::RootMsg;
+use super::glances::Glances;
+use super::ground::Ground;
+use super::root::{Left, RootMsg};
 use super::shaman::{Notices, ShamanMsg};
 use super::store::StoreHandle;
 use super::witness::{Keepers, Silences, Troubles, WitnessMsg};
@@ -23,6 +25,7 @@ use crate::domain::age::Ages;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
+use crate::domain::intent::Secret;
 use crate::domain::message;
 use crate::domain::saga::FaultPoint;
 use crate::domain::session_env;
@@ -61,6 +64,8 @@ pub struct World {
     pub bin_dir: std::path::PathBuf,
     /// The control socket, told to sessions.
     pub socket: std::path::PathBuf,
+    /// What the keys of sessions are made from.
+    pub secret: Secret,
     /// A number in 0..1 that differs from call to call, for jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
     /// What this process has used of the machine, where that can be seen.
@@ -243,8 +248,14 @@ pub struct Directory {
     pub kept: Keepers,
     /// Conditions of sessions: questions, limits, logins.
     pub conditions: Conditions,
+    /// What git said of sandboxes last.
+    pub glances: Glances,
     /// Accounts of harnesses: which are at a limit, or want a login.
     pub accounts: Accounts,
+    /// What is wrong with the supervisor's own files.
+    pub ground: Ground,
+    /// What a stop has not ended.
+    pub left: Left,
     reload_error: RwLock<Option<String>>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: RwLock<Weak<World>>,
@@ -262,7 +273,7 @@ impl Directory {
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(world);
     }
 
-    fn newest(&self) -> Option<Arc<World>> {
+    pub(super) fn newest(&self) -> Option<Arc<World>> {
         self.newest
             .read()
             .unwrap_or_else(PoisonError::into_inner)

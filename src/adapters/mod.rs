@@ -1,11 +1,14 @@
 //! The only place that spawns processes, opens files and reads the clock.
 
+pub(crate) mod beneath;
 pub mod clock;
 pub mod commands;
 pub mod git;
+pub mod mounts;
 pub mod proc;
 pub mod relics_sqlite;
 pub mod runs;
+pub mod secret;
 pub mod sessions;
 pub mod task_files;
 pub mod watch;

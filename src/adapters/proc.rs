@@ -4,6 +4,7 @@
 //! a pidfd that was opened first and whose start time was compared after, so that a reused pid is
 //! never hit. `kill(pid, 0)` is not used, for it takes zombies for living processes.
 
+mod files;
 mod place;
 
 use std::collections::{HashMap, HashSet};
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use self::files::{is_among_last, is_scarce, open_files, raise_open_files};
 pub use self::place::{Place, place};
 
 use crate::domain::facts::{ProcessId, Usage};
@@ -280,6 +282,14 @@ fn all_in(proc: &Path) -> io::Result<HashMap<u32, Stat>> {
     Ok(found)
 }
 
+/// How long ago the process was started.
+#[must_use]
+pub fn age(process: &Stat) -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
+    now.saturating_sub(Duration::from_millis(process.started * TICK_MS))
+}
+
 /// Every living process below this one, nearest first.
 ///
 /// # Errors
@@ -341,6 +351,26 @@ pub fn cpu_below(root: &ProcessId) -> io::Result<Option<Duration>> {
     let ticks: u64 = below.map(|stat| stat.used + stat.reaped).sum();
     let ticks = ticks + top.reaped;
     Ok(Some(Duration::from_millis(ticks * TICK_MS)))
+}
+
+/// How long ago this process was started, and how long ago each living one below it; none when it is gone.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn ages(root: &ProcessId) -> io::Result<Option<(Duration, Vec<Duration>)>> {
+    let all = all()?;
+    if all
+        .get(&root.pid)
+        .is_none_or(|top| top.started != root.started)
+    {
+        return Ok(None);
+    }
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let up = u64::try_from(up.tv_sec).unwrap_or_default() * 1000;
+    let age =
+        |process: &ProcessId| Duration::from_millis(up.saturating_sub(process.started * TICK_MS));
+    let below = below(&all, vec![root.pid], |_| false);
+    Ok(Some((age(root), below.iter().map(age).collect())))
 }
 
 /// Whether one of these programs runs: as the agent that was started, or anywhere below the holder. Without
@@ -428,20 +458,6 @@ pub fn holds_lock(pid: u32, file: &fs::Metadata) -> bool {
             .join("fdinfo")
             .join(entry.file_name());
         same && fs::read_to_string(info).is_ok_and(|text| text.contains("FLOCK"))
-    })
-}
-
-/// Raises this process's soft limit of open files to the hard one: a daemon holds one descriptor
-/// per session. Returns the limit it was started with, for the programs it starts.
-pub fn raise_open_files() -> Option<u64> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
-    *STARTED_WITH.get_or_init(|| {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-        if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            tracing::warn!(%error, "the limit of open files stays at {soft}");
-        }
-        Some(soft)
     })
 }
 

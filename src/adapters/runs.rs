@@ -5,25 +5,56 @@
 //! recorded before the run starts. A process is never ended for its number alone.
 //!
 //! What a run's processes may ask of the daemon is known for as long as it is under way. Rights come
-//! from ancestry alone; a token in the environment only takes them away.
+//! from ancestry alone; a token in the environment only takes them away. So does the mark of an errand, for
+//! what has no run: what git starts for us (hooks, helpers) and leaves behind, also under an earlier daemon.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::beneath;
 use super::proc::{self, Pidfd};
 use crate::domain::city::Rights;
 use crate::domain::facts::ProcessId;
 
 /// The variable that marks a run's processes.
 pub const TOKEN: &str = "HD_RUN_TOKEN";
+
+/// The variable that marks what was started for a city and only looks. Its value names the city.
+pub const ERRAND: &str = "HD_ERRAND";
+
+/// The city of this process.
+static CITY: OnceLock<OsString> = OnceLock::new();
+
+/// Says for which city this process works, by its state directory: what it has git run is marked so.
+pub fn work_for(state_dir: &Path) {
+    // A process works for one city.
+    let _first = CITY.set(state_dir.as_os_str().to_owned());
+}
+
+/// The mark of an errand; none before [`work_for`].
+#[must_use]
+pub fn errand() -> Option<&'static OsStr> {
+    CITY.get().map(OsString::as_os_str)
+}
+
+fn is_errand(process: &ProcessId) -> bool {
+    errand().is_some_and(|ours| {
+        let mark = proc::environment_value(process.pid, ERRAND);
+        mark.is_some_and(|mark| OsStr::new(&mark) == ours)
+    })
+}
+
+/// A record is two numbers.
+const RECORD_MAX: u64 = 256;
 
 /// How long the ends of killed processes are awaited.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,6 +63,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct UnderWay {
     rights: Rights,
     leader: Option<ProcessId>,
+    /// The name that its calls go by.
+    name: Option<String>,
 }
 
 /// The runs of this process, by their tokens.
@@ -64,10 +97,23 @@ impl Run {
         );
         fs::create_dir_all(dir)?;
         let record = dir.join(&token);
-        fs::write(&record, "")?;
-        let leader = None;
-        under_way().insert(token.clone(), UnderWay { rights, leader });
+        beneath::create(dir, Path::new(&token))?;
+        let run = UnderWay {
+            rights,
+            leader: None,
+            name: None,
+        };
+        under_way().insert(token.clone(), run);
         Ok(Self { record, token })
+    }
+
+    /// The same run, whose processes go by this name when they ask something of us.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        if let Some(run) = under_way().get_mut(&self.token) {
+            run.name = Some(name.to_owned());
+        }
+        self
     }
 
     /// The token.
@@ -85,7 +131,9 @@ impl Run {
         if let Some(run) = under_way().get_mut(&self.token) {
             run.leader = Some(leader.clone());
         }
-        fs::write(&self.record, format!("{} {}", leader.pid, leader.started))
+        let text = format!("{} {}", leader.pid, leader.started);
+        let dir = self.record.parent().unwrap_or(Path::new(""));
+        beneath::replace(dir, Path::new(&self.token), text.as_bytes()).map(drop)
     }
 
     /// Ends whatever is left of it and forgets it.
@@ -93,9 +141,9 @@ impl Run {
     /// # Errors
     /// Something of it cannot be ended.
     pub fn end(&self) -> io::Result<()> {
-        let leader = fs::read_to_string(&self.record)
-            .ok()
-            .and_then(|text| parse(&text));
+        let dir = self.record.parent().unwrap_or(Path::new(""));
+        let leader = beneath::read_text(dir, Path::new(&self.token), RECORD_MAX);
+        let leader = leader.ok().flatten().and_then(|text| parse(&text));
         if let Some(leader) = leader
             && proc::lives(&leader)?
         {
@@ -137,6 +185,7 @@ pub fn rights_of(pid: u32) -> Option<Rights> {
         (Some(_), Some(child)) => Some(marks(child).as_ref().and_then(of).unwrap_or(Rights::Read)),
         // Ourselves.
         (Some(_), None) => None,
+        (None, _) if line.iter().any(is_errand) => Some(Rights::Read),
         // It left its leader.
         (None, _) => {
             let marked = line.iter().filter_map(marks);
@@ -144,6 +193,24 @@ pub fn rights_of(pid: u32) -> Option<Rights> {
             fewest.filter(|rights| *rights < Rights::All)
         }
     }
+}
+
+/// Returns the name of the run that the process belongs to, be it by its token alone: a name gives no rights.
+#[must_use]
+pub fn name_of(pid: u32) -> Option<String> {
+    let line = proc::ancestry(pid).ok()?;
+    let marks: Vec<_> = line
+        .iter()
+        .filter_map(|process| proc::environment_value(process.pid, TOKEN))
+        .collect();
+    let runs = under_way();
+    let led = |process: &ProcessId| {
+        let mut runs = runs.values();
+        runs.find(|run| run.leader.as_ref() == Some(process))
+    };
+    let marked = || marks.iter().find_map(|token| runs.get(token));
+    let run = line.iter().find_map(led).or_else(marked)?;
+    run.name.clone()
 }
 
 /// `pid start-time`; a torn record names nobody.
@@ -275,6 +342,35 @@ mod tests {
         }
         assert_eq!(judged(child, Rights::All), Some(Rights::All));
         assert_eq!(judged(stray, Rights::All), None, "a token gives nothing");
+    }
+
+    /// A hook of git may leave a process that has neither its parent nor its group.
+    #[test]
+    fn what_git_leaves_behind_only_looks() {
+        use crate::adapters::git::command::Git;
+        let dir = tempfile::tempdir().unwrap();
+        work_for(dir.path());
+        let pid = dir.path().join("pid");
+        let alias = format!(
+            "alias.bg=!(setsid sh -c 'echo $$ >{}; exec sleep 300' >/dev/null 2>&1 &)",
+            pid.display()
+        );
+        Git::in_dir(dir.path())
+            .args(["-c", &alias, "bg"])
+            .run()
+            .unwrap();
+        let stray = read_pid(&pid);
+        let found = rights_of(stray);
+        nix::sys::signal::kill(Pid::from_raw(stray.cast_signed()), Signal::SIGKILL).unwrap();
+        assert_eq!(found, Some(Rights::Read));
+        let mut another = std::process::Command::new("sh");
+        another.args(["-c", "(setsid sh -c 'echo $$ >own; exec sleep 300' &)"]);
+        another.env(ERRAND, "/another/city").current_dir(dir.path());
+        another.status().unwrap();
+        let other = read_pid(&dir.path().join("own"));
+        let found = rights_of(other);
+        nix::sys::signal::kill(Pid::from_raw(other.cast_signed()), Signal::SIGKILL).unwrap();
+        assert_eq!(found, None, "an errand of another city is nothing here");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
+mod logins;
+mod moved;
 mod session_files;
 mod set_up;
 mod text;
@@ -15,9 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
-use self::text::{at, read_some, write_whole, written};
+use self::text::{at, from_above, make_dir, read_some, write_whole, written};
 use super::git::command::Git;
-use super::runs;
+use super::{beneath, runs};
+use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
     Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
@@ -41,8 +44,8 @@ struct Watching {
     watcher: Option<Box<dyn Watcher + Send>>,
     /// What is to be watched and is not yet: the patrol looks anyway.
     missing: BTreeSet<PathBuf>,
-    /// It was said that something is missing.
-    said: bool,
+    /// Why something is missing, as it was said.
+    said: Option<String>,
 }
 
 impl DiskTaskFiles {
@@ -89,11 +92,16 @@ impl DiskTaskFiles {
     /// Watches what is missing, as far as the kernel has watches for it.
     fn watch_missing(&self, watching: &mut Watching) {
         let failed = self.try_missing(watching).err();
-        if let Some(error) = failed.as_ref().filter(|_| !watching.said) {
+        let failed = failed.map(|error| error.to_string());
+        if let Some(error) = failed.as_ref().filter(|_| watching.said.is_none()) {
             let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
-            tracing::warn!(%error, hint, "outcomes and intents are found by patrols only");
+            tracing::warn!(
+                error,
+                hint,
+                "outcomes and intents are found by patrols only"
+            );
         }
-        watching.said = failed.is_some();
+        watching.said = failed;
     }
 
     fn try_missing(&self, watching: &mut Watching) -> notify::Result<()> {
@@ -151,10 +159,9 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
-        fs::create_dir_all(dir).map_err(at(dir))?;
+        make_dir(dir)?;
         write_whole(&dir.join("TASK.md"), text)?;
-        // Another slot's raider may have worked on this relic in an incarnation of the same number,
-        // and have left anything in the file's place.
+        // A charge that was taken back may have left anything in the file's place.
         write_whole(&dir.join("outcome"), "")?;
         self.watch(dir);
         Ok(())
@@ -169,10 +176,18 @@ impl TaskFiles for DiskTaskFiles {
         }
     }
 
+    fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError> {
+        moved::adopt(old, dir, sandbox)
+    }
+
     fn watch(&self, dir: &Path) {
         let mut watching = self.watching();
         watching.missing.insert(dir.to_owned());
         self.watch_missing(&mut watching);
+    }
+
+    fn unwatched(&self) -> Option<String> {
+        self.watching().said.clone()
     }
 
     fn unwatch(&self, dir: &Path) {
@@ -229,6 +244,10 @@ impl TaskFiles for DiskTaskFiles {
         transcript::newest(dir, ending).map_err(at(dir))
     }
 
+    fn shows(&self, trace: &Trace) -> bool {
+        logins::shows(trace)
+    }
+
     fn is_file(&self, path: &Path) -> bool {
         path.symlink_metadata().is_ok_and(|meta| meta.is_file())
     }
@@ -236,17 +255,21 @@ impl TaskFiles for DiskTaskFiles {
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
         for name in [".horde-outcome", ".orange-outcome"] {
             let own = sandbox.join(name);
-            let replaced = own.symlink_metadata().is_ok_and(|meta| meta.is_file());
-            if replaced && !is_checked_out(sandbox, name) {
-                return read_some(&own).map_err(at(&own));
+            let (root, file) = from_above(&own, 2);
+            // Our link to the file below is none.
+            if let Ok(Some(found)) = read_some(root, file)
+                && !is_checked_out(sandbox, name, &found.text)
+            {
+                return Ok(found);
             }
         }
         let path = dir.join("outcome");
-        match read_some(&path) {
-            Ok(text) => Ok(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OutcomeText::default()),
+        // Below the tasks of the city, by rig, relic and incarnation.
+        let (root, file) = from_above(&path, 4);
+        match read_some(root, file) {
+            Ok(text) => Ok(text.unwrap_or_default()),
             // Something was put there, and says nothing.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(OutcomeText {
+            Err(error) if beneath::is_odd(&error) => Ok(OutcomeText {
                 odd: Some(error.to_string()),
                 written: written(&path),
                 ..OutcomeText::default()
@@ -278,27 +301,37 @@ impl TaskFiles for DiskTaskFiles {
         }
         drop(watching);
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.outbox).map_err(at(&self.outbox))? {
+        let listed = match fs::read_dir(&self.outbox) {
+            // It was removed; what it is in is made again by a patrol.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed.map_err(at(&self.outbox))?,
+        };
+        for entry in listed {
             let path = entry.map_err(at(&self.outbox))?.path();
             // Half-written intents have another ending until they are renamed.
             if path.extension() == Some(OsStr::new("json")) {
-                let written = path.metadata().and_then(|meta| meta.modified()).ok();
+                let meta = path.symlink_metadata();
+                let written = meta.and_then(|meta| meta.modified()).ok();
                 files.push((written, path));
             }
         }
         files.sort();
-        let read = |(_, path): (_, PathBuf)| match read_some(&path) {
-            Ok(file) => {
+        let some = |path: &Path| {
+            let (root, file) = from_above(path, 2);
+            read_some(root, file)
+        };
+        let read = |(_, path): (_, PathBuf)| match some(&path) {
+            Ok(Some(file)) => {
                 let intent = serde_json::from_str(&file.text);
                 let intent = intent.map_err(|error| at(&path)(error.into()));
                 Some((path, intent))
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(error) if beneath::is_odd(&error) => {
                 let none = at(&path)(error);
                 Some((path, Err(none)))
             }
             // Carried out meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Ok(None) => None,
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "it stays in the outbox");
                 None
@@ -381,13 +414,18 @@ impl TaskFiles for DiskTaskFiles {
     }
 }
 
-/// Whether the file is as git has it: then it is the repository's, and not this incarnation's word.
-/// Where git cannot tell, it is taken for the agent's; whatever it says is verified.
-fn is_checked_out(sandbox: &Path, name: &str) -> bool {
-    let status = ["status", "--porcelain", "--ignored", "--", name];
-    let git = Git::in_dir(sandbox).env("GIT_OPTIONAL_LOCKS", "0");
-    let told = git.args(status).output();
-    told.is_ok_and(|told| told.ok() && told.stdout.is_empty())
+/// Whether the file is as it was committed: then it is the repository's, and not this incarnation's word.
+/// Where git cannot tell, it is taken for the agent's; whatever it says is verified. Neither command runs a
+/// filter, hook or transport that the agent may have set up.
+fn is_checked_out(sandbox: &Path, name: &str, text: &str) -> bool {
+    let git = || Git::in_dir(sandbox).env("GIT_NO_LAZY_FETCH", "1");
+    let committed = git().args(["ls-tree", "HEAD", "--", name]).output();
+    let blob = ["hash-object", "--no-filters", "--stdin"];
+    let (Ok(committed), Ok(found)) = (committed, git().args(blob).stdin(text).output()) else {
+        return false;
+    };
+    let found = found.text();
+    committed.text().split_ascii_whitespace().nth(2) == Some(found.as_str())
 }
 
 /// Removes a directory, unless something is in it.
@@ -409,10 +447,14 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
 }
 
 /// Removes a file, link or tree, read-only directories included (module caches are often
-/// read-only). Links are not followed.
+/// read-only). Links are not followed, and nothing is removed where something is mounted below.
 fn remove_tree(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
+    }
+    if let Some(mount) = super::mounts::below(path)?.first() {
+        let what = format!("{} is a mount point: `umount` it first", mount.display());
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
     }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    horde_supervisor::startup::clean_signals();
     horde_supervisor::cli::main()
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use horde_supervisor::adapters::sessions::holder::{hold_main, hold_pane_main};
 use horde_supervisor::telemetry::{self, Format};
-use horde_supervisor::{daemon, faults};
+use horde_supervisor::{daemon, faults, startup};
 use tracing_subscriber::EnvFilter;
 
 /// Supervises the AI coding agents of one city.
@@ -27,6 +27,9 @@ struct Args {
     /// Which log lines are written: error, warn, info, debug, or a filter such as `horde=debug`.
     #[arg(long, default_value = "info")]
     log_level: String,
+    /// Take the relic store as it is, also where it is empty, or older than it was.
+    #[arg(long)]
+    accept_store: bool,
     /// Print the steps at which crash sweeps may abort the process.
     #[arg(long)]
     list_fault_points: bool,
@@ -39,6 +42,7 @@ enum LogFormat {
 }
 
 fn main() -> ExitCode {
+    startup::clean_signals();
     let raw: Vec<_> = std::env::args_os().skip(1).collect();
     match raw.split_first() {
         Some((first, rest)) if first == "hold" => return hold_main(rest),
@@ -73,5 +77,9 @@ fn main() -> ExitCode {
         eprintln!("error: logs cannot be set up: {error}");
         return ExitCode::FAILURE;
     }
-    daemon::run(&city)
+    let store = match args.accept_store {
+        true => daemon::Store::Any,
+        false => daemon::Store::Known,
+    };
+    daemon::run(&city, store)
 }

@@ -121,7 +121,8 @@ pub(super) enum Verb {
     Cost(args::Cost),
     /// What happened
     Events(args::Events),
-    /// Why something is as it is: the events about a raider, agent, relic or rig, with causes
+    /// Why something is as it is: the events about a raider, agent, relic, merge request, rig or account ("account
+    /// claude"), with causes
     Why(args::Named),
     /// What removed sandboxes contained
     #[command(subcommand)]
@@ -177,6 +178,9 @@ pub(super) struct Up {
     /// Detach: run in the background, log to .horde/supervisor.log, return when it answers
     #[arg(short, long)]
     pub detach: bool,
+    /// Take the relic store as it is, also where it is empty, or older than it was
+    #[arg(long)]
+    pub accept_store: bool,
 }
 
 /// `hd status`.
@@ -290,8 +294,8 @@ pub(super) enum AgentVerb {
     Start(args::Named),
     /// Stop one; it stays stopped until it is started
     Stop(args::Named),
-    /// A fresh session
-    Restart(args::Named),
+    /// Another session in place of the one that runs, with the same conversation where the harness can resume it
+    Restart(args::Restart),
     /// No session for it until it is resumed
     Suspend(args::Named),
     /// The end of a suspension

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::control::client::{Client, Flow};
+use crate::control::client::{self, Client, Flow};
 use crate::control::protocol::Op;
+use crate::domain::shown;
 
 use super::args::Cli;
 use super::city::{self, City};
@@ -57,7 +58,8 @@ impl Context {
         Client::connect(&city.socket).map_err(|mut error| {
             let log = city.log();
             // Nobody answers for what happened: that is written there.
-            if let (Some(hint), true) = (&mut error.hint, log.is_file()) {
+            let ours = !client::is_foreign(&city.socket);
+            if let (Some(hint), true) = (&mut error.hint, ours && log.is_file()) {
                 hint.push_str(&format!("; what it did is told in {}", log.display()));
             }
             error.into()
@@ -78,7 +80,7 @@ impl Context {
     /// Shows a result: itself with `--json`, else what `render` makes of it.
     pub fn print(&self, result: &Value, render: Render) -> Result<(), CliError> {
         if self.json {
-            return output::line(&result.to_string());
+            return output::json(result);
         }
         let text = render(result, self.style);
         if text.is_empty() {
@@ -115,7 +117,7 @@ impl Context {
                 CliError::usage(format!("not done without consent: {question}")).hint("pass --yes"),
             );
         }
-        eprint!("{question} [y/N] ");
+        eprint!("{} [y/N] ", shown::lines(question));
         let mut answer = String::new();
         io::stdin()
             .lock()

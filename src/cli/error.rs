@@ -6,6 +6,7 @@ use std::io;
 use serde_json::json;
 
 use crate::control::protocol::{ControlError, Exit};
+use crate::domain::shown;
 
 /// The end of a verb that was not done.
 #[derive(Debug)]
@@ -56,12 +57,14 @@ impl CliError {
                 Some(answer) => json!(answer),
                 None => json!({"message": self.message, "hint": self.hint}),
             };
-            eprintln!("{}", json!({"error": error, "exit": self.exit.code()}));
+            let line = json!({"error": error, "exit": self.exit.code()}).to_string();
+            eprintln!("{}", shown::json(&line));
             return;
         }
-        eprintln!("error: {}", self.message);
+        // Names of files and what git and gates printed are in it.
+        eprintln!("error: {}", shown::output(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
+            eprintln!("hint: {}", shown::output(hint));
         }
     }
 }

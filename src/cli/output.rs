@@ -1,12 +1,15 @@
 //! Standard output and its manners: colours only for terminals and those who want them, and no
 //! panic when the reader is gone.
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use rustix::termios;
 
 use super::error::CliError;
+use crate::domain::shown;
 
 /// How to write for the reader at hand.
 #[derive(Debug, Clone, Copy)]
@@ -81,16 +84,25 @@ pub(super) fn print(text: &[u8]) -> Result<(), CliError> {
     })
 }
 
-/// Prints a text with its line end.
+/// Prints a text with its line end; of what is not text, colours alone.
 pub(super) fn line(text: &str) -> Result<(), CliError> {
-    let mut text = text.to_owned();
+    print(with_end(shown::painted(text)).as_bytes())
+}
+
+/// Prints JSON with its line end.
+pub(super) fn json(value: &impl Display) -> Result<(), CliError> {
+    print(with_end(shown::json(&value.to_string())).as_bytes())
+}
+
+fn with_end(text: Cow<'_, str>) -> String {
+    let mut text = text.into_owned();
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    print(text.as_bytes())
+    text
 }
 
 /// Talk, for people.
 pub(super) fn say(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", shown::painted(text));
 }

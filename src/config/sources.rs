@@ -13,6 +13,7 @@ use super::diagnostics::Diagnostic;
 use super::document::{self, Entry, Node, Source, Table, Value};
 use super::reader::Report;
 use super::{include, patches, values};
+use crate::regular;
 
 /// The key of a harness that lists the variables it is passed.
 const PASSED: &str = "env_pass";
@@ -79,7 +80,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn file(&mut self, path: &Path, asked_by: Option<&Node>) -> Option<Node> {
-        let text = match fs::read_to_string(path) {
+        let text = match regular::read_text(path) {
             Ok(text) => text,
             Err(error) => {
                 let message = format!("cannot read {}: {error}", path.display());

@@ -1,9 +1,11 @@
 //! Whole configurations: the samples in `tests/data/config`, the shipped files, and the promise
 //! that no default lives in code.
 
+mod agreement;
 mod automations;
 mod cost;
 mod presets;
+mod quoted;
 mod recordings;
 
 use std::fs;
@@ -332,6 +334,7 @@ fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
             let launch = crate::domain::harness::launch(harness, &start);
             let typed = launch
                 .first_input
+                .or(launch.first_prompt)
                 .map_or(String::new(), |text| format!(" <<< {text:?}"));
             format!("{}{typed}", shell_words::join(launch.argv))
         };

@@ -1,17 +1,18 @@
 //! The `hd` end of the control socket: blocking, small, and never stuck on a supervisor that hangs.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 
+use self::owner::Foreign;
 use super::protocol::{Body, ControlError, Op, OpName, Request, Response, args};
+
+mod owner;
 
 /// The longest answer line; a city would need some hundred thousand raiders for it.
 const ANSWER_MAX: u64 = 256 * 1024 * 1024;
@@ -209,9 +210,28 @@ fn limit(op: OpName) -> Duration {
     }
 }
 
-/// Connects without ever waiting: a full queue of a supervisor that hangs is an error, too. A path
-/// too long for a socket's address is reached through its opened directory.
+/// Verifies that a socket and its directory are this user's.
+///
+/// # Errors
+/// They are not, or cannot be seen.
+pub fn is_ours(path: &Path) -> io::Result<()> {
+    owner::dir_of(path).map(drop)
+}
+
+/// Whether there is a socket that another user could have made.
+#[must_use]
+pub fn is_foreign(path: &Path) -> bool {
+    let found = owner::dir_of(path);
+    found.is_err_and(|error| error.get_ref().is_some_and(|inner| inner.is::<Foreign>()))
+}
+
+/// Connects to a socket of this user's, without ever waiting: a full queue of a supervisor that hangs is an
+/// error, too. A path too long for a socket's address is reached through its opened directory.
+///
+/// # Errors
+/// It belongs to another user ([`Foreign`]), or nothing listens.
 pub fn open(path: &Path) -> io::Result<UnixStream> {
+    let dir = owner::dir_of(path)?;
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -222,14 +242,12 @@ pub fn open(path: &Path) -> io::Result<UnixStream> {
         Ok(address) => rustix::net::connect(&socket, &address)?,
         Err(_) => {
             let too_long = || io::Error::from(io::ErrorKind::InvalidFilename);
-            let dir = path.parent().ok_or_else(too_long)?;
             let name = path.file_name().ok_or_else(too_long)?;
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let dir = File::from(rustix::fs::open(dir, flags, Mode::empty())?);
             let near = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
             rustix::net::connect(&socket, &SocketAddrUnix::new(near.join(name))?)?;
         }
     }
+    owner::verify_peer(&socket, path)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
@@ -243,6 +261,11 @@ fn silent(error: &io::Error) -> bool {
 }
 
 fn unreachable(path: &Path, error: &io::Error) -> ControlError {
+    let inner = error.get_ref();
+    if let Some(foreign) = inner.and_then(|inner| inner.downcast_ref::<Foreign>()) {
+        return ControlError::unavailable(format!("nothing is said to the socket: {foreign}"))
+            .hint(foreign.hint.clone());
+    }
     let why = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "nothing listens".to_owned(),
         io::ErrorKind::WouldBlock => "it takes no more connections".to_owned(),

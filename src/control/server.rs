@@ -10,11 +10,10 @@
 //! One request of a connection is in flight at a time; further lines wait in the socket, so that
 //! answers come in order and nobody can queue up work without end.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -29,16 +28,15 @@ use crate::domain::ids::SessionId;
 
 mod connection;
 mod listener;
+mod peer;
+mod places;
 
-pub use listener::bind;
+pub use self::listener::{AtSocket, Bound, SocketFile, bind};
+pub use self::peer::Peer;
+pub use self::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
-/// Connections at once of the operator, and of all others together, so that these can never shut a person
-/// out. Whoever has none yet gets one all the same: sessions that have many keep no other from saying
-/// that it is done.
-pub const CONNECTIONS_MAX: usize = 64;
-/// Connections at once from inside one session, and from all errands, and from all who cannot be seen,
-/// so that none of them can shut the others out.
-pub const CONNECTIONS_MAX_PER_SESSION: usize = 8;
+use self::places::{Place, Places};
+
 /// How long one line may take to be taken by its reader.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// After an error of `accept` (out of file descriptors), before the next try.
@@ -53,6 +51,8 @@ pub struct Caller {
     pub uid: u32,
     /// Which session it belongs to, if any.
     pub who: Who,
+    /// Tells whether the pid is still its own.
+    pub peer: Peer,
 }
 
 /// What a call gives back.
@@ -93,14 +93,18 @@ pub trait Service: Send + Sync + 'static {
 
 /// Serves until `stopping` becomes true or its sender is gone; then takes no new connection, lets
 /// requests in flight end, ends streams, and returns when every connection is closed. The caller
-/// puts a limit on that by dropping the future.
+/// puts a limit on that by dropping the future. A listener that comes later takes the place of the one
+/// before: its socket was removed.
 pub async fn serve<S: Service>(
-    listener: UnixListener,
+    mut listeners: mpsc::Receiver<UnixListener>,
     service: Arc<S>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Places::default());
     let mut connections = JoinSet::new();
+    let Some(mut listener) = listeners.recv().await else {
+        return;
+    };
     loop {
         let accepted = tokio::select! {
             biased;
@@ -109,6 +113,10 @@ pub async fn serve<S: Service>(
                 if let Err(error) = ended {
                     tracing::error!(%error, "a control connection failed");
                 }
+                continue;
+            }
+            Some(newer) = listeners.recv() => {
+                listener = newer;
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -124,10 +132,7 @@ pub async fn serve<S: Service>(
         match admit(&stream, service.as_ref(), &places) {
             Ok((caller, place)) => {
                 let (service, stopping) = (service.clone(), stopping.clone());
-                connections.spawn(async move {
-                    let _held_to_the_end = place;
-                    connection::run(stream, caller, service, stopping).await;
-                });
+                connections.spawn(connection::run(stream, caller, service, stopping, place));
             }
             Err(error) => refuse(&stream, error),
         }
@@ -152,27 +157,37 @@ fn admit<S: Service>(
         .peer_cred()
         .map_err(|error| ControlError::internal(format!("the peer cannot be seen: {error}")))?;
     let own = rustix::process::geteuid().as_raw();
-    admit_peer(own, peer.uid(), peer.pid(), service, places)
+    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    let pid = pid.filter(|pid| *pid != 0);
+    let caller = Caller {
+        pid,
+        uid: peer.uid(),
+        who: Who::Invisible,
+        peer: Peer::of(stream, pid),
+    };
+    admit_peer(own, caller, service, places)
 }
 
+/// Recognises the caller by its number, which has to be its own all the while.
 fn admit_peer<S: Service>(
     own: u32,
-    uid: u32,
-    pid: Option<i32>,
+    mut caller: Caller,
     service: &S,
     places: &Arc<Places>,
 ) -> Result<(Caller, Place), ControlError> {
-    let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-    let pid = pid.filter(|pid| *pid != 0);
-    if uid != own && uid != 0 {
-        let who = Who::Invisible;
+    if caller.uid != own && caller.uid != 0 {
         let error = ControlError::forbidden("this city belongs to another user");
-        service.forbidden(&Caller { pid, uid, who }, None, &error);
+        service.forbidden(&caller, None, &error);
         return Err(error);
     }
-    let who = pid.map_or(Who::Invisible, |pid| service.identify(pid));
-    let place = Places::take(places, &who)?;
-    Ok((Caller { pid, uid, who }, place))
+    let who = caller.pid.map(|pid| service.identify(pid));
+    if let Some(who) = who
+        && caller.peer.lives()
+    {
+        caller.who = who;
+    }
+    let place = Places::take(places, &caller.who)?;
+    Ok((caller, place))
 }
 
 /// One line, if the fresh socket takes it at once; then the connection is closed.
@@ -190,59 +205,10 @@ fn refuse(stream: &UnixStream, error: ControlError) {
     }
 }
 
-/// Who holds how many connections.
-#[derive(Debug, Default)]
-struct Places(Mutex<HashMap<Who, usize>>);
-
-/// One connection's place; given back when dropped.
-struct Place {
-    places: Arc<Places>,
-    holder: Who,
-}
-
-impl Places {
-    fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
-        let mut held = places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let a_person = *who == Who::Operator;
-        let alike = held
-            .iter()
-            .filter(|(of, _)| (**of == Who::Operator) == a_person);
-        let all: usize = alike.map(|(_, count)| count).sum();
-        if held.contains_key(who) && all >= CONNECTIONS_MAX {
-            return Err(full(CONNECTIONS_MAX, "at once"));
-        }
-        let count = held.entry(who.clone()).or_default();
-        if !a_person && *count >= CONNECTIONS_MAX_PER_SESSION {
-            return Err(full(CONNECTIONS_MAX_PER_SESSION, "from one session"));
-        }
-        *count += 1;
-        drop(held);
-        Ok(Place {
-            places: places.clone(),
-            holder: who.clone(),
-        })
-    }
-}
-
-fn full(limit: usize, which: &str) -> ControlError {
-    ControlError::unavailable(format!("there are {limit} connections {which} already"))
-        .hint("close some, or try again")
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut held = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = held.get_mut(&self.holder) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.holder);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     /// Takes everybody for a person, and remembers who was refused.
@@ -274,7 +240,17 @@ mod tests {
     #[test]
     fn another_user_is_turned_away_and_who_has_no_pid_is_invisible() {
         let (door, places) = (Door::default(), Arc::default());
-        let admit = |uid, pid| admit_peer(1000, uid, pid, &door, &places).map(|(caller, _)| caller);
+        let peer = Peer::of_pid(std::process::id());
+        let admit = |uid, pid| {
+            let (who, peer) = (Who::Invisible, peer.clone());
+            let caller = Caller {
+                pid,
+                uid,
+                who,
+                peer,
+            };
+            admit_peer(1000, caller, &door, &places).map(|(caller, _)| caller)
+        };
         for uid in [1001, 999, u32::MAX] {
             let refused = admit(uid, Some(7)).unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Forbidden);
@@ -282,55 +258,23 @@ mod tests {
         assert_eq!(*door.0.lock().unwrap(), [1001, 999, u32::MAX]);
         for uid in [1000, 0] {
             assert_eq!(admit(uid, Some(7)).unwrap().who, Who::Operator);
-            for unseen in [None, Some(0), Some(-1)] {
-                let caller = admit(uid, unseen).unwrap();
-                assert_eq!((caller.pid, caller.who), (None, Who::Invisible));
-            }
+            assert_eq!(admit(uid, None).unwrap().who, Who::Invisible);
         }
     }
 
     #[test]
-    fn nobody_can_shut_a_person_out() {
-        let places = Arc::default();
-        let session = |n: usize| Who::Raider(format!("gt-horde-{n}").parse().unwrap());
-        let taken: Vec<_> = (0..CONNECTIONS_MAX)
-            .map_while(|n| Places::take(&places, &session(n)).ok())
-            .collect();
-        assert_eq!(taken.len(), CONNECTIONS_MAX);
-        assert!(Places::take(&places, &Who::Operator).is_ok());
-        assert!(Places::take(&places, &session(0)).is_err(), "none is left");
-    }
-
-    #[test]
-    fn sessions_that_took_every_place_keep_no_other_from_being_done() {
-        let places = Arc::default();
-        let session = |n: usize| Who::Raider(format!("gt-horde-{n}").parse().unwrap());
-        let taken: Vec<_> = (0..CONNECTIONS_MAX)
-            .map_while(|n| Places::take(&places, &session(n / CONNECTIONS_MAX_PER_SESSION)).ok())
-            .collect();
-        assert_eq!(taken.len(), CONNECTIONS_MAX);
-        let one = Places::take(&places, &session(99));
-        assert!(one.is_ok());
-        assert!(
-            Places::take(&places, &session(99)).is_err(),
-            "one is enough"
-        );
-    }
-
-    #[test]
-    fn only_a_person_may_take_every_place() {
-        use crate::domain::city::Rights::Read;
-        let places = Arc::default();
-        for who in [Who::Invisible, Who::Errand(Read)] {
-            let take = |_| Places::take(&places, &who);
-            let taken: Vec<_> = (0..=CONNECTIONS_MAX_PER_SESSION)
-                .map_while(|n| take(n).ok())
-                .collect();
-            assert_eq!(taken.len(), CONNECTIONS_MAX_PER_SESSION, "{who:?}");
-        }
-        let taken: Vec<_> = (0..)
-            .map_while(|_| Places::take(&places, &Who::Operator).ok())
-            .collect();
-        assert_eq!(taken.len(), CONNECTIONS_MAX);
+    fn caller_that_is_gone_has_no_rights_whatever_has_its_pid() {
+        let (door, places) = (Door::default(), Arc::default());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let peer = Peer::of_pid(child.id());
+        child.wait().unwrap();
+        let caller = Caller {
+            pid: Some(std::process::id()),
+            uid: 1000,
+            who: Who::Invisible,
+            peer,
+        };
+        let (caller, _place) = admit_peer(1000, caller, &door, &places).unwrap();
+        assert_eq!(caller.who, Who::Invisible);
     }
 }

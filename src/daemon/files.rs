@@ -15,10 +15,13 @@ pub(super) struct OnDisk {
     file: PathBuf,
     listener: Arc<OnceLock<ConfigListener>>,
     open: Open,
+    read: ReadFiles,
     watching: Mutex<Watching>,
 }
 
 type Open = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Result<DirWatch, String> + Send + Sync>;
+
+type ReadFiles = Box<dyn Fn(&Path) -> (Deciding, Read) + Send + Sync>;
 
 #[derive(Default)]
 struct Watching {
@@ -33,14 +36,16 @@ impl OnDisk {
     /// `file` is the canonical path of the city's file.
     pub(super) fn new(file: PathBuf) -> Self {
         let open = |listener| DirWatch::new(listener).map_err(|error| error.to_string());
-        Self::with(file, Box::new(open))
+        let read = |file: &Path| config::read(file, &config::Env::of_process());
+        Self::with(file, Box::new(open), Box::new(read))
     }
 
-    fn with(file: PathBuf, open: Open) -> Self {
+    fn with(file: PathBuf, open: Open, read: ReadFiles) -> Self {
         Self {
             file,
             listener: Arc::default(),
             open,
+            read,
             watching: Mutex::default(),
         }
     }
@@ -62,7 +67,7 @@ impl OnDisk {
             watch.hold();
             watch.watch(&watching.dirs);
         }
-        let (deciding, loaded) = config::read(&self.file, &config::Env::of_process());
+        let (deciding, loaded) = (self.read)(&self.file);
         watching.dirs = deciding.dirs();
         let watched = watching.watch.as_ref();
         let watched = watched.map(|watch| watch.watch(&watching.dirs));

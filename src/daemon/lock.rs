@@ -1,57 +1,125 @@
-//! One supervisor per city: a lock on a file that is never removed. The pid in it is for people
-//! (`health-patrol.md`, invariants: single controller, no pid files for liveness).
+//! One supervisor per city: a lock on the city's directory itself, which no removal of a file undoes, and
+//! one on a file in `.horde` that programs may look at. The pid in the file is for people.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Read;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
+
 use super::{DaemonError, failed_at};
+use crate::regular;
 
 /// How long a lock may outlive a supervisor that was killed.
 const MOMENT: Duration = Duration::from_millis(500);
+/// The lock's file in the directory of the supervisor's state.
+pub(super) const FILE: &str = "supervisor.lock";
 
-/// Held for the life of the supervisor; the kernel lets go of it however the process ends.
-pub(super) struct CityLock {
-    _file: File,
+/// Locks the city's directory, for as long as the file is open; the kernel lets go of it however the process
+/// ends. `city` is for messages.
+pub(super) fn directory(dir: &File, city: &Path) -> Result<(), DaemonError> {
+    match try_for_a_moment(dir) {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(DaemonError::Held {
+            pid: holder(dir).map_or_else(|| "unknown".to_owned(), |pid| pid.to_string()),
+        }),
+        // A network file system may lock files only: the file's lock is there yet.
+        Err(TryLockError::Error(error)) if cannot_lock(&error) => {
+            tracing::warn!(%error, city = %city.display(), "the city's directory cannot be locked");
+            Ok(())
+        }
+        Err(TryLockError::Error(error)) => Err(failed_at(city, "cannot be locked")(error)),
+    }
 }
 
-impl CityLock {
-    /// Takes the lock, or says who holds it.
-    pub(super) fn take(state_dir: &Path) -> Result<Self, DaemonError> {
-        let path = state_dir.join("supervisor.lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed_at(&path, "cannot be opened"))?;
-        match try_for_a_moment(&file) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut pid = String::new();
-                // The other end may be about to write it; the pid is for display only.
-                let _unread = file.read_to_string(&mut pid);
-                return Err(DaemonError::Held {
-                    pid: pid.trim().to_owned(),
-                });
-            }
-            Err(TryLockError::Error(error)) => {
-                return Err(failed_at(&path, "cannot be locked")(error));
-            }
+fn cannot_lock(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let unable = [
+        Errno::BADF,
+        Errno::INVAL,
+        Errno::NOLCK,
+        Errno::NOSYS,
+        Errno::OPNOTSUPP,
+    ];
+    let number = error.raw_os_error();
+    unable
+        .iter()
+        .any(|unable| number == Some(unable.raw_os_error()))
+}
+
+/// Takes the lock of the file in this directory, or says which process holds it.
+pub(super) fn file(state: impl AsFd, shown: &Path) -> Result<File, DaemonError> {
+    let path = shown.join(FILE);
+    let at = near(&state).join(FILE);
+    let file = open(&at).map_err(failed_at(&path, "cannot be opened"))?;
+    match try_for_a_moment(&file) {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let said = regular::read(&at, regular::Links::Refuse, 64).unwrap_or_default();
+            return Err(DaemonError::Held {
+                pid: String::from_utf8_lossy(&said).trim().to_owned(),
+            });
         }
-        let pid = format!("{}\n", std::process::id());
-        // Over what is there: a full disk has no other room for it.
-        let written = file.write_all_at(pid.as_bytes(), 0);
-        written
-            .and_then(|()| file.set_len(pid.len() as u64))
-            .map_err(failed_at(&path, "cannot be written"))?;
-        Ok(Self { _file: file })
+        Err(TryLockError::Error(error)) => return Err(failed_at(&path, "cannot be locked")(error)),
     }
+    sign(&file).map_err(failed_at(&path, "cannot be written"))?;
+    Ok(file)
+}
+
+/// Takes the lock of the file once more, after the file was removed or replaced. None where another process
+/// holds it.
+///
+/// # Errors
+/// The system refuses, or something else than a file is there.
+pub(super) fn again(state: impl AsFd) -> io::Result<Option<File>> {
+    let file = open(&near(&state).join(FILE))?;
+    match file.try_lock() {
+        Ok(()) => sign(&file).map(|()| Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// A path of an open directory, wherever it was moved to.
+pub(super) fn near(dir: impl AsFd) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    let number = dir.as_fd().as_raw_fd();
+    PathBuf::from(format!("/proc/self/fd/{number}"))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    regular::regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn sign(file: &File) -> io::Result<()> {
+    let pid = format!("{}\n", std::process::id());
+    // Over what is there: a full disk has no other room for it.
+    file.write_all_at(pid.as_bytes(), 0)?;
+    file.set_len(pid.len() as u64)
+}
+
+/// The process that holds a lock on this, as the kernel lists it.
+fn holder(locked: &File) -> Option<u32> {
+    let inode = format!(":{} ", locked.metadata().ok()?.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let line = locks
+        .lines()
+        .find(|line| line.contains(" FLOCK ") && line.contains(&inode))?;
+    line.split_ascii_whitespace().nth(4)?.parse().ok()
 }
 
 /// A supervisor that was killed while it started a process leaves the lock to that process until
@@ -72,12 +140,16 @@ fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
 mod tests {
     use super::*;
 
+    fn take(dir: &Path) -> Result<File, DaemonError> {
+        file(File::open(dir).unwrap(), dir)
+    }
+
     #[test]
     fn a_lock_that_is_about_to_go_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let first = CityLock::take(dir.path()).unwrap();
+        let first = take(dir.path()).unwrap();
         thread::scope(|scope| {
-            let second = scope.spawn(|| CityLock::take(dir.path()).is_ok());
+            let second = scope.spawn(|| take(dir.path()).is_ok());
             drop(first);
             assert!(second.join().unwrap());
         });
@@ -86,10 +158,38 @@ mod tests {
     #[test]
     fn a_second_holder_is_refused_and_the_first_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let first = CityLock::take(dir.path()).unwrap();
+        let first = take(dir.path()).unwrap();
         let own = std::process::id().to_string();
-        assert!(matches!(CityLock::take(dir.path()), Err(DaemonError::Held { pid }) if pid == own));
+        assert!(matches!(take(dir.path()), Err(DaemonError::Held { pid }) if pid == own));
         drop(first);
-        assert!(CityLock::take(dir.path()).is_ok());
+        assert!(take(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn the_lock_of_the_directory_holds_whatever_is_removed_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || File::open(dir.path()).unwrap();
+        let first = open();
+        directory(&first, dir.path()).unwrap();
+        fs::write(dir.path().join(FILE), "").unwrap();
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        let own = std::process::id().to_string();
+        let second = directory(&open(), dir.path());
+        assert!(matches!(second, Err(DaemonError::Held { pid }) if pid == own));
+        drop(first);
+        directory(&open(), dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_no_lock_and_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lock, other) = (dir.path().join(FILE), dir.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink("other", &lock).unwrap();
+        assert!(matches!(take(dir.path()), Err(DaemonError::Failed(_))));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        fs::remove_file(&lock).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &lock, rustix::fs::Mode::RWXU).unwrap();
+        assert!(matches!(take(dir.path()), Err(DaemonError::Failed(_))));
     }
 }

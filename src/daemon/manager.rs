@@ -7,6 +7,9 @@
 //! What comes out of turn is not said: a reload while the city is being brought up or down is no
 //! matter of the manager's, and READY there would be a lie.
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -100,9 +103,25 @@ pub(super) async fn watch<F: Future<Output = Result<Vec<ChildView>, Refusal>>>(
 }
 
 fn tell(states: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager could not be told");
+    let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
+    let told = match socket.as_bytes().split_first() {
+        // The library knows sockets by path only.
+        Some((b'@', name)) => tell_abstract(name, states),
+        _ => sd_notify::notify(states),
+    };
+    if let Err(error) = told {
+        tracing::warn!(%error, ?socket, "the service manager could not be told");
     }
+}
+
+/// Tells a manager that listens at a socket without a file.
+fn tell_abstract(name: &[u8], states: &[NotifyState]) -> std::io::Result<()> {
+    let address = SocketAddr::from_abstract_name(name)?;
+    let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    // A manager that does not listen holds up nothing.
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(lines.as_bytes(), &address).map(drop)
 }
 
 fn status_of_reload(refused: Option<&str>) -> String {

@@ -19,8 +19,8 @@ const LAST_WORK: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(50);
 
 /// Shuts the runtime down and ends whatever its blocking work has started. What is left undone was
-/// fenced or is idempotent: the next start goes on with it.
-pub(super) fn end(runtime: Runtime) {
+/// fenced or is idempotent: the next start goes on with it. Returns the processes that do not end.
+pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     // What a child of ours leaves behind when it ends stays below us.
     let own = rustix::process::getpid();
     if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
@@ -42,6 +42,8 @@ pub(super) fn end(runtime: Runtime) {
     while signal(begun) && Instant::now() < last {
         thread::sleep(TURN);
     }
+    let left = proc::descendants_but(std::process::id(), is_holder).unwrap_or_default();
+    left.into_iter().map(|process| process.pid).collect()
 }
 
 /// Signals everything below this process but holders and their agents; whether there was anything.

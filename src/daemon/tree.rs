@@ -1,14 +1,15 @@
 //! Adapters, world and infrastructure: what the tree is made of.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
 use super::manager::Manager;
-use super::{DaemonError, NO_ROOM, failed_at, infra, own_env};
+use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
 use crate::actors::conditions;
 use crate::actors::config::ConfigMsg;
 use crate::actors::dispatcher::DispatcherMsg;
@@ -20,10 +21,10 @@ use crate::actors::world::{Claims, World};
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
 use crate::adapters::git::{GitRepo, GitRig};
-use crate::adapters::proc;
-use crate::adapters::relics_sqlite::SqliteRelics;
+use crate::adapters::relics_sqlite::{Known, SqliteRelics, mark};
 use crate::adapters::sessions::LocalSessions;
 use crate::adapters::task_files::DiskTaskFiles;
+use crate::adapters::{proc, secret};
 use crate::domain::city::{City, Rig, tmux_server};
 use crate::domain::ids::RigName;
 use crate::faults;
@@ -36,12 +37,11 @@ use crate::ports::tasks::TaskEvent;
 
 /// Makes the world and says how its infrastructure is started, in order.
 pub(super) async fn build(
-    city: &Arc<City>,
-    shown: serde_json::Value,
-    file: PathBuf,
+    start: Start,
     socket: PathBuf,
     manager: Arc<Manager>,
 ) -> Result<RootArgs, DaemonError> {
+    let city = &start.city;
     let failed =
         |what: &str, error: &dyn std::fmt::Display| DaemonError::Failed(format!("{what}: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -49,17 +49,19 @@ pub(super) async fn build(
     let sessions = sessions(city)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
-    let open = store_opener(city, &clock);
+    let open = store_opener(city, &clock, start.store);
     // A damaged store is said at once, before anything is started on top of it.
     open().map_err(|error| match error {
         StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
         _ => failed("the relic store cannot be opened", &error),
     })?;
-    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(file));
+    let dir = city.state_dir();
+    let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
+    let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let repos = repos(city).await?;
     let world = Arc::new(World {
         city: Arc::clone(city),
-        shown: Arc::new(shown),
+        shown: Arc::new(start.shown),
         clock,
         sessions: Arc::new(sessions),
         repos,
@@ -69,6 +71,7 @@ pub(super) async fn build(
         env: own_env(),
         bin_dir: exe.parent().map(PathBuf::from).unwrap_or_default(),
         socket,
+        secret,
         random: Arc::new(random),
         usage: Arc::new(|| proc::own_usage().ok()),
         fault: faults::hook(),
@@ -101,12 +104,34 @@ fn sessions(city: &City) -> Result<LocalSessions, DaemonError> {
     Ok(sessions)
 }
 
-fn store_opener(city: &City, clock: &Arc<dyn Clock>) -> store::Open {
+fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Open {
     let (path, clock) = (city.state_dir().join("relics.db"), Arc::clone(clock));
+    let worked_on = city.rigs.iter().map(|rig| city.raiders_dir(&rig.name));
+    let worked_on: Vec<PathBuf> = worked_on.collect();
+    // The first time only: what is lost later is not taken for granted.
+    let any = AtomicBool::new(known == Store::Any);
+    let starts = AtomicBool::new(true);
     Arc::new(move || {
-        let store = SqliteRelics::open(&path, Arc::clone(&clock))?;
+        let any = any.swap(false, Ordering::Relaxed);
+        let at_start = starts.swap(false, Ordering::Relaxed);
+        let known = match any || is_fresh(&path, &worked_on) {
+            true => Known::Any,
+            false => Known::Marked,
+        };
+        let opened = SqliteRelics::open_known(&path, Arc::clone(&clock), known);
+        let store = opened.map_err(|error| match error {
+            // While it runs, it waits for what can be opened.
+            StoreError::Failed(why) if !at_start => StoreError::Unavailable(why),
+            error => error,
+        })?;
         Ok(Box::new(store) as Box<dyn Relics>)
     })
+}
+
+/// Whether there was no store yet: neither is anything left of one, nor a sandbox of a raider.
+fn is_fresh(store: &Path, worked_on: &[PathBuf]) -> bool {
+    let has = |dir: &PathBuf| std::fs::read_dir(dir).is_ok_and(|mut dir| dir.next().is_some());
+    !mark::is_left(store) && !worked_on.iter().any(has)
 }
 
 /// Every rig's git, made ready side by side. One that cannot be worked on stops the start: its

@@ -93,7 +93,9 @@ impl Trouble {
     #[must_use]
     pub fn of(condition: &Condition) -> Option<Self> {
         let (why, text, until) = match condition {
-            Condition::NeedsInput { .. } => return None,
+            Condition::NeedsInput { .. }
+            | Condition::Unrecognised { .. }
+            | Condition::Spins { .. } => return None,
             Condition::RateLimited { text, until } => (Why::RateLimited, text, *until),
             Condition::Auth { text } => (Why::Auth, text, None),
         };
@@ -263,6 +265,25 @@ impl Account {
             Some(release) => release.waits(child),
         };
         waits.then_some(park.why)
+    }
+
+    /// The child went on before its turn, and ended its work. The next one of its name has no turn to wait for.
+    pub fn needs_no_turn(&mut self, child: &ChildId) {
+        let turns = self
+            .release
+            .iter_mut()
+            .flat_map(|release| &mut release.turns);
+        for (_, _, had) in turns.filter(|(waiting, _, _)| waiting == child) {
+            *had = true;
+        }
+    }
+
+    /// When this child goes on, while the others of its account take their turns; none when it had its own.
+    #[must_use]
+    pub fn turn(&self, child: &ChildId) -> Option<Timestamp> {
+        let mut turns = self.release.as_ref()?.turns.iter();
+        let (_, at, _) = turns.find(|(waiting, _, had)| waiting == child && !had)?;
+        Some(*at)
     }
 
     /// Whether this child ended a park a moment ago: its session does not open and close the account at will.

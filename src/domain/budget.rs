@@ -1,11 +1,90 @@
 //! Budgets: how many dollars a day may cost, of the city, of a rig, of a harness. One that is spent parks
-//! new work until the day is over, or only calls a person. Work that has begun goes on.
+//! new work until the day is over, or only calls a person. Work that has begun goes on. What has no price
+//! counts for nothing: a budget that covers such a harness or model is never spent by it, and a person is told.
+
+use std::collections::BTreeSet;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
+use super::city::City;
 use super::ids::{HarnessName, RigName};
+use super::usage::ledger::Row;
+use super::usage::{Format, places};
+
+/// A budget that does not see what a harness uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blind {
+    /// Whose budget.
+    pub scope: Scope,
+    /// The harness.
+    pub harness: HarnessName,
+    /// Whether its tokens are known, at least.
+    pub counted: bool,
+}
+
+impl Blind {
+    /// What a person is told.
+    #[must_use]
+    pub fn says(&self) -> String {
+        let Self { scope, harness, .. } = self;
+        let why = match self.counted {
+            true => "none of its models has a price",
+            false => "its program tells of no tokens",
+        };
+        format!("the budget of {scope} does not count what harness {harness} uses: {why}")
+    }
+
+    /// What helps.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let harness = &self.harness;
+        match self.counted {
+            true => format!("`[harness.{harness}] prices` tells what its models cost"),
+            false => "use a harness whose tokens are known, or limit its account at the provider"
+                .to_owned(),
+        }
+    }
+}
+
+/// The budgets that do not see what a harness in their range uses.
+#[must_use]
+pub fn blind(city: &City) -> Vec<Blind> {
+    let rigs = || city.rigs.iter();
+    let raiders = rigs().map(|rig| &rig.raiders.harness);
+    let agents = city
+        .agents
+        .iter()
+        .filter_map(|agent| agent.harness.as_ref());
+    let used: BTreeSet<&HarnessName> = raiders.chain(agents).collect();
+    let mut covered: Vec<(Scope, &HarnessName)> = Vec::new();
+    if city.budget.is_some() {
+        covered.extend(used.iter().map(|name| (Scope::City, *name)));
+    }
+    let own = rigs().filter(|rig| rig.raiders.budget.is_some());
+    covered.extend(own.map(|rig| (Scope::Rig(rig.name.clone()), &rig.raiders.harness)));
+    let own = city.harnesses.values().filter(|one| one.budget.is_some());
+    covered.extend(own.map(|one| (Scope::Harness(one.name.clone()), &one.name)));
+    let blind = covered.into_iter().filter_map(|(scope, name)| {
+        let harness = city.harnesses.get(name)?;
+        let program = harness.command.first().map_or("", String::as_str);
+        let format = places::format(harness.hooks, program);
+        let priced = format.is_some_and(Format::tells_money) || !harness.prices.0.is_empty();
+        (format.is_none() || !priced).then(|| Blind {
+            scope,
+            harness: name.clone(),
+            counted: format.is_some(),
+        })
+    });
+    blind.collect()
+}
+
+/// What a person is told when tokens without a price are used under a budget.
+#[must_use]
+pub fn unpriced(scope: &Scope) -> String {
+    format!("the budget of {scope} does not count all that is used: some tokens have no price")
+}
 
 /// A budget as configured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +115,18 @@ pub enum Scope {
     Harness(HarnessName),
 }
 
+impl Scope {
+    /// Whether a budget of this counts a row.
+    #[must_use]
+    pub fn covers(&self, row: &Row) -> bool {
+        match self {
+            Self::City => true,
+            Self::Rig(rig) => row.owner.rig == rig.as_str(),
+            Self::Harness(harness) => row.owner.harness == harness.as_str(),
+        }
+    }
+}
+
 impl std::fmt::Display for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -58,6 +149,12 @@ pub struct Over {
 }
 
 impl Over {
+    /// Whether these words tell of a budget of this scope, which need not be configured any more.
+    #[must_use]
+    pub fn is_told(scope: &str, words: &str) -> bool {
+        words.starts_with(&format!("the budget of {scope} is spent: "))
+    }
+
     /// What a person is told.
     #[must_use]
     pub fn says(&self) -> String {
@@ -100,6 +197,8 @@ pub fn midnight(at: Timestamp, zone: &TimeZone) -> Option<Zoned> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::harness::hooks::Hooks;
+    use crate::domain::usage::price::Prices;
 
     fn budget(usd_per_day: f64, on_exceed: OnExceed) -> Option<Budget> {
         Some(Budget {
@@ -135,6 +234,63 @@ mod tests {
             over.says(),
             "the budget of the city is spent: 12.35 of 10.00 USD today"
         );
+    }
+
+    /// Claude has prices; codex tells of its tokens only, pi of its dollars, aider of nothing.
+    #[test]
+    fn budget_that_covers_a_harness_without_prices_is_blind() {
+        let mut city = crate::testing::world::Scenario::new().city;
+        let one = city.harnesses.values().next().unwrap().clone();
+        let price = crate::domain::usage::price::Price {
+            input: 1.0,
+            output: 1.0,
+            cache_read: 1.0,
+            cache_write: 1.0,
+        };
+        let prices = Prices([("m*".to_owned(), price)].into());
+        for (name, hooks, prices) in [
+            ("claude", Hooks::Claude, prices),
+            ("codex", Hooks::Codex, Prices::default()),
+            ("pi", Hooks::Pi, Prices::default()),
+            ("aider", Hooks::None, Prices::default()),
+        ] {
+            let name = HarnessName::new(name).unwrap();
+            let harness = crate::domain::city::Harness {
+                name: name.clone(),
+                hooks,
+                prices,
+                command: vec![name.to_string()],
+                ..one.clone()
+            };
+            city.harnesses.insert(name, harness);
+        }
+        let said = |city: &City| {
+            let blind = blind(city).into_iter();
+            blind.map(|one| one.says()).collect::<Vec<_>>()
+        };
+        for (name, says) in [
+            ("claude", None),
+            ("codex", Some("none of its models has a price")),
+            ("pi", None),
+            ("aider", Some("its program tells of no tokens")),
+        ] {
+            city.rigs[0].raiders.harness = HarnessName::new(name).unwrap();
+            assert_eq!(said(&city), Vec::<String>::new(), "{name}: no budget");
+            city.budget = budget(5.0, OnExceed::Park);
+            city.rigs[0].raiders.budget = budget(5.0, OnExceed::Warn);
+            let told = said(&city);
+            assert_eq!(told.len(), if says.is_some() { 2 } else { 0 }, "{told:?}");
+            for (told, scope) in told.iter().zip(["the city", "rig horde"]) {
+                assert!(
+                    told.contains(scope) && told.ends_with(says.unwrap()),
+                    "{told}"
+                );
+            }
+            (city.budget, city.rigs[0].raiders.budget) = (None, None);
+        }
+        let codex = city.harnesses.get_mut(&HarnessName::new("codex").unwrap());
+        codex.unwrap().budget = budget(5.0, OnExceed::Park);
+        assert_eq!(said(&city).len(), 1, "of a harness that no rig names");
     }
 
     #[test]

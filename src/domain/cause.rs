@@ -38,6 +38,10 @@ macro_rules! causes {
 causes! {
     /// A person or program asked over the control socket.
     Operator => "operator",
+    /// A program in the session of a standing agent asked over the control socket.
+    Agent => "agent",
+    /// A command of an automation asked over the control socket.
+    Automation => "automation",
     /// The configuration wants it.
     Config => "config",
     /// A relic was charged.
@@ -50,7 +54,7 @@ causes! {
     SessionDied => "session_died",
     /// The session's holder is gone without an exit on record.
     SessionLost => "session_lost",
-    /// A person who was attached to the session's terminal typed a key that ends programs, and the program ended.
+    /// A person who was attached to the session's terminal typed something, and the program ended within seconds.
     EndedByPerson => "ended_by_person",
     /// The session could not be started.
     StartFailed => "start_failed",
@@ -104,6 +108,8 @@ causes! {
     Stalled => "stalled",
     /// The agent asks something on its screen.
     Question => "question",
+    /// Nothing is known of what its screen shows.
+    UnknownScreen => "unknown_screen",
     /// The account of its harness is at a limit.
     RateLimit => "rate_limit",
     /// Its harness wants a login.
@@ -168,6 +174,14 @@ causes! {
     Unanswered => "unanswered",
     /// What it was about is over.
     Vanished => "vanished",
+}
+
+impl Cause {
+    /// Whether a caller of the control socket asked for it, and hears how it went.
+    #[must_use]
+    pub fn is_asked(self) -> bool {
+        matches!(self, Self::Operator | Self::Agent | Self::Automation)
+    }
 }
 
 impl fmt::Display for Cause {

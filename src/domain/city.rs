@@ -132,13 +132,33 @@ impl City {
         self.state_dir().join("custody").join(format!("{rig}.git"))
     }
 
-    /// `.horde/tasks/<rig>/<relic>/<incarnation>`: outlives the sandbox.
+    /// `.horde/tasks/<rig>/<relic>/<slot>-<incarnation>`: outlives the sandbox. Incarnations are counted per slot,
+    /// and another slot may have worked on the relic in one of the same number.
     #[must_use]
-    pub fn task_dir(&self, rig: &RigName, relic: &RelicId, incarnation: Incarnation) -> PathBuf {
-        self.tasks_dir()
-            .join(rig.as_str())
-            .join(relic.as_str())
-            .join(incarnation.to_string())
+    pub fn task_dir(
+        &self,
+        raider: &RaiderId,
+        relic: &RelicId,
+        incarnation: Incarnation,
+    ) -> PathBuf {
+        let own = format!("{}-{incarnation}", raider.name);
+        self.relic_dir(raider, relic).join(own)
+    }
+
+    /// Where earlier versions kept the same: without the slot.
+    #[must_use]
+    pub fn old_task_dir(
+        &self,
+        raider: &RaiderId,
+        relic: &RelicId,
+        incarnation: Incarnation,
+    ) -> PathBuf {
+        self.relic_dir(raider, relic).join(incarnation.to_string())
+    }
+
+    fn relic_dir(&self, raider: &RaiderId, relic: &RelicId) -> PathBuf {
+        let rig = self.tasks_dir().join(raider.rig.as_str());
+        rig.join(relic.as_str())
     }
 
     /// `.horde/agents/<session>`: files of a standing agent's session.

@@ -20,6 +20,7 @@ use super::screen::ScreenView;
 use super::transcript::at_rest;
 use super::until;
 
+mod proof;
 mod watch;
 
 pub use self::watch::Watch;
@@ -82,6 +83,20 @@ pub enum Condition {
         /// As the harness says it.
         text: String,
     },
+    /// Nothing on its screen says what it waits for, and it was to be told something.
+    Unrecognised {
+        /// What it was to be told, and since when.
+        text: String,
+        /// The screen.
+        screen: String,
+    },
+    /// Its spinner turns, and nothing else happens.
+    Spins {
+        /// For how long.
+        text: String,
+        /// The screen.
+        screen: String,
+    },
 }
 
 impl Condition {
@@ -92,6 +107,17 @@ impl Condition {
             Self::NeedsInput { .. } => "needs_input",
             Self::RateLimited { .. } => "rate_limited",
             Self::Auth { .. } => "auth",
+            Self::Unrecognised { .. } => "unrecognised",
+            Self::Spins { .. } => "spins",
+        }
+    }
+
+    /// The screen, where it is all that is known.
+    #[must_use]
+    pub fn screen(&self) -> Option<&str> {
+        match self {
+            Self::Unrecognised { screen, .. } | Self::Spins { screen, .. } => Some(screen),
+            Self::NeedsInput { .. } | Self::RateLimited { .. } | Self::Auth { .. } => None,
         }
     }
 
@@ -100,7 +126,10 @@ impl Condition {
     pub fn text(&self) -> &str {
         match self {
             Self::NeedsInput { question, .. } => question,
-            Self::RateLimited { text, .. } | Self::Auth { text } => text,
+            Self::RateLimited { text, .. }
+            | Self::Auth { text }
+            | Self::Unrecognised { text, .. }
+            | Self::Spins { text, .. } => text,
         }
     }
 
@@ -109,7 +138,10 @@ impl Condition {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::RateLimited { until, .. } => *until,
-            Self::NeedsInput { .. } | Self::Auth { .. } => None,
+            Self::NeedsInput { .. }
+            | Self::Auth { .. }
+            | Self::Unrecognised { .. }
+            | Self::Spins { .. } => None,
         }
     }
 
@@ -140,9 +172,13 @@ pub enum Report {
         /// The file that it is kept in, where the harness tells.
         transcript: Option<String>,
     },
-    /// The agent works.
+    /// A prompt was submitted. Whether the account serves it is not known yet.
+    Begins,
+    /// The agent works: its model answered, or nothing else would have happened.
     Works,
-    /// The agent ended its turn and waits for text.
+    /// The agent ended its turn with an answer of its model, and waits for text.
+    Answers,
+    /// The agent ended its turn, with an answer or without one, and waits for text.
     Waits,
     /// The agent asks.
     Asks {

@@ -9,110 +9,19 @@
 //! configuration asks for. A remedy never destroys work: the safety protocol has the last word on a
 //! sandbox, and a branch goes only while another ref reaches it.
 
+mod finding;
 pub mod local;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+
+pub use self::finding::{Finding, Kind};
 
 use super::ailment::Ailment;
 use super::facts::{Probed, RunState, SessionFacts};
 use super::ids::{RaiderId, RelicId, RigName, SessionId, SlotName};
-
-/// What is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// No supervisor answers.
-    Supervisor,
-    /// The configuration is invalid.
-    Config,
-    /// A session that nobody asks for.
-    OrphanSession,
-    /// A sandbox without a raider.
-    StraySandbox,
-    /// A raider without a sandbox that it could work in.
-    LostSandbox,
-    /// A relic whose raider is nowhere.
-    LostRelic,
-    /// A raider with work whose rig is not configured any more.
-    LostRig,
-    /// A raider's branch without work.
-    StrayBranch,
-    /// What was thrown away is still there.
-    Trash,
-    /// An intent that nobody carries out.
-    Outbox,
-    /// Another program has our name.
-    ShadowedHd,
-    /// Others may look in, or we may not.
-    Permissions,
-    /// git is missing or too old.
-    GitVersion,
-    /// A rig's repository cannot be worked on.
-    Repository,
-    /// A program that sessions are started with is missing.
-    Program,
-    /// A program is of another major version than its preset was proven with.
-    HarnessVersion,
-    /// A program is not logged in, as far as can be seen.
-    Login,
-    /// A program asks a person for a consent at its start.
-    Trust,
-    /// A program refuses to run as root.
-    Root,
-    /// It cannot be seen whether something is wrong.
-    Unseen,
-}
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// What.
-    pub kind: Kind,
-    /// Of what.
-    pub subject: String,
-    /// In words.
-    pub says: String,
-    /// What a person can do.
-    pub hint: String,
-    /// Whether `--fix` can try.
-    pub fixable: bool,
-    /// Whether it did, with success.
-    pub fixed: bool,
-}
-
-impl Finding {
-    /// A finding that a person must deal with.
-    #[must_use]
-    pub fn new(
-        kind: Kind,
-        subject: impl ToString,
-        says: impl ToString,
-        hint: impl ToString,
-    ) -> Self {
-        Self {
-            kind,
-            subject: subject.to_string(),
-            says: says.to_string(),
-            hint: hint.to_string(),
-            fixable: false,
-            fixed: false,
-        }
-    }
-
-    /// What became of the attempt to mend it.
-    #[must_use]
-    pub fn tried(mut self, mended: Result<(), String>) -> Self {
-        match mended {
-            Ok(()) => self.fixed = true,
-            Err(why) => self.hint = format!("it could not be mended: {why}"),
-        }
-        self
-    }
-}
 
 /// What `--fix` tries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,6 +185,8 @@ pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     }
     let orphans = sessions.iter().filter(|it| !facts.wanted.contains(&it.id));
     found.extend(orphans.filter_map(orphan));
+    let wanted = sessions.iter().filter(|it| facts.wanted.contains(&it.id));
+    found.extend(wanted.filter_map(unseen_session));
     for rig in &facts.rigs {
         let strays = rig.strays.known().into_iter().flatten();
         found.extend(strays.map(|(name, stray)| stray_sandbox(rig, name, stray)));
@@ -329,6 +240,16 @@ fn orphan(session: &SessionFacts) -> Option<Diagnosis> {
     let hint = "`hd doctor --fix` ends it";
     let finding = Finding::new(Kind::OrphanSession, &session.id, says, hint);
     Some(Diagnosis::mended_by(finding, Remedy::End(session.clone())))
+}
+
+/// A session of which it cannot be seen whether it runs: none is started in its place meanwhile.
+fn unseen_session(session: &SessionFacts) -> Option<Diagnosis> {
+    let RunState::Unknown { why } = &session.state else {
+        return None;
+    };
+    let says = format!("it cannot be seen whether it runs: {why}");
+    let hint = "none is started in its place until it can be seen; look at its directory in `.horde/sessions`";
+    Some(Finding::new(Kind::Unseen, &session.id, says, hint).into())
 }
 
 fn stray_sandbox(rig: &RigFacts, name: &SlotName, stray: &Stray) -> Diagnosis {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::asker::Asker;
 use super::cause::Cause;
 
 macro_rules! event_types {
@@ -65,6 +66,7 @@ event_types! {
     RaiderNeedsInput => "raider.needs_input",
     RaiderRateLimited => "raider.rate_limited",
     RaiderAuth => "raider.auth",
+    RaiderUnclear => "raider.unclear",
     RaiderResumed => "raider.resumed",
     RaiderAnswered => "raider.answered",
     RaiderNudged => "raider.nudged",
@@ -85,11 +87,14 @@ event_types! {
     WispCollected => "wisp.collected",
     AccountParked => "account.parked",
     AccountResumed => "account.resumed",
+    BudgetUnpriced => "budget.unpriced",
     RigSuspended => "rig.suspended",
     RigResumed => "rig.resumed",
     ForgePaused => "forge.paused",
     ForgeRed => "forge.red",
     StoreDegraded => "store.degraded",
+    GroundLost => "ground.lost",
+    GroundMended => "ground.mended",
     AutomationFired => "automation.fired",
     AutomationCompleted => "automation.completed",
     AutomationFailed => "automation.failed",
@@ -111,6 +116,51 @@ impl fmt::Display for EventType {
     }
 }
 
+/// The particular that names the caller of the control socket.
+const BY: &str = "by";
+
+/// What brings an event about: a cause, and the caller's name where one asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    cause: Cause,
+    by: Option<String>,
+}
+
+impl Origin {
+    /// A cause, and the name of the caller that asked, where one did.
+    #[must_use]
+    pub fn new(cause: Cause, by: Option<String>) -> Self {
+        Self { cause, by }
+    }
+
+    /// The cause.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// The caller's name, where one asked.
+    #[must_use]
+    pub fn by(&self) -> Option<&String> {
+        self.by.as_ref()
+    }
+}
+
+impl From<Cause> for Origin {
+    fn from(cause: Cause) -> Self {
+        Self { cause, by: None }
+    }
+}
+
+impl From<&Asker> for Origin {
+    fn from(asker: &Asker) -> Self {
+        Self {
+            cause: asker.cause,
+            by: Some(asker.name.clone()),
+        }
+    }
+}
+
 /// An event before the journal numbered it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
@@ -125,21 +175,27 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event without particulars.
+    /// An event without particulars, but for the caller that brought it about, if one did.
     #[must_use]
-    pub fn new(kind: EventType, subject: impl fmt::Display, cause: Cause) -> Self {
+    pub fn new(kind: EventType, subject: impl fmt::Display, origin: impl Into<Origin>) -> Self {
+        let Origin { cause, by } = origin.into();
+        let by = by.map(|name| (BY.to_owned(), Value::String(name)));
         Self {
             kind,
             subject: subject.to_string(),
             cause,
-            data: Value::Object(Default::default()),
+            data: Value::Object(by.into_iter().collect()),
         }
     }
 
-    /// The same event with these particulars.
+    /// The same event with these particulars; the caller's name stays.
     #[must_use]
     pub fn with(mut self, data: Value) -> Self {
+        let by = self.data.get(BY).cloned();
         self.data = data;
+        if let (Some(by), Value::Object(data)) = (by, &mut self.data) {
+            data.insert(BY.to_owned(), by);
+        }
         self
     }
 }
@@ -164,7 +220,28 @@ pub struct Event {
 
 #[cfg(test)]
 mod tests {
-    use super::EventType;
+    use super::{EventType, NewEvent};
+    use crate::domain::asker::Asker;
+    use crate::domain::cause::Cause;
+
+    #[test]
+    fn an_event_names_the_caller_that_brought_it_about() {
+        let data = || serde_json::json!({ "title": "a" });
+        let made = |asker: &Asker| {
+            let event = NewEvent::new(EventType::RelicCreated, "gt-1", asker).with(data());
+            (
+                event.cause,
+                event.data["by"].clone(),
+                event.data["title"].clone(),
+            )
+        };
+        let clerk = Asker::agent("clerk");
+        assert_eq!(made(&clerk), (Cause::Agent, "clerk".into(), "a".into()));
+        let person = made(&Asker::person());
+        assert_eq!(person, (Cause::Operator, "operator".into(), "a".into()));
+        let own = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Done).with(data());
+        assert_eq!(own.data, data());
+    }
 
     #[test]
     fn every_type_has_one_name() {

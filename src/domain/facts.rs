@@ -52,7 +52,7 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Probed<T> {
 }
 
 /// An operating-system process, named so that a reused pid is never mistaken for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The pid.
     pub pid: u32,
@@ -78,8 +78,8 @@ pub struct SessionExit {
     pub signal: Option<i32>,
     /// When it ended.
     pub at: Timestamp,
-    /// A person who was attached typed a key that ends programs (Ctrl-C, Ctrl-D, Ctrl-\) moments before. Holders of
-    /// older versions do not say so.
+    /// A person who was attached typed something moments before, and the program ended by itself or by the interrupt key.
+    /// Holders of older versions do not say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_person: bool,
     /// It was being ended: by the supervisor, or by the machine's shutdown. Its exit code says nothing of its work
@@ -163,6 +163,10 @@ pub const LEFT_BEHIND: &str = "only this sandbox names ";
 /// How a line begins that tells of a repository which ignore rules hide.
 pub const HIDDEN: &str = "ignored repository ";
 
+/// How a line begins that tells of a file whose bytes may differ from its commit by a conversion of git's only:
+/// line endings, a filter.
+pub const CONVERTED: &str = "bytes that git converts: ";
+
 /// What git says of one sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitFacts {
@@ -221,7 +225,8 @@ impl GitFacts {
     #[must_use]
     pub fn is_committed(&self) -> bool {
         let mut special = self.special.iter();
-        let besides = |line: &&String| line.starts_with(LEFT_BEHIND) || line.starts_with(HIDDEN);
+        let starts = [LEFT_BEHIND, HIDDEN, CONVERTED];
+        let besides = |line: &&String| starts.iter().any(|start| line.starts_with(start));
         let finished = special.all(|line| besides(&line));
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }

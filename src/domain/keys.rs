@@ -1,5 +1,9 @@
 //! Names of keys, as `hd send --keys` takes them, and the bytes that a terminal sends for them.
 
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
 /// Names and bytes. Upper and lower case are the same.
 const NAMED: &[(&str, &[u8])] = &[
     ("Enter", b"\r"),
@@ -76,6 +80,25 @@ pub fn ends_programs(typed: &[u8]) -> bool {
     ENDING.iter().any(pressed)
 }
 
+/// What terminals send by themselves while a person is attached: reports of focus, of the mouse, of the cursor, of colours
+/// and of what the terminal can do.
+static REPORTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?s-u)\x1b\[[IO]",
+        r"|\x1b\[<[0-9;]*[Mm]|\x1b\[M...",
+        r"|\x1b\[[?>=]?[0-9;]*(?:R|c|n|t|\$y)",
+        r"|\x1b\[\?[0-9;]*u",
+        r"|\x1b[\]P_^].*?(?:\x07|\x1b\\)",
+    ))
+    .expect("the pattern is written here and tested")
+});
+
+/// Whether a person typed any of this: a program may end by a word, a key of a menu, or Enter.
+#[must_use]
+pub fn is_typed(bytes: &[u8]) -> bool {
+    REPORTS.replace_all(bytes, &b""[..]).iter().any(|_| true)
+}
+
 fn key(word: &str) -> Option<Vec<u8>> {
     let same = |(name, _): &&(&str, &[u8])| name.eq_ignore_ascii_case(word);
     if let Some((_, bytes)) = NAMED.iter().find(same) {
@@ -110,6 +133,25 @@ mod tests {
         }
         for typed in ["", "exit\r", "\x1b[A", "\x1b[98;5u", "\x1a"] {
             assert!(!ends_programs(typed.as_bytes()), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_says_by_itself_is_not_typed() {
+        for bytes in [
+            "",
+            "\x1b[I",
+            "\x1b[O\x1b[<35;10;4M\x1b[<0;1;1m",
+            "\x1b[12;4R",
+            "\x1b[?62;22c\x1b[>0;276;0c",
+            "\x1b[?2026;2$y",
+            "\x1b[?1u",
+            "\x1b]11;rgb:0000/0000/0000\x07\x1bP1+r\x1b\\",
+        ] {
+            assert!(!is_typed(bytes.as_bytes()), "{bytes:?}");
+        }
+        for bytes in ["/exit\r", "2", "\x1b", "\x1b[B", "\x1b[I\r", "é"] {
+            assert!(is_typed(bytes.as_bytes()), "{bytes:?}");
         }
     }
 

@@ -36,6 +36,8 @@ pub enum MergeOutcome {
     Nothing,
     /// These paths conflict.
     Conflict(Vec<String>),
+    /// It shares no history with the target.
+    Unrelated,
 }
 
 /// State of a merge request (`2-contract.md`, 2.4).
@@ -44,7 +46,7 @@ pub enum MergeOutcome {
 pub enum MrState {
     /// Made by `done`; the witness has not vouched for it yet, or a person must look.
     Reviewing,
-    /// Taken out of the order by a person, or parked until infrastructure works again.
+    /// Parked until what it needs works again: shown of one that is queued, and never stored.
     Held,
     /// Waits for its turn.
     Queued,
@@ -98,8 +100,24 @@ pub enum FailureType {
     Build,
     /// The remote refused it.
     Push,
-    /// A gate could not run; never blamed on the branch.
+    /// A gate could not run. That is never blamed on the branch: it is tried again, and a person is called.
     Infra,
+    /// It shares no history with the target.
+    Unrelated,
+}
+
+impl FailureType {
+    /// The failure of a gate, by its name: one that builds says that it could not be built.
+    #[must_use]
+    pub fn of_gate(name: &str) -> Self {
+        const BUILDS: [&str; 2] = ["build", "compile"];
+        let name = name.to_lowercase();
+        let mut words = name.split(|c: char| !c.is_alphanumeric());
+        match words.any(|word| BUILDS.contains(&word)) {
+            true => Self::Build,
+            false => Self::Tests,
+        }
+    }
 }
 
 /// A gate's result, as kept with the merge request.
@@ -181,8 +199,84 @@ pub struct MergeRequest {
     pub review: Review,
 }
 
-/// What a person can do about changes in their checkout, as the note of a merge request says it.
-pub const COMMIT_OR_STASH: &str = "commit or stash them and it will land";
+/// Ends every note that says what a person can do about their checkout.
+const WILL_LAND: &str = "and it will land";
+
+/// Why a person's checkout cannot be moved at present. Each says what ends it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckoutBusy {
+    /// Tracked files are changed or staged.
+    #[error("has changes; commit or stash them {WILL_LAND}: {0}")]
+    Changed(String),
+    /// A rebase, merge, bisect, cherry-pick, revert or am has begun, or git runs.
+    #[error("is in the middle of {0}; finish or abort it {WILL_LAND}")]
+    Underway(String),
+    /// Ignored or untracked files are where the landing puts files.
+    #[error("has files in the way that are not tracked; move them {WILL_LAND}: {0}")]
+    InTheWay(String),
+    /// More than one worktree has the branch checked out, and only one of them could move with it.
+    #[error(
+        "has the branch checked out in several worktrees; leave it in one of them {WILL_LAND}: {0}"
+    )]
+    Several(String),
+    /// The worktree that has the branch checked out is not there.
+    #[error(
+        "has the branch checked out in a worktree that is gone; `git worktree prune` there {WILL_LAND}"
+    )]
+    Gone,
+}
+
+/// How often the target moved while a merge request was tested or pushed. That is no fault of the merge
+/// request, so it is no attempt of it; but it must not go round for ever unseen either.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chase {
+    /// How often.
+    pub moves: u32,
+    /// When it moved first.
+    pub since: Option<Timestamp>,
+    /// Whether a person was called.
+    pub called: bool,
+}
+
+impl Chase {
+    /// So often it is tried again at once.
+    const AT_ONCE: u32 = 3;
+    /// So often, a person is called; or after so long.
+    const CALLS: u32 = 8;
+    const CALLS_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_mins(30);
+    /// The longest wait between two attempts.
+    const WAIT_MAX: Duration = Duration::from_secs(300);
+
+    /// The target moved once more. Returns whether a person is to be called about it now.
+    pub fn moved(&mut self, now: Timestamp) -> bool {
+        self.moves = self.moves.saturating_add(1);
+        let since = *self.since.get_or_insert(now);
+        let long = now.duration_since(since) >= Self::CALLS_AFTER;
+        let calls = !self.called && (self.moves >= Self::CALLS || long);
+        self.called |= calls;
+        calls
+    }
+
+    /// How long the next attempt waits: not at all, then a second, doubling.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        let doublings = self.moves.checked_sub(Self::AT_ONCE + 1)?.min(10);
+        Some(Duration::from_secs(1 << doublings).min(Self::WAIT_MAX))
+    }
+
+    /// Says why the merge request waits.
+    #[must_use]
+    pub fn note(&self, target: &str) -> String {
+        let times = match self.moves {
+            1 => "once".to_owned(),
+            moves => format!("{moves} times"),
+        };
+        format!(
+            "{target} moved {times} while this was tested and pushed; what was tested is not what \
+             would land, so it is tested again"
+        )
+    }
+}
 
 impl MergeRequest {
     /// Whether nothing will change it any more.
@@ -203,7 +297,7 @@ impl MergeRequest {
     pub fn needs_person(&self) -> bool {
         let note = self.note.as_deref().unwrap_or_default();
         let parked = self.state == MrState::Queued && self.not_before.is_some();
-        self.awaits_person() || parked && note.contains(COMMIT_OR_STASH)
+        self.awaits_person() || parked && note.contains(WILL_LAND)
     }
 
     /// Whether what becomes of it is a person's to say, or was said, and the forge has yet to take it. It
@@ -223,6 +317,15 @@ impl MergeRequest {
             wait.is_ok_and(|wait| !wait.is_zero() && wait <= PARKED_MAX)
         };
         self.not_before.is_some_and(waits)
+    }
+
+    /// The state as it is shown: one that is parked in the queue is held.
+    #[must_use]
+    pub fn shown(&self, now: Timestamp) -> MrState {
+        match self.state {
+            MrState::Queued if self.is_parked(now) => MrState::Held,
+            state => state,
+        }
     }
 }
 
@@ -254,3 +357,6 @@ pub fn order(mr: &MergeRequest) -> (std::cmp::Reverse<i64>, Timestamp, u64, &str
         mr.id.as_str(),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -146,6 +146,9 @@ pub struct Handoff {
     pub relic: Option<RelicId>,
     /// The step of the totem it was at.
     pub totem_step: Option<String>,
+    /// The successor goes on with the conversation of the session that hands off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume: bool,
 }
 
 /// A message's body, tagged with the name that events show.

@@ -232,6 +232,7 @@ pub fn rework(failed: &MergeFailed) -> String {
         FailureType::Build => "it could not be built".to_owned(),
         FailureType::Push => "the remote refused it".to_owned(),
         FailureType::Infra => "its gates could not be run".to_owned(),
+        FailureType::Unrelated => format!("it shares no history with `{target}`"),
     };
     let mut text = format!(
         "An earlier attempt at this task did not land: {what}.\n\n\

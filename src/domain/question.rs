@@ -58,7 +58,8 @@ pub fn bare(row: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the row where the lowest match of any pattern begins, and the text of this group of it.
+/// Returns the row where the lowest match of any pattern begins (its group `said`, where it has one), and the text of
+/// this group of it.
 #[must_use]
 pub fn captured(
     patterns: &[Pattern],
@@ -68,7 +69,7 @@ pub fn captured(
     let lowest = |pattern: &Pattern| pattern.0.captures_iter(screen).last();
     let found = patterns.iter().filter_map(lowest);
     let found = found.max_by_key(|found| found.get(0).map_or(0, |whole| whole.start()))?;
-    let at = found.get(0)?.start();
+    let at = found.name("said").or(found.get(0))?.start();
     // A match may begin with the end of the row before.
     let at = at + screen[at..].len() - screen[at..].trim_start().len();
     let begin = screen[..at].rfind('\n').map_or(0, |end| end + 1);
@@ -117,6 +118,7 @@ mod tests {
             ),
             (&[menu], "Do you want to know?\nI shall see.", None),
             (&[r"\s+Sure\?"], "text\n\n  é Sure?", Some("é Sure?")),
+            (&[r"^#\n(?P<said>Sure)"], "#\nSure?", Some("Sure?")),
         ] {
             let found = asked(&patterns(texts), screen);
             assert_eq!(found.as_deref(), question, "{texts:?} on {screen:?}");

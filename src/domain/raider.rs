@@ -6,6 +6,8 @@
 //!  hook open, session up or coming    working
 //!  hook open, session up and silent   stalled   (supposed to be working, and told so)
 //!  hook open, no session              stalled   (supposed to be working, but stopped)
+//!  hook open, no session, suspended   suspended (nothing is expected of it)
+//!  hook lost, sandbox left            stalled   (supposed to be working, and at nothing)
 //!  done, session up                   zombie    (finished, but failed to die)
 //!  done, no session                   done
 //! ```
@@ -22,6 +24,8 @@ pub enum RaiderState {
     Working,
     /// It should work and does not.
     Stalled,
+    /// It has no session because city, rig or raider is suspended.
+    Suspended,
     /// It is finished and still there.
     Zombie,
     /// It is finished.
@@ -39,6 +43,8 @@ pub struct RaiderFacts {
     pub finishing: bool,
     /// It was found without progress, and has shown none since.
     pub silent: bool,
+    /// City, rig or raider is suspended.
+    pub suspended: bool,
     /// Its session.
     pub session: SessionPresence,
 }
@@ -57,7 +63,8 @@ pub enum SessionPresence {
 /// Derives the state.
 #[must_use]
 pub fn derive(facts: RaiderFacts) -> RaiderState {
-    if facts.silent && !facts.charging && !facts.done {
+    let rests = facts.suspended && facts.session == SessionPresence::Absent;
+    if facts.silent && !facts.charging && !facts.done && !rests {
         return RaiderState::Stalled;
     }
     match (facts.charging, facts.done, facts.session) {
@@ -65,6 +72,7 @@ pub fn derive(facts: RaiderFacts) -> RaiderState {
         (false, true, SessionPresence::Up) if !facts.finishing => RaiderState::Zombie,
         (false, true, _) => RaiderState::Done,
         (false, false, SessionPresence::Up | SessionPresence::Coming) => RaiderState::Working,
+        (false, false, SessionPresence::Absent) if facts.suspended => RaiderState::Suspended,
         (false, false, SessionPresence::Absent) => RaiderState::Stalled,
     }
 }
@@ -83,6 +91,7 @@ mod tests {
                 done,
                 finishing,
                 silent: false,
+                suspended: false,
                 session,
             })
         };
@@ -99,11 +108,24 @@ mod tests {
                 done,
                 finishing: done,
                 silent: true,
+                suspended: false,
                 session: Up,
             })
         };
         assert_eq!(silent(false, false), RaiderState::Stalled);
         assert_eq!(silent(false, true), RaiderState::Done);
         assert_eq!(silent(true, false), RaiderState::Spawning);
+        let suspended = |session| {
+            derive(RaiderFacts {
+                charging: false,
+                done: false,
+                finishing: false,
+                silent: false,
+                suspended: true,
+                session,
+            })
+        };
+        assert_eq!(suspended(Absent), RaiderState::Suspended);
+        assert_eq!(suspended(Up), RaiderState::Working, "until it has ended");
     }
 }

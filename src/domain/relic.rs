@@ -94,6 +94,10 @@ pub struct Relic {
     /// The harness that works on it, where its charge named one; later charges keep to it.
     #[serde(default)]
     pub harness: Option<HarnessName>,
+    /// The caller that made it: `operator`, an agent's or an automation's name; none for what the supervisor
+    /// made for itself.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions;

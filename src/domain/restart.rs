@@ -201,6 +201,21 @@ impl DeathWindow {
         window
     }
 
+    /// Holds the child until then, as an earlier supervisor promised, with as many deaths as that takes; but never
+    /// for longer than one window, whatever the wall clock did since.
+    pub fn hold(&mut self, policy: &RestartPolicy, until: Mono, now: Mono) {
+        let until = until.min(now + policy.window);
+        if until <= now || policy.max_restarts == 0 {
+            return;
+        }
+        let most = policy.max_restarts as usize + 1;
+        if self.deaths.len() < most {
+            let death = until.saturating_sub(policy.window);
+            self.deaths = std::iter::repeat_n(death, most).collect();
+        }
+        self.quarantined_until = Some(until);
+    }
+
     /// The counted deaths.
     pub fn counted(&mut self, policy: &RestartPolicy, mono: Mono) -> Vec<Mono> {
         self.prune(policy, mono);
@@ -323,6 +338,22 @@ mod tests {
     }
 
     /// `health-patrol.md`, invariant: quarantine auto-expires.
+    #[test]
+    fn a_promised_quarantine_is_held_until_its_time_and_never_for_more_than_a_window() {
+        let mut window = DeathWindow::default();
+        window.hold(&policy(5), at(9000), at(8000));
+        assert_eq!(window.quarantined_until(at(8999)), Some(at(9000)));
+        assert_eq!(window.quarantined_until(at(9000)), None);
+        assert_eq!(window.count(&policy(5), at(8000)), 6);
+        window.hold(&policy(5), at(90_000), at(8000));
+        assert_eq!(window.quarantined_until(at(8000)), Some(at(11_600)));
+        let mut over = DeathWindow::default();
+        over.hold(&policy(5), at(7000), at(8000));
+        assert_eq!(over.quarantined_until(at(8000)), None);
+        over.hold(&policy(0), at(9000), at(8000));
+        assert_eq!(over.quarantined_until(at(8000)), None);
+    }
+
     #[test]
     fn quarantine_ends_when_the_oldest_death_leaves_the_window() {
         let mut window = DeathWindow::default();

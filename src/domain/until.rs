@@ -47,6 +47,17 @@ pub fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     (away <= FURTHEST).then_some(until)
 }
 
+/// Reads the time until which work is put off: RFC 3339, seconds since 1970, or a harness's own clock text
+/// (`4-rules.md`, outcomes). The first two may name any time.
+#[must_use]
+pub fn declared(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    let text = text.trim();
+    match text.parse::<i64>() {
+        Ok(seconds) => Timestamp::from_second(seconds).ok(),
+        Err(_) => text.parse().ok().or_else(|| read(text, now, zone)),
+    }
+}
+
 /// RFC 3339, or unix seconds (or milliseconds).
 fn exact(text: &str) -> Option<Timestamp> {
     if let Ok(at) = text.parse() {
@@ -84,7 +95,7 @@ fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let found = CLOCK.captures(text)?;
     let named = found.name("zone").map(|zone| zone.as_str());
     let zone = match named {
-        Some(name) => named_zone(name)?,
+        Some(name) => named_zone(name, now, zone)?,
         None => zone.clone(),
     };
     let here = now.to_zoned(zone);
@@ -105,15 +116,69 @@ fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     Some(at(date)?.timestamp())
 }
 
-fn named_zone(name: &str) -> Option<TimeZone> {
+/// The zone that a name stands for. `here` is the zone of the machine, which a program writes times in: what it calls
+/// itself comes before what the same letters mean elsewhere (`CST` is Chicago's and Shanghai's).
+fn named_zone(name: &str, now: Timestamp, here: &TimeZone) -> Option<TimeZone> {
     let upper = name.to_ascii_uppercase();
-    match upper.as_str() {
-        "UTC" | "GMT" | "Z" => Some(TimeZone::UTC),
-        _ => match upper.strip_prefix("GMT").or(upper.strip_prefix("UTC")) {
-            Some(offset) => fixed_zone(offset),
-            None => TimeZone::get(name).ok(),
-        },
+    if matches!(upper.as_str(), "UTC" | "GMT" | "Z") {
+        return Some(TimeZone::UTC);
     }
+    let own = || abbreviated(&upper, now, here);
+    let known = || {
+        let mut all = ABBREVIATIONS.iter();
+        let (_, hours) = all.find(|(name, _)| *name == upper)?;
+        fixed_hours(*hours)
+    };
+    let offset = || {
+        let offset = upper.strip_prefix("GMT").or(upper.strip_prefix("UTC"));
+        fixed_zone(offset?)
+    };
+    own()
+        .or_else(known)
+        .or_else(offset)
+        .or_else(|| TimeZone::get(name).ok())
+}
+
+/// The abbreviations that programs write for American zones, as JavaScript's `Intl` does in American English, and those
+/// of the European Union. Letters that mean several zones (`BST`, `IST`) are not here: only the machine's own
+/// zone tells which of them is meant.
+const ABBREVIATIONS: &[(&str, i32)] = &[
+    ("PST", -8),
+    ("PDT", -7),
+    ("MST", -7),
+    ("MDT", -6),
+    ("CST", -6),
+    ("CDT", -5),
+    ("EST", -5),
+    ("EDT", -4),
+    ("AKST", -9),
+    ("AKDT", -8),
+    ("HST", -10),
+    ("HDT", -9),
+    ("WET", 0),
+    ("WEST", 1),
+    ("CET", 1),
+    ("CEST", 2),
+    ("EET", 2),
+    ("EEST", 3),
+];
+
+/// The offset that this zone gives this abbreviation, now or within a year of now.
+fn abbreviated(name: &str, now: Timestamp, zone: &TimeZone) -> Option<TimeZone> {
+    let current = zone.to_offset_info(now);
+    if current.abbreviation().eq_ignore_ascii_case(name) {
+        return Some(TimeZone::fixed(current.offset()));
+    }
+    let near = zone
+        .preceding(now)
+        .take(2)
+        .chain(zone.following(now).take(2));
+    let mut near = near.filter(|change| change.abbreviation().eq_ignore_ascii_case(name));
+    near.next().map(|change| TimeZone::fixed(change.offset()))
+}
+
+fn fixed_hours(hours: i32) -> Option<TimeZone> {
+    Offset::from_seconds(hours * 3600).ok().map(TimeZone::fixed)
 }
 
 /// `+9`, `-03:30`.
@@ -177,6 +242,62 @@ fn date_of(found: &Captures<'_>, here: &Zoned) -> Option<Option<Date>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Gemini writes the abbreviation of the machine's zone: `Access resets at 7:04 AM PDT.`
+    #[test]
+    fn abbreviations_of_zones_are_read() {
+        let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
+        for (text, here, until) in [
+            (
+                "7:04 AM PDT.",
+                "America/Los_Angeles",
+                "2026-07-01T14:04:00Z",
+            ),
+            // As the supervisor of a container in UTC reads it.
+            ("7:04 AM PDT", "UTC", "2026-07-01T14:04:00Z"),
+            ("7:04 AM PST", "UTC", "2026-07-01T15:04:00Z"),
+            ("7:04 AM MDT", "UTC", "2026-07-01T13:04:00Z"),
+            ("7:04 AM MST", "UTC", "2026-07-01T14:04:00Z"),
+            ("8:04 AM CDT", "UTC", "2026-07-01T13:04:00Z"),
+            ("7:04 AM CST", "UTC", "2026-07-01T13:04:00Z"),
+            ("9:04 AM EDT", "UTC", "2026-07-01T13:04:00Z"),
+            ("9:04 AM EST", "UTC", "2026-07-01T14:04:00Z"),
+            ("7:04 AM AKDT", "UTC", "2026-07-01T15:04:00Z"),
+            ("7:04 AM AKST", "UTC", "2026-07-01T16:04:00Z"),
+            ("7:04 AM HST", "UTC", "2026-07-01T17:04:00Z"),
+            ("7:04 PM CEST", "UTC", "2026-07-01T17:04:00Z"),
+            ("7:04 PM CET", "UTC", "2026-07-01T18:04:00Z"),
+            // The machine's own zone comes first.
+            ("11:00 PM CST", "Asia/Shanghai", "2026-07-01T15:00:00Z"),
+            ("9:00 PM BST", "Europe/London", "2026-07-01T20:00:00Z"),
+            ("11:00 PM JST", "Asia/Tokyo", "2026-07-01T14:00:00Z"),
+            ("9:00 PM IST", "Asia/Kolkata", "2026-07-01T15:30:00Z"),
+            ("2:00 AM AEDT", "Australia/Sydney", "2026-07-01T15:00:00Z"),
+        ] {
+            let here = TimeZone::get(here).unwrap();
+            let read = read(text, now, &here).map(|at| at.to_string());
+            assert_eq!(read.as_deref(), Some(until), "{text}");
+        }
+        // Of Bangladesh or of Britain: a machine that is in neither does not know.
+        for text in ["9:00 PM BST", "9:00 PM IST", "9:00 PM QQT"] {
+            assert_eq!(read(text, now, &TimeZone::UTC), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn work_is_put_off_until_a_time_seconds_or_what_a_harness_says() {
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        let told = |text: &str| declared(text, now, &TimeZone::UTC).map(|at| at.to_string());
+        for (text, at) in [
+            ("2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
+            ("1800000000", "2027-01-15T08:00:00Z"),
+            ("in 2h 5m", "2026-01-31T14:05:00Z"),
+            ("3:30pm", "2026-01-31T15:30:00Z"),
+        ] {
+            assert_eq!(told(text).as_deref(), Some(at), "{text}");
+        }
+        assert_eq!(told("soon"), None);
+    }
 
     #[test]
     fn times_are_read_as_harnesses_write_them() {

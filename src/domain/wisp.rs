@@ -171,6 +171,7 @@ mod tests {
             context: Some("merged".to_owned()),
             target: None,
             harness: None,
+            by: None,
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::model::{Heard, Model, Scenario, Step};
 use super::outcome::Ended;
-use super::place::{Place, RIG};
+use super::place::{LOGGED_OUT, Place, RIG};
 use super::programs::Program;
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{
@@ -47,8 +47,12 @@ pub struct Bench {
     pub limit: Duration,
     /// Whether the harness is configured to resume conversations.
     pub resumes: bool,
+    /// Whether it says at its start that it has no login.
+    pub says_logged_out: bool,
     /// Where the terminal is recorded, where it is.
     pub record: Option<PathBuf>,
+    /// The end of a limit is not waited for.
+    pub short: bool,
 }
 
 /// A raider at work on the relic of a case.
@@ -105,6 +109,18 @@ impl Bench {
             marker: marker.to_owned(),
             steps,
         });
+        let relic = self.relic(marker, body)?;
+        self.charge(name, marker, &relic, None)
+    }
+
+    /// Begins on a harness that has no login: it asks its model nothing.
+    pub fn begin_logged_out(&self, name: &str, marker: &str) -> Result<Raider, Ended> {
+        let relic = self.relic(marker, "Do what the model says.")?;
+        self.charge(name, marker, &relic, Some(LOGGED_OUT.to_owned()))
+    }
+
+    /// Makes a relic.
+    pub fn relic(&self, marker: &str, body: &str) -> Result<String, Ended> {
         let create = Op::RelicCreate(RelicCreate {
             title: format!("A case of the kit, {marker}"),
             body: body.to_owned(),
@@ -117,10 +133,20 @@ impl Bench {
         let relic = self.ask(&create)?;
         let relic = relic.get("id").and_then(Value::as_str);
         let relic = relic.ok_or_else(|| Ended::failed("the supervisor named no relic"))?;
+        Ok(relic.to_owned())
+    }
+
+    fn charge(
+        &self,
+        name: &str,
+        marker: &str,
+        relic: &str,
+        harness: Option<String>,
+    ) -> Result<Raider, Ended> {
         let charge = Op::Charge(Charge {
             relic: relic.to_owned(),
             rig: RIG.to_owned(),
-            harness: None,
+            harness,
             name: Some(name.to_owned()),
             target: None,
         });
@@ -230,7 +256,13 @@ impl Bench {
 
     /// What keeps a raider from going on by itself.
     fn trouble(&self, raider: &Raider, besides: &str) -> Result<Option<String>, Ended> {
-        const CONDITIONS: &[&str] = &["needs_input", "rate_limited", "auth", "push_blocked"];
+        const CONDITIONS: &[&str] = &[
+            "needs_input",
+            "rate_limited",
+            "auth",
+            "unrecognised",
+            "push_blocked",
+        ];
         let Some(shown) = self.shown(raider)? else {
             return Ok(None);
         };

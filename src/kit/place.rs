@@ -14,6 +14,8 @@ use crate::domain::ids::HarnessName;
 
 /// The rig.
 pub const RIG: &str = "kit";
+/// The harness that has no login.
+pub const LOGGED_OUT: &str = "logged-out";
 /// Its raiders.
 pub const RAIDERS: [&str; 2] = ["Ada", "Bea"];
 
@@ -91,13 +93,17 @@ impl Place {
             self.homes()
                 .map(|(name, dir)| (name.to_owned(), json!(dir))),
         );
-        let pointed = pointed.env.iter();
-        env.extend(pointed.map(|(name, value)| (name.clone(), json!(value))));
+        let variables = pointed.env.iter();
+        env.extend(variables.map(|(name, value)| (name.clone(), json!(value))));
+        let mut logged_out = harness.clone();
+        let mut without = env.clone();
+        without.retain(|name, _| !pointed.login.contains(&name.as_str()));
+        logged_out.insert("env".to_owned(), Value::Object(without));
         harness.insert("env".to_owned(), Value::Object(env));
         let document = json!({
             "workspace": {"name": "kit"},
             "daemon": {"patrol_interval": "2s"},
-            "harness": {name.as_str(): harness},
+            "harness": {name.as_str(): harness, LOGGED_OUT: logged_out},
             "rigs": [{
                 "name": RIG, "path": checkout, "prefix": "kt",
                 "raiders": {"harness": name, "names": RAIDERS, "max": RAIDERS.len()},

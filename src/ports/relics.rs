@@ -60,6 +60,8 @@ pub struct NewRelic {
     pub parent: Option<RelicId>,
     /// Relics that must be closed first.
     pub deps: Vec<RelicId>,
+    /// The caller that asks for it; none for what the supervisor makes for itself.
+    pub by: Option<String>,
 }
 
 /// Which relics to list.
@@ -128,6 +130,14 @@ pub trait Txn {
     fn put_relic(&mut self, relic: &Relic) -> Result<(), StoreError>;
     /// Ordered by priority, then age, then number.
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError>;
+    /// Open tasks of this prefix whose dependencies are closed, with this label if one is given, in the same
+    /// order: the first `limit`. However many others there are, they are not looked at.
+    fn ready(
+        &mut self,
+        prefix: &str,
+        label: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Relic>, StoreError>;
     /// Deletes wisps that were closed before, the oldest first, and says which. One that something
     /// open is a part of, or depends on, stays.
     fn collect_wisps(

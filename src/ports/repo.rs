@@ -4,8 +4,10 @@
 //! is called on a blocking thread. No method destroys work except [`Repo::discard_sandbox`], which
 //! wants a [`NukePermit`] and verifies it again, and [`Repo::delete_refs`], which ends a salvage.
 
+mod error;
+mod gate;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,62 +17,11 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
-use crate::domain::merge::{COMMIT_OR_STASH, LandStyle, MergeOutcome};
+use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
-/// Why git did not do it. The kind decides what the caller does.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RepoError {
-    /// The remote could not be reached or refused the credentials; retried later.
-    #[error("the remote cannot be reached: {0}")]
-    Remote(String),
-    /// The remote (a hook, a protected branch) said no.
-    #[error("the remote refused the push: {0}")]
-    Rejected(String),
-    /// A compare-and-swap lost: the ref is not where it was.
-    #[error("{name} moved: expected {expected}, found {found}")]
-    Moved {
-        /// The ref.
-        name: String,
-        /// Where it was thought to be ("absent" when it should not exist).
-        expected: String,
-        /// Where it is.
-        found: String,
-    },
-    /// No such branch, commit or sandbox.
-    #[error("not found: {0}")]
-    NotFound(String),
-    /// The sandbox's administrative files are not whole: a repair mends them.
-    #[error("{sandbox} is no worktree of this rig: {why}")]
-    Broken {
-        /// The sandbox.
-        sandbox: PathBuf,
-        /// What is the matter with it.
-        why: String,
-    },
-    /// The permit no longer describes the sandbox; nothing was touched.
-    #[error("the sandbox changed since it was judged: {0}")]
-    PermitStale(String),
-    /// The checkout of a rig without remote is not clean, so its branch cannot be moved.
-    #[error("the checkout at {path} has changes; {cure}: {detail}", cure = COMMIT_OR_STASH)]
-    CheckoutDirty {
-        /// The user's checkout.
-        path: PathBuf,
-        /// What git said.
-        detail: String,
-    },
-    /// It took longer than allowed.
-    #[error("{what} took longer than {limit:?}")]
-    Timeout {
-        /// The operation.
-        what: String,
-        /// Its limit.
-        limit: Duration,
-    },
-    /// Anything else.
-    #[error("{0}")]
-    Failed(String),
-}
+pub use self::error::RepoError;
+pub use self::gate::{GateRun, GateSpec};
 
 /// What to make a sandbox from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,42 +106,6 @@ pub struct Signature {
     pub name: String,
     /// E-mail address.
     pub email: String,
-}
-
-/// A gate's run in the scratch worktree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GateRun {
-    /// Exit code, when it ended by itself.
-    pub code: Option<i32>,
-    /// Signal, when one ended it.
-    pub signal: Option<i32>,
-    /// Whether the timeout ended it.
-    pub timed_out: bool,
-    /// Why it could not be started.
-    pub spawn_error: Option<String>,
-    /// Wall time.
-    pub took: Duration,
-    /// The end of its output.
-    pub tail: String,
-    /// The file with all of its output.
-    pub log: PathBuf,
-    /// Tracked paths the gate changed; a gate that edits the tree has not tested what lands.
-    pub changed: Vec<String>,
-}
-
-/// What a gate needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GateSpec {
-    /// For the log's file name.
-    pub name: String,
-    /// Shell command.
-    pub run: String,
-    /// Its limit.
-    pub timeout: Duration,
-    /// The complete environment.
-    pub env: std::collections::BTreeMap<String, String>,
-    /// Directory of gate logs.
-    pub log_dir: PathBuf,
 }
 
 /// git, as one rig needs it (`3-architecture.md`, 3.4).
@@ -333,6 +248,20 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn drop_retired(&self) -> Result<usize, RepoError>;
 
+    /// Removes what was set aside of worktrees before that time, whatever it holds, and says how many. Work is
+    /// kept no longer than that.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn expire_retired(&self, before: Timestamp) -> Result<usize, RepoError>;
+
+    /// Takes the stash entries from before that time out of the list that all sandboxes share, but those of
+    /// living sandboxes; says how many.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn expire_stash(&self, before: Timestamp) -> Result<usize, RepoError>;
+
     /// How many bytes of file content salvage of this sandbox would save, about; nothing is written.
     ///
     /// # Errors
@@ -463,8 +392,16 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`] when the worktree could not be brought to exactly that tree.
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError>;
 
+    /// Looks whether the checkout of a rig without a remote could move with the target: it is clean, in
+    /// the middle of nothing and, where it is known what lands (from, to), no ignored or untracked file is
+    /// in the way. Fine where no checkout would move.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] says why not.
+    fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError>;
+
     /// Moves the target from `old` to `new` (lease) and reads it back. On a rig without a remote
-    /// the path's branch moves, and its checkout with it when that is clean.
+    /// the path's branch moves, and its checkout with it when that is free.
     ///
     /// # Errors
     /// [`RepoError::Moved`] when somebody else pushed; nothing landed then.
@@ -477,7 +414,9 @@ pub trait Repo: Send + Sync {
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
 
     /// Whether every commit of `head` is on some remote's default branch, as ancestor or as an
-    /// equal patch (`witness-patrol.md`, verifyCommitOnMain).
+    /// equal patch (`witness-patrol.md`, verifyCommitOnMain), white space included, and was not taken
+    /// back there. Commits of which this is said may still be held by nothing: it is no reason to let
+    /// them go.
     ///
     /// # Errors
     /// [`RepoError`].

@@ -29,6 +29,8 @@ pub struct Command {
     pub alone: bool,
     /// What its own calls may do.
     pub rights: Rights,
+    /// The name that its own calls go by in the journal.
+    pub name: String,
 }
 
 /// What became of it.
@@ -97,6 +99,9 @@ pub trait Runner: Send + Sync {
     /// here: a command, a gate, a set-up, a git hook. None for everybody else. A process that cannot be
     /// judged only looks.
     fn errand_of(&self, pid: u32) -> Option<Rights>;
+
+    /// The name of the command that a process belongs to; none for everything else.
+    fn errand_name(&self, pid: u32) -> Option<String>;
 }
 
 #[cfg(test)]

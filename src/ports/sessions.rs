@@ -297,6 +297,10 @@ pub trait Sessions: Send + Sync {
     /// be told.
     fn cpu(&self, id: &SessionId) -> Option<Duration>;
 
+    /// Whether a running session's agent has started a command within this time that still runs, and has run for some
+    /// seconds: what is older belongs to the agent itself. As costly as [`Sessions::cpu`]; none when it cannot be told.
+    fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool>;
+
     /// Whether one of these programs is among each running session's processes; with no names, whether the
     /// process that was started lives. In the order of the question; none where it cannot be told. Looks at
     /// the processes of the machine once at most.
@@ -321,6 +325,9 @@ pub trait Sessions: Send + Sync {
     /// It cannot be told, and why: the process is gone, or belongs to another user.
     fn standing(&self, pid: u32, of: &Path) -> Result<Standing, String>;
 
+    /// Says that the supervisor stops: what only watches gives its descriptors back, for the stops need some.
+    fn stopping(&self) {}
+
     /// Removes the terminal logs of sessions that ended before that time, and says how many had one.
     /// Those of a session that lives, is lost or cannot be judged stay.
     ///
@@ -340,10 +347,12 @@ pub trait Sessions: Send + Sync {
 pub enum AttachPoint {
     /// A Unix socket that speaks the holder protocol.
     Holder(PathBuf),
-    /// A command for the user's terminal.
-    Command {
-        /// Program and arguments.
-        argv: Vec<String>,
+    /// A pane of a tmux server.
+    Tmux {
+        /// The server's socket.
+        server: PathBuf,
+        /// The pane's id there (`%3`).
+        pane: String,
         /// A Unix socket that speaks the holder protocol, for those who only watch.
         watch: PathBuf,
     },

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+use crate::domain::intent::Intent;
+
+use crate::domain::unattended::Trace;
 
 /// A file could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,28 +28,6 @@ pub enum TaskEvent {
     Outcome(PathBuf),
     /// The outbox.
     Outbox,
-}
-
-/// A request that `hd` left behind while the supervisor was away.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Intent {
-    /// The operation (`done`).
-    pub op: String,
-    /// Its arguments, as they would have gone over the socket.
-    pub args: Value,
-    /// `HD_ACTOR` or `HD_RAIDER` of the session that left it.
-    pub raider: Option<String>,
-    /// `HD_RIG` of the session that left it.
-    pub rig: Option<String>,
-    /// `HD_INCARNATION` of the session that left it.
-    pub incarnation: Option<u64>,
-    /// `HD_RELIC` of the session that left it.
-    pub relic: Option<String>,
-    /// `HD_SESSION` of the session that left it.
-    pub session: Option<String>,
-    /// Where it was called.
-    #[serde(default)]
-    pub cwd: PathBuf,
 }
 
 /// An outcome file as it stands.
@@ -98,12 +78,27 @@ pub trait TaskFiles: Send + Sync {
     /// repository has a `TASK.md` of its own.
     fn task_file(&self, sandbox: &Path) -> &'static str;
 
+    /// Moves a task directory that an earlier version kept in another place, with what of the sandbox leads
+    /// there. Where there is none, nothing is done.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError>;
+
     /// Watches an existing task directory (again). What is not heard of is found by the patrol and by the
     /// session's end: one that cannot be watched is no error.
     fn watch(&self, dir: &Path);
 
+    /// Why changes of some of these files are not seen as they happen.
+    fn unwatched(&self) -> Option<String> {
+        None
+    }
+
     /// Stops watching a task directory; one that is not watched is fine.
     fn unwatch(&self, dir: &Path);
+
+    /// Whether this trace of a login is there.
+    fn shows(&self, trace: &Trace) -> bool;
 
     /// Writes a prompt beside `TASK.md` and says where.
     ///

@@ -81,6 +81,7 @@ pub fn gate_run(code: Option<i32>) -> GateRun {
         tail: format!("exit {code:?}"),
         log: Default::default(),
         changed: Vec::new(),
+        tree: None,
     }
 }
 

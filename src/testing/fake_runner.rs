@@ -25,6 +25,7 @@ struct State {
     started: Vec<Command>,
     leftovers: Vec<PathBuf>,
     errands: BTreeMap<u32, Rights>,
+    names: BTreeMap<u32, String>,
 }
 
 impl FakeRunner {
@@ -58,6 +59,11 @@ impl FakeRunner {
     /// This process is one of the supervisor's own, with these rights.
     pub fn place(&self, pid: u32, rights: Rights) {
         self.state().errands.insert(pid, rights);
+    }
+
+    /// This process belongs to a command of that name.
+    pub fn name(&self, pid: u32, name: &str) {
+        self.state().names.insert(pid, name.to_owned());
     }
 
     /// Records whose leftovers were ended.
@@ -117,5 +123,9 @@ impl Runner for FakeRunner {
 
     fn errand_of(&self, pid: u32) -> Option<Rights> {
         self.state().errands.get(&pid).copied()
+    }
+
+    fn errand_name(&self, pid: u32) -> Option<String> {
+        self.state().names.get(&pid).cloned()
     }
 }

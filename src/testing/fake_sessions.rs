@@ -5,8 +5,10 @@
 //! `fake` does what its arguments say (see [`argv`]); any other just runs.
 
 mod callers;
+mod ends;
 mod interlude;
 mod port;
+mod terminal;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -59,6 +61,8 @@ struct Inner {
     stubborn: Vec<SessionId>,
     /// Their programs ask for pastes to be marked.
     pasters: Vec<SessionId>,
+    /// What programs show at their start.
+    at_start: String,
     doubles: usize,
     looks: HashMap<SessionId, usize>,
     starts: Vec<SessionSpec>,
@@ -81,6 +85,7 @@ struct Fake {
     /// The agent is gone, and its session is not.
     hollow: bool,
     cpu: Duration,
+    runs_command: bool,
     ignores_term: bool,
     /// None when it cannot be seen.
     screen: Option<String>,
@@ -141,17 +146,6 @@ impl Default for FakeSessions {
     }
 }
 
-/// How a session ended now.
-fn exited(code: Option<i32>, signal: Option<i32>) -> SessionExit {
-    SessionExit {
-        code,
-        signal,
-        at: Timestamp::now(),
-        by_person: false,
-        stopped: false,
-    }
-}
-
 impl FakeSessions {
     /// A world without sessions.
     #[must_use]
@@ -177,22 +171,6 @@ impl FakeSessions {
         // A test that failed elsewhere may still look.
         let guard = self.world.inner.lock();
         guard.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The agent exits with this code.
-    pub fn exit(&self, id: &SessionId, code: i32) {
-        self.end(id, exited(Some(code), None));
-    }
-
-    /// The agent dies of this signal.
-    pub fn crash(&self, id: &SessionId, signal: i32) {
-        self.end(id, exited(None, Some(signal)));
-    }
-
-    /// A person who is attached ends the agent by Ctrl-C.
-    pub fn interrupted_by_person(&self, id: &SessionId) {
-        let (by_person, exit) = (true, exited(Some(130), None));
-        self.end(id, SessionExit { by_person, ..exit });
     }
 
     /// The agent ends like this.
@@ -293,17 +271,13 @@ impl FakeSessions {
         self.inner().stubborn.push(id.clone());
     }
 
-    /// The programs of this id read keys, and ask for pastes to be marked.
-    pub fn reads_keys(&self, id: &SessionId) {
-        self.inner().pasters.push(id.clone());
-    }
-
     /// The agent exits, and nobody is told.
     pub fn exit_unheard(&self, id: &SessionId, code: i32) {
+        let exit = self.exited(Some(code), None);
         let mut inner = self.inner();
         let fake = inner.sessions.get_mut(id).filter(|fake| fake.runs());
         if let Some(fake) = fake {
-            fake.facts.state = RunState::Exited(exited(Some(code), None));
+            fake.facts.state = RunState::Exited(exit);
             let handle = fake.handle();
             inner.history.push((handle, false));
         }
@@ -355,28 +329,6 @@ impl FakeSessions {
         self.inner().lists_held.len()
     }
 
-    /// The program prints a line.
-    pub fn print(&self, id: &SessionId, line: &str) {
-        self.inner().print(id, line);
-        self.announce(id);
-    }
-
-    /// The program draws its screen anew; none cannot be seen.
-    pub fn show(&self, id: &SessionId, screen: Option<&str>) {
-        if let Some(fake) = self.inner().sessions.get_mut(id) {
-            fake.screen = screen.map(str::to_owned);
-        }
-        self.announce(id);
-    }
-
-    /// Tells of a changed screen, as a holder does.
-    fn announce(&self, id: &SessionId) {
-        let handle = self.inner().sessions.get(id).map(Fake::handle);
-        if let (Some(listener), Some(handle)) = (self.eye.get(), handle) {
-            listener(handle);
-        }
-    }
-
     /// When the session last did something.
     pub fn set_last_activity(&self, id: &SessionId, at: Option<Timestamp>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
@@ -384,13 +336,6 @@ impl FakeSessions {
             // It is at least as old as that.
             fake.facts.started_at =
                 at.map_or(fake.facts.started_at, |at| at.min(fake.facts.started_at));
-        }
-    }
-
-    /// Its processes use so much more processor time.
-    pub fn use_cpu(&self, id: &SessionId, more: Duration) {
-        if let Some(fake) = self.inner().sessions.get_mut(id) {
-            fake.cpu += more;
         }
     }
 

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use jiff::Timestamp;
 
 use crate::actors::sagas::charge::Charged;
+use crate::domain::intent::{Intent, Secret};
+use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
-    Intent, Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
 };
 
 /// Pretended task files.
@@ -47,16 +49,34 @@ type Interlude = Arc<dyn Fn() + Send + Sync>;
 /// What `hd done` leaves in the outbox when a raider's session calls it.
 #[must_use]
 pub fn done_intent(charged: &Charged) -> Intent {
-    Intent {
+    let intent = Intent {
+        v: 1,
         op: "done".into(),
-        args: serde_json::json!({}),
+        args: serde_json::Map::new(),
         raider: Some(charged.raider.to_string()),
         rig: None,
         incarnation: Some(charged.incarnation.0),
         relic: Some(charged.relic.to_string()),
         session: Some(charged.session.to_string()),
         cwd: charged.sandbox.clone(),
-    }
+        pid: 4711,
+        at: Timestamp::UNIX_EPOCH,
+        mac: None,
+    };
+    sign(charged, intent)
+}
+
+/// The intent as the raider's own session signs it.
+#[must_use]
+pub fn sign(charged: &Charged, intent: Intent) -> Intent {
+    let key = secret().key(&charged.session, charged.incarnation);
+    intent.signed(&key).expect("a JSON form")
+}
+
+/// The secret of a city in tests.
+#[must_use]
+pub fn secret() -> Secret {
+    Secret::new([7; 32])
 }
 
 /// What a test does, and what it finds out.
@@ -174,6 +194,11 @@ impl FakeTasks {
         inner.prompts.iter().map(|(_, text)| text.clone()).collect()
     }
 
+    /// The text of a file that was written beside tasks; none where it is not there.
+    pub fn beside(&self, path: &Path) -> Option<String> {
+        self.inner().beside.get(path).cloned()
+    }
+
     /// How many files are left.
     #[must_use]
     pub fn intents(&self) -> usize {
@@ -208,6 +233,10 @@ impl Inner {
 impl TaskFiles for FakeTasks {
     fn listen(&self, listener: TaskListener) {
         assert!(self.ear.set(listener).is_ok(), "called once");
+    }
+
+    fn adopt(&self, _old: &Path, _dir: &Path, _sandbox: &Path) -> Result<(), TaskError> {
+        Ok(())
     }
 
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
@@ -295,6 +324,15 @@ impl TaskFiles for FakeTasks {
         let found = paths
             .find(|path| path.parent() == Some(dir) && path.to_string_lossy().ends_with(ending));
         Ok(found.cloned())
+    }
+
+    fn shows(&self, trace: &Trace) -> bool {
+        let text = |path: &Path| self.inner().beside.get(path).cloned();
+        match trace {
+            Trace::Variable(_) => true,
+            Trace::File(path) => text(path).is_some(),
+            Trace::Setting(path, setting) => text(path).is_some_and(|text| setting.is_in(&text)),
+        }
     }
 
     fn is_file(&self, path: &Path) -> bool {

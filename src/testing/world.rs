@@ -58,7 +58,7 @@ pub use self::parts::Parts;
 
 use super::fake_repo::FakeRepo;
 use super::fake_sessions::FakeSessions;
-use super::fake_tasks::FakeTasks;
+use super::fake_tasks::{self, FakeTasks};
 
 /// A moment: everything that can happen now has happened after it.
 pub const MOMENT: Duration = Duration::from_millis(1);
@@ -215,6 +215,7 @@ impl Scenario {
             automations: Arc::new(Automations::new(Arc::clone(&parts.runner) as _)),
             notices: Arc::default(),
             stopping: Default::default(),
+            secret: fake_tasks::secret(),
         });
         connect(&world);
         let args = RootArgs {
@@ -374,6 +375,7 @@ impl Town {
             labels: Vec::new(),
             parent: None,
             deps: Vec::new(),
+            by: None,
         };
         self.store(move |txn| txn.create_relic(&new)).await.id
     }
@@ -385,7 +387,7 @@ impl Town {
             harness: None,
             name: None,
             target: None,
-            cause: Cause::Operator,
+            origin: Cause::Operator.into(),
         };
         let witness = self.world.directory.witness(&rig());
         ask::ask(witness, |reply| WitnessMsg::Charge(request, reply), HOUR).await?

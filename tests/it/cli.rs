@@ -349,6 +349,9 @@ fn done_waits_in_the_outbox_while_the_supervisor_is_away() {
         .env("HD_SESSION", "gt-horde-Toast")
         .env("HD_INCARNATION", "3");
     let ran = run(&mut done);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("no key"), "{}", ran.stderr);
+    let ran = run(done.env("HD_KEY", "the key"));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stderr.contains("written down"), "{}", ran.stderr);
     let files: Vec<_> = fs::read_dir(city.root().join(".horde/outbox"))
@@ -366,6 +369,7 @@ fn done_waits_in_the_outbox_while_the_supervisor_is_away() {
         (Some(3), Some("gt-1"))
     );
     assert_eq!(intent.cwd, sandbox.canonicalize().unwrap());
+    assert!(intent.is_signed("the key"));
 }
 
 /// It would not be believed.

@@ -112,6 +112,42 @@ fn followed_logs_are_the_screen_and_then_what_is_written() {
     holder.expect(&Request::Attach { rows: 0, cols: 0 });
 }
 
+/// Of a program that draws, the text alone is left.
+#[test]
+fn followed_logs_steer_no_terminal() {
+    let city = FakeCity::start();
+    let holder = FakeHolder::start(&city);
+    holder.say(Answer::Snapshot(b"\x1b[2J\x1b[3;1Hone\x1b[6n".to_vec()));
+    holder.say(Answer::Output(b"\x1b[5;1Htwo\x1b]52;c;".to_vec()));
+    holder.say(Answer::Output("eA==\x07\u{9b}31m\u{202e}\n".into()));
+    holder.say(ended());
+    let output = city.hd().args(["logs", "-f", "Toast"]).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(out, "one\ntwo\\u{9b}31m\\u{202e}\n");
+}
+
+/// What answers may name a pane of tmux, and neither a program nor an argument.
+#[test]
+fn attach_executes_nothing_that_the_answer_names() {
+    let city = FakeCity::start();
+    let marker = city.root().join("executed");
+    let socket = city.socket();
+    for point in [
+        json!({ "command": ["touch", marker] }),
+        json!({ "tmux": { "socket": socket, "id": "%1;run-shell" } }),
+        json!({ "tmux": { "socket": socket, "id": "%" } }),
+        json!({ "tmux": { "socket": "tmux.sock", "id": "%1" } }),
+        json!({ "tmux": ["touch", marker] }),
+        json!({ "tmux": { "socket": city.root().join("absent"), "id": "%1" } }),
+    ] {
+        city.fake.answer("attach", Ok(point.clone()));
+        let (_seat, end) = terminal();
+        let status = hd_on(&city, &end, &["attach", "Toast"]).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{point}");
+    }
+    assert!(!marker.exists());
+}
+
 #[test]
 fn attach_needs_a_terminal() {
     let city = FakeCity::start();
@@ -168,14 +204,22 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
     }
 }
 
-/// A relic is blocked while its raider is in quarantine, and stays hooked while a person has to look.
+/// A relic is blocked while its raider is in quarantine, and stays hooked while a person has to look or its account is
+/// parked (contract 2.3, exit 9).
 #[test]
 fn run_ends_when_nothing_moves_without_a_person() {
     let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast", "data": {}});
     let note = "a person must look: hd mq approve gt-2 or hd mq reject gt-2";
     let held = json!({"type": "mr.held", "subject": "gt-2",
         "data": {"relic": "gt-1", "note": note}});
+    let parked = |kind: &str| {
+        json!({"type": kind, "subject": "horde/raiders/Toast",
+        "data": {"text": "at your limit", "until": "2026-01-31T12:00:00Z"}})
+    };
+    let limit = "is parked by a limit until 2026-01-31T12:00:00Z: at your limit";
     for (happened, status, code, said) in [
+        (parked("raider.rate_limited"), "hooked", 9, limit),
+        (parked("raider.auth"), "hooked", 9, "is parked by a login"),
         (died, "blocked", 1, "hd agent unquarantine"),
         (held, "hooked", 7, note),
     ] {

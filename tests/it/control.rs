@@ -7,14 +7,14 @@ use std::time::Duration;
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, LINE_MAX};
 use horde_supervisor::control::rights::Who;
 use horde_supervisor::control::server::{
-    CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION, bind, serve,
+    AtSocket, CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION, SocketFile, bind, serve,
 };
 use horde_supervisor::domain::ids::SessionId;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
-use tokio::sync::watch;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::fake_city::{LIMIT, Shared, event};
@@ -24,6 +24,8 @@ struct Server {
     fake: Shared,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    file: SocketFile,
+    renew: mpsc::Sender<UnixListener>,
 }
 
 impl Server {
@@ -31,13 +33,18 @@ impl Server {
         let dir = tempfile::tempdir().unwrap();
         let fake = Shared::default();
         let (stop, stopping) = watch::channel(false);
-        let listener = bind(&dir.path().join("s/control.sock")).unwrap();
-        let task = tokio::spawn(serve(listener, Arc::new(fake.clone()), stopping));
+        let bound = bind(&dir.path().join("s/control.sock")).unwrap();
+        let (listener, file) = bound.listen().unwrap();
+        let (renew, listeners) = mpsc::channel(1);
+        renew.try_send(listener).unwrap();
+        let task = tokio::spawn(serve(listeners, Arc::new(fake.clone()), stopping));
         Self {
             dir,
             fake,
             stop,
             task,
+            file,
+            renew,
         }
     }
 
@@ -188,68 +195,57 @@ async fn a_reader_that_does_not_read_is_dropped() {
     server.connect().await.lives().await;
 }
 
+/// Connections that say nothing hold no place against a person.
 #[tokio::test]
-async fn a_hundred_clients_are_served_or_told_that_there_are_too_many() {
+async fn idle_connections_make_room_for_a_person() {
     let server = Server::start();
-    let mut served = Vec::new();
-    let mut refused = 0;
-    for _ in 0..100 {
-        let mut peer = server.connect().await;
-        // A refused connection may be closed before this is written.
-        let ping = b"{\"v\":1,\"id\":\"1\",\"op\":\"ping\"}\n";
-        let _closed = peer.0.get_mut().write_all(ping).await;
-        let answer = peer.answer().await.expect("a word to everybody");
-        if answer["ok"] == true {
-            served.push(peer);
-        } else {
-            assert_eq!(answer["error"]["kind"], "unavailable");
-            refused += 1;
-        }
-    }
-    assert_eq!(
-        (served.len(), refused),
-        (CONNECTIONS_MAX, 100 - CONNECTIONS_MAX)
-    );
-    drop(served.pop());
-    until_served(&server).await;
-}
-
-/// Until a place is free again: the server needs a moment to see that a peer has gone.
-async fn until_served(server: &Server) {
-    let served = async {
-        loop {
-            let mut peer = server.connect().await;
-            let ping = b"{\"v\":1,\"id\":\"1\",\"op\":\"ping\"}\n";
-            let _closed = peer.0.get_mut().write_all(ping).await;
-            if peer
-                .answer()
-                .await
-                .is_some_and(|answer| answer["ok"] == true)
-            {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, served)
-        .await
-        .expect("a place is free again");
-}
-
-#[tokio::test]
-async fn one_session_cannot_take_all_places() {
-    let server = Server::start();
-    let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
-    *server.fake.0.who.lock().unwrap() = raider;
     let mut peers = Vec::new();
-    for _ in 0..CONNECTIONS_MAX_PER_SESSION {
+    for _ in 0..100 {
         let mut peer = server.connect().await;
         peer.lives().await;
         peers.push(peer);
     }
-    let mut refused = server.connect().await;
-    assert_eq!(refused.error().await, (Value::Null, "unavailable".into()));
+    let closed = 100 - CONNECTIONS_MAX;
+    for peer in &mut peers[..closed] {
+        assert_eq!(peer.error().await, (Value::Null, "unavailable".into()));
+        assert!(peer.answer().await.is_none(), "it is closed");
+    }
+    for peer in &mut peers[closed..] {
+        peer.lives().await;
+    }
+}
+
+#[tokio::test]
+async fn one_session_cannot_take_all_connections() {
+    let server = Server::start();
+    let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
     *server.fake.0.who.lock().unwrap() = Who::Operator;
+    let mut person = server.connect().await;
+    person.lives().await;
+    *server.fake.0.who.lock().unwrap() = raider;
+    let mut peers = Vec::new();
+    for _ in 0..=CONNECTIONS_MAX_PER_SESSION {
+        let mut peer = server.connect().await;
+        peer.lives().await;
+        peers.push(peer);
+    }
+    assert_eq!(peers[0].error().await, (Value::Null, "unavailable".into()));
+    peers[1].lives().await;
+    person.lives().await;
+}
+
+/// Somebody removes the file of the socket: who connects to the next one is served as before.
+#[tokio::test]
+async fn a_socket_that_was_removed_is_made_again_and_served() {
+    let server = Server::start();
+    let mut before = server.connect().await;
+    before.lives().await;
+    std::fs::remove_file(server.file.path()).unwrap();
+    assert_eq!(server.file.look(), AtSocket::Free);
+    let (listener, _file) = bind(server.file.path()).unwrap().listen().unwrap();
+    server.renew.send(listener).await.unwrap();
     server.connect().await.lives().await;
+    before.lives().await;
 }
 
 #[tokio::test]

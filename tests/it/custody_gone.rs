@@ -154,10 +154,14 @@ fn of_one_that_was_never_filled_nothing_is_left() {
     let city = City::new();
     let sandbox = city.sandbox();
     let admin = city.repo.theirs().join("worktrees/Toast");
-    let note = fs::read_to_string(admin.join("horde.json")).unwrap();
+    let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json")).unwrap();
     let unfilled = note.replace(r#""complete":true"#, r#""complete":false"#);
     assert_ne!(unfilled, note);
-    fs::write(admin.join("horde.json"), unfilled).unwrap();
+    fs::write(
+        city.repo.repo_dir().join("horde/notes/Toast.json"),
+        unfilled,
+    )
+    .unwrap();
     fs::remove_file(admin.join("index")).unwrap();
     fs::remove_dir_all(&sandbox).unwrap();
     assert_eq!(remains(&city, &sandbox), None);

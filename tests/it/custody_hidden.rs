@@ -184,8 +184,8 @@ fn what_a_repair_set_aside_is_saved_unasked() {
     let aside = "only this sandbox names what a repair set aside as index.aside";
     assert_eq!(facts.special, [aside]);
     assert!(facts.is_committed() && !facts.is_clean());
-    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
-    let file = format!("{}:state/index.aside", meta(&record.unwrap().refs));
-    let kept = git(city.repo.repo_dir(), &["cat-file", "blob", &file]);
-    assert_eq!(kept, "torn");
+    let to = restored(&city, &sandbox);
+    let admin = git(&to, &["rev-parse", "--absolute-git-dir"]);
+    let kept = fs::read_to_string(Path::new(&admin).join("index.aside"));
+    assert_eq!(kept.unwrap(), "torn");
 }

@@ -125,7 +125,7 @@ fn commits_that_a_submodule_has_left_are_saved() {
 fn so_are_those_of_a_submodule_inside_it() {
     let taken = Taken::new();
     let commit = taken.leave("lib/inner");
-    let line = "only this sandbox names what submodule lib holds: inner: unpushed commits: 1";
+    let line = "only this sandbox names what submodule lib/inner holds: unpushed commits: 1";
     let facts = taken.city.facts(&taken.sandbox);
     assert_eq!(facts.special[0], line);
     assert!(only_left_behind(&facts), "{facts:?}");
@@ -153,8 +153,8 @@ fn so_are_those_of_one_inside_it() {
     let commit = taken.commit("lib/inner");
     let deinit = ["submodule", "--quiet", "deinit", "-f", "inner"];
     git(&taken.sandbox.join("lib"), &deinit);
-    let line =
-        "only this sandbox names what submodule lib holds: modules/inner: unpushed commits: 1";
+    let line = "only this sandbox names what submodule .git/modules/lib/modules/inner holds: \
+                unpushed commits: 1";
     taken.is_kept(line, &commit, "admin/modules/lib/modules/inner");
 }
 

@@ -34,35 +34,28 @@ fn the_checkout_is_copied_and_never_touched() {
     assert!(!bare.join("objects/info/alternates").exists());
 }
 
+/// Settings of the user's checkout.
+const SETTINGS: [(&str, &str); 5] = [
+    ("user.name", "Ada \"the\" \\ first"),
+    (
+        "credential.https://example.invalid.helper",
+        "store\n--file x",
+    ),
+    ("filter.up.clean", "tr a-z A-Z"),
+    ("core.autocrlf", "input"),
+    ("alias.x", "status"),
+];
+
 #[test]
 fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     let city = City::bare();
     let checkout = city.checkout();
     let url = city.origin().display().to_string();
-    for (key, value) in [
-        ("user.name", "Ada \"the\" \\ first"),
-        (
-            "credential.https://example.invalid.helper",
-            "store\n--file x",
-        ),
-        ("filter.up.clean", "tr a-z A-Z"),
-        ("core.autocrlf", "input"),
-        ("core.worktree", "/nowhere"),
-        ("alias.x", "status"),
-    ] {
-        if key != "core.worktree" {
-            git(&checkout, &["config", key, value]);
-        }
+    for (key, value) in SETTINGS {
+        git(&checkout, &["config", key, value]);
     }
-    git(
-        &checkout,
-        &[
-            "remote",
-            "add",
-            "up.stream",
-            "https://example.invalid/x.git",
-        ],
-    );
+    let url_of_other = "https://example.invalid/x.git";
+    git(&checkout, &["remote", "add", "up.stream", url_of_other]);
     write(&checkout, ".git/hooks/pre-commit", "#!/bin/sh\n");
     city.repo.prepare().unwrap();
     let bare = city.repo.repo_dir();
@@ -74,9 +67,13 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     );
     assert_eq!(get("filter.up.clean"), "tr a-z A-Z");
     assert_eq!(get("core.autocrlf"), "input");
-    // Agents run them; ours runs those of a push alone.
+    // Agents run them; of ours only a push runs one.
     let hooks = checkout.join(".git/hooks").display().to_string();
-    assert_eq!(get("horde.hooksPath"), hooks);
+    assert!(
+        !try_git(bare, &["config", "--get", "core.hooksPath"])
+            .status
+            .success()
+    );
     let theirs = ["config", "--get", "core.hooksPath"];
     assert_eq!(git(city.repo.theirs(), &theirs), hooks);
     assert!(
@@ -86,7 +83,7 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     );
     // The relative URL of the checkout's origin is resolved against it.
     assert_eq!(get("remote.origin.url"), url);
-    assert_eq!(get("remote.up.stream.url"), "https://example.invalid/x.git");
+    assert_eq!(get("remote.up.stream.url"), url_of_other);
     assert_eq!(
         get("remote.origin.fetch"),
         "+refs/heads/*:refs/remotes/origin/*"

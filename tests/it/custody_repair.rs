@@ -255,11 +255,11 @@ fn an_index_that_was_set_aside_is_salvaged() {
     fs::write(admin.join("index"), "DIRC and what was staged").unwrap();
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
-    let refs = record.unwrap().refs;
-    let meta = refs.iter().find(|name| name.ends_with("/meta")).unwrap();
-    let kept = format!("{meta}:state/index.aside");
-    let kept = git(city.repo.repo_dir(), &["cat-file", "blob", &kept]);
-    assert_eq!(kept, "DIRC and what was staged");
+    let to = city.root().join("restored");
+    city.repo.restore(&record.unwrap(), &to).unwrap();
+    let admin = git(&to, &["rev-parse", "--absolute-git-dir"]);
+    let kept = fs::read_to_string(Path::new(&admin).join("index.aside"));
+    assert_eq!(kept.unwrap(), "DIRC and what was staged");
 }
 
 /// A branch without a commit has no tree to read an index from; a sandbox without an index stays broken.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::custody_salvage::index;
 use crate::support::city::{City, snapshot};
@@ -10,7 +9,7 @@ use crate::support::git::{commit_all, git, rev, write};
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::{Repo, SalvageRecord};
 
-/// A salvaged sandbox, with a nested repository and a file that git cannot write without its filter.
+/// A salvaged sandbox, with a nested repository.
 struct Saved {
     city: City,
     sandbox: PathBuf,
@@ -21,14 +20,7 @@ struct Saved {
 
 fn saved() -> Saved {
     let city = City::with(|checkout| {
-        write(checkout, ".gitattributes", "*.bin filter=needed\n");
         write(checkout, "src/big.bin", "content\n");
-        for (key, value) in [("clean", "cat"), ("smudge", "cat"), ("required", "true")] {
-            git(
-                checkout,
-                &["config", &format!("filter.needed.{key}"), value],
-            );
-        }
     });
     city.repo.prepare().unwrap();
     let sandbox = city.sandbox();
@@ -53,12 +45,6 @@ fn saved() -> Saved {
 }
 
 impl Saved {
-    fn smudge(&self, with: &str) {
-        let checkout = self.city.checkout();
-        git(&checkout, &["config", "filter.needed.smudge", with]);
-        self.city.repo.prepare().unwrap();
-    }
-
     fn worktrees(&self) -> PathBuf {
         self.city.repo.theirs().join("worktrees")
     }
@@ -92,12 +78,17 @@ impl Saved {
 fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
     let saved = saved();
     let repo = &saved.city.repo;
-    saved.smudge("false");
+    // Of what it needs last, nothing is left.
+    let id = git(&saved.sandbox, &["hash-object", "--no-filters", "README"]);
+    let ours = repo.repo_dir();
+    let blob = ours.join("objects").join(&id[..2]).join(&id[2..]);
+    let aside = saved.city.root().join("aside");
+    fs::rename(&blob, &aside).unwrap();
     let refused = repo.restore(&saved.record, &saved.to).unwrap_err();
-    assert!(refused.to_string().contains("smudge"), "{refused}");
+    assert!(refused.to_string().contains("missing"), "{refused}");
     assert!(Saved::names(saved.to.parent().unwrap()).is_empty());
     assert_eq!(Saved::names(&saved.worktrees()), ["Toast"]);
-    saved.smudge("cat");
+    fs::rename(&aside, &blob).unwrap();
     saved.comes_back("a failure");
     let again = repo.restore(&saved.record, &saved.to).unwrap_err();
     assert!(again.to_string().contains("exists already"), "{again}");
@@ -120,33 +111,20 @@ type Kill<'a> = (&'static str, &'a dyn Fn(&Saved));
 /// What kill -9 leaves, from one end of a restore to the other.
 #[test]
 fn what_a_killed_restore_left_is_replaced() {
-    let copy = |from: &Path, to: &Path| {
-        let copied = Command::new("cp").arg("-a").args([from, to]).status();
-        assert!(copied.unwrap().success(), "{from:?} to {to:?}");
-    };
     let whole = |saved: &Saved| {
         let restored = saved.city.repo.restore(&saved.record, &saved.to);
         restored.unwrap();
     };
-    // While files are written: the filter keeps what is there then, and fails.
+    // While files are written, it leads back to where it is built.
     let half = |saved: &Saved| {
-        let aside = saved.city.root().join("aside");
-        fs::create_dir(&aside).unwrap();
-        let (part, admins) = (saved.part.display(), saved.worktrees());
-        let keep = format!(
-            "cp -a '{part}' '{}' '{}'; false",
-            admins.display(),
-            aside.display()
-        );
-        saved.smudge(&keep);
-        let restored = saved.city.repo.restore(&saved.record, &saved.to);
-        restored.unwrap_err();
-        saved.smudge("cat");
-        fs::remove_dir_all(&admins).unwrap();
-        copy(&aside.join("worktrees"), &admins);
-        copy(&aside.join(saved.part.file_name().unwrap()), &saved.part);
-        assert!(saved.part.join(".git").exists());
-        assert_eq!(Saved::names(&admins).len(), 2);
+        whole(saved);
+        fs::rename(&saved.to, &saved.part).unwrap();
+        let link = fs::read_to_string(saved.part.join(".git")).unwrap();
+        let admin = Path::new(link.trim().trim_start_matches("gitdir: "));
+        let back = format!("{}/.git\n", saved.part.display());
+        fs::write(admin.join("gitdir"), back).unwrap();
+        fs::remove_file(saved.part.join("README")).unwrap();
+        fs::remove_dir_all(saved.part.join("tools")).unwrap();
     };
     let kills: [Kill<'_>; 6] = [
         ("its directory made", &|saved| {

@@ -142,3 +142,54 @@ fn a_tag_that_a_ref_has_is_held() {
     assert_eq!(city.repo.drop_retired().unwrap(), 1);
     assert!(!entry.exists());
 }
+
+/// What refs do not hold is kept for as long as salvage, and no longer.
+#[test]
+fn an_entry_goes_when_it_was_kept_for_long_enough() {
+    let city = City::new();
+    let entry = retired(&city, |sandbox| {
+        write(sandbox, "new", "1\n");
+        git(sandbox, &["add", "new"]);
+    });
+    let now = jiff::Timestamp::now();
+    let earlier = now.checked_sub(std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!(city.repo.expire_retired(earlier).unwrap(), 0);
+    assert!(entry.exists());
+    let later = now.checked_add(std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!(city.repo.expire_retired(later).unwrap(), 1);
+    assert!(!entry.exists());
+}
+
+/// The list is one for all sandboxes: entries of living ones stay, whatever their age.
+#[test]
+fn stash_entries_of_raiders_that_are_gone_go_when_they_were_kept_for_long_enough() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let stash = |branch: &str| {
+        git(&sandbox, &["checkout", "-q", "-B", branch]);
+        write(&sandbox, "README", format!("{branch}\n"));
+        git(&sandbox, &["stash"]);
+    };
+    let list = || git(&sandbox, &["stash", "list", "--format=%gs"]);
+    stash("raider/Gone/gt-7-1");
+    stash(&city.spec(1).branch);
+    stash("raider/Gone/gt-8-1");
+    git(&sandbox, &["checkout", "-q", &city.spec(1).branch]);
+    assert_eq!(list().lines().count(), 3);
+    let now = jiff::Timestamp::now();
+    let minute = std::time::Duration::from_secs(60);
+    let expire = |before| city.repo.expire_stash(before).unwrap();
+    assert_eq!(expire(now.checked_sub(minute).unwrap()), 0, "they are new");
+    assert_eq!(expire(now.checked_add(minute).unwrap()), 2);
+    let left = list();
+    assert_eq!(left.lines().count(), 1, "{left}");
+    assert!(left.contains(&city.spec(1).branch), "{left}");
+    git(&sandbox, &["stash", "pop"]);
+    assert_eq!(list(), "");
+    // The last one takes the ref with it.
+    stash("raider/Gone/gt-9-1");
+    git(&sandbox, &["checkout", "-q", &city.spec(1).branch]);
+    assert_eq!(expire(now.checked_add(minute).unwrap()), 1);
+    assert_eq!(list(), "");
+    git(&sandbox, &["fsck", "--no-progress"]);
+}

@@ -148,9 +148,10 @@ fn a_half_made_sandbox_is_completed() {
             4 => {
                 // Killed amid the checkout: some files, a torn one, the lock of the index.
                 city.repo.make_sandbox(&spec).unwrap();
-                let note = fs::read_to_string(admin.join("horde.json")).unwrap();
+                let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json"))
+                    .unwrap();
                 let note = note.replace("\"complete\":true", "\"complete\":false");
-                fs::write(admin.join("horde.json"), note).unwrap();
+                fs::write(city.repo.repo_dir().join("horde/notes/Toast.json"), note).unwrap();
                 fs::write(admin.join("index.lock"), "").unwrap();
                 fs::remove_file(admin.join("index")).unwrap();
                 fs::remove_file(spec.path.join("README")).unwrap();
@@ -160,9 +161,10 @@ fn a_half_made_sandbox_is_completed() {
                 // The directory was taken away and its entry stayed.
                 city.repo.make_sandbox(&spec).unwrap();
                 fs::remove_dir_all(&spec.path).unwrap();
-                let note = fs::read_to_string(admin.join("horde.json")).unwrap();
+                let note = fs::read_to_string(city.repo.repo_dir().join("horde/notes/Toast.json"))
+                    .unwrap();
                 let note = note.replace("\"complete\":true", "\"complete\":false");
-                fs::write(admin.join("horde.json"), note).unwrap();
+                fs::write(city.repo.repo_dir().join("horde/notes/Toast.json"), note).unwrap();
             }
         }
         city.repo
@@ -250,7 +252,7 @@ fn files_are_copied_from_the_checkout() {
     let facts = city.facts(&spec.path);
     assert_eq!(
         facts.untracked,
-        ["config/local/mine.toml", ".env"],
+        [".env", "config/local/mine.toml"],
         "edits of them are"
     );
     let mut missing = city.spec_of("Nux", 1);
@@ -339,7 +341,7 @@ fn a_sandbox_tells_whose_it_is() {
     let unlinked = city.repo.provenance(&sandbox).unwrap();
     assert_eq!(unlinked.as_ref(), Some(&noted), "the link is not needed");
     let admin = city.repo.theirs().join("worktrees/Toast");
-    fs::remove_file(admin.join("horde.json")).unwrap();
+    fs::remove_file(city.repo.repo_dir().join("horde/notes/Toast.json")).unwrap();
     let named = city.repo.provenance(&sandbox).unwrap().unwrap();
     assert_eq!(
         (named.incarnation, &named.relic),
@@ -369,4 +371,23 @@ fn a_branch_is_spare_once_its_directory_is_gone() {
     assert_eq!((&found[0].name, found[0].reachable), (&branch, true));
     assert_eq!(city.repo.drop_branch(&branch), Ok(true));
     assert_eq!(spare(), []);
+}
+
+/// A reload takes the checkout's settings over anew.
+#[test]
+fn the_address_that_raiders_commit_with_is_read_anew_when_the_rig_is_prepared() {
+    let city = City::new();
+    let email = || city.repo.user_email();
+    assert_eq!(email().as_deref(), Some("ada@example.invalid"));
+    git(
+        &city.checkout(),
+        &["config", "user.email", "eve@example.invalid"],
+    );
+    assert_eq!(
+        email().as_deref(),
+        Some("ada@example.invalid"),
+        "until then"
+    );
+    city.repo.prepare().unwrap();
+    assert_eq!(email().as_deref(), Some("eve@example.invalid"));
 }

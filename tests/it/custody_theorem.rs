@@ -8,6 +8,7 @@ use std::path::Path;
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::custody_bytes::disk;
 use crate::custody_salvage::roundtrip;
 use horde_supervisor::ports::repo::Repo;
 use horde_supervisor::testing::tier::by_tier;
@@ -169,29 +170,35 @@ fn act(dir: &Path, act: &Act) {
     }
 }
 
-#[test]
-fn whatever_was_done_comes_back() {
-    let strategy = acts();
+/// The seed that is asked for, or one that was never used, as a source of chance.
+fn chance() -> TestRng {
     let seed = std::env::var("HORDE_SEED").ok();
     let clock = || std::time::UNIX_EPOCH.elapsed().expect("a time").as_secs();
-    let seed = seed
+    let seed: u64 = seed
         .and_then(|seed| seed.parse().ok())
         .unwrap_or_else(clock);
     eprintln!("HORDE_SEED={seed}");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config {
-        cases: by_tier(8, 240),
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+fn config(cases: u32) -> Config {
+    Config {
+        cases,
         max_shrink_iters: 64,
         failure_persistence: None,
         ..Config::default()
-    };
+    }
+}
+
+/// A city with another line of work that touches the same files.
+fn city() -> City {
     let city = City::with(|checkout| {
         fs::write(checkout.join(".gitattributes"), "*.eol text eol=crlf\n").expect("written");
         fs::write(checkout.join("crlf.eol"), "one\r\ntwo\r\n").expect("written");
     });
     city.repo.prepare().expect("prepared");
-    // Another line of work that touches the same files.
     let checkout = city.checkout();
     fs::write(checkout.join("src/a.txt"), "other\n").expect("written");
     fs::write(checkout.join("new"), "other\n").expect("written");
@@ -203,20 +210,129 @@ fn whatever_was_done_comes_back() {
         &checkout,
         &["push", "-q", &bare, "HEAD:refs/horde/test/other"],
     );
+    city
+}
+
+#[test]
+fn whatever_was_done_comes_back() {
+    let city = city();
     let case = std::cell::Cell::new(0_u64);
-    let chance = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let outcome = TestRunner::new_with_rng(config, chance).run(&strategy, |steps| {
+    let outcome =
+        TestRunner::new_with_rng(config(by_tier(8, 240)), chance()).run(&acts(), |steps| {
+            case.set(case.get() + 1);
+            // Each case in its own slot: names of slots are letters and digits.
+            let spec = city.spec_of(&format!("Case{}", case.get()), 1);
+            city.repo.make_sandbox(&spec).expect("a sandbox");
+            // All worktrees share it.
+            git(&spec.path, &["stash", "clear"]);
+            for step in &steps {
+                act(&spec.path, step);
+            }
+            roundtrip(&city, &spec.path, &format!("case-{}", case.get()));
+            Ok(())
+        });
+    outcome.expect("the theorem holds");
+}
+
+/// Settings that change how git reads a work tree, and that it goes on with.
+const SETTINGS: &[(&str, &str)] = &[
+    ("core.ignoreCase", "true"),
+    ("core.trustctime", "false"),
+    ("core.checkStat", "minimal"),
+    ("core.fileMode", "false"),
+    ("core.symlinks", "false"),
+    ("core.autocrlf", "true"),
+    ("core.autocrlf", "input"),
+    ("core.eol", "crlf"),
+    ("core.safecrlf", "false"),
+    ("core.splitIndex", "true"),
+    ("core.untrackedCache", "true"),
+    ("core.precomposeUnicode", "true"),
+    ("core.protectNTFS", "false"),
+    ("core.preloadIndex", "false"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.attributesFile", "/dev/null"),
+    ("index.version", "4"),
+    ("index.threads", "1"),
+    ("status.showUntrackedFiles", "no"),
+    ("merge.renormalize", "true"),
+    ("filter.lossy.clean", "head -c 2"),
+    ("filter.lossy.smudge", "cat"),
+    ("filter.gone.clean", "/gone/tool"),
+    ("filter.gone.required", "true"),
+    ("diff.external", "/gone/tool"),
+];
+
+/// Lines of an agent's `.gitattributes`.
+const ATTRIBUTES: &[&str] = &[
+    "* text=auto",
+    "* text",
+    "* -text",
+    "* eol=crlf",
+    "*.txt eol=lf",
+    "* ident",
+    "README filter=lossy",
+    "*.sh filter=gone",
+    "* filter=none-such",
+    "*.txt working-tree-encoding=UTF-16",
+    "* crlf=input",
+];
+
+/// Whatever an agent has git configured to, and whatever git makes of it then: the bytes on the disk come back.
+/// git is not asked whether they do.
+#[test]
+fn whatever_git_is_told_every_byte_comes_back() {
+    let settings = proptest::collection::vec(0..SETTINGS.len(), 0..5);
+    let lines = proptest::collection::vec(0..ATTRIBUTES.len(), 0..3);
+    let city = city();
+    let file = city.repo.theirs().join("config");
+    let plain = fs::read(&file).expect("a configuration");
+    let case = std::cell::Cell::new(0_u64);
+    let run = |(settings, lines, steps): (Vec<usize>, Vec<usize>, Vec<Act>)| {
         case.set(case.get() + 1);
-        // Each case in its own slot: names of slots are letters and digits.
-        let spec = city.spec_of(&format!("Case{}", case.get()), 1);
+        let name = format!("Told{}", case.get());
+        let spec = city.spec_of(&name, 1);
+        fs::write(&file, &plain).expect("written");
         city.repo.make_sandbox(&spec).expect("a sandbox");
-        // All worktrees share it.
-        git(&spec.path, &["stash", "clear"]);
-        for step in &steps {
-            act(&spec.path, step);
+        let own = city.repo.theirs().join("worktrees").join(&name);
+        for (key, value) in settings.iter().map(|n| SETTINGS[*n]) {
+            git(&spec.path, &["config", key, value]);
         }
-        roundtrip(&city, &spec.path, &format!("case-{}", case.get()));
+        if !lines.is_empty() {
+            let text: String = lines
+                .iter()
+                .map(|n| format!("{}\n", ATTRIBUTES[*n]))
+                .collect();
+            make_room(&spec.path, ".gitattributes");
+            fs::write(spec.path.join(".gitattributes"), text).expect("written");
+        }
+        steps.iter().for_each(|step| act(&spec.path, step));
+        let before = disk(&spec.path);
+        let index = fs::read(own.join("index")).ok();
+        let facts = city.facts(&spec.path);
+        assert_eq!(
+            facts,
+            city.facts(&spec.path),
+            "it is measured the same twice"
+        );
+        let saved = city
+            .repo
+            .salvage(&spec.path, &spec.raider, spec.incarnation);
+        let to = city.root().join("restored").join(&name);
+        city.repo
+            .restore(&saved.expect("salvaged"), &to)
+            .expect("restored");
+        assert_eq!(disk(&to), before, "bytes differ");
+        let link = fs::read_to_string(to.join(".git")).expect("a link");
+        let admin = Path::new(link.trim().trim_start_matches("gitdir: "));
+        assert_eq!(
+            fs::read(admin.join("index")).ok(),
+            index,
+            "the index differs"
+        );
         Ok(())
-    });
+    };
+    let cases = (settings, lines, acts());
+    let outcome = TestRunner::new_with_rng(config(by_tier(6, 240)), chance()).run(&cases, run);
     outcome.expect("the theorem holds");
 }

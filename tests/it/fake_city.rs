@@ -151,9 +151,11 @@ impl FakeCity {
             let runtime = tokio::runtime::Builder::new_multi_thread();
             let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
-                let listener = bind(&socket).unwrap();
+                let (listener, _until_served) = bind(&socket).unwrap().listen().unwrap();
                 listening.send(()).unwrap();
-                serve(listener, Arc::new(fake), stopping).await;
+                let (renew, listeners) = tokio::sync::mpsc::channel(1);
+                renew.try_send(listener).unwrap();
+                serve(listeners, Arc::new(fake), stopping).await;
             });
         });
         listens.recv_timeout(LIMIT).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::{Oid, RelicId};
-use horde_supervisor::domain::merge::{LandStyle, MergeOutcome};
+use horde_supervisor::domain::merge::{CheckoutBusy, LandStyle, MergeOutcome};
 use horde_supervisor::ports::repo::{GateSpec, LandRequest, Repo, RepoError, Signature};
 
 use crate::support::city::{City, repo};
@@ -135,7 +135,9 @@ fn a_rig_without_a_remote_lands_in_its_checkout() {
         .push_branch(&spec.branch, &head, None)
         .expect("git does it");
     let error = city.repo.land("main", &tip, &head).unwrap_err();
-    assert!(matches!(&error, RepoError::CheckoutDirty { detail, .. } if detail == "README"));
+    assert!(
+        matches!(&error, RepoError::CheckoutBusy { why: CheckoutBusy::Changed(names), .. } if names == "README")
+    );
     assert_eq!(text(&checkout.join("README")), "mine\n");
     write(&checkout, "README", "hello\n");
     city.repo.land("main", &tip, &head).expect("git does it");

@@ -3,15 +3,19 @@
 
 mod chaos;
 mod cli;
+mod cli_owner;
 mod cli_systemd;
 mod cli_terminal;
 mod cli_up;
 mod control;
+mod custody_bytes;
 mod custody_facts;
 mod custody_gone;
 mod custody_hidden;
 mod custody_ignored;
 mod custody_modules;
+mod custody_mounts;
+mod custody_odd;
 mod custody_prepare;
 mod custody_progress;
 mod custody_prune;

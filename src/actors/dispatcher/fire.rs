@@ -25,6 +25,7 @@ use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::gates::condition::CHECK_LIMIT;
 use crate::domain::gates::event::Queue;
 use crate::domain::gates::{Gate, cron};
+use crate::domain::shown;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended};
 
@@ -115,7 +116,9 @@ pub(super) async fn fire(
     let Some((run, seq, event)) = begun.await? else {
         return Ok(None);
     };
-    let stdin = event.map(|event| serde_json::to_string(&event).unwrap_or_default());
+    // A command may print it as it is.
+    let text = |event| serde_json::to_string(&event).unwrap_or_default();
+    let stdin = event.map(|event| shown::json(&text(event)).into_owned());
     let (world, automation) = (Arc::clone(world), automation.clone());
     let begun = run.clone();
     tokio::spawn(async move { carry_out(&world, &automation, run, stdin, busy).await });
@@ -398,6 +401,7 @@ fn command(
             Some(_) => Rights::Work,
             None => Rights::All,
         },
+        name: format!("automation/{}", automation.id),
     }
 }
 

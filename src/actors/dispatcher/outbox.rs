@@ -6,15 +6,16 @@
 //!                └──────────────┴► no: set aside, and an event
 //! ```
 //!
-//! Nobody can be recognised by a file. What it says is compared with what is known of the raider that
-//! it names, which holds off who is mistaken, and not who forges all of it.
+//! A file does not prove its author: it has to be signed with the key of the session that it names, and to
+//! fit what is known of the raider.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -25,7 +26,8 @@ use super::super::{ask, effects};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
-use crate::ports::tasks::{Intent, TaskError, TaskFiles};
+use crate::domain::intent::Intent;
+use crate::ports::tasks::{TaskError, TaskFiles};
 
 /// Empties the outbox as far as that can be done now, and returns when all of it was tried, whoever
 /// was at it.
@@ -115,10 +117,21 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
         Ok(intent) => intent,
         Err(error) => return set_aside(world, file, None, error.why).await,
     };
-    let request = match done_request(&intent) {
+    let request = match done_request(&intent, world.clock.now()) {
         Ok(request) => request,
         Err(why) => return set_aside(world, file, Some(&intent), why.message).await,
     };
+    let key = world.secret.key(
+        &request.raider.session_id(),
+        request.incarnation.unwrap_or_default(),
+    );
+    if !intent.is_signed(&key) {
+        let why = format!(
+            "it is not signed with the key of the session of {}",
+            request.raider
+        );
+        return set_aside(world, file, Some(&intent), why).await;
+    }
     let settled = match mismatch(world, &intent, &request).await {
         Ok(Some(why)) => return set_aside(world, file, Some(&intent), why).await,
         Ok(None) => declare(world, request).await,
@@ -203,7 +216,7 @@ async fn declare(world: &World, request: DoneRequest) -> Result<(), Refusal> {
     })
 }
 
-fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
+fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal> {
     let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
     if intent.op != "done" {
         return Err(bad(format!("{} cannot be left in the outbox", intent.op)));
@@ -218,7 +231,8 @@ fn done_request(intent: &Intent) -> Result<DoneRequest, Refusal> {
     let raider: RaiderId = full
         .parse()
         .map_err(|error: InvalidId| bad(error.to_string()))?;
-    let mut request: DoneRequest = done::parse_args(raider, &intent.args)?;
+    let args = Value::Object(intent.args.clone());
+    let mut request: DoneRequest = done::parse_args(raider, &args, now)?;
     let incarnation = intent.incarnation.map(Incarnation);
     request.incarnation = Some(incarnation.ok_or_else(|| bad("it names no incarnation".into()))?);
     Ok(request)

@@ -27,8 +27,13 @@ use crate::ports::relics::{RelicFilter, StoreError, Txn};
 /// # Errors
 /// The store cannot be read, or the root does not answer: then it is not known what is whose.
 pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal> {
-    let mut findings = Vec::new();
-    for diagnosis in diagnoses(world).await? {
+    let mut findings = world.directory.ground.findings();
+    let diagnoses = match diagnoses(world).await {
+        // What cannot be read because of that need not be said, too.
+        Err(_) if !findings.is_empty() => return Ok(findings),
+        diagnoses => diagnoses?,
+    };
+    for diagnosis in diagnoses {
         let finding = match diagnosis.remedy.filter(|_| fix) {
             Some(remedy) => diagnosis
                 .finding

@@ -55,7 +55,7 @@ pub async fn settle(
     };
     let dir = world
         .city
-        .task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let text = render(&hook.relic, &said);
     effects::tasks(world, move |tasks| tasks.write_outcome(&dir, &text)).await?;
     Ok(true)

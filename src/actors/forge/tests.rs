@@ -1,5 +1,7 @@
 //! The merge queue on fakes, under the paused clock.
 
+mod waits;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -82,6 +84,39 @@ async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
     let mr = town.mr(&relic).await.unwrap();
     assert_eq!(mr.attempts, 1, "what is nobody's fault is not counted");
     assert!(town.events(EventType::MrHeld).await.is_empty());
+}
+
+/// A suspension is said once, when what had begun is over; a gate `on = "forge.paused"` waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_suspended_says_so_once() {
+    let town = Scenario::new().start().await;
+    town.settle().await;
+    for times in 1..=2 {
+        town.reload(|city| city.rigs[0].suspended = true).await;
+        town.pass(SECOND * 100).await;
+        let told = town.events(EventType::ForgePaused).await;
+        assert_eq!((told.len(), told[0].subject.as_str()), (times, "horde"));
+        town.reload(|city| city.rigs[0].suspended = false).await;
+        town.pass(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_builds_says_that_it_could_not_be_built() {
+    for (gate, kind) in [
+        ("build", "build"),
+        ("cargo-build", "build"),
+        ("test", "tests"),
+    ] {
+        let town = Scenario::new().gate(gate).start().await;
+        town.parts.repo.script_gate(gate, gate_run(Some(1)));
+        submitted(&town).await;
+        let sent = town.events(EventType::MessageSent).await;
+        let failed = sent
+            .iter()
+            .find(|event| event.data["type"] == "MERGE_FAILED");
+        assert_eq!(failed.unwrap().data["failure_type"], kind, "{gate}");
+    }
 }
 
 /// No other work could make a protected branch move: a person is called, and nobody is mustered.

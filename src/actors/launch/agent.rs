@@ -1,7 +1,8 @@
 //! The start of a standing agent's session.
 
 use super::driven::{self, Site};
-use super::{How, OpenFailure, Start, is_crash};
+use super::keys;
+use super::{How, OpenFailure, Start};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Agent;
@@ -36,6 +37,7 @@ pub(super) async fn start(
     let mut start = Start {
         argv: agent.command.clone(),
         first_input: agent.first_input.clone(),
+        first_prompt: None,
         env: env.build(),
         cwd: agent.dir.clone(),
         incarnation: Incarnation(0),
@@ -45,21 +47,22 @@ pub(super) async fn start(
         },
         notes: Vec::new(),
         resumes: None,
+        harness: agent.harness.as_ref().map(ToString::to_string),
     };
     let harness = agent.harness.as_ref();
     let harness = harness.and_then(|name| world.city.harnesses.get(name));
     if let (Some(harness), Some(prompt)) = (harness, &agent.prompt) {
+        let own_helper = keys::spare(world, harness, &agent.env, &mut start.env).await;
         let site = Site {
             dir: &agent.dir,
             rig: "",
             files: world.city.agent_dir(&session),
             env: &start.env,
+            own_helper,
         };
         let mut fill = driven::fill(world, harness, site).await?;
-        let goes_on = [Cause::RateLimit, Cause::Login, Cause::EndedByPerson];
-        if is_crash(cause) || goes_on.contains(&cause) {
-            start.resumes = driven::conversation(world, harness, before).await;
-        }
+        // Whatever ended the last session: one that wants a fresh successor has said so.
+        start.resumes = driven::conversation(world, harness, cause, before).await;
         if let Some(conversation) = &start.resumes {
             fill.set(Place::SessionId, conversation.as_str());
         }
@@ -74,6 +77,7 @@ pub(super) async fn start(
             },
         );
         (start.argv, start.first_input) = (launch.argv, launch.first_input);
+        start.first_prompt = launch.first_prompt;
         start.env = driven::filled(&fill, start.env);
     }
     Ok(start)

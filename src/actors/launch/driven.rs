@@ -7,19 +7,25 @@ use std::path::{Path, PathBuf};
 use super::super::effects;
 use super::super::world::World;
 use super::OpenFailure;
+use crate::domain::cause::Cause;
 use crate::domain::city::Harness;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::harness::fill::{Fill, Place};
 use crate::domain::harness::hooks::{Home, Setting, is_conversation};
 use crate::domain::ids::SessionId;
+use crate::ports::sessions::{SessionError, SessionHandle};
 use crate::ports::tasks::TaskError;
 
 /// The fact of a session that names its conversation.
 pub(crate) const CONVERSATION: &str = "conversation";
 /// The fact of a session that names the file of its conversation.
 pub(crate) const TRANSCRIPT: &str = "transcript";
+/// The fact of a session that names its harness: no other one can go on with its conversation.
+pub(super) const HARNESS: &str = "harness";
 /// The fact of a session that says which conversation it was started to go on with.
 pub(super) const RESUMES: &str = "resumes";
+/// The fact of a session that says that the next one begins a conversation of its own.
+const AFRESH: &str = "afresh";
 
 /// Where a session is started.
 pub(super) struct Site<'a> {
@@ -31,6 +37,8 @@ pub(super) struct Site<'a> {
     pub(super) files: PathBuf,
     /// Its environment.
     pub(super) env: &'a BTreeMap<String, String>,
+    /// The user has a command that tells a key.
+    pub(super) own_helper: bool,
 }
 
 /// Writes the hook files of a session, and returns the values of its placeholders.
@@ -53,6 +61,7 @@ pub(super) async fn fill(
             hd: &hd,
             dir: &dir,
             has: &has,
+            own_helper: place.own_helper,
         };
         harness.hooks.set_up(&setting, &mut fill)
     };
@@ -117,16 +126,24 @@ pub(super) fn filled(fill: &Fill, env: BTreeMap<String, String>) -> BTreeMap<Str
 const RESUME_HOLDS: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
 
 /// The conversation that the next session goes on with: that of the session before, if its harness
-/// can resume, said which it is, and its transcript is there. A resume that ended at once is not tried
-/// again.
+/// can resume, said which it is, and its transcript is there. A resume that ended at once by itself is not
+/// tried again, and neither is the conversation of a session whose successor is to begin afresh.
 pub(super) async fn conversation(
     world: &World,
     harness: &Harness,
+    cause: Cause,
     before: Option<&SessionFacts>,
 ) -> Option<String> {
     let before = before.filter(|_| !harness.resume.is_empty())?;
+    if fact(world, &before.id, AFRESH).await.is_some() {
+        return None;
+    }
+    let ran = fact(world, &before.id, HARNESS).await;
+    if ran.is_some_and(|ran| ran != harness.name.as_str()) {
+        return None;
+    }
     let resumed = fact(world, &before.id, RESUMES).await;
-    if resumed.is_some() && ended_at_once(before) {
+    if resumed.is_some() && failed_at_once(before, cause) {
         tracing::warn!(session = %before.id, "the conversation could not be resumed; a fresh one begins");
         return None;
     }
@@ -142,11 +159,31 @@ pub(super) async fn conversation(
     there.await.unwrap_or(false).then_some(conversation)
 }
 
-fn ended_at_once(facts: &SessionFacts) -> bool {
-    match &facts.state {
-        RunState::Exited(exit) => exit.at.duration_since(facts.started_at) < RESUME_HOLDS,
-        RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => false,
-    }
+/// Whether a session ended so soon that it could not resume. One that the supervisor or a person ended did not end of
+/// that, and neither did one whose account is at a limit or wants a login.
+fn failed_at_once(facts: &SessionFacts, cause: Cause) -> bool {
+    let RunState::Exited(exit) = &facts.state else {
+        return false;
+    };
+    let of_itself = !exit.stopped
+        && !exit.by_person
+        && !matches!(
+            cause,
+            Cause::RateLimit | Cause::Login | Cause::EndedByPerson
+        );
+    of_itself && exit.at.duration_since(facts.started_at) < RESUME_HOLDS
+}
+
+/// Has the session that follows this one begin a conversation of its own.
+///
+/// # Errors
+/// The provider's.
+pub async fn begin_afresh(world: &World, handle: &SessionHandle) -> Result<(), SessionError> {
+    let of = handle.clone();
+    let kept = effects::sessions(world, &handle.id, move |provider| {
+        provider.set_meta(&of, AFRESH, "yes")
+    });
+    kept.await
 }
 
 async fn fact(world: &World, id: &SessionId, key: &'static str) -> Option<String> {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use super::driven::{self, Site};
 use super::env::raider_env;
 use super::words::brief;
-use super::{How, OpenFailure, Start, is_crash};
+use super::{How, OpenFailure, Start};
+use super::{keys, moved};
 use crate::actors::world::World;
 use crate::actors::{effects, endings};
 use crate::domain::cause::Cause;
@@ -13,22 +14,35 @@ use crate::domain::city::{Harness, Rig};
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
 use crate::domain::harness::fill::Place;
+use crate::domain::intent::KEY_VARIABLE;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::prompt::{self, Problem};
 use crate::domain::relic::{Hook, Relic};
 use crate::ports::tasks::TaskError;
 
+/// Why a session is started.
+pub(super) struct Why<'a> {
+    /// What is wrong with the work of the last one.
+    pub(super) problem: Option<&'a Problem>,
+    pub(super) cause: Cause,
+    /// The last session that was up died.
+    pub(super) crashed: bool,
+}
+
 /// Returns the parts that a session of a raider is started with.
 pub(super) async fn start(
     world: &World,
     hook: &Hook,
-    problem: Option<&Problem>,
-    cause: Cause,
+    why: Why<'_>,
     before: Option<&SessionFacts>,
 ) -> Result<Start, OpenFailure> {
+    let (problem, cause, crashed) = (why.problem, why.cause, why.crashed);
+    let hook = &moved::hook_now(world, hook)
+        .await
+        .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
     let asked = match problem {
         None if cause == Cause::Operator => endings::problem(world, hook).await,
-        None | Some(_) => None,
+        _ => None,
     };
     // A session that is started for a problem is started in spite of its outcome file.
     let problem = problem.or(asked.as_ref());
@@ -44,10 +58,11 @@ pub(super) async fn start(
     let sandbox = habitable(world, hook).await?;
     let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
     let brief = brief(world, rig, hook, &relic, task_file, &hd);
-    let less = is_crash(cause) && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
-    let (text, how) = match notes.last() {
+    let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
+    let newest = notes.last().filter(|_| problem.is_none());
+    let (text, how) = match newest {
         // A note that was not read yet is for this session, whatever ended the last one.
-        Some((_, note)) if problem.is_none() => (
+        Some((_, note)) => (
             prompt::handoff(&brief, note.note.as_deref()),
             How::HandedOver,
         ),
@@ -57,15 +72,20 @@ pub(super) async fn start(
         {
             (prompt::first(&brief), How::Fresh)
         }
-        _ => {
-            let text = prompt::respawn(&brief, cause, problem, less);
-            (text, How::Respawned)
-        }
+        _ => (
+            prompt::respawn(&brief, cause, problem, less),
+            How::Respawned,
+        ),
     };
-    // A fresh context is what a handoff asks for.
-    let resumes = match how {
-        How::Respawned => driven::conversation(world, harness, before).await,
-        How::Adopted | How::Fresh | How::HandedOver => None,
+    // A fresh context is what a handoff asks for, if its note does not say otherwise.
+    let goes_on = match how {
+        How::Respawned => true,
+        How::HandedOver => newest.is_some_and(|(_, note)| note.resume),
+        How::Adopted | How::Fresh => false,
+    };
+    let resumes = match goes_on {
+        true => driven::conversation(world, harness, cause, before).await,
+        false => None,
     };
     let session = Session {
         sandbox,
@@ -112,7 +132,7 @@ impl Session {
     ) -> Result<Start, OpenFailure> {
         let files = world
             .city
-            .task_dir(&rig.name, &hook.relic, hook.incarnation);
+            .task_dir(&hook.raider, &hook.relic, hook.incarnation);
         let (dir, told) = (files.clone(), self.text.clone());
         let written = effects::tasks(world, move |tasks| {
             tasks.watch(&dir);
@@ -120,12 +140,18 @@ impl Session {
         });
         let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
         let prompt_file = written.await.map_err(unwritable)?;
-        let env = raider_env(world, rig, hook);
+        let mut env = raider_env(world, rig, hook);
+        let own_helper = keys::spare(world, harness, &harness.env, &mut env).await;
+        let key = world
+            .secret
+            .key(&hook.raider.session_id(), hook.incarnation);
+        env.insert(KEY_VARIABLE.to_owned(), key);
         let site = Site {
             dir: &self.sandbox,
             rig: rig.name.as_str(),
             files,
             env: &env,
+            own_helper,
         };
         let mut fill = driven::fill(world, harness, site).await?;
         if let Some(conversation) = &self.resumes {
@@ -144,12 +170,14 @@ impl Session {
         Ok(Start {
             argv: launch.argv,
             first_input: launch.first_input,
+            first_prompt: launch.first_prompt,
             env: driven::filled(&fill, env),
             cwd: self.sandbox,
             incarnation: hook.incarnation,
             how: self.how,
             notes: self.notes,
             resumes: self.resumes,
+            harness: Some(harness.name.to_string()),
         })
     }
 }

@@ -26,7 +26,10 @@ use super::usage;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::RetentionPolicy;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RigName;
 use crate::ports::relics::StoreError;
+use crate::ports::repo::RepoError;
 
 pub(super) use self::wisps::collect;
 
@@ -96,7 +99,33 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
                 tracing::warn!(rig = %rig.name, %error, "entries of worktrees that are gone stay")
             }
         }
+        if let Some(age) = keep.salvage.filter(|age| is_settled(*age, looking))
+            && let Err(error) = expire(world, &rig.name, before(world, age)).await
+        {
+            tracing::warn!(rig = %rig.name, %error, "what agents left in the repository stays");
+        }
     }
+}
+
+/// Removes what agents left in a rig's repository beside their branches, which no salvage counts: what was set
+/// aside of worktrees, and stash entries of raiders that are gone.
+async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), RepoError> {
+    let expired = effects::repo(world, rig, move |repo| {
+        Ok((repo.expire_retired(before)?, repo.expire_stash(before)?))
+    });
+    let (worktrees, stash) = expired.await?;
+    if worktrees + stash > 0 {
+        let data = serde_json::json!({ "worktrees": worktrees, "stash": stash });
+        let event = NewEvent::new(EventType::SalvagePruned, rig, Cause::Expired);
+        world.store.note(vec![event.with(data)]);
+    }
+    Ok(())
+}
+
+/// Whether what is that old may go: for an hour after the start, in which a clock is set right, what is kept
+/// for longer stays.
+fn is_settled(age: Duration, looking: Duration) -> bool {
+    looking >= INTERVAL || age < INTERVAL
 }
 
 /// Removes logs from before that time.
@@ -119,7 +148,7 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
 async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
     let hooks = world.store.run(|txn| txn.hooks(None)).await?.into_iter();
     let city = &world.city;
-    let used = hooks.map(|hook| city.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation));
+    let used = hooks.map(|hook| city.task_dir(&hook.raider, &hook.relic, hook.incarnation));
     let (dir, used) = (city.tasks_dir(), used.collect::<Vec<_>>());
     effects::tasks(world, move |tasks| tasks.prune(&dir, before, &used)).await?;
     Ok(())
@@ -130,7 +159,7 @@ async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
 /// first; and for an hour after the start, in which a clock is set right, what is kept for longer stays.
 async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Result<(), StoreError> {
     let before = before(world, age);
-    let settled = looking >= INTERVAL || age < INTERVAL;
+    let settled = is_settled(age, looking);
     for entry in world.store.run(|txn| txn.salvages()).await? {
         let old = prune::age(world, &entry.id, entry.created) >= age && entry.created <= before;
         if !old || !settled || world.is_stopping() {

@@ -48,6 +48,7 @@ fn new_wisp(txn: &mut dyn Txn) -> Result<RelicId, StoreError> {
         labels: Vec::new(),
         parent: None,
         deps: Vec::new(),
+        by: None,
     })?;
     Ok(wisp.id)
 }
@@ -190,6 +191,7 @@ fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
         note: None,
         relic: None,
         totem_step: None,
+        resume: false,
     });
     let handled = txn.send("someone", "nobody", body.clone())?;
     txn.handled(handled)?;
@@ -377,7 +379,7 @@ async fn task_files_go_with_the_logs_but_for_those_of_raiders_at_work() {
     let at_work = town.worker("work").await;
     town.pass(2 * HOUR).await;
     let city = &town.world.city;
-    let own = city.task_dir(&rig(), &at_work.relic, at_work.incarnation);
+    let own = city.task_dir(&at_work.raider, &at_work.relic, at_work.incarnation);
     let (dir, _, but) = town.parts.tasks.pruned().pop().unwrap();
     assert_eq!((dir, but), (city.tasks_dir(), vec![own]));
 }

@@ -15,6 +15,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 
 use super::super::child::{ChildActor, ChildArgs, ChildExit, ChildMsg};
 use super::super::launch::How;
+use super::super::prompting;
 use super::super::witness::WitnessMsg;
 use super::slot::{ChildState, Desired, EndRefused, Slot, answer};
 use super::{Root, RootMsg, SessionView, Work};
@@ -52,6 +53,7 @@ impl Root {
             generation: slot.generation,
             cause: slot.cause,
             unattended: std::mem::take(&mut slot.unattended),
+            crashed: slot.crashed,
             written: None,
         };
         args.written = self.keep(id);
@@ -80,6 +82,8 @@ impl Root {
         how: How,
     ) {
         if self.is_news(id, actor, session, how) {
+            // No start waits for what that wrote.
+            let _behind = self.keep(id);
             self.tell_of_drain(me, id);
             self.up_together(me, id).await;
             self.unblock(me).await;
@@ -100,6 +104,7 @@ impl Root {
         if let Some(harness) = slot.spec.harness() {
             let conditions = &self.world.directory.conditions;
             conditions.enroll(id, harness, &session.handle);
+            prompting::begin(&self.world, &slot.spec, harness, &session.handle);
         }
         if slot.state != ChildState::Ending {
             slot.become_state(ChildState::Running, now);
@@ -109,6 +114,7 @@ impl Root {
             Work::Raider { .. } => false,
         };
         slot.tried = false;
+        slot.crashed = false;
         slot.homeless = false;
         slot.unseen = None;
         slot.how = None;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use ractor::ActorRef;
 
 use super::super::child::ChildExit;
+use super::super::launch::is_crash;
 use super::super::quarantine;
 use super::children::tell_operators;
 use super::slot::{ChildState, Desired};
@@ -40,6 +41,7 @@ impl Root {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
+        slot.crashed |= is_crash(slot.cause);
         let healthy = slot.up_at.take().map(|up_at| mono.saturating_sub(up_at));
         if let (Some(healthy), Some(stable)) = (healthy, policy.stable_after)
             && healthy >= stable

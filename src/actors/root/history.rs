@@ -1,5 +1,6 @@
-//! `restart_history = "persistent"`: what counts against a child outlives the supervisor, however
-//! that ends.
+//! What outlives the supervisor of the deaths of a child: with `restart_history = "persistent"` all that
+//! counts against it. Otherwise of a raider alone that its session was up: a session that ended while no
+//! supervisor ran is a death, and what follows has the permissions that follow a death.
 //!
 //! ```text
 //!  start ──► its row is open, on the disk ──► session ──► death ──► a death more, written behind
@@ -7,9 +8,12 @@
 //!  next supervisor: an open row and no session ──► one death more, before anything is started
 //! ```
 //!
-//! A start waits for its row, and the store keeps the order of what it is given: whatever kills the
+//! With a persistent history a start waits for its row, and the store keeps the order of what it is given: whatever kills the
 //! supervisor in between, there is no restart without its death on record. A supervisor that is
 //! killed in the middle of a planned end counts that one as a death.
+//!
+//! With either history a raider that is in quarantine stays there over a restart of the supervisor, until the time that was
+//! promised (`actors/quarantine.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +23,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::super::quarantine::Held;
 use super::slot::{ChildState, Slot};
 use super::{ChildSpec, Root, Work};
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
@@ -32,6 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Ends when the row is written, or will not be.
 pub type Written = watch::Receiver<()>;
 
+/// What an earlier supervisor left in the store.
+pub(super) struct Left {
+    pub(super) deaths: Vec<Deaths>,
+    pub(super) quarantined: Vec<Held>,
+}
+
 /// What is kept in the store.
 #[derive(Default)]
 pub(super) struct Histories {
@@ -39,6 +50,8 @@ pub(super) struct Histories {
     pub(super) loaded: bool,
     /// Of children that have no slot yet.
     left: BTreeMap<ChildId, Deaths>,
+    /// Raiders that were in quarantine or on trial, and have no slot yet.
+    quarantined: BTreeMap<RaiderId, Held>,
     /// Of those that have, as it was handed over last.
     kept: BTreeMap<ChildId, Kept>,
 }
@@ -52,27 +65,59 @@ struct Kept {
 
 impl Root {
     /// Takes over what an earlier supervisor left: of children that may come back.
-    pub(super) fn load_histories(&mut self, left: Vec<Deaths>, hooked: &BTreeSet<RaiderId>) {
+    pub(super) fn load_histories(&mut self, left: Left, hooked: &BTreeSet<RaiderId>) {
         self.histories.loaded = true;
+        let quarantined = left.quarantined.into_iter();
+        self.histories.quarantined = quarantined
+            .map(|held| (held.raider.clone(), held))
+            .collect();
         let outlives = self.world.city.daemon.restart.outlives();
         let agents = &self.world.city.agents;
-        for deaths in left {
+        for deaths in left.deaths {
             let id = child(&deaths.child).filter(|id| match id {
                 ChildId::Raider(raider) => hooked.contains(raider),
                 ChildId::Agent(name) => agents
                     .iter()
                     .any(|agent| agent.name == *name || agent.member_number(name).is_some()),
             });
-            match id.filter(|_| outlives) {
+            match id.filter(|id| self.is_kept(id)) {
                 Some(id) if self.slots.contains_key(&id) => {}
-                Some(id) => drop(self.histories.left.insert(id, deaths)),
-                None => drop(self.write(nothing(deaths.child))),
+                Some(id) if outlives => drop(self.histories.left.insert(id, deaths)),
+                Some(id) if deaths.open => {
+                    let at = Vec::new();
+                    self.histories.left.insert(id, Deaths { at, ..deaths });
+                }
+                Some(_) | None => drop(self.write(nothing(deaths.child))),
             }
         }
     }
 
     /// What counts against a child that is new here.
     pub(super) fn restore(&mut self, slot: &mut Slot) {
+        self.restore_deaths(slot);
+        self.restore_quarantine(slot);
+    }
+
+    /// A raider that was in quarantine stays there until the time that was promised, and is on trial after it.
+    fn restore_quarantine(&mut self, slot: &mut Slot) {
+        let Work::Raider { hook, .. } = &slot.spec.work else {
+            return;
+        };
+        let held = self.histories.quarantined.remove(&hook.raider);
+        let Some(held) = held.filter(|held| held.incarnation == hook.incarnation) else {
+            return;
+        };
+        let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
+        let policy = &self.world.city.daemon.restart;
+        if policy.max_restarts == 0 {
+            return;
+        }
+        let left = Duration::try_from(held.until.duration_since(now)).unwrap_or_default();
+        slot.deaths.hold(policy, mono + left, mono);
+        slot.on_trial = true;
+    }
+
+    fn restore_deaths(&mut self, slot: &mut Slot) {
         let Some(left) = self.histories.left.remove(&slot.spec.id) else {
             return;
         };
@@ -99,7 +144,10 @@ impl Root {
 
     /// An operator released a child that has no slot.
     pub(super) fn forgive(&mut self, id: &ChildId) {
-        if self.histories.left.remove(id).is_some() && self.world.city.daemon.restart.outlives() {
+        if let ChildId::Raider(raider) = id {
+            self.histories.quarantined.remove(raider);
+        }
+        if self.histories.left.remove(id).is_some() && self.is_kept(id) {
             drop(self.write(nothing(id.to_string())));
         }
     }
@@ -143,20 +191,23 @@ impl Root {
     pub(super) fn keep(&mut self, id: &ChildId) -> Option<Written> {
         let policy = &self.world.city.daemon.restart;
         let stays = (self.stopping.as_ref()).is_some_and(|stopping| stopping.keeps_sessions());
-        if !policy.outlives() || stays {
+        if !self.is_kept(id) || stays {
             return None;
         }
+        let outlives = policy.outlives();
         let Some(slot) = self.slots.get_mut(id) else {
             self.histories.kept.remove(id)?;
-            let left = self.histories.left.get(id).cloned();
+            let left = self.histories.left.get(id).filter(|_| outlives).cloned();
             return Some(
                 self.write(left.unwrap_or_else(|| nothing(id.to_string())))
                     .0,
             );
         };
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
-        let open = slot.is_open();
-        let deaths = slot.deaths.counted(policy, mono);
+        let (open, deaths) = match outlives {
+            true => (slot.is_open(), slot.deaths.counted(policy, mono)),
+            false => (slot.was_up(), Vec::new()),
+        };
         let kept = self.histories.kept.get(id);
         if kept.is_some_and(|kept| kept.is(open, &deaths)) {
             return None;
@@ -165,7 +216,13 @@ impl Root {
         let (written, lost) = self.write(row);
         let kept = Kept { open, deaths, lost };
         self.histories.kept.insert(id.clone(), kept);
-        Some(written)
+        // No start is slower for a row that counts nothing.
+        outlives.then_some(written)
+    }
+
+    /// Whether anything of the child's deaths outlives the supervisor.
+    fn is_kept(&self, id: &ChildId) -> bool {
+        self.world.city.daemon.restart.outlives() || matches!(id, ChildId::Raider(_))
     }
 
     /// Writes whatever changed, or was not taken by the store.
@@ -185,6 +242,7 @@ impl Root {
         if outlived && !outlives {
             let histories = std::mem::take(&mut self.histories);
             self.histories.loaded = histories.loaded;
+            self.histories.quarantined = histories.quarantined;
             for id in histories.kept.into_keys().chain(histories.left.into_keys()) {
                 drop(self.write(nothing(id.to_string())));
             }
@@ -231,6 +289,12 @@ impl Slot {
             | ChildState::Stopped => false,
         };
         runs || self.unattended
+    }
+
+    /// Whether a session was up that came to no planned end.
+    fn was_up(&self) -> bool {
+        let up = matches!(self.state, ChildState::Running | ChildState::Ending);
+        up || self.unattended
     }
 }
 

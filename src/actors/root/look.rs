@@ -11,8 +11,10 @@ use super::super::conditions::{self, Observed};
 use super::super::sagas::repair;
 use super::super::usage;
 use super::super::world::World;
-use super::super::{accounts, effects, launch};
+use super::super::{accounts, effects, launch, quarantine};
+use super::history::Left;
 use super::recovery::ending_orphan;
+use super::shells::{self, Shell};
 use super::wanted::{Standing, Want, raiders};
 use super::{ChildSpec, standing};
 use crate::domain::condition::Condition;
@@ -20,7 +22,6 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Mode, Seen, Tended, Wanted, idle_at, plan};
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::domain::restart::Deaths;
 use crate::domain::saga::Saga;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
 
@@ -34,6 +35,8 @@ pub(super) struct Known {
     pub(super) up: BTreeMap<SessionId, String>,
     /// What an earlier supervisor counted has been read.
     pub(super) histories: bool,
+    /// It is a patrol's look.
+    pub(super) patrol: bool,
 }
 
 /// One look at the world, planned. Nothing when it cannot be seen: then nothing is done.
@@ -54,7 +57,9 @@ pub struct Look {
     /// What persons said; none when that is not known.
     pub(super) standing: Option<standing::Said>,
     /// What an earlier supervisor counted, as long as that was not read.
-    pub(super) deaths: Option<Vec<Deaths>>,
+    pub(super) deaths: Option<Left>,
+    /// Agents whose sessions run without them; none when that was not looked at.
+    pub(super) shells: Option<BTreeMap<ChildId, Shell>>,
     /// When the next session will have been idle for as long as it may.
     pub(super) idle_at: Option<Timestamp>,
 }
@@ -64,25 +69,45 @@ struct Stored {
     hooks: Vec<(Hook, bool)>,
     sagas: Vec<Saga>,
     said: standing::Said,
-    deaths: Option<Vec<Deaths>>,
+    deaths: Option<Left>,
 }
 
 async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Stored)> {
     let sessions = effects::list(world).await;
+    let runs =
+        |facts: &&SessionFacts| matches!(facts.state, RunState::Running | RunState::Unknown { .. });
+    let seen = sessions.iter().flatten().filter(runs);
+    // Where sessions cannot be seen, nothing is concluded.
+    let running: Option<BTreeSet<_>> = sessions
+        .is_ok()
+        .then(|| seen.map(|facts| facts.id.clone()).collect());
+    let city = Arc::clone(&world.city);
     let stored = world
         .store
         .run(move |txn| {
             let mut hooks = Vec::new();
-            for hook in txn.hooks(None)? {
+            for mut hook in txn.hooks(None)? {
+                let rests =
+                    |running: &BTreeSet<SessionId>| !running.contains(&hook.raider.session_id());
+                if running.as_ref().is_some_and(rests) {
+                    launch::move_on(txn, &city, &mut hook)?;
+                }
                 // Work that was closed elsewhere asks for no session any more.
                 let over = txn.relic(&hook.relic)?.status == RelicStatus::Closed;
                 hooks.push((hook, over));
             }
+            let deaths = match histories {
+                true => None,
+                false => Some(Left {
+                    deaths: txn.deaths()?,
+                    quarantined: quarantine::held(txn)?,
+                }),
+            };
             Ok(Stored {
                 hooks,
                 sagas: txn.sagas(None)?,
                 said: standing::read(txn)?,
-                deaths: (!histories).then(|| txn.deaths()).transpose()?,
+                deaths,
             })
         })
         .await;
@@ -106,12 +131,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
-    let Stored {
-        hooks,
-        sagas,
-        mut said,
-        deaths,
-    } = stored;
+    let (hooks, sagas, mut said) = (stored.hooks, stored.sagas, stored.said);
     said.resting.extend(known.resting);
     let hooked = hooks.iter().map(|(hook, _)| hook.raider.clone()).collect();
     let rested = |(hook, over): (Hook, bool)| {
@@ -136,6 +156,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
     park(world, &mut wants, &by_id).await;
+    let shells = shells::look(world, known.patrol, &wants, &by_id).await;
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()
@@ -162,7 +183,8 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
         hooked: Some(hooked),
         unseen,
         standing: Some(said),
-        deaths,
+        deaths: stored.deaths,
+        shells,
         idle_at,
     }
 }

@@ -12,6 +12,7 @@
 //!  wanted.rs, look.rs ─► recovery.rs ─► planned.rs
 //!               who should be there, what is, what follows: at start-up, at every patrol, and
 //!               after a reload (reload.rs)
+//!  shells.rs    agents that died inside their wrappers
 //!  depends.rs   start after, stop before      groups.rs  one_for_all, rest_for_one
 //!  pools.rs     how many members              shutdown.rs  two passes, reverse order
 //!  history.rs   deaths that outlive the supervisor
@@ -26,6 +27,7 @@ mod groups;
 mod handoffs;
 mod history;
 mod infra;
+mod left;
 mod look;
 mod meant;
 mod orders;
@@ -34,6 +36,7 @@ mod planned;
 mod pools;
 mod recovery;
 mod reload;
+mod shells;
 mod shutdown;
 mod slot;
 mod spec;
@@ -47,6 +50,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
+pub use self::left::{Left, StopEnd};
 pub use self::meant::Meant;
 pub use self::pools::PoolView;
 pub use self::recovery::end_orphan;
@@ -62,6 +66,7 @@ pub use self::history::Written;
 use self::infra::Infra;
 use self::look::Look;
 use self::pools::Pools;
+use self::shells::Shells;
 use self::slot::Slot;
 use super::launch::How;
 use super::world::World;
@@ -251,6 +256,10 @@ pub struct Root {
     /// Children that a person suspended, as of the last look.
     suspended: BTreeSet<ChildId>,
     patrol_epoch: u64,
+    /// The next look is a patrol's: it looks at the processes of sessions, too.
+    patrolling: bool,
+    /// Sessions of agents that run without their agent.
+    shells: Shells,
     /// Since when it cannot be seen of these whether they run.
     unseen: BTreeMap<ChildId, Mono>,
     /// The timer of the look that the first idle session is due for.
@@ -297,6 +306,8 @@ impl Actor for RootActor {
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,
+            patrolling: false,
+            shells: Shells::new(),
             unseen: BTreeMap::new(),
             idle: None,
             accounts: None,

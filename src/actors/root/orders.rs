@@ -14,10 +14,18 @@ use super::meant::Meant;
 use super::slot::{ChildState, ChildView, Desired, EndRefused, Slot, answer};
 use super::{ChildSpec, Root, RootMsg, Work, agent_spec};
 use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{SessionError, Stopped};
+
+/// Answers an order; a caller that has gone needs no answer.
+fn tell(reply: Option<RpcReplyPort<Result<(), String>>>, said: Result<(), &str>) {
+    if let Some(reply) = reply {
+        let _gave_up = reply.send(said.map_err(str::to_owned));
+    }
+}
 
 impl Root {
     pub(super) async fn want(
@@ -27,19 +35,14 @@ impl Root {
         cause: Cause,
         reply: Option<RpcReplyPort<Result<(), String>>>,
     ) {
-        let refuse = |reply: Option<RpcReplyPort<_>>, why: &str| {
-            if let Some(reply) = reply {
-                let _gave_up = reply.send(Err(why.to_owned()));
-            }
-        };
         if self.stopping.is_some() {
-            return refuse(reply, "the supervisor is stopping");
+            return tell(reply, Err("the supervisor is stopping"));
         }
         // Whoever asks may have looked before the rebuilding began.
         if let ChildId::Raider(raider) = &spec.id
             && self.world.claims.is_claimed(&repair::mending(raider))
         {
-            return refuse(reply, "its sandbox is being rebuilt");
+            return tell(reply, Err("its sandbox is being rebuilt"));
         }
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let id = spec.id.clone();
@@ -59,15 +62,22 @@ impl Root {
             return;
         };
         if slot.is_ending() {
-            return refuse(reply, "its last session is still being ended");
+            return tell(reply, Err("its last session is still being ended"));
         }
         slot.spec = spec;
         slot.cause = cause;
+        let held = slot.deaths.quarantined_until(mono);
+        if new && slot.on_trial && cause == Cause::Recovered && held.is_none() {
+            // Its quarantine ended while no supervisor ran: this is the try that was promised.
+            slot.cause = Cause::WindowPassed;
+            let event = NewEvent::new(EventType::AgentUnquarantined, &id, Cause::WindowPassed);
+            self.world.store.note(vec![event]);
+        }
         if slot.actor.is_some() {
             if slot.session.is_none() {
                 slot.for_up.extend(reply);
-            } else if let Some(reply) = reply {
-                let _gave_up = reply.send(Ok(()));
+            } else {
+                tell(reply, Ok(()));
             }
             return;
         }
@@ -75,13 +85,9 @@ impl Root {
             // It rests until it is resumed, and is started from this spec then.
             slot.desired = Desired::Resting(Cause::Suspended);
             slot.become_state(ChildState::Stopped, now);
-            if let Some(reply) = reply {
-                let _gave_up = reply.send(Ok(()));
-            }
-            return;
+            return tell(reply, Ok(()));
         }
         slot.for_up.extend(reply);
-        let held = slot.deaths.quarantined_until(mono);
         match held.filter(|_| new && cause != Cause::Adopted) {
             Some(until) => {
                 slot.no_session("it died too often, and is in quarantine");
@@ -316,7 +322,7 @@ impl Root {
         let spec = slot.spec.clone();
         slot.tried = slot.is_at_rest();
         slot.deaths.clear();
-        (slot.unattended, slot.on_trial) = (false, false);
+        (slot.unattended, slot.on_trial, slot.crashed) = (false, false, false);
         slot.cause = cause;
         self.unblock_relic(&spec);
         self.start_now(me, &id).await;

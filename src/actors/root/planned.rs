@@ -7,6 +7,7 @@ use ractor::ActorRef;
 
 use super::super::child::ChildMsg;
 use super::super::typing::{self, Typing};
+use super::look::Look;
 use super::slot::{ChildState, Desired};
 use super::{Root, RootMsg, Work};
 use crate::domain::cause::Cause;
@@ -49,8 +50,9 @@ impl Root {
         }
     }
 
-    /// Starts again what was suspended or parked, unless a person stopped it since the look began.
-    pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    /// Starts again what was suspended or parked, as it is wanted now, unless a person stopped it since the look
+    /// began.
+    pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, look: &Look) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
@@ -63,6 +65,9 @@ impl Root {
             return;
         }
         slot.cause = cause;
+        if let Some(spec) = look.specs.get(id) {
+            slot.spec = spec.clone();
+        }
         self.note(NewEvent::new(EventType::AgentResumed, id, cause));
         self.spawn_child(me, id).await;
     }

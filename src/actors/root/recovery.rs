@@ -10,11 +10,11 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use super::super::config::ConfigMsg;
 use super::super::dispatcher::{self, DispatcherMsg};
-use super::super::effects;
 use super::super::forge::ForgeMsg;
 use super::super::shaman::ShamanMsg;
 use super::super::witness::WitnessMsg;
 use super::super::world::World;
+use super::super::{effects, endings};
 use super::look::{self, Known, Look};
 use super::slot::{Desired, Slot};
 use super::{ChildSpec, ChildState, Root, RootMsg};
@@ -59,6 +59,7 @@ impl Root {
             self.reconciled();
         }
         self.rouse();
+        self.patrolling = true;
         self.set_out(me);
     }
 
@@ -103,12 +104,14 @@ impl Root {
             resting: self.resting.clone(),
             up: up.collect(),
             histories: self.histories.loaded,
+            patrol: std::mem::take(&mut self.patrolling),
         };
         let (me, first) = (me.clone(), !self.booting.is_empty());
         tokio::spawn(async move {
             // In a task of its own: a look that panics must not be the last one.
             let look = tokio::spawn(async move {
                 if first {
+                    endings::adopt_tasks(&world).await;
                     // Who said `hd done` while the supervisor was away wants no session.
                     dispatcher::settle_outbox(&world).await;
                 }
@@ -124,7 +127,7 @@ impl Root {
         });
     }
 
-    pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, look: Look) {
+    pub(super) async fn apply(&mut self, me: &ActorRef<RootMsg>, mut look: Look) {
         // What was decided for a configuration that is not in force any more is not done. Whatever else
         // happened meanwhile, each decision is guarded against: looks that are slow are still of use.
         let in_force = |world: Arc<World>| Arc::ptr_eq(&world, &self.world);
@@ -140,13 +143,17 @@ impl Root {
                 }
                 self.suspended.clone_from(&said.suspended);
             }
-            if let (Some(left), Some(hooked)) = (&look.deaths, &look.hooked)
+            if let Some(hooked) = &look.hooked
                 && !self.histories.loaded
+                && let Some(left) = look.deaths.take()
             {
-                self.load_histories(left.clone(), hooked);
+                self.load_histories(left, hooked);
             }
             if !stale {
                 self.converge(me, &look).await;
+                if let Some(shells) = look.shells {
+                    self.replace_shells(shells);
+                }
             }
             self.say_all(me);
             if let Some(hooked) = &look.hooked {
@@ -239,7 +246,7 @@ impl Root {
                 };
                 self.bring_up(me, id, look, cause).await;
             }
-            Decision::Resume(id) => self.resume(me, id).await,
+            Decision::Resume(id) => self.resume(me, id, look).await,
             Decision::Suspend(id, cause) => self.suspend(me, id, *cause),
             Decision::Cycle(id, cause) => {
                 if self.is_as_seen(id, look) {

@@ -66,6 +66,8 @@ impl Root {
         }
         self.rouse();
         self.set_out(me);
+        // An account may have come out of use.
+        self.look_at_accounts(me);
         let _gave_up = reply.send(changes);
     }
 

@@ -23,6 +23,7 @@ use super::slot::{ChildState, Slot};
 use super::{Root, RootMsg};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::Stopped;
 
@@ -93,6 +94,7 @@ impl Root {
         if mode != StopMode::KeepSessions {
             // What is being started ends as soon as it is up, even when its child is gone by then.
             self.world.starts.close();
+            self.world.sessions.stopping();
         }
         let graces = self.slots.values().map(Slot::grace);
         let longest = match mode {
@@ -184,7 +186,8 @@ impl Root {
             return;
         };
         stopping.pass = Pass::Infrastructure;
-        let data = serde_json::json!({ "mode": format!("{:?}", stopping.mode) });
+        let left = self.world.directory.left.told();
+        let data = serde_json::json!({ "mode": format!("{:?}", stopping.mode), "left": left });
         let replies = std::mem::take(&mut stopping.replies);
         let city = self.world.city.name.clone();
         self.note(NewEvent::new(EventType::ControllerStopped, city, Cause::Shutdown).with(data));
@@ -215,35 +218,95 @@ fn due(me: &ActorRef<RootMsg>, pass: Pass, grace: Duration) {
     let _timer = me.send_after(grace + MARGIN, move || RootMsg::StopDue(pass));
 }
 
-/// Ends every session that runs, all at once.
+/// So many sessions are ended at once ...
+const AT_ONCE: usize = 64;
+/// ... and so many in later rounds: each takes descriptors, and there may be few.
+const FEW: usize = 4;
+/// Between two rounds over those that did not end.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Ends every session that runs, in rounds until none is left or the time is up. What is not known to have
+/// ended is noted as left.
 async fn strays(world: &Arc<World>, grace: Duration) {
-    let sessions = match effects::list(world).await {
-        Ok(sessions) => sessions,
-        Err(error) => {
-            tracing::error!(%error, "whether sessions are left cannot be seen; the next start finds them");
+    let begun = world.clock.mono();
+    let mut at_once = AT_ONCE;
+    loop {
+        let again = match effects::list(world).await {
+            Ok(sessions) => {
+                world.directory.left.clear();
+                end_all(world, sessions, grace, at_once).await
+            }
+            Err(error) => {
+                world.directory.left.add("all", error);
+                true
+            }
+        };
+        let left = world.directory.left.told();
+        let over = world.clock.mono().saturating_sub(begun) >= grace + MARGIN / 2;
+        if !again || over {
+            if !left.is_empty() {
+                tracing::error!(
+                    ?left,
+                    "these sessions did not end; the next start finds them"
+                );
+            }
             return;
         }
-    };
-    let mut ends = JoinSet::new();
-    for facts in sessions {
-        let world = Arc::clone(world);
-        ends.spawn(async move {
-            let id = facts.id.clone();
-            (id, effects::stop_seen(&world, facts, grace).await)
-        });
+        at_once = FEW;
+        tokio::time::sleep(PAUSE).await;
     }
-    while let Some(ended) = ends.join_next().await {
-        match ended {
-            Ok((_, Ok(Stopped::Already))) => {}
-            Ok((id, Ok(how))) => {
-                let data = serde_json::json!({ "how": format!("{how:?}") });
-                let event = NewEvent::new(EventType::AgentOrphanStopped, id, Cause::Shutdown);
-                world.store.note(vec![event.with(data)]);
+}
+
+/// Ends these sessions. Those that have ended already cost nothing. Returns whether to try once more: what
+/// cannot be seen was not tried.
+async fn end_all(
+    world: &Arc<World>,
+    sessions: Vec<SessionFacts>,
+    grace: Duration,
+    at_once: usize,
+) -> bool {
+    let runs = |facts: &SessionFacts| !matches!(facts.state, RunState::Exited(_));
+    let left: Vec<_> = sessions.into_iter().filter(runs).collect();
+    let mut tried = Vec::new();
+    for facts in left {
+        match &facts.state {
+            RunState::Unknown { why } => world.directory.left.add(&facts.id, why),
+            _ => {
+                world
+                    .directory
+                    .left
+                    .add(&facts.id, "it was not ended in time");
+                tried.push(facts);
             }
-            Ok((id, Err(error))) => {
-                tracing::error!(session = %id, %error, "it did not end; the next start finds it");
+        }
+    }
+    let (mut left, mut failed) = (tried.into_iter(), false);
+    let mut ends = JoinSet::new();
+    loop {
+        while ends.len() < at_once
+            && let Some(facts) = left.next()
+        {
+            let world = Arc::clone(world);
+            ends.spawn(async move {
+                let id = facts.id.clone();
+                (id, effects::stop_seen(&world, facts, grace).await)
+            });
+        }
+        match ends.join_next().await {
+            None => return failed,
+            Some(Ok((id, Ok(how)))) => {
+                world.directory.left.ended(id.as_str());
+                if how != Stopped::Already {
+                    let data = serde_json::json!({ "how": format!("{how:?}") });
+                    let event = NewEvent::new(EventType::AgentOrphanStopped, id, Cause::Shutdown);
+                    world.store.note(vec![event.with(data)]);
+                }
             }
-            Err(error) => tracing::error!(%error, "ending a session failed"),
+            Some(Ok((id, Err(error)))) => {
+                failed = true;
+                world.directory.left.add(id, error);
+            }
+            Some(Err(error)) => tracing::error!(%error, "ending a session failed"),
         }
     }
 }

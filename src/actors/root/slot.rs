@@ -124,6 +124,8 @@ pub(super) struct Slot {
     /// An earlier supervisor left a session behind that came to no planned end: if it does not run,
     /// it died.
     pub(super) unattended: bool,
+    /// Its last session died, and none was up since.
+    pub(super) crashed: bool,
     pub(super) brake: CycleBrake,
     pub(super) handoffs: HandoffBrake,
     /// What the session that hands off has to show for its work.
@@ -178,6 +180,7 @@ impl Slot {
             state: ChildState::Starting,
             deaths: DeathWindow::default(),
             unattended: false,
+            crashed: false,
             brake: CycleBrake::default(),
             handoffs: HandoffBrake::default(),
             progress: None,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::quarantine;
 use crate::domain::ids::{AgentName, ChildId, Incarnation, RaiderId};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -73,6 +74,7 @@ pub fn drop_hook(
         say(txn, &|said| {
             said.suspended.remove(&ChildId::Raider(raider.clone()));
         })?;
+        quarantine::forget(txn, raider)?;
     }
     Ok(held)
 }

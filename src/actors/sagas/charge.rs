@@ -24,7 +24,7 @@ use super::super::{accounts, ask, effects, launch, quarantine, usage};
 use super::{claimed, pack, step, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName};
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
@@ -48,7 +48,7 @@ pub struct ChargeRequest {
     /// Another branch to land on than the rig's.
     pub target: Option<String>,
     /// Why.
-    pub cause: Cause,
+    pub origin: Origin,
 }
 
 /// A completed charge.
@@ -86,6 +86,9 @@ pub(super) struct Plan {
     target: String,
     harness: HarnessName,
     cause: Cause,
+    /// The caller that asked for it, where one did.
+    #[serde(default)]
+    by: Option<String>,
     #[serde(default)]
     asked: Asked,
     /// Why it is unwound, where that counts as a failure of the relic's.
@@ -170,7 +173,7 @@ pub async fn begin(
 ) -> Result<(Saga, Claim), Refusal> {
     may_begin(world, rig)?;
     let id = request.relic.clone();
-    let cause = request.cause;
+    let cause = request.origin.cause();
     let relic = (world.store)
         .run(move |txn| check_relic(txn, &id, cause))
         .await?;
@@ -214,7 +217,8 @@ pub async fn begin(
                 base: base.clone(),
                 target: target.clone(),
                 harness: harness.clone(),
-                cause: request.cause,
+                cause,
+                by: request.origin.by().cloned(),
                 asked: asked.clone(),
                 failure: None,
                 error: None,
@@ -349,7 +353,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
         Err(failure) => {
             tracing::warn!(raider = %plan.raider, error = %failure, "a charge is unwound");
             // Whoever asked for it hears of it; what will pass is tried again as it is.
-            let counts = plan.cause != Cause::Operator && !failure.is_passing();
+            let counts = !plan.cause.is_asked() && !failure.is_passing();
             plan.error = Some(failure.to_string());
             plan.failure = plan.error.clone().filter(|_| counts);
             step(world, &mut saga, "unwind", &plan).await?;
@@ -408,7 +412,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
         return Err(busy());
     }
     let mut relic = txn.relic(&plan.relic)?;
-    if plan.cause == Cause::Operator {
+    if plan.cause.is_asked() {
         relic.charge_failures = 0;
     }
     relic.labels.retain(|label| label != REWORK);
@@ -418,7 +422,8 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
         "base": plan.base, "harness": plan.harness,
     });
     let raider = &plan.raider;
-    txn.record(&NewEvent::new(EventType::RaiderCharged, raider, plan.cause).with(data))?;
+    let origin = Origin::new(plan.cause, plan.by);
+    txn.record(&NewEvent::new(EventType::RaiderCharged, raider, origin).with(data))?;
     let working = serde_json::json!({ "relic": plan.relic });
     let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
     txn.record(&event.with(working))?;

@@ -13,6 +13,7 @@
 mod push;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::super::refusal::{Refusal, RefusalKind};
@@ -30,6 +31,7 @@ use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::domain::until;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
 pub use self::push::{blocked, is_pushing, withdraw};
@@ -61,7 +63,11 @@ pub struct DoneRequest {
 ///
 /// # Errors
 /// [`RefusalKind::BadRequest`].
-pub fn parse_args(raider: RaiderId, args: &serde_json::Value) -> Result<DoneRequest, Refusal> {
+pub fn parse_args(
+    raider: RaiderId,
+    args: &serde_json::Value,
+    now: Timestamp,
+) -> Result<DoneRequest, Refusal> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Args {
@@ -74,12 +80,12 @@ pub fn parse_args(raider: RaiderId, args: &serde_json::Value) -> Result<DoneRequ
     let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
     let args: Args =
         serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
-    let until = match args.until.as_deref() {
-        Some(text) => Some(parse_time(text).ok_or_else(|| {
-            bad(format!("{text:?} is not a time")).hint("RFC 3339, or seconds since 1970")
-        })?),
-        None => None,
+    let read = |text: &str| {
+        let hint = "RFC 3339, seconds since 1970, or as a harness says it: 7:04am (UTC), in 2h";
+        let until = until::declared(text, now, &TimeZone::system());
+        until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
     };
+    let until = args.until.as_deref().map(read).transpose()?;
     Ok(DoneRequest {
         raider,
         incarnation: None,
@@ -111,15 +117,6 @@ pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
         until: None,
         reason,
         cause: Cause::OutcomeFile,
-    }
-}
-
-/// RFC 3339, or seconds since 1970 (`4-rules.md`, outcomes).
-fn parse_time(text: &str) -> Option<Timestamp> {
-    let text = text.trim();
-    match text.parse::<i64>() {
-        Ok(seconds) => Timestamp::from_second(seconds).ok(),
-        Err(_) => text.parse().ok(),
     }
 }
 
@@ -465,6 +462,7 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         labels: Vec::new(),
         parent: None,
         deps: Vec::new(),
+        by: None,
     };
     let id = txn.create_relic(&new)?.id;
     // A rework keeps the place in the queue that its first attempt had.

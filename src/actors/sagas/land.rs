@@ -3,31 +3,35 @@
 //! ```text
 //!  queued ─► testing: fetch target ─► merge in memory ─► gates on exactly that tree
 //!               │ moved meanwhile: again   │ conflict         │ red        │ cannot run
-//!               ▼                          ▼                  ▼            ▼
+//!               ▼ ever more slowly         ▼                  ▼            ▼
 //!  merging: intent ─► push with lease ─► landed          MERGE_FAILED    parked, tried later
 //!                          │               └─► MERGED
 //!                          └ no answer: the intent stays, and is taken up when its time comes
 //! ```
 //!
-//! What lands is byte for byte what the gates saw: the pushed commit is the tested one.
+//! What lands is byte for byte what the gates saw: the pushed commit is the tested one. A person's
+//! checkout that would move with the target is asked for before and after the gates; it is waited for.
 
 mod record;
+mod wait;
 
 use serde::{Deserialize, Serialize};
 
 pub use record::{record_mr, restore, set_back, withdraw};
 
-use self::record::{fail, note_verdicts, open, park, push_begins, put_back, record_merged, start};
+use self::record::{fail, note_verdicts, open, park, push_begins, record_merged, start};
+use self::wait::{put_back, wait_for_checkout};
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::super::{effects, gates, launch};
-use super::{pack, unpack};
+use super::{nuke, pack, unpack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{FailureType, MergeOutcome, MergeRequest};
 use crate::domain::saga::{FaultPoint, Saga};
+use crate::ports::relics::Txn;
 use crate::ports::repo::{LandRequest, RepoError, TargetState};
 
 /// What an attempt came to.
@@ -58,6 +62,9 @@ struct Plan {
 /// # Errors
 /// The store cannot be used; nothing has landed unrecorded.
 pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, Refusal> {
+    if let Some(waits) = wait_for_checkout(world, rig, &id).await? {
+        return Ok(waits);
+    }
     let Some(mr) = start(world, id).await? else {
         return Ok(Attempt::Withdrawn);
     };
@@ -71,15 +78,27 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     let merged = effects::repo(world, &rig.name, move |repo| repo.merge(&request)).await;
     let (tip, tree) = match merged {
         Ok(MergeOutcome::Clean { tip, tree }) => (tip, tree),
-        Ok(MergeOutcome::Nothing) => {
-            return record_merged(world, None, mr, state.tip, true).await;
-        }
+        Ok(MergeOutcome::Nothing) => return nothing_left(world, rig, mr, state.tip).await,
         Ok(MergeOutcome::Conflict(files)) => {
             let error = format!("conflicts with {} in {}", mr.target, files.join(", "));
             return fail(world, None, mr, FailureType::Conflict, error, files).await;
         }
+        Ok(MergeOutcome::Unrelated) => {
+            let error = format!("{} shares no history with {}", mr.head, mr.target);
+            return fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await;
+        }
         Err(error) => return park(world, mr, format!("the merge cannot be made: {error}")).await,
     };
+    if !rig.forge.gates.is_empty() {
+        // Nothing is tested for a checkout that cannot take it.
+        let (target, old, new) = (mr.target.clone(), state.tip.clone(), tip.clone());
+        let free = effects::repo(world, &rig.name, move |repo| {
+            repo.checkout_free(&target, Some((&old, &new)))
+        });
+        if let Err(error) = free.await {
+            return park(world, mr, error.to_string()).await;
+        }
+    }
     let mr = match test(world, rig, mr, (&tip, &tree), &state).await? {
         Ok(green) => green,
         Err(red) => return Ok(red),
@@ -98,6 +117,51 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     resume(world, rig, saga).await
 }
 
+/// The merge gives the tree that the target has: there is nothing to land. The commits themselves may be on
+/// no branch but the raider's, which goes, so they are kept.
+async fn nothing_left(
+    world: &World,
+    rig: &Rig,
+    mr: MergeRequest,
+    tip: Oid,
+) -> Result<Attempt, Refusal> {
+    let MergeRequest {
+        head,
+        target,
+        raider,
+        incarnation,
+        ..
+    } = mr.clone();
+    let kept = effects::repo(world, &rig.name, move |repo| {
+        match repo.landed(&target, &head)? {
+            true => Ok(None),
+            false => repo.salvage_head(&head, &raider, incarnation).map(Some),
+        }
+    });
+    match kept.await {
+        Ok(None) => {}
+        Ok(Some(record)) => {
+            let about = nuke::Target {
+                raider: mr.raider.clone(),
+                incarnation: mr.incarnation,
+                target: mr.target.clone(),
+                cause: Cause::Merged,
+                relic: Some(mr.relic.clone()),
+                detected: None,
+                done: true,
+                asker: None,
+            };
+            let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
+            world.store.run(noted).await?;
+        }
+        Err(error) => {
+            let why = format!("there is nothing to land, and its commits cannot be kept: {error}");
+            return park(world, mr, why).await;
+        }
+    }
+    record_merged(world, None, mr, tip, true).await
+}
+
 /// Runs the gates on what would land. What is not green has been dealt with.
 async fn test(
     world: &World,
@@ -112,7 +176,8 @@ async fn test(
         gates::Outcome::Green => return Ok(Ok(mr)),
         gates::Outcome::Red { gate, why } => {
             let error = format!("gate {gate} {why}");
-            fail(world, None, mr, FailureType::Tests, error, Vec::new()).await
+            let kind = FailureType::of_gate(&gate);
+            fail(world, None, mr, kind, error, Vec::new()).await
         }
         gates::Outcome::TargetRed { gate } => {
             let data = serde_json::json!({ "gate": gate, "target": mr.target });
@@ -181,7 +246,7 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
         Err(RepoError::Rejected(why)) => {
             fail(world, close, mr, FailureType::Push, why, Vec::new()).await
         }
-        Err(error @ RepoError::CheckoutDirty { .. }) => {
+        Err(error @ RepoError::CheckoutBusy { .. }) => {
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
             park(world, mr, error.to_string()).await
         }

@@ -26,8 +26,9 @@ use super::super::root::{Meant, standing};
 use super::super::world::{Claim, World};
 use super::super::{ask, effects};
 use super::{claimed, done, pack, step, unpack};
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::ignored::Ignored;
@@ -67,9 +68,18 @@ pub struct Target {
     /// anew.
     #[serde(default)]
     pub done: bool,
+    /// The caller that asked for it, where one did.
+    #[serde(default)]
+    pub asker: Option<Asker>,
 }
 
 impl Target {
+    /// What brings about the events of its removal.
+    fn origin(&self) -> Origin {
+        let asked = self.asker.as_ref().map(Origin::from);
+        asked.unwrap_or_else(|| self.cause.into())
+    }
+
     /// The sandbox that was made for this hook.
     #[must_use]
     pub fn of(hook: &Hook, cause: Cause) -> Self {
@@ -81,6 +91,7 @@ impl Target {
             relic: Some(hook.relic.clone()),
             detected: None,
             done: hook.done.is_some(),
+            asker: None,
         }
     }
 
@@ -418,7 +429,7 @@ async fn release(world: &World, saga: u64, plan: &Plan) -> Result<Option<String>
         let data = ignored.beside(serde_json::json!({
             "incarnation": target.incarnation, "relic": target.relic, "salvage": salvage,
         }));
-        let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.cause);
+        let event = NewEvent::new(EventType::RaiderNuked, &target.raider, target.origin());
         txn.record(&event.with(data))?;
         txn.close_saga(saga)?;
         Ok(salvage)
@@ -438,7 +449,7 @@ async fn forget(world: &World, target: &Target) {
     if let Some(relic) = &target.relic {
         let dir = world
             .city
-            .task_dir(&target.raider.rig, relic, target.incarnation);
+            .task_dir(&target.raider, relic, target.incarnation);
         world.tasks.unwatch(&dir);
     }
 }

@@ -16,7 +16,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::{Claim, World};
 use super::{claimed, pack, unpack};
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Oid, RaiderId};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
@@ -27,6 +27,9 @@ pub(super) struct Plan {
     /// Its refs and where they pointed.
     tips: Vec<(String, Oid)>,
     cause: Cause,
+    /// The caller that asked for it, where one did.
+    #[serde(default)]
+    by: Option<String>,
 }
 
 /// What keeps a salvage as it is while somebody reads or removes it.
@@ -46,18 +49,31 @@ pub fn age(world: &World, salvage: &str, created: Timestamp) -> Duration {
 /// # Errors
 /// [`RefusalKind::Conflict`] while it is in use or what it holds may still be relied upon;
 /// [`RefusalKind::NotFound`] when it, or its rig, is gone.
-pub async fn prune(world: &World, entry: SalvageEntry, cause: Cause) -> Result<(), Refusal> {
+pub async fn prune(
+    world: &World,
+    entry: SalvageEntry,
+    origin: impl Into<Origin>,
+) -> Result<(), Refusal> {
     let used = || Refusal::conflict(format!("{} is in use", entry.id));
     let _alone = world.claims.claim(in_use(&entry.id)).ok_or_else(used)?;
-    let (saga, _until_run) = begin(world, entry.clone(), cause).await?;
+    let (saga, _until_run) = begin(world, entry.clone(), origin.into()).await?;
     run(world, saga).await
 }
 
-async fn begin(world: &World, entry: SalvageEntry, cause: Cause) -> Result<(Saga, Claim), Refusal> {
+async fn begin(
+    world: &World,
+    entry: SalvageEntry,
+    origin: Origin,
+) -> Result<(Saga, Claim), Refusal> {
     let names = entry.refs.clone();
     let tips = effects::repo(world, &entry.rig, move |repo| repo.tips(&names)).await?;
     world.at(FaultPoint::PruneIntentBefore);
-    let plan = Plan { entry, tips, cause };
+    let plan = Plan {
+        entry,
+        tips,
+        cause: origin.cause(),
+        by: origin.by().cloned(),
+    };
     let claims = world.claims.clone();
     let begun = world.store.run(move |txn| {
         let entry = &plan.entry;
@@ -100,7 +116,12 @@ pub fn is_under_way(txn: &mut dyn Txn, salvage: &str) -> Result<bool, StoreError
 /// # Errors
 /// Why the salvage was kept. The saga is closed then, unless the failure will pass by itself.
 pub async fn run(world: &World, saga: Saga) -> Result<(), Refusal> {
-    let Plan { entry, tips, cause } = unpack(&saga)?;
+    let Plan {
+        entry,
+        tips,
+        cause,
+        by,
+    } = unpack(&saga)?;
     let doomed = tips.clone();
     let gone = effects::repo(world, &entry.rig, move |repo| repo.delete_refs(&doomed)).await;
     let id = saga.id;
@@ -124,7 +145,8 @@ pub async fn run(world: &World, saga: Saga) -> Result<(), Refusal> {
                 "id": entry.id, "refs": refs, "bytes": entry.bytes, "relic": entry.relic,
                 "incarnation": entry.incarnation, "created": entry.created,
             });
-            let event = NewEvent::new(EventType::SalvagePruned, raider, cause);
+            let origin = Origin::new(cause, by.clone());
+            let event = NewEvent::new(EventType::SalvagePruned, raider, origin);
             txn.record(&event.with(data))?;
         }
         txn.close_saga(id)

@@ -132,7 +132,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     };
     let task_dir = world
         .city
-        .task_dir(&rig.name, &hook.relic, hook.incarnation);
+        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let spec = sandbox_spec(world, rig, hook, task_dir);
     effects::repo(world, &rig.name, move |repo| repo.repair_sandbox(&spec)).await?;
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });

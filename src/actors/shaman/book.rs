@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::escalation::{self, Open, Repeat, Standing};
 use crate::domain::event::{EventType, NewEvent};
@@ -266,6 +267,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         labels: vec![escalation::subject(&body)],
         parent: None,
         deps: Vec::new(),
+        by: None,
     })?;
     put_standing(txn, &relic.id, &standing)?;
     Entry { relic, standing }.raised(txn, cause)
@@ -275,7 +277,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError::NotFound`] and [`StoreError::Conflict`] when it is no open escalation.
-pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId) -> Result<Entry, StoreError> {
+pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Entry, StoreError> {
     let relic = txn.relic(id)?;
     if relic.kind != RelicKind::Escalation {
         return Err(StoreError::Conflict(format!("{id} is no escalation")));
@@ -288,7 +290,7 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId) -> Result<Entry, StoreError>
         entry.standing.acked = true;
         put_standing(txn, id, &entry.standing)?;
         let data = json!({ "problem": entry.relic.title, "closed": false });
-        let event = NewEvent::new(EventType::EscalationAcked, id, Cause::Operator);
+        let event = NewEvent::new(EventType::EscalationAcked, id, asker);
         txn.record(&event.with(data))?;
     }
     Ok(entry)

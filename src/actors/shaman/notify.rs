@@ -23,6 +23,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::notify::{Mark, NotifyPolicy, choose};
+use crate::domain::shown;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended, Stop};
 
@@ -228,7 +229,9 @@ fn note(
 }
 
 async fn run(world: &World, line: String, event: &Event) -> Ended {
-    let stdin = serde_json::to_string(event).unwrap_or_default() + "\n";
+    let text = serde_json::to_string(event).unwrap_or_default();
+    // A command may print it as it is.
+    let stdin = shown::json(&text).into_owned() + "\n";
     let running = world.automations.runner.start(Command {
         // The city's owner has it run.
         rights: Rights::All,
@@ -240,6 +243,7 @@ async fn run(world: &World, line: String, event: &Event) -> Ended {
         record: record(world),
         // What cannot be ended must not keep people from being called.
         alone: false,
+        name: "notify".to_owned(),
     });
     let stop = Arc::clone(&running.stop);
     world.notices.running.send_replace(Some(stop));

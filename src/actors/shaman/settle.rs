@@ -43,6 +43,21 @@ pub fn over(
     settle(txn, over.collect(), Cause::Vanished)
 }
 
+/// What people were called for is over, where this says so of whom it is about and of its words.
+///
+/// # Errors
+/// The store's.
+pub fn over_where(
+    txn: &mut dyn Txn,
+    is_over: impl Fn(&str, &str) -> bool,
+) -> Result<(), StoreError> {
+    book::read_inbox(txn)?;
+    let mut over = book::open(txn)?;
+    over.retain(|entry| is_over(entry.about().0, &entry.relic.title));
+    let over = over.into_iter().map(|entry| entry.relic);
+    settle(txn, over.collect(), Cause::Vanished)
+}
+
 /// Of the raiders of this rig, only these still have that problem.
 ///
 /// # Errors

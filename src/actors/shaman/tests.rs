@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::actors::root::StopMode;
 use crate::actors::sagas::failures;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::message::Severity;
@@ -54,7 +55,8 @@ async fn only(town: &Town) -> Relic {
 
 async fn ack(town: &Town, relic: &Relic) {
     let id = relic.id.clone();
-    town.store(move |txn| acknowledge(txn, &id)).await;
+    town.store(move |txn| acknowledge(txn, &id, &Asker::person()))
+        .await;
     town.world.nudge(message::SHAMAN);
     town.settle().await;
 }
@@ -144,7 +146,7 @@ async fn only_open_escalations_are_acknowledged() {
     let refused = town
         .world
         .store
-        .run(move |txn| acknowledge(txn, &task))
+        .run(move |txn| acknowledge(txn, &task, &Asker::person()))
         .await;
     assert!(
         matches!(refused, Err(StoreError::Conflict(_))),

@@ -119,7 +119,13 @@ impl StoreHandle {
     /// Whether the store is known not to write.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.queue.is_degraded()
+        self.queue.degraded().is_some()
+    }
+
+    /// Why the store is known not to write; none when it does.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.queue.degraded()
     }
 
     pub(super) fn queue(&self) -> Arc<Queue> {

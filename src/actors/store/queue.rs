@@ -67,7 +67,7 @@ struct Waiting {
     notes: usize,
     dropped: u64,
     /// The store cannot write: notes are limited.
-    degraded: bool,
+    degraded: Option<String>,
     closed: bool,
     /// Which writer may take.
     turn: u64,
@@ -81,7 +81,7 @@ impl Queue {
                 jobs: 0,
                 notes: 0,
                 dropped: 0,
-                degraded: false,
+                degraded: None,
                 closed: false,
                 turn: 0,
             }),
@@ -189,14 +189,14 @@ impl Queue {
         self.waiting().items.len()
     }
 
-    /// Notes whether the store can write.
-    pub(super) fn set_degraded(&self, degraded: bool) {
+    /// Notes why the store cannot write, or that it can.
+    pub(super) fn set_degraded(&self, degraded: Option<String>) {
         self.waiting().degraded = degraded;
     }
 
-    /// Whether the store is known not to write.
-    pub(super) fn is_degraded(&self) -> bool {
-        self.waiting().degraded
+    /// Why the store is known not to write.
+    pub(super) fn degraded(&self) -> Option<String> {
+        self.waiting().degraded.clone()
     }
 
     /// How many notes were dropped since this was asked last.
@@ -256,7 +256,7 @@ impl Waiting {
     }
 
     fn drop_oldest(&mut self) {
-        if !self.degraded {
+        if self.degraded.is_none() {
             return;
         }
         let mut surplus = self.notes.saturating_sub(NOTES);
@@ -306,7 +306,7 @@ mod tests {
         }
         let kept = subjects(queue.take(turn, None).unwrap());
         assert_eq!(kept.len(), NOTES + 5, "a burst alone loses nothing");
-        queue.set_degraded(true);
+        queue.set_degraded(Some("full".to_owned()));
         for n in 0..NOTES + 5 {
             queue.note(vec![event(n)]);
         }

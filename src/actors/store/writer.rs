@@ -199,7 +199,7 @@ impl Writer {
                 let data = json!({"error": error.to_string()});
                 let cause = Cause::Internal.as_str();
                 tracing::error!(target: "horde::journal", subject = SUBJECT, "type" = kind, cause, %data);
-                self.queue.set_degraded(true);
+                self.queue.set_degraded(Some(error.to_string()));
                 *alarm = Some(Alarm {
                     raised: Instant::now(),
                     retry,
@@ -237,7 +237,7 @@ impl Writer {
             .as_deref()
         {
             Ok([Ok(())]) => {
-                self.queue.set_degraded(false);
+                self.queue.set_degraded(None);
                 *alarm = None;
             }
             Ok(_) | Err(_) => {

@@ -34,7 +34,7 @@ async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet()
     let refused = submit(world, Some(harness), &handle, "Go on").await;
     assert_eq!(refused.unwrap_err().kind, RefusalKind::NeedsHuman);
     assert!(town.parts.sessions.sent(&charged.session).is_empty());
-    assert!(conditions::report(world, &handle, &Report::Works));
+    assert!(conditions::report(world, &handle, &Report::Begins));
     assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
     submit(world, Some(harness), &handle, "Go on")
         .await
@@ -98,6 +98,40 @@ async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
     submit(world, Some(harness), &handle, TEXT).await.unwrap();
     let sent = sessions.sent(&charged.session);
     assert_eq!(sent[2..], [text(TEXT), enter]);
+}
+
+/// A program that reads lines takes any line for its answer: `z` would be no at `[y/N]`.
+#[tokio::test(start_paused = true)]
+async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let world = &town.world;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    let handle = view.and_then(|view| view.session).unwrap().handle;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.show(&charged.session, Some("Delete all of it? [y/N] "));
+    for said in ["z", "delete all of it?", "3"] {
+        let refused = answer(world, Some(harness), &handle, said)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::BadRequest, "{said}");
+        assert!(refused.message.contains("No"), "{refused}");
+    }
+    assert!(sessions.sent(&charged.session).is_empty());
+    // An answer beside yes and no that the question names is one.
+    sessions.show(&charged.session, Some("Stage this hunk [y/n/q/?] "));
+    let typed = async {
+        while sessions.sent(&charged.session).is_empty() {
+            tokio::time::sleep(super::GLIMPSE).await;
+        }
+        sessions.show(&charged.session, Some("thanks"));
+    };
+    let answered = async {
+        let answered = answer(world, Some(harness), &handle, "q").await;
+        assert_eq!(answered.unwrap().answer, "q");
+    };
+    tokio::join!(answered, typed);
 }
 
 /// What was typed into a line that is not shown goes into no journal.

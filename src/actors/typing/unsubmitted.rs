@@ -48,6 +48,11 @@ impl Unsubmitted {
         Self { text, before }
     }
 
+    /// Whether it is seen to stand in the input line.
+    pub(super) fn is_shown(&self, view: &ScreenView) -> bool {
+        self.stands(view) == Some(true)
+    }
+
     fn stands(&self, view: &ScreenView) -> Option<bool> {
         if let Some((row, column)) = view.cursor {
             let (row, column) = (usize::from(row), usize::from(column));

@@ -1,30 +1,82 @@
 //! Budgets: what was used today, held against what may be used a day.
 
+use std::collections::BTreeSet;
+
 use jiff::tz::TimeZone;
+use serde_json::json;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::shaman;
 use super::super::world::World;
 use super::{collect, day};
 use crate::domain::budget::{self, Budget, OnExceed, Over, Scope};
+use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::HarnessName;
 use crate::domain::message::{self, Escalation, Severity};
-use crate::domain::usage::ledger::Sum;
-use crate::ports::relics::StoreError;
+use crate::domain::usage::ledger::{Row, Sum};
+use crate::ports::relics::{StoreError, Txn};
 
 /// Under this key it is noted of each budget when a person was called last.
 const TOLD: &str = "budget/";
+/// Under this key it is noted of each budget that a person knows that it does not count all.
+const UNPRICED: &str = "budget-unpriced/";
 
-/// Calls a person for each budget that is spent.
+/// Calls a person for each budget that is spent, and closes the calls for those that are not any more.
 ///
 /// # Errors
 /// The store's.
 pub(super) async fn tell_all(world: &World) -> Result<(), StoreError> {
-    tell(world, &every_budget(world)).await.map(drop)
+    let budgets = every_budget(world);
+    let over = tell(world, &budgets).await?;
+    let holds = |scope: &Scope| over.iter().any(|over| over.scope == *scope);
+    let mut within: Vec<_> = budgets.into_iter().map(|(scope, _)| scope).collect();
+    within.retain(|scope| !holds(scope));
+    let settled = world.store.run(move |txn| {
+        let is_within = |scope: &str, title: &str| {
+            Over::is_told(scope, title) && over.iter().all(|over| over.scope.to_string() != scope)
+        };
+        shaman::over_where(txn, is_within)?;
+        for scope in &within {
+            // Spent once more, it calls once more.
+            let key = format!("{TOLD}{scope}");
+            if txn.get(&key)?.is_some() {
+                txn.set(&key, None)?;
+            }
+        }
+        Ok(())
+    });
+    settled.await
 }
 
-fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
+/// The budgets that are spent now.
+///
+/// # Errors
+/// The store's.
+pub async fn over(world: &World) -> Result<Vec<(Over, String)>, StoreError> {
+    let budgets = every_budget(world);
+    if budgets.iter().all(|(_, budget)| budget.is_none()) {
+        return Ok(Vec::new());
+    }
+    let today = day(world.clock.now());
+    let over = world
+        .store
+        .run(move |txn| Ok(spent_in(&txn.usage_since(&today)?, &budgets)));
+    let until = until(world);
+    let over = over.await?.into_iter().map(|over| (over, until.clone()));
+    Ok(over.collect())
+}
+
+fn spent_in(rows: &[Row], budgets: &[(Scope, Option<Budget>)]) -> Vec<Over> {
+    budget::spent(budgets, |scope| {
+        Sum::of(rows.iter().filter(|row| scope.covers(row))).usd
+    })
+}
+
+/// All budgets of the configuration, and what has none.
+#[must_use]
+pub fn every_budget(world: &World) -> Vec<(Scope, Option<Budget>)> {
     let city = &world.city;
     let rigs = city.rigs.iter();
     let rigs = rigs.map(|rig| (Scope::Rig(rig.name.clone()), rig.raiders.budget));
@@ -61,6 +113,55 @@ pub async fn afford(world: &World, rig: &Rig, harness: &HarnessName) -> Result<(
     Err(refusal.hint(format!("new work is charged {}", until(world))))
 }
 
+/// So many models are named to a person.
+const NAMED: usize = 8;
+
+/// Calls a person for each budget under which tokens without a price are used, once for each budget: it
+/// cannot hold what it does not count. True when a person was called.
+fn tell_unpriced(
+    txn: &mut dyn Txn,
+    budgets: &[(Scope, Option<Budget>)],
+    rows: &[Row],
+) -> Result<bool, StoreError> {
+    let mut called = false;
+    for (scope, budget) in budgets {
+        let Some(budget) = budget else { continue };
+        let unpriced = rows
+            .iter()
+            .filter(|row| row.unpriced > 0 && scope.covers(row));
+        let unpriced: Vec<&Row> = unpriced.collect();
+        let (key, now) = (format!("{UNPRICED}{scope}"), budget.usd_per_day.to_string());
+        if unpriced.is_empty() || txn.get(&key)?.as_ref() == Some(&now) {
+            continue;
+        }
+        txn.set(&key, Some(&now))?;
+        let tokens = Sum::of(unpriced.iter().copied()).unpriced;
+        let models = unpriced.iter().map(|row| match row.model.as_str() {
+            "" => format!("a model of {} that is not named", row.owner.harness),
+            model => format!("{model} ({})", row.owner.harness),
+        });
+        let models: BTreeSet<_> = models.collect();
+        let models: Vec<_> = models.into_iter().take(NAMED).collect();
+        let data = json!({ "budget": scope.to_string(), "tokens": tokens, "models": models });
+        let event = NewEvent::new(EventType::BudgetUnpriced, scope, Cause::Patrol);
+        txn.record(&event.with(data))?;
+        let escalation = Escalation {
+            agent: scope.to_string(),
+            relic: None,
+            problem: budget::unpriced(scope),
+            severity: Severity::Medium,
+            evidence: format!(
+                "{tokens} tokens of today have no price, of {}. The budget of {:.2} USD a day is not held for them.\n                 `prices` of the harness tells what its models cost; `hd cost --by model` shows what is used.",
+                models.join(", "),
+                budget.usd_per_day,
+            ),
+        };
+        shaman::report(txn, "supervisor", &escalation)?;
+        called = true;
+    }
+    Ok(called)
+}
+
 /// When a budget that is spent parks no longer.
 fn until(world: &World) -> String {
     let raised = "or when the budget is raised and `hd reload` is said";
@@ -79,15 +180,8 @@ async fn tell(world: &World, budgets: &[(Scope, Option<Budget>)]) -> Result<Vec<
     let (budgets, until) = (budgets.to_vec(), until(world));
     let told = world.store.run(move |txn| {
         let rows = txn.usage_since(&today)?;
-        let over = budget::spent(&budgets, |scope| {
-            let of = rows.iter().filter(|row| match scope {
-                Scope::City => true,
-                Scope::Rig(rig) => row.owner.rig == rig.as_str(),
-                Scope::Harness(harness) => row.owner.harness == harness.as_str(),
-            });
-            Sum::of(of).usd
-        });
-        let mut called = false;
+        let over = spent_in(&rows, &budgets);
+        let mut called = tell_unpriced(txn, &budgets, &rows)?;
         for over in &over {
             let key = format!("{TOLD}{}", over.scope);
             let now = format!("{today} {}", over.budget.usd_per_day);

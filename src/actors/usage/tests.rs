@@ -7,7 +7,9 @@ use super::*;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::domain::budget::{Budget, OnExceed};
+use crate::domain::event::EventType;
 use crate::domain::harness::hooks::Hooks;
+use crate::domain::relic::RelicStatus;
 use crate::domain::usage::Tokens;
 use crate::domain::usage::price::{Price, Prices};
 use crate::ports::tasks::TaskFiles;
@@ -122,7 +124,7 @@ async fn what_the_plugin_of_a_session_writes_is_read_from_among_its_own_files_on
     let charged = town.worker("a").await;
     let hook = town.hook(&charged.raider).await.unwrap();
     let own = &town.world.city;
-    let own = own.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+    let own = own.task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let line = r#"{"id":"m","model":"m","tokens":{"input":7,"output":2,"reasoning":1}}"#;
     for dir in [own.as_path(), Path::new("/home/u")] {
         let written = town
@@ -187,9 +189,24 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
     }
     assert_eq!(town.escalations().await.len(), 1, "a person is called once");
     assert!(town.runs(&charged.session), "what runs goes on");
+    assert_eq!(over(&town.world).await.unwrap().len(), 1);
     town.reconfigure(|city| city.rigs[0].raiders.budget = park(10.0))
         .await;
     town.charge(&relic).await.unwrap();
+    town.pass(PATROL * 2).await;
+    let called = town.escalations().await;
+    let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
+    assert!(closed && called.len() == 1, "the call is over: {called:?}");
+    assert_eq!(over(&town.world.newest()).await.unwrap(), []);
+    // Spent once more, it calls once more.
+    town.reconfigure(|city| city.rigs[0].raiders.budget = park(3.0))
+        .await;
+    town.pass(PATROL * 2).await;
+    let called = town.escalations().await;
+    let open = called
+        .iter()
+        .filter(|call| call.status != RelicStatus::Closed);
+    assert_eq!(open.count(), 1, "{called:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,6 +242,44 @@ async fn budget_that_only_warns_parks_nothing() {
     assert_eq!(town.escalations().await.len(), 1);
     let relic = town.relic("b").await;
     town.charge(&relic).await.unwrap();
+}
+
+/// A budget that does not count what is used would never be spent, and nobody would know.
+#[tokio::test(start_paused = true)]
+async fn tokens_without_a_price_under_a_budget_call_a_person_once() {
+    let town = city(park(10.0)).await;
+    let charged = town.worker("a").await;
+    begins(&town, &charged, "one.jsonl").await;
+    write(&town, "one.jsonl", &message(1));
+    town.pass(PATROL).await;
+    assert!(town.escalations().await.is_empty(), "it has a price");
+    for number in 2..5 {
+        let more = message(number).replace("\"m\"", "\"new-model\"");
+        write(&town, &format!("{number}.jsonl"), &more);
+        begins(&town, &charged, &format!("{number}.jsonl")).await;
+        town.pass(PATROL).await;
+        let called = town.escalations().await;
+        assert_eq!(called.len(), 1, "{called:?}");
+        assert!(
+            called[0].title.contains("the budget of rig horde"),
+            "{called:?}"
+        );
+        assert!(called[0].body.contains("new-model"), "{called:?}");
+    }
+    let told = town.events(EventType::BudgetUnpriced).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].data["tokens"], 1_000_000);
+    // Without a budget nothing depends on prices.
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    begins(&town, &charged, "one.jsonl").await;
+    write(
+        &town,
+        "one.jsonl",
+        &message(1).replace("\"m\"", "\"new-model\""),
+    );
+    town.pass(PATROL).await;
+    assert!(town.escalations().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,9 +9,12 @@ use super::inbox::Handled;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
-use crate::domain::relic::{REWORK, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::REWORK;
 use crate::domain::saga::Saga;
-use crate::ports::relics::{RelicFilter, StoreError, Txn};
+use crate::ports::relics::Txn;
+
+/// Waiting relics that are looked at: more than there are slots, and than rest after a failure.
+const MOST: usize = 512;
 
 /// Charges what waits for a slot: reworks always, ready relics when the rig says so. Slots are held
 /// one after another, so that priority and age decide who gets them; the rest of each charge runs by
@@ -27,14 +30,10 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     if rig.closed(&world.city).is_some() {
         return Ok(Handled::AtPatrol);
     }
-    let filter = RelicFilter {
-        kind: Some(RelicKind::Task),
-        status: Some(RelicStatus::Open),
-        prefix: Some(rig.prefix.clone()),
-        label: None,
-    };
-    let all = rig.raiders.auto_charge;
-    let waiting = world.store.run(move |txn| ready(txn, &filter, all)).await?;
+    let prefix = rig.prefix.clone();
+    let label = (!rig.raiders.auto_charge).then_some(REWORK);
+    let waiting = move |txn: &mut dyn Txn| txn.ready(&prefix, label, MOST);
+    let waiting = world.store.run(waiting).await?;
     if waiting.is_empty() {
         return Ok(Handled::AtPatrol);
     }
@@ -55,10 +54,9 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             harness: None,
             name: None,
             target: None,
-            cause: if rework {
-                Cause::MergeFailed
-            } else {
-                Cause::Config
+            origin: match rework {
+                true => Cause::MergeFailed.into(),
+                false => Cause::Config.into(),
             },
         };
         match charge::begin(world, rig, request).await {
@@ -110,20 +108,4 @@ async fn rest(args: &WitnessArgs, relic: RelicId, alone: Claim) {
     tokio::time::sleep(failures::pause(failures)).await;
     drop(alone);
     args.ended(Handled::Yes);
-}
-
-/// Open relics that may be charged without anybody's asking, the most urgent first.
-fn ready(txn: &mut dyn Txn, filter: &RelicFilter, all: bool) -> Result<Vec<Relic>, StoreError> {
-    let mut ready = Vec::new();
-    for relic in txn.relics(filter)? {
-        let rework = relic.labels.iter().any(|label| label == REWORK);
-        let mut unmet = false;
-        for dep in &relic.deps {
-            unmet |= txn.relic(dep)?.status != RelicStatus::Closed;
-        }
-        if (all || rework) && !unmet {
-            ready.push(relic);
-        }
-    }
-    Ok(ready)
 }

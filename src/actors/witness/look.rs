@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, claim_key, done, nuke, prune};
 use super::super::world::Claim;
-use super::super::{ask, shaman};
+use super::super::{ask, glances, shaman};
 use super::inbox::{self, Handled};
 use super::kept::{self, Kept};
 use super::{
@@ -105,6 +105,7 @@ pub async fn look(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>,
         quarantined::block(args).await?;
         suspects.extend(zombies::suspects(args).await?);
         call(args).await?;
+        glances::patrol(world, &args.rig);
     }
     pieces.extend(suspects.into_iter().map(Piece::Suspect));
     pieces.extend(unlooked.into_iter().map(Piece::Release));

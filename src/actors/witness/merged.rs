@@ -114,8 +114,8 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
     let attempt = mr.clone();
     let kept = effects::repo(world, &args.rig, move |repo| {
         let MergeRequest { head, target, .. } = &attempt;
-        // What cannot be told is kept.
-        if repo.on_main(head, target).unwrap_or(false) {
+        // An equal patch holds no commit; and what cannot be told is kept.
+        if repo.landed(target, head).unwrap_or(false) {
             return Ok(None);
         }
         let kept = repo.salvage_head(head, &attempt.raider, attempt.incarnation);
@@ -132,6 +132,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
                 relic: Some(mr.relic.clone()),
                 detected: None,
                 done: true,
+                asker: None,
             };
             let noted = world
                 .store

@@ -67,7 +67,7 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
             Which::All => (true, false),
             Which::Ended(raider) => (&hook.raider == raider, true),
             Which::In(dir) => {
-                let own = city.task_dir(&hook.raider.rig, &hook.relic, hook.incarnation);
+                let own = city.task_dir(&hook.raider, &hook.relic, hook.incarnation);
                 (&own == dir, false)
             }
         };

@@ -6,6 +6,7 @@
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use super::inbox::Handled;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::{FailureType, MergeRequest};
@@ -114,7 +115,7 @@ fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause,
             let problem = format!("{relic} could not be landed after {attempts} reworks");
             (reworks >= attempts).then_some((Cause::ReworkExhausted, problem))
         }
-        FailureType::Push | FailureType::Infra => {
+        FailureType::Push | FailureType::Infra | FailureType::Unrelated => {
             let target = &failed.target;
             let problem = format!(
                 "{relic} cannot be landed on {target}; `hd mq retry {mr}` tries again when it can"
@@ -129,7 +130,7 @@ fn hopeless(failed: &MergeFailed, reworks: u32, attempts: u32) -> Option<(Cause,
 ///
 /// # Errors
 /// The store's.
-pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest, asker: &Asker) -> Result<bool, StoreError> {
     let mut relic = txn.relic(&mr.relic)?;
     let waits = relic.status == RelicStatus::Blocked && relic.branch.as_ref() == Some(&mr.branch);
     if waits {
@@ -137,7 +138,7 @@ pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> 
         relic.assignee = Some(mr.raider.to_string());
         txn.put_relic(&relic)?;
         let data = serde_json::json!({ "status": "hooked", "mr": mr.id, "raider": mr.raider });
-        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
         txn.record(&event.with(data))?;
     }
     Ok(waits)
@@ -148,7 +149,12 @@ pub fn revive(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> 
 ///
 /// # Errors
 /// The store's.
-pub fn reject(txn: &mut dyn Txn, mr: &MergeRequest, note: Option<&str>) -> Result<(), StoreError> {
+pub fn reject(
+    txn: &mut dyn Txn,
+    mr: &MergeRequest,
+    note: Option<&str>,
+    asker: &Asker,
+) -> Result<(), StoreError> {
     let mut relic = txn.relic(&mr.relic)?;
     if relic.status != RelicStatus::Hooked {
         return Ok(());
@@ -162,6 +168,6 @@ pub fn reject(txn: &mut dyn Txn, mr: &MergeRequest, note: Option<&str>) -> Resul
     }
     txn.put_relic(&relic)?;
     let data = serde_json::json!({ "status": "open", "mr": mr.id, "note": note });
-    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
     txn.record(&event.with(data)).map(|_| ())
 }

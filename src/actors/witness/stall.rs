@@ -26,7 +26,7 @@ use self::seen::{Seen, see};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::root::Meant;
 use super::super::typing::{self, Typing};
-use super::super::{ask, effects, shaman};
+use super::super::{ask, conditions, effects, shaman};
 use super::inbox::escalate;
 use super::{WitnessArgs, WitnessMsg};
 use crate::domain::cause::Cause;
@@ -112,6 +112,7 @@ async fn pass(args: &WitnessArgs) -> Result<(), Refusal> {
     let Some(policy) = policy(args) else {
         // Nobody is stalled where nobody looks for it.
         world.directory.silences.forget(&args.rig);
+        conditions::rest(world, &args.rig);
         let rig = args.rig.clone();
         let forget = move |txn: &mut dyn Txn| rows::forget(txn, &rig);
         return Ok(world.store.run(forget).await?);
@@ -211,6 +212,11 @@ async fn note(
         (found, moves, recovers, watch.judge(policy, steps, now))
     };
     if moves {
+        let handle = SessionHandle {
+            id: seen.facts.id.clone(),
+            token: seen.facts.token.clone(),
+        };
+        conditions::moves(world, &handle);
         let hook = seen.hook.clone();
         let over = move |txn: &mut dyn Txn| rows::over(txn, &hook, &[rows::SPINS]);
         if let Err(error) = world.store.run(over).await {

@@ -48,6 +48,7 @@ pub fn track(
         labels: about.labels(state),
         parent: None,
         deps: Vec::new(),
+        by: None,
     })?;
     wisp.raider = Some(about.raider.clone());
     txn.put_relic(&wisp)?;
@@ -192,6 +193,7 @@ pub async fn squash(args: &WitnessArgs) -> Result<(), Refusal> {
             labels: vec![wisp::digest(&rig)],
             parent: None,
             deps: Vec::new(),
+            by: None,
         })?;
         digest.status = RelicStatus::Closed;
         digest.closed = Some(txn.now());

@@ -64,6 +64,10 @@ impl Runner for Commands {
     fn errand_of(&self, pid: u32) -> Option<Rights> {
         runs::rights_of(pid)
     }
+
+    fn errand_name(&self, pid: u32) -> Option<String> {
+        runs::name_of(pid)
+    }
 }
 
 fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
@@ -75,7 +79,7 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
         }
         Ok(()) => {}
     }
-    let own = Run::begin(&command.record, command.rights)?;
+    let own = Run::begin(&command.record, command.rights)?.named(&command.name);
     let mut tail = Tail::new(TAIL_MAX);
     let script = Script {
         line: &command.line,
@@ -131,6 +135,7 @@ mod tests {
             record: dir.join("x.run"),
             alone: true,
             rights: Rights::All,
+            name: "test".into(),
         });
         if stop {
             (running.stop)();
@@ -189,6 +194,7 @@ mod tests {
             record: dir.path().join("x.run"),
             alone: true,
             rights: Rights::All,
+            name: "test".into(),
         });
         assert!(running.end.await.why.is_some());
     }
@@ -208,6 +214,7 @@ mod tests {
                 record: dir.path().join("x.run"),
                 alone,
                 rights: Rights::All,
+                name: "test".into(),
             });
             let ended = running.end.await;
             assert_eq!(ended.has_run(), runs, "{ended:?}");

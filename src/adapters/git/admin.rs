@@ -5,21 +5,22 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{self, RelPath};
-use super::command::Git;
 use super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
-/// The note's file name.
-const NOTE: &str = "horde.json";
+/// The note's name in an administrative directory, where a city of the first plan has it.
+const FIRST: &str = "horde.json";
 
-/// What we wrote about a sandbox when we made it. It lies beside git's own files, so it lives and
-/// goes with the worktree.
+/// A link is a line.
+const LINE_MAX: u64 = 64 * 1024;
+
+/// What we wrote about a sandbox when we made it. It lies in ours, where no agent writes: it says what is
+/// compared with what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// Whose sandbox.
@@ -56,18 +57,78 @@ impl Note {
         }
     }
 
-    /// Reads the note; none when there is none or it is torn.
-    pub(super) fn read(admin: &Path) -> Option<Self> {
-        let text = fs::read(admin.join(NOTE)).ok()?;
+    /// Reads the note of a sandbox; none when there is none or it is torn.
+    pub(super) fn read(repo: &GitRepo, sandbox: &Path) -> Option<Self> {
+        let text = fs::read(note_file(repo, sandbox)).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
+    /// Reads the note of what is to be made, where it was begun.
+    pub(super) fn begun(repo: &GitRepo, spec: &SandboxSpec) -> Option<Self> {
+        Self::read(repo, &spec.path).filter(|note| note.is_of(spec))
+    }
+
+    /// Whether it tells of this incarnation.
+    pub(super) fn is_of(&self, spec: &SandboxSpec) -> bool {
+        self.raider == spec.raider && self.incarnation == spec.incarnation
+    }
+
     /// Writes the note whole or not at all.
-    pub(super) fn write(&self, admin: &Path) -> Result<(), RepoError> {
+    pub(super) fn write(&self, repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
         let text = serde_json::to_vec(self)
             .map_err(|error| RepoError::Failed(format!("the note cannot be written: {error}")))?;
-        write_whole(&admin.join(NOTE), &text)
+        let dir = notes(repo);
+        fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+        write_whole(&note_file(repo, sandbox), &text)
     }
+
+    /// Removes the note of a sandbox that is gone, and what was remembered of its files.
+    pub(super) fn remove(repo: &GitRepo, sandbox: &Path) -> Result<(), RepoError> {
+        for file in [
+            note_file(repo, sandbox),
+            super::ground::seen_file(repo, sandbox),
+        ] {
+            match fs::remove_file(&file) {
+                Err(error) if !is_nothing(&error) => {
+                    return Err(failed("cannot remove", &file, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the notes are.
+pub(super) fn notes(repo: &GitRepo) -> PathBuf {
+    repo.repo_dir().join("horde").join("notes")
+}
+
+fn note_file(repo: &GitRepo, sandbox: &Path) -> PathBuf {
+    let mut name = sandbox.file_name().unwrap_or_default().to_owned();
+    name.push(".json");
+    notes(repo).join(name)
+}
+
+/// Takes over the notes of a city of the first plan, once.
+pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = notes(repo);
+    if dir.exists() {
+        return Ok(());
+    }
+    for admin in entries(repo)? {
+        let text = crate::adapters::beneath::read(&admin, Path::new(FIRST), 1 << 24);
+        let note = text
+            .ok()
+            .flatten()
+            .and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+        let Some(note) = note else { continue };
+        let sandbox = repo.raiders_dir().join(note.raider.name.as_str());
+        if leads_back(&admin, &sandbox) {
+            note.write(repo, &sandbox)?;
+        }
+    }
+    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))
 }
 
 /// Writes a file by renaming a finished one over it.
@@ -89,32 +150,8 @@ pub(super) fn failed(what: &str, path: &Path, error: &std::io::Error) -> RepoErr
 /// A sandbox whose links hold.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The work tree.
-    pub(super) sandbox: PathBuf,
     /// `repo.git/worktrees/<id>`.
     pub(super) admin: PathBuf,
-    /// An empty directory, where the sandbox's own is gone.
-    stand_in: Option<Arc<tempfile::TempDir>>,
-}
-
-impl Place {
-    /// A `git` command in the sandbox that takes no lock.
-    pub(super) fn git(&self) -> Git {
-        let git = match &self.stand_in {
-            None => Git::in_dir(&self.sandbox),
-            // By a `.git` file, git would have the administrative directory name this one.
-            Some(dir) => Git::in_dir(dir.path())
-                .arg("--git-dir")
-                .arg(&self.admin)
-                .arg("--work-tree=."),
-        };
-        git.env("GIT_OPTIONAL_LOCKS", "0")
-    }
-
-    /// Whether there are no files any more.
-    pub(super) fn is_gone(&self) -> bool {
-        self.stand_in.is_some()
-    }
 }
 
 /// Follows the sandbox's `.git` link and makes sure that it leads into this rig's `repo.git` and
@@ -136,28 +173,7 @@ pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError>
     if !leads_back(&admin, sandbox) {
         return Err(broken(sandbox, "repo.git knows it under another path"));
     }
-    Ok(Place {
-        sandbox: sandbox.to_owned(),
-        admin,
-        stand_in: None,
-    })
-}
-
-/// The place of a sandbox whose directory is gone, if git still knows of it.
-pub(super) fn locate_gone(repo: &GitRepo, sandbox: &Path) -> Result<Option<Place>, RepoError> {
-    match fs::symlink_metadata(sandbox) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("cannot read", sandbox, &error)),
-        Ok(_) => return Ok(None),
-    }
-    let Some(admin) = of_sandbox(repo, sandbox)?.into_iter().next() else {
-        return Ok(None);
-    };
-    Ok(Some(Place {
-        sandbox: sandbox.to_owned(),
-        admin,
-        stand_in: Some(Arc::new(scratch(repo)?)),
-    }))
+    Ok(Place { admin })
 }
 
 fn broken(sandbox: &Path, why: &str) -> RepoError {
@@ -180,17 +196,31 @@ pub(super) fn linked(dir: &Path) -> Option<PathBuf> {
 
 /// The path in a `.git` file, as written.
 pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
-    if !fs::symlink_metadata(file).ok()?.is_file() {
-        return None;
-    }
-    let text = fs::read(file).ok()?;
+    let text = line(file.parent()?, Path::new(file.file_name()?)).ok()??;
     let target = text.strip_prefix(b"gitdir: ")?;
     Some(bytes::path(target.trim_ascii_end()).to_owned())
 }
 
+/// What a file of one line says, which an agent may have replaced by anything: none where there is no regular
+/// file of a sane size. No other sandbox has to wait for it.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn line(dir: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    use ErrorKind::{FileTooLarge, InvalidInput};
+    let strange = |error: &std::io::Error| {
+        let loops = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
+        loops || matches!(error.kind(), InvalidInput | FileTooLarge)
+    };
+    match crate::adapters::beneath::read(dir, name, LINE_MAX) {
+        Err(error) if strange(&error) => Ok(None),
+        read => read,
+    }
+}
+
 /// Whether the administrative directory names this sandbox.
 pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
-    let Ok(text) = fs::read(admin.join("gitdir")) else {
+    let Ok(Some(text)) = line(admin, Path::new("gitdir")) else {
         return false;
     };
     let link = admin.join(bytes::path(text.trim_ascii_end()));
@@ -222,7 +252,8 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
     let home = fs::canonicalize(sandbox).map_err(|error| failed("cannot find", sandbox, &error))?;
     let mut found = Vec::new();
     for admin in entries(repo)? {
-        let dir = fs::read(admin.join("gitdir")).and_then(|text| {
+        let dir = line(&admin, Path::new("gitdir")).and_then(|text| {
+            let text = text.ok_or(ErrorKind::NotFound)?;
             let link = admin.join(bytes::path(text.trim_ascii_end()));
             let dir = link.parent().unwrap_or(&link);
             match fs::canonicalize(dir) {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::admin::{self, Note, failed};
@@ -40,7 +41,7 @@ pub(super) fn ailment(repo: &GitRepo, sandbox: &Path) -> Result<Option<Ailment>,
         };
         return Ok(Some(Ailment::Broken(why)));
     }
-    let half = Note::read(&admin).is_some_and(|note| note.unfilled || !note.complete);
+    let half = Note::read(repo, sandbox).is_some_and(|note| note.unfilled || !note.complete);
     Ok(half.then(|| Ailment::Broken("its files are not all there yet".to_owned())))
 }
 
@@ -59,7 +60,14 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// The first four bytes of a file, and its length.
 fn start(path: &Path) -> io::Result<(Vec<u8>, u64)> {
-    let file = File::open(path)?;
+    // A pipe would be waited for.
+    let file = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let len = file.metadata()?.len();
     let mut start = Vec::new();
     file.take(4).read_to_end(&mut start)?;

@@ -35,7 +35,7 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
 pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, RepoError> {
     let mut found = Vec::new();
     for admin in admin::entries(repo)? {
-        let (head, link) = (line(&admin.join("HEAD"))?, line(&admin.join("gitdir"))?);
+        let (head, link) = (line(&admin, "HEAD")?, line(&admin, "gitdir")?);
         let branch = head.as_deref().and_then(|head| head.strip_prefix(b"ref: "));
         // Half of one is being made, or removed.
         let (Some(branch), Some(link)) = (branch, link) else {
@@ -51,14 +51,10 @@ pub(super) fn checked_out(repo: &GitRepo) -> Result<Vec<(String, PathBuf)>, Repo
 }
 
 /// What a file of one line says; none where there is no such file.
-fn line(file: &Path) -> Result<Option<Vec<u8>>, RepoError> {
-    match fs::read(file) {
-        Ok(text) => Ok(Some(text.trim_ascii().to_owned())),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
-        Err(error) => Err(admin::failed("cannot read", file, &error)),
-    }
+fn line(admin: &Path, name: &str) -> Result<Option<Vec<u8>>, RepoError> {
+    let text = admin::line(admin, Path::new(name));
+    let text = text.map_err(|error| admin::failed("cannot read", &admin.join(name), &error))?;
+    Ok(text.map(|text| text.trim_ascii().to_owned()))
 }
 
 fn is_gone(dir: &Path) -> bool {

@@ -3,12 +3,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Seek as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::collect::collect;
+use super::locks;
+use crate::adapters::runs;
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -39,7 +42,8 @@ const NO_HOOKS: &str = "core.hooksPath=/dev/null";
 /// not count.
 const PLAIN: &[(&str, &str)] = &[
     ("GIT_NO_REPLACE_OBJECTS", "1"),
-    ("GIT_GRAFT_FILE", "/dev/null"),
+    // One that cannot be: git warns of grafts where the file is there, even an empty one.
+    ("GIT_GRAFT_FILE", "/dev/null/none"),
     ("GIT_ATTR_NOSYSTEM", "1"),
 ];
 
@@ -104,7 +108,10 @@ pub struct Git {
     env: Vec<(OsString, OsString)>,
     hooks: OsString,
     stdin: Input,
+    stdout: Option<File>,
     limit: Duration,
+    /// The repository whose stale locks are removed.
+    heals: Option<PathBuf>,
 }
 
 /// Standard input of a command.
@@ -133,7 +140,9 @@ impl Git {
             env,
             hooks: NO_HOOKS.into(),
             stdin: Input::Nothing,
+            stdout: None,
             limit: LOCAL,
+            heals: None,
         }
     }
 
@@ -174,6 +183,13 @@ impl Git {
         self
     }
 
+    /// Has it print into a file.
+    #[must_use]
+    pub fn stdout_file(mut self, file: File) -> Self {
+        self.stdout = Some(file);
+        self
+    }
+
     /// Has it run the hooks of a directory. Without this, it runs none.
     #[must_use]
     pub fn hooks(mut self, dir: &Path) -> Self {
@@ -189,11 +205,38 @@ impl Git {
         self
     }
 
+    /// Lets it try again where it fails on a lock of this repository that a killed git left. Only for one
+    /// that the supervisor alone writes.
+    #[must_use]
+    pub fn heals(mut self, repo: &Path) -> Self {
+        self.heals = Some(repo.to_owned());
+        self
+    }
+
     /// Runs it and returns whatever it came to.
     ///
     /// # Errors
     /// It could not be started, or was ended at its limit.
     pub fn output(self) -> Result<Output, RepoError> {
+        let output = self.once()?;
+        let repo = self.heals.as_deref().filter(|_| !output.ok());
+        match repo.is_some_and(|repo| locks::clear_stale(repo, &output.stderr)) {
+            true => self.once(),
+            false => Ok(output),
+        }
+    }
+
+    /// The file from its beginning, however often the command runs.
+    fn rewound(&self, file: &File) -> Result<Stdio, RepoError> {
+        let mut again = file;
+        let input = again.rewind().and_then(|()| file.try_clone());
+        let input = input.map_err(|error| {
+            RepoError::Failed(format!("{}: its file: {error}", self.describe()))
+        })?;
+        Ok(input.into())
+    }
+
+    fn once(&self) -> Result<Output, RepoError> {
         let what = self.describe();
         let mut command = Command::new(program());
         command
@@ -216,15 +259,20 @@ impl Git {
             .env("SSH_ASKPASS", "true")
             .env("SSH_ASKPASS_REQUIRE", "force")
             .envs(PLAIN.iter().copied())
+            .envs(runs::errand().map(|city| (runs::ERRAND, city)))
             .envs(self.env.iter().map(|(key, value)| (key, value)));
-        let (stdin, bytes) = match self.stdin {
+        let stdout = match &self.stdout {
+            Some(file) => self.rewound(file)?,
+            None => Stdio::piped(),
+        };
+        let (stdin, bytes) = match &self.stdin {
             Input::Nothing => (Stdio::null(), None),
-            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
-            Input::File(file) => (file.into(), None),
+            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes.clone())),
+            Input::File(file) => (self.rewound(file)?, None),
         };
         command
             .stdin(stdin)
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .process_group(0);
         let child = command

@@ -1,7 +1,7 @@
 //! A digest of a sandbox's state: two measurements with the same digest saw the same content.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -9,25 +9,27 @@ use sha2::{Digest, Sha256};
 
 use super::admin::failed;
 use super::bytes;
+use super::files::compare::Item;
+use super::files::list::list;
+use super::files::open::Root;
+use super::files::walk::{Entry, Kind};
+use super::inner::Home;
 use super::measure::Measured;
-use super::nested::{Kind, Nested, walk};
 use super::special::IN_PROGRESS;
 use crate::ports::repo::RepoError;
 
 /// The digest of what was measured and of the content behind it.
 pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     let mut hash = Sha256::new();
-    let status = &measured.status;
-    let head = status.head.as_ref().map_or("", |head| head.as_str());
+    let ground = &measured.ground;
+    let head = ground.head.as_ref().map_or("", |head| head.as_str());
     part(&mut hash, head.as_bytes());
     part(
         &mut hash,
-        status.branch.as_deref().unwrap_or_default().as_bytes(),
+        ground.branch.as_deref().unwrap_or_default().as_bytes(),
     );
-    part(&mut hash, &status.raw);
-    for entry in &measured.index {
-        part(&mut hash, &entry.record(&entry.path, entry.stage));
-        part(&mut hash, &[u8::from(entry.skip), u8::from(entry.assume)]);
+    for staged in &measured.index.entries {
+        part(&mut hash, &staged.record());
     }
     for stash in &measured.stashes {
         part(&mut hash, stash.commit.as_str().as_bytes());
@@ -35,47 +37,89 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     for line in &measured.special {
         part(&mut hash, line.as_bytes());
     }
-    let root = &measured.place.sandbox;
-    for path in measured.dirty().chain(measured.untracked()) {
+    let changed = measured.dirty().chain(measured.untracked());
+    let beside = measured.files.converted.iter().chain(&measured.inner.shown);
+    for path in changed.chain(beside) {
         part(&mut hash, path);
-        content(&mut hash, &root.join(bytes::path(path)))?;
-    }
-    for nested in &measured.nested {
-        match repository(&mut hash, root, nested) {
-            // It holds up nothing but its removal: what cannot be read cannot be saved either.
-            Err(error) if nested.kind == Kind::Ignored => {
-                part(&mut hash, error.to_string().as_bytes());
-            }
-            read => read?,
+        let items = &measured.files.items;
+        match items.binary_search_by(|item| item.entry.path.cmp(path)) {
+            Ok(at) => item(&mut hash, &items[at]),
+            Err(_) => part(&mut hash, b"absent"),
         }
     }
-    for (name, _) in IN_PROGRESS {
-        in_progress(&mut hash, &measured.place.admin.join(name))?;
+    for (home, more) in &measured.inner.more {
+        part(&mut hash, &more.entry.path);
+        let is_git = super::files::walk::has_part(&more.entry.path);
+        let own = *home == Home::Sandbox && !is_git;
+        part(&mut hash, if own { b"file" } else { b"git" });
+        item(&mut hash, more);
+    }
+    if let Some(admin) = &ground.admin {
+        for (name, _) in IN_PROGRESS {
+            in_progress(&mut hash, admin, name)?;
+        }
     }
     Ok(hex(&hash.finalize()))
 }
 
-fn repository(hash: &mut Sha256, root: &Path, nested: &Nested) -> Result<(), RepoError> {
-    part(hash, &nested.path);
-    for file in &nested.files {
-        part(hash, file);
-        content(hash, &root.join(bytes::path(file)))?;
-    }
-    match &nested.git_dir {
-        Some(git_dir) => stamps(hash, git_dir),
-        None => Ok(()),
-    }
+fn item(hash: &mut Sha256, item: &Item) {
+    let kind: &[u8] = match item.entry.kind {
+        Kind::File => b"file",
+        Kind::Link => b"link",
+        Kind::Dir => b"directory",
+        Kind::Other => b"other",
+    };
+    part(hash, kind);
+    part(hash, &item.entry.stamp.mode.to_le_bytes());
+    let id = item.id.as_ref().map_or("", |id| id.as_str());
+    part(hash, id.as_bytes());
 }
 
 /// The digest of one file's mode and bytes, or of a link's target.
 pub(super) fn of_file(path: &Path) -> Result<String, RepoError> {
+    let fail = |error: io::Error| failed("cannot read", path, &error);
+    let meta = fs::symlink_metadata(path).map_err(fail)?;
+    if meta.is_symlink() {
+        return Ok(of_link(bytes::of(&fs::read_link(path).map_err(fail)?)));
+    }
+    let file = fs::File::open(path).map_err(fail)?;
+    content(file, meta.mode() & 0o111 != 0).map_err(fail)
+}
+
+/// The same of an entry of a sandbox.
+pub(super) fn of_entry(root: &Root, entry: &Entry) -> io::Result<String> {
+    match entry.kind {
+        Kind::Link => Ok(of_link(&root.link(&entry.path)?)),
+        _ => content(root.file(&entry.path)?, entry.stamp.mode & 0o111 != 0),
+    }
+}
+
+fn of_link(to: &[u8]) -> String {
     let mut hash = Sha256::new();
-    content(&mut hash, path)?;
+    part(&mut hash, b"link");
+    part(&mut hash, to);
+    hex(&hash.finalize())
+}
+
+fn content(mut file: fs::File, exec: bool) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    part(&mut hash, if exec { b"exec" } else { b"file" });
+    let mut buffer = vec![0; 64 * 1024];
+    let mut total = 0_u64;
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        total += read as u64;
+        hash.update(&buffer[..read]);
+    }
+    hash.update(total.to_le_bytes());
     Ok(hex(&hash.finalize()))
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    super::files::hash::hex(bytes)
 }
 
 /// Adds one part, with its length, so that parts cannot run into each other.
@@ -84,76 +128,27 @@ fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes);
 }
 
-/// Adds what lies at the path: nothing, a link's target, a file's mode and bytes.
-fn content(hash: &mut Sha256, path: &Path) -> Result<(), RepoError> {
-    let fail = |error: std::io::Error| failed("cannot read", path, &error);
-    let meta = match fs::symlink_metadata(path) {
-        Ok(meta) => meta,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            part(hash, b"absent");
-            return Ok(());
-        }
-        // A file took the place of one of its directories.
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            part(hash, b"absent");
-            return Ok(());
-        }
-        Err(error) => return Err(fail(error)),
-    };
-    if meta.is_symlink() {
-        part(hash, b"link");
-        part(hash, bytes::of(&fs::read_link(path).map_err(fail)?));
-    } else if meta.is_file() {
-        part(
-            hash,
-            if meta.mode() & 0o111 == 0 {
-                b"file"
-            } else {
-                b"exec"
-            },
-        );
-        let mut file = fs::File::open(path).map_err(fail)?;
-        let mut buffer = vec![0; 64 * 1024];
-        let mut total = 0_u64;
-        loop {
-            let read = file.read(&mut buffer).map_err(fail)?;
-            if read == 0 {
-                break;
-            }
-            total += read as u64;
-            hash.update(&buffer[..read]);
-        }
-        hash.update(total.to_le_bytes());
-    } else {
-        part(hash, b"other");
-    }
-    Ok(())
-}
-
-/// Adds name, size and time of every file: enough to notice a change in a git directory, whose
-/// content may be large.
-fn stamps(hash: &mut Sha256, dir: &Path) -> Result<(), RepoError> {
-    for file in walk(dir, true)? {
-        part(hash, &file);
-        if let Ok(meta) = fs::symlink_metadata(dir.join(bytes::path(&file))) {
-            part(
-                hash,
-                format!("{} {}.{}", meta.len(), meta.mtime(), meta.mtime_nsec()).as_bytes(),
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Adds the state of an operation in progress, a file or a directory.
-fn in_progress(hash: &mut Sha256, path: &Path) -> Result<(), RepoError> {
-    let is_dir = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    if !is_dir {
-        return content(hash, path);
-    }
-    for file in walk(path, true)? {
+fn in_progress(hash: &mut Sha256, admin: &Path, name: &str) -> Result<(), RepoError> {
+    let fail = |error: io::Error| failed("cannot read", &admin.join(name), &error);
+    let root = Root::open(admin).map_err(fail)?;
+    let Ok(meta) = fs::symlink_metadata(admin.join(name)) else {
+        return Ok(());
+    };
+    let files = match meta.is_dir() {
+        true => list(&admin.join(name), true)?,
+        false => vec![Vec::new()],
+    };
+    for file in files {
         part(hash, &file);
-        content(hash, &path.join(bytes::path(&file)))?;
+        let path = match file.is_empty() {
+            true => name.as_bytes().to_vec(),
+            false => bytes::below(name.as_bytes(), &file),
+        };
+        match root.file(&path).and_then(|file| content(file, false)) {
+            Ok(digest) => part(hash, digest.as_bytes()),
+            Err(_) => part(hash, b"other"),
+        }
     }
     Ok(())
 }

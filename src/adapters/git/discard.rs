@@ -10,6 +10,7 @@ use super::facts;
 use super::measure::measure;
 use super::rig::GitRepo;
 use super::sandbox;
+use crate::adapters::mounts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::nuke::NukePermit;
@@ -35,13 +36,9 @@ pub(super) fn discard(
         )));
     }
     let admins = admin::of_sandbox(repo, path)?;
-    let mut notes = Vec::new();
-    for admin in &admins {
-        notes.extend(Note::read(admin));
-    }
-    if let Some(note) = notes
-        .iter()
-        .find(|note| note.incarnation != permit.incarnation())
+    let note = Note::read(repo, path);
+    if let Some(note) = &note
+        && note.incarnation != permit.incarnation()
     {
         return Err(RepoError::PermitStale(format!(
             "it belongs to incarnation {} now",
@@ -51,6 +48,7 @@ pub(super) fn discard(
     let there = fs::symlink_metadata(path).is_ok();
     let mut inner = Vec::new();
     if there {
+        unmounted(path)?;
         verify(repo, permit)?;
         inner = admin::inside(repo, path)?;
     }
@@ -63,6 +61,7 @@ pub(super) fn discard(
     let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
     if there {
         still()?;
+        unmounted(path)?;
         throw(path, &free_name(trash, &name))?;
     }
     for admin in &admins {
@@ -72,15 +71,14 @@ pub(super) fn discard(
     for (admin, _) in &inner {
         admin::retire(repo, admin)?;
     }
-    let mut branches: Vec<&str> = notes.iter().map(|note| note.branch.as_str()).collect();
-    branches.extend(permit.git().branch.as_deref());
+    let noted = note.map(|note| note.branch);
     let own = format!("raider/{}/", raider.name);
-    for branch in branches {
-        if branch.starts_with(&own) || notes.iter().any(|note| note.branch == branch) {
-            drop_branch(repo, branch)?;
-        }
+    let shown = permit.git().branch.clone();
+    let shown = shown.filter(|branch| branch.starts_with(&own));
+    for branch in noted.into_iter().chain(shown) {
+        drop_branch(repo, &branch)?;
     }
-    Ok(())
+    Note::remove(repo, path)
 }
 
 /// Finishes what [`discard`] began before it was killed. The administrative directory is set aside
@@ -97,10 +95,12 @@ pub(super) fn forget(
         let what = format!("{} is there", sandbox.display());
         return Err(RepoError::PermitStale(what));
     }
-    for admin in admin::of_sandbox(repo, sandbox)? {
-        if Note::read(&admin).is_none_or(|note| note.incarnation == incarnation) {
+    let note = Note::read(repo, sandbox);
+    if note.is_none_or(|note| note.incarnation == incarnation) {
+        for admin in admin::of_sandbox(repo, sandbox)? {
             admin::retire(repo, &admin)?;
         }
+        Note::remove(repo, sandbox)?;
     }
     let own = format!("refs/heads/raider/{}/", raider.name);
     let end = format!("-{incarnation}");
@@ -111,6 +111,19 @@ pub(super) fn forget(
         }
     }
     Ok(())
+}
+
+/// Refuses where a person's directory or a disk is mounted in it: all that is behind would go, too.
+fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
+    let mounts = mounts::below(sandbox);
+    let mounts = mounts.map_err(|error| failed("cannot look for mounts in", sandbox, &error))?;
+    match mounts.first() {
+        None => Ok(()),
+        Some(mount) => Err(RepoError::Failed(format!(
+            "{} is a mount point: `umount` it, then the sandbox can go",
+            mount.display()
+        ))),
+    }
 }
 
 /// Measures again and compares. The target may have moved meanwhile: only what the sandbox itself

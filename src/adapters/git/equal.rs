@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::bytes;
 use super::command::Git;
 use super::rig::oid;
 use crate::domain::ids::Oid;
@@ -10,6 +11,8 @@ use crate::ports::repo::RepoError;
 
 /// More commits than this are not compared one by one.
 const COMMITS_MAX: usize = 20_000;
+/// More paths than this do not narrow the search.
+const PATHS_MAX: usize = 1_000;
 
 /// Whether `ancestor` is `descendant` or before it.
 pub(super) fn is_ancestor(dir: &Path, ancestor: &Oid, descendant: &Oid) -> Result<bool, RepoError> {
@@ -24,38 +27,12 @@ pub(super) fn is_ancestor(dir: &Path, ancestor: &Oid, descendant: &Oid) -> Resul
     }
 }
 
-/// Whether all of `head` is on `main`: as an ancestor, commit by commit, or squashed into one.
+/// Whether all of `head` is on `main`: as an ancestor, commit by commit, or squashed into one. A patch
+/// that was taken back there as often as it was made is not on it.
 pub(super) fn work(dir: &Path, main: &Oid, head: &Oid) -> Result<bool, RepoError> {
     if is_ancestor(dir, head, main)? {
         return Ok(true);
     }
-    // A merge commit's own changes have no patch to compare.
-    let merges = Git::in_dir(dir)
-        .args(["rev-list", "--merges", "--max-count=1", head.as_str()])
-        .arg(format!("^{main}"))
-        .run()?;
-    if merges.stdout.is_empty() && commits(dir, main, head, None)? {
-        return Ok(true);
-    }
-    squashed(dir, main, head)
-}
-
-/// Whether every commit of `head` that is not on `main` (nor on `limit`) has an equal there.
-pub(super) fn commits(
-    dir: &Path,
-    main: &Oid,
-    head: &Oid,
-    limit: Option<&Oid>,
-) -> Result<bool, RepoError> {
-    let output = Git::in_dir(dir)
-        .args(["cherry", main.as_str(), head.as_str()])
-        .args(limit.map(Oid::as_str))
-        .run()?;
-    Ok(output.text().lines().all(|line| line.starts_with('-')))
-}
-
-/// Whether one commit of `main` holds the same patch as all of `head` together.
-fn squashed(dir: &Path, main: &Oid, head: &Oid) -> Result<bool, RepoError> {
     let bases = Git::in_dir(dir)
         .args(["merge-base", "--all", main.as_str(), head.as_str()])
         .output()?;
@@ -65,50 +42,117 @@ fn squashed(dir: &Path, main: &Oid, head: &Oid) -> Result<bool, RepoError> {
         return Ok(false);
     };
     let base = oid(base)?;
-    let Some(wanted) = patch_ids(dir, diff(dir, &base, head)?)?.pop() else {
-        // No patch at all proves nothing.
+    let upstream = ids(
+        dir,
+        patches(dir, &upstream(dir, &base, main, head)?, Way::Forth)?,
+    )?;
+    let (all, undone) = (diff(dir, &base, head)?, diff(dir, head, &base)?);
+    if shows_no_bytes(&all) {
         return Ok(false);
-    };
-    // Only a commit that touches the same paths can be it, which spares most of the diffs.
-    let paths = Git::in_dir(dir)
-        .args(["diff-tree", "-r", "--no-renames", "--name-only", "-z"])
-        .args([base.as_str(), head.as_str()])
+    }
+    if let ([all], [undone]) = (&ids(dir, all)?[..], &ids(dir, undone)?[..])
+        && is_in(&upstream, all, undone)
+    {
+        return Ok(true);
+    }
+    // A merge commit's own changes have no patch to compare.
+    let range = format!("{base}..{head}");
+    if !list(dir, &["--merges", "--max-count=1", &range])?.is_empty() {
+        return Ok(false);
+    }
+    let own = list(dir, &[&range])?;
+    let forth = patches(dir, &own, Way::Forth)?;
+    if shows_no_bytes(&forth) {
+        return Ok(false);
+    }
+    let (forth, back) = (ids(dir, forth)?, ids(dir, patches(dir, &own, Way::Back)?)?);
+    // No patch at all proves nothing.
+    let complete = [forth.len(), back.len()] == [own.lines().count(); 2];
+    let mut pairs = forth.iter().zip(&back);
+    Ok(complete && pairs.all(|(patch, back)| is_in(&upstream, patch, back)))
+}
+
+/// Whether the patch was made more often than it was taken back.
+fn is_in(upstream: &[String], patch: &str, back: &str) -> bool {
+    let times = |id: &str| upstream.iter().filter(|other| *other == id).count();
+    times(patch) > times(back)
+}
+
+/// Which way a patch is read.
+#[derive(Clone, Copy)]
+enum Way {
+    Forth,
+    Back,
+}
+
+/// Commits of `main` that can hold one of the patches: those that touch a path of theirs.
+fn upstream(dir: &Path, base: &Oid, main: &Oid, head: &Oid) -> Result<String, RepoError> {
+    let touched = Git::in_dir(dir)
+        .args(["log", "--format=", "--no-renames", "--name-only", "-z"])
+        .arg(format!("{base}..{head}"))
         .run()?;
-    let first = paths.stdout.split(|byte| *byte == 0).next();
-    let first = String::from_utf8_lossy(first.unwrap_or_default()).into_owned();
-    let candidates = Git::in_dir(dir)
-        .arg("--literal-pathspecs")
+    let mut paths: Vec<&[u8]> = bytes::split(&touched.stdout).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let git = Git::in_dir(dir).arg("--literal-pathspecs");
+    let mut git = git
         .args(["rev-list", "--no-merges"])
         .arg(format!("--max-count={COMMITS_MAX}"))
-        .arg(format!("{base}..{main}"))
-        .args(["--", &first])
-        .run()?;
-    let patches = Git::in_dir(dir)
-        .args(["diff-tree", "--stdin", "-p", "-r", "--root", "--no-renames"])
-        .args(PATCH)
-        .stdin(candidates.stdout)
-        .run()?;
-    Ok(patch_ids(dir, patches.stdout)?.contains(&wanted))
+        .arg(format!("{base}..{main}"));
+    // More are not worth the looking.
+    if paths.len() <= PATHS_MAX {
+        git = git
+            .arg("--")
+            .args(paths.iter().map(|path| bytes::path(path)));
+    }
+    Ok(git.run()?.text())
+}
+
+/// Commits, one a line.
+fn list(dir: &Path, args: &[&str]) -> Result<String, RepoError> {
+    let output = Git::in_dir(dir).arg("rev-list").args(args).run()?;
+    Ok(output.text())
 }
 
 /// Settings of a diff that must not differ between two that are compared.
-const PATCH: [&str; 4] = [
+const PATCH: [&str; 8] = [
+    "-p",
+    // Read backwards, the prefixes would change sides.
+    "--no-prefix",
+    "-r",
+    "--no-renames",
     "--no-ext-diff",
     "--no-textconv",
     "--no-color",
     "--full-index",
 ];
 
-fn diff(dir: &Path, from: &Oid, to: &Oid) -> Result<Vec<u8>, RepoError> {
-    let output = Git::in_dir(dir)
-        .args(["diff-tree", "-p", "-r", "--no-renames"])
-        .args(PATCH)
-        .args([from.as_str(), to.as_str()])
-        .run()?;
-    Ok(output.stdout)
+/// The commits' patches, in order.
+fn patches(dir: &Path, commits: &str, way: Way) -> Result<Vec<u8>, RepoError> {
+    let git = Git::in_dir(dir)
+        .args(["diff-tree", "--stdin", "--root"])
+        .args(PATCH);
+    let git = match way {
+        Way::Forth => git,
+        Way::Back => git.arg("-R"),
+    };
+    Ok(git.stdin(format!("{commits}\n")).run()?.stdout)
 }
 
-fn patch_ids(dir: &Path, patches: Vec<u8>) -> Result<Vec<String>, RepoError> {
+/// All of the difference as one patch.
+fn diff(dir: &Path, from: &Oid, to: &Oid) -> Result<Vec<u8>, RepoError> {
+    let git = Git::in_dir(dir).arg("diff-tree").args(PATCH);
+    Ok(git.args([from.as_str(), to.as_str()]).run()?.stdout)
+}
+
+/// Whether a binary file is in it, of which a patch says only that it changes.
+fn shows_no_bytes(patches: &[u8]) -> bool {
+    let binary = b"\nBinary files ";
+    patches.windows(binary.len()).any(|part| part == binary)
+}
+
+/// One id per patch. White space counts: it is what a program in some languages means.
+fn ids(dir: &Path, patches: Vec<u8>) -> Result<Vec<String>, RepoError> {
     let output = Git::in_dir(dir)
         .args(["patch-id", "--verbatim"])
         .stdin(patches)

@@ -6,7 +6,6 @@ use super::command::Git;
 use super::measure::{Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
-use super::status;
 use super::{admin, bytes};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
@@ -32,7 +31,7 @@ pub(super) fn judge(
         Some(target) => repo.target_tip(target)?,
         None => None,
     };
-    let head = measured.status.head.clone();
+    let head = measured.ground.head.clone();
     let cut = |paths: &mut dyn Iterator<Item = &Vec<u8>>| {
         paths
             .take(LIST_MAX)
@@ -49,7 +48,7 @@ pub(super) fn judge(
     };
     Ok(GitFacts {
         head: head.map_or_else(|| zeros(repo), Ok)?,
-        branch: measured.status.branch.clone(),
+        branch: measured.ground.branch.clone(),
         merge_base,
         ahead,
         dirty: cut(&mut measured.dirty()),
@@ -65,26 +64,19 @@ pub(super) fn judge(
     })
 }
 
-/// Ahead, dirty and untracked, for people. Content is not read.
+/// Ahead, dirty and untracked, for people.
 pub(super) fn glance(
     repo: &GitRepo,
     sandbox: &Path,
     target: &str,
 ) -> Result<(u64, u64, u64), RepoError> {
-    let place = super::admin::locate(repo, sandbox)?;
-    let mut status = status::read(place.git())?;
-    status
-        .untracked
-        .retain(|path| !super::links::is_ours(sandbox, path));
-    let ahead = match &status.head {
+    let (ground, files) = super::measure::glance(repo, sandbox)?;
+    let ahead = match &ground.head {
         Some(head) => ahead(repo.lens(), head, repo.target_tip(target)?.as_ref())?,
         None => 0,
     };
-    Ok((
-        ahead,
-        status.changes.len() as u64,
-        status.untracked.len() as u64,
-    ))
+    let (dirty, untracked) = (files.dirty.len(), files.untracked.len());
+    Ok((ahead, dirty as u64, untracked as u64))
 }
 
 /// What git still knows of a sandbox whose directory is gone, as facts: what was staged is in `dirty`.
@@ -107,9 +99,10 @@ pub(super) fn strays(
 ) -> Result<Vec<Oid>, RepoError> {
     let mut names = vec![format!("refs/heads/{branch}")];
     for admin in admin::of_sandbox(repo, sandbox)? {
-        let file = admin.join("HEAD");
-        let head = std::fs::read_to_string(&file);
-        let head = head.map_err(|error| admin::failed("cannot read", &file, &error))?;
+        let head = admin::line(&admin, Path::new("HEAD"));
+        let head =
+            head.map_err(|error| admin::failed("cannot read the HEAD of", &admin, &error))?;
+        let head = bytes::lossy(&head.unwrap_or_default());
         names.push(head.trim().trim_start_matches("ref: ").to_owned());
     }
     let salvage = ["refs/horde/salvage".to_owned()];

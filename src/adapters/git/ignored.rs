@@ -1,11 +1,13 @@
-//! What ignore rules hide and a removal loses for good, for the salvage record and for who removes.
+//! What ignore rules hide and a removal loses for good, for the salvage record and for a removal.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::admin::{Note, locate};
+use super::admin::Note;
+use super::bytes::{self, RelPath};
+use super::files::ignore::Excludes;
+use super::ground::ground;
 use super::rig::GitRepo;
-use super::status::Status;
-use super::{bytes, links, status};
+use super::{links, measure};
 use crate::domain::ignored::Ignored;
 use crate::ports::repo::RepoError;
 
@@ -13,7 +15,7 @@ use crate::ports::repo::RepoError;
 /// precious. By itself, a file in there may be (`build/.env`).
 const BUILT: &[&str] = &["target/", "build/", "dist/", "out/"];
 
-/// Directories in which nobody but tools writes.
+/// Directories in which only tools write.
 const CACHES: &[&str] = &[
     "node_modules/",
     "__pycache__/",
@@ -30,20 +32,44 @@ const CACHES: &[&str] = &[
 /// How the names of files end that programs write in passing.
 const WRITTEN: &[&str] = &[".log", ".o", ".pyc", ".class", ".tmp"];
 
-/// Looks for it now: one `git status`, content is not read.
+/// Looks for it now. Content is not read.
 pub(super) fn list(repo: &GitRepo, sandbox: &Path) -> Result<Ignored, RepoError> {
-    let place = locate(repo, sandbox)?;
-    let status = status::read(place.git())?;
-    let note = Note::read(&place.admin);
-    Ok(Ignored::known(precious(&status, note.as_ref())))
+    let ground = ground(repo, sandbox)?;
+    if ground.gone {
+        let what = format!("the sandbox {}", sandbox.display());
+        return Err(RepoError::NotFound(what));
+    }
+    let hidden = measure::hidden(repo, &ground)?;
+    Ok(Ignored::known(precious(&hidden, ground.note.as_ref())))
+}
+
+/// The rules that hold in every sandbox of the rig: the user's own, and those of the rig's checkout. What an
+/// agent writes to `info/exclude` all sandboxes would share, so it is not among them.
+pub(super) fn excludes(repo: &GitRepo) -> Excludes {
+    let checkout = repo.source().path().map(exclude_file);
+    let files = repo.user_excludes().into_iter().chain(checkout);
+    let files: Vec<PathBuf> = files.collect();
+    Excludes::read(files.iter().map(PathBuf::as_path))
+}
+
+/// The list of a checkout, be that a linked worktree.
+fn exclude_file(checkout: &Path) -> PathBuf {
+    let own = checkout.join(".git");
+    let git_dir = match own.is_dir() {
+        true => own,
+        false => super::admin::linked(checkout).unwrap_or_else(|| checkout.to_owned()),
+    };
+    let common = std::fs::read_to_string(git_dir.join("commondir"));
+    let common = common.map_or_else(|_| git_dir.clone(), |text| git_dir.join(text.trim_end()));
+    common.join("info").join("exclude")
 }
 
 /// Ignored paths that a removal loses (`.env`, the settings of an editor), directories as one. Our own
 /// links are not among them, nor what tools build, nor files that were copied from the rig's checkout:
 /// as they were they are still there, and edited ones are work that salvage keeps. Those that tell least
 /// come last: a list has an end.
-pub(super) fn precious(status: &Status, note: Option<&Note>) -> impl Iterator<Item = String> {
-    let names = status.ignored.iter().map(|name| bytes::lossy(name));
+pub(super) fn precious(hidden: &[RelPath], note: Option<&Note>) -> impl Iterator<Item = String> {
+    let names = hidden.iter().map(|name| bytes::lossy(name));
     let copied = |name: &str| note.is_some_and(|note| note.copied.contains_key(name));
     let is_made = |name: &str| {
         let own = format!("/{name}");

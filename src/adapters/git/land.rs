@@ -1,21 +1,20 @@
 //! Moving the target, and knowing what is on it.
 
-use super::command::{Git, NETWORK};
+use super::checkout;
+use super::command::NETWORK;
 use super::equal::{self, is_ancestor};
 use super::push::{Answer, Push, said, without_password};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
 use super::share;
 use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
-
-/// So many changed files of a checkout are named.
-const NAMED_MAX: usize = 20;
 
 /// Moves the target from `old` to `new` and reads it back. Done already is done.
 ///
 /// # Errors
-/// [`RepoError::Moved`] when somebody else pushed, [`RepoError::CheckoutDirty`],
+/// [`RepoError::Moved`] when another push came first, [`RepoError::CheckoutBusy`],
 /// [`RepoError::Rejected`], [`RepoError::Remote`].
 pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
     // A lease switches git's own fast-forward check off.
@@ -27,35 +26,43 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     if !repo.pushes() {
         return land_here(repo, target, old, new);
     }
+    checkout::free(repo, target, Some((old, new)))?;
     let url = repo.push_url()?;
-    let checkout = repo.own_origin()?;
-    let hooks = repo.hooks()?;
+    let own = repo.own_origin()?;
     let push = Push {
-        dir: repo.repo_dir(),
-        hooks: hooks.as_deref(),
+        repo,
         url: &url,
         branch: target,
         head: Some(new),
         lease: Some(old),
-        update_checkout: checkout.is_some(),
+        update_checkout: own.is_some(),
     };
-    match push.run()? {
-        Answer::Done => match remote_head(repo, target)? {
-            Some(found) if found == *new => track(repo, target, new),
-            found => arrived(repo, target, new, new, found),
-        },
-        Answer::Stale(_) => {
-            let found = remote_head(repo, target)?;
-            arrived(repo, target, old, new, found)
+    let answer = push.run()?;
+    let found = remote_head(repo, target)?;
+    match answer {
+        Answer::Done if found.as_ref() == Some(new) => {
+            note(repo, target, new);
+            Ok(())
         }
-        Answer::CheckoutDirty(why) => Err(match checkout {
-            Some(path) => RepoError::CheckoutDirty {
+        Answer::Done => arrived(repo, target, new, new, found),
+        // Whatever the remote says of it: another push came first.
+        _ if found.as_ref() != Some(old) => arrived(repo, target, old, new, found),
+        Answer::Stale(why) => Err(RepoError::Remote(why)),
+        Answer::CheckoutDirty(why) => Err(match own {
+            Some(path) => RepoError::CheckoutBusy {
                 path: path.to_owned(),
-                detail: changed_files(path).unwrap_or(why),
+                why: CheckoutBusy::Changed(why),
             },
             None => RepoError::Rejected(why),
         }),
         Answer::Refused(why) => Err(RepoError::Rejected(why)),
+    }
+}
+
+/// Notes here that it landed. It has landed all the same where that fails.
+fn note(repo: &GitRepo, target: &str, new: &Oid) {
+    if let Err(error) = track(repo, target, new) {
+        tracing::warn!(target, %error, "what landed is not noted here; the next fetch does");
     }
 }
 
@@ -70,6 +77,10 @@ fn arrived(
     let Some(found) = found else {
         return Err(moved(target, expected.to_string(), None));
     };
+    if found == *new {
+        note(repo, target, new);
+        return Ok(());
+    }
     let tip = fetch_target(repo, target)?.tip;
     if is_ancestor(repo.repo_dir(), new, &tip)? {
         return Ok(());
@@ -96,26 +107,6 @@ fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), R
         ))),
         found => Err(moved(target, old.to_string(), found.as_ref())),
     }
-}
-
-/// What is changed in a checkout, for people.
-fn changed_files(path: &std::path::Path) -> Option<String> {
-    let status = Git::in_dir(path)
-        .args(["--no-optional-locks", "status", "--porcelain", "-uno"])
-        .output()
-        .ok()?;
-    let text = status.text();
-    let mut names: Vec<&str> = text.lines().filter_map(|line| line.get(3..)).collect();
-    if names.is_empty() {
-        return None;
-    }
-    let more = names.len().saturating_sub(NAMED_MAX);
-    names.truncate(NAMED_MAX);
-    let tail = match more {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!("{}{tail}", names.join(", ")))
 }
 
 /// Whether `commit` is on the target as the remote has it now.

@@ -1,6 +1,7 @@
 //! What we put into a sandbox beside the work: links to the task and the outcome, and files copied
 //! from the rig's checkout. All of it is excluded from git.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
@@ -8,10 +9,16 @@ use std::path::{Component, Path, PathBuf};
 use super::admin::{Note, failed};
 use super::bytes::{self, RelPath};
 use super::digest;
-use super::nested::walk;
+use super::files::list::list;
+use super::files::open::Root;
+use super::files::walk::Entry;
 use super::rig::GitRepo;
-use super::status::IndexEntry;
+use crate::adapters::beneath;
 use crate::ports::repo::{RepoError, SandboxSpec};
+use crate::regular;
+
+/// More than this of a list of patterns is not read.
+const EXCLUDE_MAX: u64 = 1024 * 1024;
 
 /// The task's name, unless the repository tracks a file of that name.
 const TASK: &str = "TASK.md";
@@ -68,28 +75,42 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
 }
 
-/// Paths that our excludes hide from git and that hold something of the agent's: a task that is no
-/// link any more, a copied file that was edited. A replaced outcome file is no work.
-pub(super) fn strangers(sandbox: &Path, note: Option<&Note>, index: &[IndexEntry]) -> Vec<RelPath> {
-    let tracked = |name: &str| index.iter().any(|entry| entry.path == name.as_bytes());
-    let mut found = Vec::new();
-    for name in [TASK, TASK_ELSE] {
-        let there = fs::symlink_metadata(sandbox.join(name));
-        if there.is_ok() && !is_ours(sandbox, name.as_bytes()) && !tracked(name) {
-            found.push(name.as_bytes().to_vec());
+/// Names that rules do not hide: a task that is no link any more, and a copied file that was edited, are work.
+pub(super) fn names(note: Option<&Note>) -> BTreeSet<RelPath> {
+    let own = EXCLUDED.iter().map(|name| name.as_bytes().to_vec());
+    let copied = note.into_iter().flat_map(|note| note.copied.keys());
+    own.chain(copied.map(|name| name.as_bytes().to_vec()))
+        .collect()
+}
+
+/// Leaves out copied files that are as they were copied: the checkout has them.
+pub(super) fn without_copies(
+    root: &Root,
+    mut entries: Vec<Entry>,
+    note: Option<&Note>,
+    tracked: &BTreeSet<RelPath>,
+) -> Vec<Entry> {
+    let Some(note) = note.filter(|note| !note.copied.is_empty()) else {
+        return entries;
+    };
+    let copied: BTreeMap<&[u8], &String> = note
+        .copied
+        .iter()
+        .map(|(name, digest)| (name.as_bytes(), digest))
+        .collect();
+    // What cannot be read is taken for edited; saving it will say why.
+    entries.retain(|entry| match copied.get(entry.path.as_slice()) {
+        Some(digest) if entry.git_mode().is_some() && !tracked.contains(&entry.path) => {
+            !digest::of_entry(root, entry).is_ok_and(|now| now == **digest)
         }
-    }
-    for (name, copied) in note.into_iter().flat_map(|note| &note.copied) {
-        let path = sandbox.join(name);
-        if fs::symlink_metadata(&path).is_ok() && !tracked(name) {
-            // What cannot be read is taken for edited; saving it will say why.
-            let same = digest::of_file(&path).is_ok_and(|found| &found == copied);
-            if !same {
-                found.push(name.as_bytes().to_vec());
-            }
-        }
-    }
-    found
+        _ => true,
+    });
+    entries
+}
+
+/// Takes out what is saved and is no work: a replaced outcome file.
+pub(super) fn not_work(untracked: &mut BTreeSet<RelPath>) {
+    untracked.retain(|path| !OUTCOMES.iter().any(|name| name.as_bytes() == path));
 }
 
 /// Copies the configured untracked files from the rig's checkout, where they are not there yet,
@@ -112,7 +133,7 @@ pub(super) fn copy(repo: &GitRepo, spec: &SandboxSpec, note: &mut Note) -> Resul
             copy_one(&source, &spec.path, &relative, note)?;
             continue;
         }
-        for file in walk(&source, false)? {
+        for file in list(&source, false)? {
             let relative = relative.join(bytes::path(&file));
             copy_one(&from.join(&relative), &spec.path, &relative, note)?;
         }
@@ -143,6 +164,11 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     let target = to.join(relative);
     let fail = |error: std::io::Error| failed("cannot copy to", &target, &error);
     let name = relative.to_string_lossy().into_owned();
+    let found = fs::symlink_metadata(source).map_err(fail)?;
+    if !found.is_symlink() {
+        // A FIFO would be waited for for ever.
+        regular::regular(&found).map_err(|error| failed("cannot copy", source, &error))?;
+    }
     if fs::symlink_metadata(&target).is_ok() {
         let same = digest::of_file(&target)?;
         if same == digest::of_file(source)? {
@@ -150,23 +176,34 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
         }
         return Ok(());
     }
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent).map_err(fail)?;
-    }
-    if fs::symlink_metadata(source).map_err(fail)?.is_symlink() {
+    // What is checked out there is the work of agents: a directory may be a link that leads elsewhere.
+    let parent = relative.parent().unwrap_or(Path::new(""));
+    beneath::make_dirs(to, parent).map_err(fail)?;
+    if found.is_symlink() {
         symlink(fs::read_link(source).map_err(fail)?, &target).map_err(fail)?;
     } else {
         // Whole or not at all: a torn copy would pass for the agent's edit.
-        let part = target.with_file_name(format!(
+        let part = relative.with_file_name(format!(
             ".horde-copy-{}",
             relative.file_name().unwrap_or_default().to_string_lossy()
         ));
-        fs::copy(source, &part)
-            .and_then(|_| fs::rename(&part, &target))
+        copy_whole(source, to, &part)
+            .and_then(|()| beneath::rename(to, &part, relative))
             .map_err(fail)?;
     }
     note.copied.insert(name, digest::of_file(&target)?);
     Ok(())
+}
+
+/// Copies a regular file with its mode; anything else is an error and not waited for.
+fn copy_whole(source: &Path, to: &Path, part: &Path) -> std::io::Result<()> {
+    let name = Path::new(source.file_name().unwrap_or_default());
+    let dir = source.parent().unwrap_or(Path::new("/"));
+    let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    let mut from = beneath::open(dir, name)?.ok_or_else(gone)?;
+    let mut file = beneath::create_anew(to, part)?;
+    std::io::copy(&mut from, &mut file)?;
+    file.set_permissions(from.metadata()?.permissions())
 }
 
 /// Adds names at the root of every sandbox to `info/exclude` of `repo.git`.
@@ -175,9 +212,11 @@ pub(super) fn exclude<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), RepoError> {
     let file = repo.theirs().join("info").join("exclude");
-    let mut text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+    let name = Path::new("info/exclude");
+    let mut text = match beneath::read_text(repo.theirs(), name, EXCLUDE_MAX) {
+        Ok(text) => text.unwrap_or_default(),
+        // An agent put something else there: it is written anew.
+        Err(error) if beneath::is_odd(&error) => String::new(),
         Err(error) => return Err(failed("cannot read", &file, &error)),
     };
     let before = text.len();
@@ -201,7 +240,7 @@ pub(super) fn exclude<'a>(
     if text.len() == before {
         return Ok(());
     }
-    fs::create_dir_all(repo.theirs().join("info"))
-        .map_err(|error| failed("cannot make the directory of", &file, &error))?;
-    super::admin::write_whole(&file, text.as_bytes())
+    beneath::make_dir_anew(repo.theirs(), Path::new("info"))
+        .and_then(|()| beneath::replace_durably(repo.theirs(), name, text.as_bytes()))
+        .map_err(|error| failed("cannot write", &file, &error))
 }

@@ -1,16 +1,24 @@
 //! Measures a sandbox: everything in it that a removal could lose, and a digest of all of it.
 //!
 //! Facts are made from this, and salvage writes exactly what this names, so that nothing can be in
-//! the one and not in the other.
+//! the one and not in the other. No git looks at the sandbox: it is its bytes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::admin::{self, Note, Place, locate};
-use super::bytes::{self, RelPath};
-use super::nested::{self, Nested};
-use super::rig::GitRepo;
-use super::status::{self, IndexEntry, Status};
+use super::admin::{self, failed};
+use super::bytes::RelPath;
+use super::files::compare::{Against, Compared, Tree, compare, staged, tree};
+use super::files::convert::{Judge, lists};
+use super::files::hash::Format;
+use super::files::ignore::Rules;
+use super::files::index::{Index, Lens};
+use super::files::open::Root;
+use super::files::seen::Seen;
+use super::files::walk::{Walked, walk};
+use super::ground::{Ground, ground};
+use super::inner::{self, Around, Found};
+use super::rig::{GitRepo, resolve};
 use super::traces::{self, Lost, Stash};
 use super::{digest, links, special};
 use crate::domain::ids::Oid;
@@ -19,20 +27,22 @@ use crate::ports::repo::RepoError;
 /// A sandbox at one moment.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Where.
-    pub(super) place: Place,
-    /// Its administrative directory, and those of worktrees that the agent made inside it.
-    pub(super) admins: Vec<PathBuf>,
-    /// What `git status` says.
-    pub(super) status: Status,
+    /// Where, and where its HEAD is.
+    pub(super) ground: Ground,
+    /// How its repository names objects.
+    pub(super) format: Format,
+    /// The files of HEAD.
+    pub(super) tree: Tree,
     /// The index, flags included.
-    pub(super) index: Vec<IndexEntry>,
-    /// Edited paths that git was told not to look at.
+    pub(super) index: Index,
+    /// Its files, and how they differ from HEAD.
+    pub(super) files: Compared,
+    /// Paths that ignore rules hide, directories as one and ending with `/`.
     pub(super) hidden: Vec<RelPath>,
-    /// Paths that our own excludes hide from git, and that are not as we made them.
-    pub(super) extra: Vec<RelPath>,
-    /// Repositories inside the sandbox whose contents git does not show.
-    pub(super) nested: Vec<Nested>,
+    /// Mount points in it.
+    pub(super) mounts: Vec<RelPath>,
+    /// Repositories inside the sandbox.
+    pub(super) inner: Found,
     /// Stash entries of this sandbox.
     pub(super) stashes: Vec<Stash>,
     /// Commits that only its reflog and branches name.
@@ -46,82 +56,154 @@ pub(super) struct Measured {
 impl Measured {
     /// Tracked paths that hold something a commit does not.
     pub(super) fn dirty(&self) -> impl Iterator<Item = &RelPath> {
-        let changed = self.status.changes.iter().map(|change| &change.path);
-        changed.chain(&self.hidden)
+        match self.ground.gone {
+            // What was not staged went with the directory.
+            true => self.files.staged.iter(),
+            false => self.files.dirty.iter(),
+        }
     }
 
     /// Untracked paths, nested repositories (ending with `/`) among them.
     pub(super) fn untracked(&self) -> impl Iterator<Item = &RelPath> {
-        self.status.untracked.iter().chain(&self.extra)
+        self.files.untracked.iter()
+    }
+
+    /// Its administrative directory, and those of worktrees that the agent made inside it.
+    pub(super) fn admins(&self) -> Vec<PathBuf> {
+        let own = self.ground.admin.iter().cloned();
+        own.chain(self.ground.inside.iter().cloned()).collect()
     }
 }
 
 /// Measures the sandbox now. Changes nothing in it.
 pub(super) fn measure(repo: &GitRepo, sandbox: &Path) -> Result<Measured, RepoError> {
-    look(repo, locate(repo, sandbox)?)
+    let ground = ground(repo, sandbox)?;
+    if ground.gone {
+        return Err(RepoError::NotFound(format!(
+            "the sandbox {}",
+            sandbox.display()
+        )));
+    }
+    look(repo, ground)
 }
 
 /// Measures what is left of a sandbox, be it that its directory is gone. None where there is nothing.
 pub(super) fn measure_left(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
-    match measure(repo, sandbox) {
-        Err(RepoError::NotFound(_)) => measure_gone(repo, sandbox),
-        measured => measured.map(Some),
+    let ground = ground(repo, sandbox)?;
+    match ground.gone {
+        true => gone(repo, ground),
+        false => look(repo, ground).map(Some),
     }
 }
 
-/// Measures all that git still knows of a sandbox whose directory is gone, as if its files were as the
-/// index has them. None where it is there, or git knows nothing.
+/// Measures all that git still knows of a sandbox whose directory is gone. None where it is there, or git
+/// knows nothing.
 pub(super) fn measure_gone(repo: &GitRepo, sandbox: &Path) -> Result<Option<Measured>, RepoError> {
-    let place = admin::locate_gone(repo, sandbox)?;
-    let place = place.filter(|place| !is_unborn(&place.admin));
-    place.map(|place| look(repo, place)).transpose()
-}
-
-/// Whether it was never filled: no agent was in it, and without an index all files look deleted.
-fn is_unborn(admin: &Path) -> bool {
-    let unfilled = Note::read(admin).is_some_and(|note| !note.complete);
-    unfilled && std::fs::symlink_metadata(admin.join("index")).is_err()
-}
-
-fn look(repo: &GitRepo, place: Place) -> Result<Measured, RepoError> {
-    let sandbox = place.sandbox.as_path();
-    let note = Note::read(&place.admin);
-    let mut status = status::read(place.git())?;
-    status
-        .untracked
-        .retain(|path| !links::is_ours(sandbox, path));
-    let index = status::index(place.git())?;
-    let base = note.as_ref().map(|note| &note.base);
-    let (mut hidden, mut extra, mut inside) = (Vec::new(), Vec::new(), Vec::new());
-    if place.is_gone() {
-        status.changes.retain(|change| change.in_index);
-        for change in &mut status.changes {
-            change.in_tree = false;
-        }
-    } else {
-        hidden = hidden_edits(repo, &place, &index)?;
-        extra = links::strangers(sandbox, note.as_ref(), &index);
-        inside = admin::inside(repo, sandbox)?;
+    let ground = ground(repo, sandbox)?;
+    match ground.gone {
+        true => gone(repo, ground),
+        false => Ok(None),
     }
-    let (mut admins, inner): (Vec<_>, Vec<_>) = inside.into_iter().unzip();
-    admins.insert(0, place.admin.clone());
-    let nested = nested::find(repo, &place, &status, &index, base, &inner)?;
-    let reflog = traces::head_reflogs(&admins)?;
-    let stashes = traces::stashes(repo, note.as_ref(), &status, &reflog)?;
-    let lost = traces::lost(repo, &place, note.as_ref(), &status, &reflog)?;
+}
+
+fn gone(repo: &GitRepo, ground: Ground) -> Result<Option<Measured>, RepoError> {
+    let known = ground.admin.as_deref();
+    // One that was never filled had no agent in it, and without an index all files look deleted.
+    let unfilled = ground.note.as_ref().is_some_and(|note| !note.complete);
+    let is_unborn = |admin: &Path| unfilled && !admin.join("index").exists();
+    if known.is_none_or(is_unborn) {
+        return Ok(None);
+    }
+    if let Some(why) = &ground.garbled {
+        return Err(RepoError::Failed(format!(
+            "{}: {why}",
+            ground.sandbox.display()
+        )));
+    }
+    let measured = look(repo, ground)?;
+    match &measured.index.odd {
+        Some(why) => {
+            let sandbox = measured.ground.sandbox.display();
+            Err(RepoError::Failed(format!("the index of {sandbox}: {why}")))
+        }
+        None => Ok(Some(measured)),
+    }
+}
+
+/// What is on the disk.
+#[derive(Default)]
+struct Disk {
+    files: Compared,
+    walked: Walked,
+    inner: Found,
+}
+
+/// What the files of a sandbox are compared with.
+struct Sight {
+    format: Format,
+    lens: Lens,
+    index: Index,
+    tree: Tree,
+}
+
+fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
+    let format = Format::named(&super::settings::object_format(repo)?);
+    let objects = [
+        repo.theirs().join("objects"),
+        repo.repo_dir().join("objects"),
+    ];
+    let lens = Lens::new(admin::scratch(repo)?, format, &objects)?;
+    let index = match &ground.admin {
+        Some(admin) => lens.index(admin)?,
+        None => Index::default(),
+    };
+    let head = ground.head.as_ref().or(ground.stands_for.as_ref());
+    let tree = match head {
+        Some(head) => tree(repo.lens(), head, b"")?,
+        None => Tree::default(),
+    };
+    Ok(Sight {
+        format,
+        lens,
+        index,
+        tree,
+    })
+}
+
+fn look(repo: &GitRepo, ground: Ground) -> Result<Measured, RepoError> {
+    let sight = sight(repo, &ground)?;
+    let disk = match ground.gone {
+        true => Disk {
+            files: Compared {
+                staged: staged(&Against {
+                    tree: &sight.tree,
+                    index: &sight.index,
+                    format: sight.format,
+                }),
+                ..Compared::default()
+            },
+            inner: left_modules(repo, &ground, &sight)?,
+            ..Disk::default()
+        },
+        false => disk(repo, &ground, &sight)?,
+    };
+    let reflog = traces::head_reflogs(&admins(&ground))?;
+    let stashes = traces::stashes(repo, ground.note.as_ref(), &ground, &reflog)?;
+    let lost = traces::lost(repo, ground.note.as_ref(), &ground, &reflog)?;
     // What it has committed is judged, and kept, in ours.
-    let mut commits: Vec<Oid> = status.head.iter().cloned().collect();
+    let mut commits: Vec<Oid> = ground.head.iter().cloned().collect();
     commits.extend(lost.tips.iter().chain(&lost.own).cloned());
     commits.extend(stashes.iter().map(|stash| stash.commit.clone()));
     repo.take(&commits)?;
     let mut measured = Measured {
-        place,
-        admins,
-        status,
-        index,
-        hidden,
-        extra,
-        nested,
+        ground,
+        format: sight.format,
+        tree: sight.tree,
+        index: sight.index,
+        files: disk.files,
+        hidden: disk.walked.hidden,
+        mounts: disk.walked.mounts,
+        inner: disk.inner,
         stashes,
         lost,
         special: Vec::new(),
@@ -132,47 +214,115 @@ fn look(repo: &GitRepo, place: Place) -> Result<Measured, RepoError> {
     Ok(measured)
 }
 
-/// Edits of files that git was told not to look at (skip-worktree, assume-unchanged): compared in
-/// a private index without those flags.
-fn hidden_edits(
-    repo: &GitRepo,
-    place: &Place,
-    index: &[IndexEntry],
-) -> Result<Vec<RelPath>, RepoError> {
-    let on_disk = |entry: &IndexEntry| {
-        let path = place.sandbox.join(bytes::path(&entry.path));
-        std::fs::symlink_metadata(path).is_ok()
-    };
-    let mut edits = BTreeSet::new();
-    let mut suspects = Vec::new();
-    for entry in index.iter().filter(|entry| entry.stage == 0) {
-        match (entry.skip, entry.assume, on_disk(entry)) {
-            (false, false, _) => {}
-            // A path outside a sparse checkout is not there, and need not be.
-            (true, _, false) => {}
-            (false, true, false) => {
-                edits.insert(entry.path.clone());
-            }
-            (_, _, true) => suspects.push(entry),
+fn admins(ground: &Ground) -> Vec<PathBuf> {
+    ground.admin.iter().chain(&ground.inside).cloned().collect()
+}
+
+fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoError> {
+    let (tree, index, format) = (&sight.tree, &sight.index, sight.format);
+    let sandbox = ground.sandbox.as_path();
+    let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
+    let root = Root::open(sandbox).map_err(fail)?;
+    let excludes = super::ignored::excludes(repo);
+    let listed = index.entries.iter().map(|staged| &staged.path);
+    let tracked: BTreeSet<RelPath> = tree.keys().chain(listed).cloned().collect();
+    let own = links::names(ground.note.as_ref());
+    let shown = tracked.union(&own).cloned().collect();
+    let mut rules = Rules::new(&excludes, &shown);
+    for name in links::EXCLUDED.map(str::as_bytes) {
+        if links::is_ours(sandbox, name) {
+            rules.skip(name);
         }
     }
-    if suspects.is_empty() {
-        return Ok(edits.into_iter().collect());
+    if ground.is_linked() {
+        rules.skip(&b".git"[..]);
     }
-    let scratch = admin::scratch(repo)?;
-    let file = scratch.path().join("index");
-    let git = || place.git().env("GIT_INDEX_FILE", &file);
-    let records: Vec<_> = suspects
-        .iter()
-        .map(|entry| entry.record(&entry.path, 0))
-        .collect();
-    git()
-        .args(["update-index", "-z", "--index-info"])
-        .stdin(bytes::join(records.iter().map(Vec::as_slice)))
-        .run()?;
-    // Ends with 1 where something differs, which the next command lists.
-    git().args(["update-index", "-q", "--refresh"]).output()?;
-    let differing = git().args(["diff-files", "--name-only", "-z"]).run()?;
-    edits.extend(bytes::split(&differing.stdout).map(<[u8]>::to_vec));
-    Ok(edits.into_iter().collect())
+    let mut walked = walk(&root, &mut rules).map_err(fail)?;
+    let open = walked.closed.iter().find(|closed| !closed.hidden);
+    if let Some(closed) = open {
+        let path = super::bytes::lossy(&closed.path);
+        let what = format!("cannot read {path}: {}", closed.why);
+        return Err(RepoError::Failed(what));
+    }
+    let file = super::ground::seen_file(repo, sandbox);
+    let mut seen = Seen::read(&file);
+    let entries = std::mem::take(&mut walked.entries);
+    let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
+    let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
+    let scratch = sight.lens.git_dir();
+    let judge = Judge {
+        git: || repo.lens().env("GIT_DIR", repo.repo_dir()),
+        root: &root,
+        lists: lists(tree),
+        scratch: &scratch,
+        prefix: b"",
+    };
+    let against = Against {
+        tree,
+        index,
+        format,
+    };
+    walked.entries = entries.clone();
+    let mut files = compare(&root, entries, &against, &mut seen, |it| judge.judge(it))?;
+    links::not_work(&mut files.untracked);
+    let around = Around {
+        repo,
+        root: &root,
+        admin: ground.admin.as_deref(),
+        index,
+        tree,
+        head: ground.head.as_ref(),
+        base: ground.note.as_ref().map(|note| &note.base),
+        excludes: &excludes,
+        format,
+    };
+    let mut inner = inner::find(&around, &walked, &mut seen)?;
+    inner.apply(&mut files, &mut walked.hidden);
+    seen.tidy(&walked.entries);
+    seen.write(&file)?;
+    Ok(Disk {
+        files,
+        walked,
+        inner,
+    })
+}
+
+/// Submodules of a sandbox whose directory is gone: their git directories are in its administrative one.
+fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found, RepoError> {
+    let empty = admin::scratch(repo)?;
+    let fail = |error: std::io::Error| failed("cannot read", empty.path(), &error);
+    let around = Around {
+        repo,
+        root: &Root::open(empty.path()).map_err(fail)?,
+        admin: ground.admin.as_deref(),
+        index: &sight.index,
+        tree: &sight.tree,
+        head: ground.head.as_ref(),
+        base: ground.note.as_ref().map(|note| &note.base),
+        excludes: &super::files::ignore::Excludes::default(),
+        format: sight.format,
+    };
+    inner::find(&around, &Walked::default(), &mut Seen::default())
+}
+
+/// How the files of a sandbox differ from its HEAD, and nothing else.
+pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
+    let ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
+    let disk = glanced(repo, &ground)?;
+    Ok((ground, disk.files))
+}
+
+/// The paths that ignore rules hide in a sandbox.
+pub(super) fn hidden(repo: &GitRepo, ground: &Ground) -> Result<Vec<RelPath>, RepoError> {
+    Ok(glanced(repo, ground)?.walked.hidden)
+}
+
+fn glanced(repo: &GitRepo, ground: &Ground) -> Result<Disk, RepoError> {
+    let sight = sight(repo, ground)?;
+    disk(repo, ground, &sight)
+}
+
+/// What a HEAD names, where ours or theirs has it.
+pub(super) fn commit(repo: &GitRepo, id: &Oid) -> Result<Option<Oid>, RepoError> {
+    resolve(repo.lens(), id.as_str())
 }

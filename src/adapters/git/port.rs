@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::rig::GitRepo;
 use super::{
-    ailment, branches, discard, facts, fetch, gate, ignored, land, merge, pins, prepare, progress,
-    provenance, remote, repair, retired, salvage, sandbox,
+    ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare,
+    progress, provenance, remote, repair, retired, salvage, sandbox, stash,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -88,6 +90,14 @@ impl Repo for GitRepo {
 
     fn drop_retired(&self) -> Result<usize, RepoError> {
         retired::drop(self)
+    }
+
+    fn expire_retired(&self, before: Timestamp) -> Result<usize, RepoError> {
+        retired::expire(self, before)
+    }
+
+    fn expire_stash(&self, before: Timestamp) -> Result<usize, RepoError> {
+        stash::expire(self, before)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {
@@ -193,6 +203,10 @@ impl Repo for GitRepo {
 
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {
         gate::run_gate(self, commit, gate)
+    }
+
+    fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
+        checkout::free(self, target, landing)
     }
 
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {

@@ -37,6 +37,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     init(repo, checkout.as_ref())?;
     share::init(repo)?;
     let moved = settings::take_over(repo, checkout.as_ref())?;
+    repo.forget_email();
     take_attributes(repo, checkout.as_ref())?;
     links::exclude(repo, links::EXCLUDED)?;
     if repo.first_time() {
@@ -49,9 +50,17 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let ready = mark.exists();
     let adopted = repo.repo_dir().join(ADOPTED);
     if !adopted.exists() {
-        adopt::adopt(repo)?;
+        // It lends its objects only once a city was taken over: one of the second plan has lost what lent them.
+        if share::borrows(repo) {
+            let lost = repo.repo_dir().display().to_string();
+            tracing::error!(rig = %repo.name(), lost, "the rig's own repository was removed, and is made again from its remote; its salvage is lost");
+        } else {
+            adopt::adopt(repo)?;
+        }
+        super::admin::adopt_notes(repo)?;
         write_whole(&adopted, b"")?;
     }
+    share::lend(repo)?;
     // A fetch may take long, and nothing else has to wait for it.
     drop(serial);
     if !ready || moved {

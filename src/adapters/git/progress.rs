@@ -9,10 +9,11 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::admin::{failed, locate};
+use super::admin::{failed, line, locate};
 use super::digest::hex;
+use super::files::text::encode;
 use super::rig::GitRepo;
-use super::{bytes, links, status};
+use super::{bytes, measure};
 use crate::ports::repo::RepoError;
 
 /// What git writes when HEAD moves, or when something is staged.
@@ -26,29 +27,29 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
         stamp(&mut mark, &place.admin.join(name))?;
     }
     // A repository may keep no reflogs: then only the branch itself tells of an empty commit.
-    let head = place.admin.join("HEAD");
-    let head = fs::read_to_string(&head).map_err(|error| failed("cannot read", &head, &error))?;
+    let head = line(&place.admin, Path::new("HEAD"));
+    let head = head.map_err(|error| failed("cannot read the HEAD of", &place.admin, &error))?;
+    let head = String::from_utf8(head.unwrap_or_default()).unwrap_or_default();
     if let Some(branch) = head.trim_end().strip_prefix("ref: ") {
         stamp(&mut mark, &repo.theirs().join(branch))?;
     }
     Ok(mark)
 }
 
-/// A mark of what is in no commit: what `git status` says, and the stamps of those files, so that a
-/// further edit of a changed file is seen.
+/// A mark of what is in no commit, with the stamps of those files, so that a further edit of a changed file is
+/// seen.
 pub(super) fn changes(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
-    let place = locate(repo, sandbox)?;
-    let mut status = status::read(place.git())?;
-    status
-        .untracked
-        .retain(|path| !links::is_ours(sandbox, path));
+    let (_, files) = measure::glance(repo, sandbox)?;
     let mut mark = String::new();
-    let changed = status.changes.iter().map(|change| &change.path);
-    for path in changed.chain(&status.untracked) {
+    for path in files.dirty.iter().chain(&files.untracked) {
+        // Writing to a string cannot fail.
+        let _written = writeln!(mark, "{}", encode(path));
         stamp(&mut mark, &sandbox.join(bytes::path(path)))?;
     }
-    let digest = Sha256::new().chain_update(&status.raw).chain_update(mark);
-    Ok(hex(&digest.finalize()))
+    for path in &files.staged {
+        let _written = writeln!(mark, "staged {}", encode(path));
+    }
+    Ok(hex(&Sha256::digest(mark)))
 }
 
 fn stamp(mark: &mut String, path: &Path) -> Result<(), RepoError> {

@@ -18,11 +18,11 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
         return Ok(None);
     };
     let raider = RaiderId::new(repo.name().clone(), name);
+    if let Some(note) = Note::read(repo, sandbox) {
+        return Ok(by_note(&raider, note));
+    }
     for admin in admin::of_sandbox(repo, sandbox)? {
-        let found = match Note::read(&admin) {
-            Some(note) => by_note(&raider, note),
-            None => by_branch(repo, &raider, &admin)?,
-        };
+        let found = by_branch(repo, &raider, &admin)?;
         if found.is_some() {
             return Ok(found);
         }
@@ -46,7 +46,8 @@ fn by_branch(
     raider: &RaiderId,
     admin: &Path,
 ) -> Result<Option<Provenance>, RepoError> {
-    let head = fs::read_to_string(admin.join("HEAD")).unwrap_or_default();
+    let head = admin::line(admin, Path::new("HEAD")).ok().flatten();
+    let head = String::from_utf8(head.unwrap_or_default()).unwrap_or_default();
     let branch = head.trim_end().strip_prefix("ref: refs/heads/");
     let told = branch.and_then(|branch| Some((branch, raider.of_branch(branch)?)));
     let Some((branch, (relic, incarnation))) = told else {

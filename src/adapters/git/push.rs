@@ -1,8 +1,12 @@
 //! One push of one ref, and what came of it: the only place that reads what `git push` prints.
 
-use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use super::command::{Git, NETWORK, Output};
+use super::remote::remote_head;
+use super::rig::GitRepo;
+use super::{hooks, lfs};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -10,13 +14,14 @@ use crate::ports::repo::RepoError;
 const UPDATE_CHECKOUT: &str =
     "--receive-pack=git -c receive.denyCurrentBranch=updateInstead receive-pack";
 
+/// So long a push is waited for before the remote is asked whether it has it already.
+const ASKED_AFTER: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
+
 /// A push to be made. A single ref is atomic by itself.
 #[derive(Debug)]
 pub(super) struct Push<'a> {
     /// The repository pushed from.
-    pub(super) dir: &'a Path,
-    /// The directory of the user's hooks, where there are any.
-    pub(super) hooks: Option<&'a Path>,
+    pub(super) repo: &'a GitRepo,
     /// Where to.
     pub(super) url: &'a str,
     /// The remote branch.
@@ -34,7 +39,8 @@ pub(super) struct Push<'a> {
 pub(super) enum Answer {
     /// The branch is where it was wanted, now or before.
     Done,
-    /// The branch is not where it was expected, or it would lose commits.
+    /// The branch is not where it was expected, or it would lose commits, or another push of it is
+    /// under way.
     Stale(String),
     /// The checkout at the other end has changes.
     CheckoutDirty(String),
@@ -43,18 +49,31 @@ pub(super) enum Answer {
 }
 
 impl Push<'_> {
-    /// Pushes.
+    /// Pushes, with the user's pre-push hook.
     ///
     /// # Errors
     /// [`RepoError::Remote`] when there was no answer, [`RepoError::Timeout`].
     pub(super) fn run(&self) -> Result<Answer, RepoError> {
         let name = format!("refs/heads/{}", self.branch);
-        let mut git = Git::in_dir(self.dir)
-            .args(["push", "--porcelain", "--no-follow-tags"])
+        let mut git = self.repo.git();
+        git = match self.head {
+            Some(head) => {
+                lfs::bring(self.repo.theirs(), self.repo.repo_dir(), head)?;
+                let hooks = hooks::of_user(self.repo)?;
+                if let Some(hooks) = &hooks {
+                    git = git.hooks(hooks);
+                }
+                // git-lfs asks the configuration where the remote is.
+                git.arg("-c")
+                    .arg(format!("remote.origin.pushUrl={}", self.url))
+                    .arg("push")
+            }
+            // It brings nothing that a hook could look at.
+            None => git.args(["push", "--no-verify"]),
+        };
+        git = git
+            .args(["--porcelain", "--no-follow-tags"])
             .arg("--recurse-submodules=no");
-        if let Some(hooks) = self.hooks {
-            git = git.hooks(hooks);
-        }
         if self.update_checkout {
             git = git.arg(UPDATE_CHECKOUT);
         }
@@ -62,13 +81,48 @@ impl Push<'_> {
             git = git.arg(format!("--force-with-lease={name}:{expected}"));
         }
         let head = self.head.map(Oid::as_str).unwrap_or_default();
-        let output = git
+        let git = git
             .arg(self.url)
             .arg(format!("{head}:{name}"))
-            .limit(NETWORK)
-            .output()
-            .map_err(|error| without_password(error, &format!("push of {}", self.branch)))?;
+            .limit(NETWORK);
+        let Some(output) = self.patiently(git)? else {
+            return Ok(Answer::Done);
+        };
         read(&output, &name, self.url)
+    }
+
+    /// What the push came to; none when the remote has what was pushed, and the push only hangs: a hook
+    /// behind it takes long. That push goes on until its limit, and nothing waits for it.
+    fn patiently(&self, git: Git) -> Result<Option<Output>, RepoError> {
+        let plain = |error| without_password(error, &format!("push of {}", self.branch));
+        let Some(head) = self.head else {
+            return git.output().map(Some).map_err(plain);
+        };
+        let (done, ended) = mpsc::channel();
+        let pushes = std::thread::Builder::new().name("git push".to_owned());
+        // The receiver is gone where the remote was faster.
+        let started = pushes.spawn(move || drop(done.send(git.output())));
+        started.map_err(|error| RepoError::Failed(format!("no thread for a push: {error}")))?;
+        loop {
+            match ended.recv_timeout(ASKED_AFTER) {
+                Ok(output) => return output.map(Some).map_err(plain),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let what = format!("the push of {} panicked", self.branch);
+                    return Err(RepoError::Failed(what));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Ok(Some(found)) = remote_head(self.repo, self.branch)
+                && found == *head
+            {
+                let branch = self.branch;
+                tracing::warn!(
+                    branch,
+                    "the remote has what was pushed, and the push goes on"
+                );
+                return Ok(None);
+            }
+        }
     }
 }
 
@@ -125,8 +179,17 @@ fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
     }
 }
 
+/// The hook may have lost it: git-lfs has a connection of its own.
 fn lost_connection(said: &str) -> bool {
-    said.contains("fatal:") || said.contains("remote end hung up")
+    let signs = [
+        "fatal:",
+        "remote end hung up",
+        "dial tcp",
+        "i/o timeout",
+        "connection refused",
+        "connection reset",
+    ];
+    signs.iter().any(|sign| said.contains(sign))
 }
 
 /// `[rejected] (why)` is this end's verdict, `[remote rejected] (why)` the other's.
@@ -150,8 +213,15 @@ fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
     ]) {
         return Ok(Answer::CheckoutDirty(told));
     }
-    // Somebody else's push between the lease's check and the update.
-    if has(&["cannot lock ref", "incorrect old value", "non-fast-forward"]) {
+    // Another push between the lease's check and the update, or at the same moment.
+    if has(&[
+        "cannot lock ref",
+        "failed to update ref",
+        "failed to lock",
+        "incorrect old value",
+        "reference already exists",
+        "non-fast-forward",
+    ]) {
         return Ok(Answer::Stale(told));
     }
     if has(&[
@@ -190,6 +260,8 @@ mod tests {
             "[rejected] (stale info)",
             "[rejected] (fetch first)",
             "[remote rejected] (cannot lock ref 'refs/heads/main': is at a but expected b)",
+            "[remote rejected] (failed to update ref)",
+            "[remote rejected] (incorrect old value provided)",
         ] {
             assert!(matches!(refused(summary), Answer::Stale(_)), "{summary}");
         }
@@ -220,5 +292,7 @@ mod tests {
         assert_eq!(error, RepoError::Remote(expected.to_owned()));
         let hook = answer(1, "", "error: failed to push some refs to 'x'\n").unwrap();
         assert!(matches!(hook, Answer::Refused(_)));
+        let lfs = "batch request: dial tcp 10.0.0.1:443: connect: connection refused\n";
+        assert!(matches!(answer(1, "", lfs), Err(RepoError::Remote(_))));
     }
 }

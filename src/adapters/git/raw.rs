@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::admin::failed;
 use super::bytes;
 use super::command::{CHECKOUT, Git};
-use super::rig::{GitRepo, oid};
+use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -65,13 +65,6 @@ impl Raw {
             file: self.scratch.path().join(format!("{name}.index")),
         }
     }
-
-    /// A directory for files that are on their way into a tree.
-    pub(super) fn staging(&self, name: &str) -> Result<PathBuf, RepoError> {
-        let dir = self.scratch.path().join(name);
-        std::fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
-        Ok(dir)
-    }
 }
 
 /// An index of the throwaway repository.
@@ -112,16 +105,6 @@ impl RawIndex<'_> {
         Ok(())
     }
 
-    /// Takes over a tree below a path (`dir/`).
-    pub(super) fn graft(&self, dir: &str, tree: &Oid) -> Result<(), RepoError> {
-        self.plumbing()
-            .arg("read-tree")
-            .arg(format!("--prefix={dir}/"))
-            .arg(tree.as_str())
-            .run()?;
-        Ok(())
-    }
-
     /// Takes over a tree.
     pub(super) fn read(&self, tree: &Oid) -> Result<(), RepoError> {
         self.plumbing().args(["read-tree", tree.as_str()]).run()?;
@@ -143,11 +126,6 @@ impl RawIndex<'_> {
             .stdin(list)
             .run()?;
         Ok(())
-    }
-
-    /// Stores all of it as a tree.
-    pub(super) fn write_tree(&self) -> Result<Oid, RepoError> {
-        oid(&self.plumbing().arg("write-tree").run()?.text())
     }
 
     /// The entries, as [`RawIndex::load`] takes them.

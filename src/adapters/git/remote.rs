@@ -10,6 +10,7 @@ use super::equal::is_ancestor;
 use super::push::{Answer, Push, said, without_password};
 use super::rig::{GitRepo, oid};
 use super::share;
+use super::turns;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
 
@@ -48,6 +49,7 @@ pub(super) fn fetch(
     remote: &str,
     branch: &str,
 ) -> Result<(), RepoError> {
+    let _turn = turns::take(repo.repo_dir(), &format!("{remote}/{branch}"));
     let output = repo
         .git()
         .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
@@ -116,10 +118,8 @@ pub(super) fn push_branch(
         return keep_branch(repo, branch, head, expected);
     }
     let url = repo.push_url()?;
-    let hooks = repo.hooks()?;
     let push = Push {
-        dir: repo.repo_dir(),
-        hooks: hooks.as_deref(),
+        repo,
         url: &url,
         branch,
         head: Some(head),
@@ -128,8 +128,12 @@ pub(super) fn push_branch(
     };
     match push.run()? {
         Answer::Done => {}
-        Answer::Stale(_) => {
+        Answer::Stale(why) => {
             let found = remote_head(repo, branch)?;
+            if found.as_ref() == expected && expected.is_some() {
+                // It is where it must be: something at the remote holds it for a moment.
+                return Err(RepoError::Remote(why));
+            }
             let wanted = expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);
             return Err(moved(branch, wanted, found.as_ref()));
         }
@@ -205,10 +209,8 @@ fn delete_kept(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError
 
 fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
     let url = repo.push_url()?;
-    let hooks = repo.hooks()?;
     let push = Push {
-        dir: repo.repo_dir(),
-        hooks: hooks.as_deref(),
+        repo,
         url: &url,
         branch,
         head: None,
@@ -233,6 +235,7 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
 /// Notes here where the remote has the branch.
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/remotes/origin/{branch}");
+    let _turn = turns::take(repo.repo_dir(), &format!("origin/{branch}"));
     repo.git().args(["update-ref", &name, tip.as_str()]).run()?;
     share::publish(repo, &name, tip)
 }

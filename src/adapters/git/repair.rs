@@ -24,14 +24,14 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     sandbox::ensure_branch(repo, spec)?;
     let bare = is_bare(&spec.path)?;
     let admin = home(repo, spec)?;
-    let mut note = Note::read(&admin).unwrap_or_else(|| Note {
+    let mut note = Note::begun(repo, spec).unwrap_or_else(|| Note {
         complete: !bare,
         ..Note::of(spec)
     });
     // Noted before anything else: one that is half filled must neither be worked in nor pass for one whose
     // files were deleted.
     note.unfilled |= bare;
-    note.write(&admin)?;
+    note.write(repo, &spec.path)?;
     heal(repo, spec, &admin)?;
     if !note.complete {
         return sandbox::fill(repo, spec, &admin, note);
@@ -46,7 +46,7 @@ pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
     sandbox::refresh(git())?;
-    note.write(&admin)
+    note.write(repo, &spec.path)
 }
 
 /// Whether the work tree is missing, or holds nothing but its link.
@@ -111,8 +111,7 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
     let by_name = spec.path.file_name();
     for name in [by_link, by_name].into_iter().flatten() {
         let admin = admin::worktrees(repo).join(name);
-        let ours = Note::read(&admin)
-            .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
+        let ours = Note::read(repo, &spec.path).is_none_or(|note| note.is_of(spec));
         if admin.is_dir() && ours && !claimed(&admin) {
             return Ok(Some(admin));
         }
@@ -122,7 +121,7 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
 
 /// Whether the directory leads to a work tree that exists.
 pub(super) fn claimed(admin: &Path) -> bool {
-    let Ok(text) = fs::read(admin.join("gitdir")) else {
+    let Ok(Some(text)) = admin::line(admin, Path::new("gitdir")) else {
         return false;
     };
     admin.join(bytes::path(text.trim_ascii_end())).exists()

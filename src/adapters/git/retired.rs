@@ -1,15 +1,18 @@
 //! What was set aside of worktrees that are gone ([`super::admin::retire`]): it stays for as long as it may
 //! be the last that holds or names some work. One that looks like a clean worktree's goes once refs hold
-//! all that it names.
+//! all that it names; the rest goes when it was kept for as long as salvage is.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
 
 use super::admin::{self, failed};
 use super::bytes;
-use super::nested::walk;
+use super::files::list::list as files_of;
 use super::rig::GitRepo;
 use super::traces::{ids, kinds, tips};
 use crate::domain::ids::Oid;
@@ -50,6 +53,27 @@ pub(super) fn drop(repo: &GitRepo) -> Result<usize, RepoError> {
     Ok(dropped)
 }
 
+/// Removes the entries that were set aside before that time, and says how many. One that cannot be removed holds
+/// up no other.
+pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
+    let mut expired = 0;
+    for entry in list(&admin::retired(repo))? {
+        let old = set_aside(&entry).is_some_and(|at| at < before);
+        match remove(&entry, !old) {
+            Ok(removed) => expired += usize::from(removed),
+            Err(error) => tracing::warn!(entry = %entry.display(), %error, "it stays"),
+        }
+    }
+    Ok(expired)
+}
+
+/// When an entry was set aside: the move changed it last.
+fn set_aside(entry: &Path) -> Option<Timestamp> {
+    let meta = fs::symlink_metadata(entry).ok()?;
+    let nanos = i32::try_from(meta.ctime_nsec()).ok()?;
+    Timestamp::new(meta.ctime(), nanos).ok()
+}
+
 fn remove(entry: &Path, needed: bool) -> Result<bool, RepoError> {
     if needed {
         return Ok(false);
@@ -76,7 +100,7 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
 /// entry is not ours to judge.
 fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
     let mut named = BTreeSet::new();
-    for file in walk(entry, true)? {
+    for file in files_of(entry, true)? {
         let name = bytes::lossy(&file);
         let path = entry.join(bytes::path(&file));
         let fail = |error: std::io::Error| failed("cannot read", &path, &error);
@@ -90,7 +114,9 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
         if meta.len() > SEARCH_MAX {
             return Ok(true);
         }
-        named.extend(ids(&fs::read(&path).map_err(fail)?));
+        let text =
+            crate::adapters::beneath::read(entry, bytes::path(&file), SEARCH_MAX).map_err(fail)?;
+        named.extend(ids(&text.unwrap_or_default()));
     }
     let Some(head) = head(repo, entry)? else {
         return Ok(true);
@@ -101,7 +127,10 @@ fn is_needed(repo: &GitRepo, entry: &Path) -> Result<bool, RepoError> {
 
 /// What was checked out last; its branch may be gone.
 fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
-    let read = |name: &str| fs::read_to_string(entry.join(name)).unwrap_or_default();
+    let read = |name: &str| {
+        let text = crate::adapters::beneath::read(entry, Path::new(name), SEARCH_MAX);
+        bytes::lossy(&text.ok().flatten().unwrap_or_default())
+    };
     let text = read("HEAD");
     let name = text.trim().trim_start_matches("ref: ");
     let named = match Oid::new(name) {

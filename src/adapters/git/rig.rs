@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
-use super::settings::HOOKS_KEY;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -45,8 +44,10 @@ pub struct GitRepo {
     /// git's own locks race when worktrees are added, pruned or repaired at the same time.
     worktrees: Mutex<()>,
     preparing: Mutex<()>,
-    /// `user.email` of the repository, once it was asked for.
-    email: OnceLock<Option<String>>,
+    /// `user.email` of the repository, once it was asked for; forgotten when the settings are taken over anew.
+    email: Mutex<Option<Option<String>>>,
+    /// The user's ignore rules, once they were asked for.
+    excludes: OnceLock<Option<PathBuf>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
 }
@@ -59,7 +60,8 @@ impl GitRepo {
             rig,
             worktrees: Mutex::new(()),
             preparing: Mutex::new(()),
-            email: OnceLock::new(),
+            email: Mutex::new(None),
+            excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
         }
     }
@@ -79,7 +81,33 @@ impl GitRepo {
                 .ok()?;
             Some(output.text()).filter(|email| !email.is_empty())
         };
-        self.email.get_or_init(read).clone()
+        let mut known = self.email.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_with(read).clone()
+    }
+
+    /// Has `user.email` read anew.
+    pub(super) fn forget_email(&self) {
+        *self.email.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The file with the user's own ignore rules.
+    pub(super) fn user_excludes(&self) -> Option<PathBuf> {
+        let read = || {
+            let asked = self
+                .git()
+                .args(["config", "--type=path", "--get", "core.excludesFile"]);
+            let named = asked.output().ok()?.text();
+            if !named.is_empty() {
+                return Some(PathBuf::from(named));
+            }
+            let home = std::env::var_os("HOME").map(PathBuf::from);
+            let config = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
+            let config = config
+                .map(PathBuf::from)
+                .or(home.map(|home| home.join(".config")));
+            config.map(|config| config.join("git").join("ignore"))
+        };
+        self.excludes.get_or_init(read).clone()
     }
 
     /// The rig's checkout or URL.
@@ -121,7 +149,7 @@ impl GitRepo {
     /// A `git` command run in ours.
     #[must_use]
     pub fn git(&self) -> Git {
-        Git::in_dir(&self.rig.ours)
+        Git::in_dir(&self.rig.ours).heals(&self.rig.ours)
     }
 
     /// Held while worktrees are added, moved, repaired or pruned.
@@ -160,15 +188,6 @@ impl GitRepo {
             "{} has no {PUSH_URL_KEY}: it was not prepared",
             self.rig.ours.display()
         )))
-    }
-
-    /// The directory of the hooks of the user's checkout, which a push runs; none where it has none.
-    pub(super) fn hooks(&self) -> Result<Option<PathBuf>, RepoError> {
-        let asked = self
-            .git()
-            .args(["config", "--type=path", "--get", HOOKS_KEY])
-            .output()?;
-        Ok((asked.ok() && !asked.stdout.is_empty()).then(|| asked.text().into()))
     }
 
     /// The checkout that is this rig's origin, when the rig has no other remote: landing moves

@@ -16,10 +16,15 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, Note, failed};
 use super::command::{CHECKOUT, Git};
+use super::files::compare::tree;
+use super::files::open::Root;
+use super::files::seen::Seen;
+use super::files::walk::{All, walk};
+use super::ground::seen_file;
 use super::links;
 use super::repair;
 use super::rig::GitRepo;
-use crate::domain::ids::SlotName;
+use crate::domain::ids::{Oid, SlotName};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
 /// Makes the sandbox, or finishes it.
@@ -28,7 +33,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     check(repo, spec)?;
     ensure_branch(repo, spec)?;
     let admin = ensure_worktree(repo, spec)?;
-    match Note::read(&admin) {
+    match Note::begun(repo, spec) {
         Some(note) if note.complete => {
             links::make(repo, spec)?;
             Ok(())
@@ -54,20 +59,18 @@ pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError>
         let what = format!("{:?} is no name of a branch", spec.branch);
         return Err(RepoError::Failed(what));
     }
-    for admin in admin::of_sandbox(repo, &spec.path)? {
-        if let Some(note) = Note::read(&admin)
-            && (note.raider != spec.raider || note.incarnation != spec.incarnation)
-            && fs::symlink_metadata(&spec.path).is_ok()
-        {
-            return Err(RepoError::Failed(format!(
-                "{} is the sandbox of {} {}, not of {} {}",
-                spec.path.display(),
-                note.raider,
-                note.incarnation,
-                spec.raider,
-                spec.incarnation
-            )));
-        }
+    if let Some(note) = Note::read(repo, &spec.path)
+        && !note.is_of(spec)
+        && fs::symlink_metadata(&spec.path).is_ok()
+    {
+        return Err(RepoError::Failed(format!(
+            "{} is the sandbox of {} {}, not of {} {}",
+            spec.path.display(),
+            note.raider,
+            note.incarnation,
+            spec.raider,
+            spec.incarnation
+        )));
     }
     Ok(())
 }
@@ -108,8 +111,7 @@ pub(super) fn ensure_branch(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), Re
 fn ensure_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let there = fs::symlink_metadata(&spec.path).is_ok();
     for admin in admin::of_sandbox(repo, &spec.path)? {
-        let same = Note::read(&admin)
-            .is_none_or(|note| note.raider == spec.raider && note.incarnation == spec.incarnation);
+        let same = Note::read(repo, &spec.path).is_none_or(|note| note.is_of(spec));
         if same || there {
             return repair::settle(repo, spec);
         }
@@ -127,7 +129,7 @@ pub(super) fn fill(
     admin: &Path,
     mut note: Note,
 ) -> Result<(), RepoError> {
-    note.write(admin)?;
+    note.write(repo, &spec.path)?;
     // Only a killed attempt of our own can have left it: no agent was here yet.
     let lock = admin.join("index.lock");
     if let Err(error) = fs::remove_file(&lock)
@@ -148,8 +150,26 @@ pub(super) fn fill(
     links::make(repo, spec)?;
     links::copy(repo, spec, &mut note)?;
     refresh(git())?;
+    remember(repo, &spec.path, &tip)?;
     note.complete = true;
-    note.write(admin)
+    note.write(repo, &spec.path)
+}
+
+/// Notes which blobs the files were made from: no agent was here yet.
+fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoError> {
+    let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
+    let blobs = tree(repo.git(), commit, b"")?;
+    let root = Root::open(sandbox).map_err(fail)?;
+    let walked = walk(&root, &mut All).map_err(fail)?;
+    let probe = admin::scratch(repo)?;
+    let probe = fs::File::create(probe.path().join("probe")).map_err(fail)?;
+    let entries = walked.entries.iter().filter(|entry| {
+        let known = blobs.get(&entry.path);
+        known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode))
+    });
+    let blob = |path: &[u8]| blobs.get(path).map(|(_, blob)| blob.clone());
+    let seen = Seen::checked_out(entries, blob, &probe).map_err(fail)?;
+    seen.write(&seen_file(repo, sandbox))
 }
 
 /// Refreshes the stat data of an index: every later look at it is three times cheaper. Ends with 1 where a
@@ -176,10 +196,8 @@ pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return match admin::entries(repo)?
-                .iter()
-                .any(|it| Note::read(it).is_some())
-            {
+            let noted = fs::read_dir(admin::notes(repo)).is_ok_and(|mut it| it.next().is_some());
+            return match noted {
                 true => Err(missing(dir)),
                 false => Ok(Vec::new()),
             };

@@ -17,9 +17,6 @@ use crate::ports::repo::RepoError;
 /// The file that the configuration of theirs includes.
 pub(super) const FILE: &str = "horde.config";
 
-/// Key of ours: the directory of the hooks that a push runs.
-pub(super) const HOOKS_KEY: &str = "horde.hooksPath";
-
 /// What holds in ours beside the settings of the checkout. Nothing is pruned: salvage and its retention
 /// decide what goes.
 const OURS: &[(&str, &str)] = &[
@@ -45,8 +42,8 @@ const THEIRS: &[(&str, &str)] = &[
     ("push.default", "nothing"),
 ];
 
-/// Keys of a checkout that shape its files alone, and say nothing of what a commit holds.
-const THEIRS_ONLY: &[&str] = &["core.symlinks", "core.filemode"];
+/// Keys of a checkout that shape its files alone, or what a person runs there.
+const THEIRS_ONLY: &[&str] = &["core.symlinks", "core.filemode", "core.hookspath"];
 
 /// Every remote of theirs pushes there: sandboxes cannot push by accident.
 pub(super) const NO_PUSH: &str =
@@ -90,6 +87,8 @@ const REMOTE_KEYS: &[&str] = &[
     "tagopt",
     "uploadpack",
     "vcs",
+    "lfsurl",
+    "lfspushurl",
 ];
 
 /// A checkout as the rig names it.
@@ -171,16 +170,15 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .output()?
         .text();
     let format = object_format(repo)?;
-    refresh(
-        &repo.repo_dir().join("config"),
-        &ours(repo, &format, &wanted),
-    )?;
+    refresh(&repo.repo_dir().join("config"), &ours(&format, &wanted))?;
     let theirs = repo.theirs();
     refresh(&theirs.join(FILE), &render(&closed(wanted.clone())))?;
     let config = theirs.join("config");
     if let Some(why) = unusable(&config) {
-        // Agents share it: one that broke it would stop the others.
-        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        if config.exists() {
+            // Agents share it: one that broke it would stop the others.
+            tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+        }
         refresh(&config, &base(&format, THEIRS, &[("include.path", FILE)]))?;
     }
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
@@ -211,18 +209,14 @@ fn refresh(file: &Path, text: &str) -> Result<(), RepoError> {
 }
 
 /// The whole configuration of ours.
-fn ours(repo: &GitRepo, format: &str, wanted: &Settings) -> String {
+fn ours(format: &str, wanted: &Settings) -> String {
     let mut settings = Settings::new();
     for (key, value) in wanted {
         match key.as_str() {
-            "core.hookspath" => settings.push((HOOKS_KEY.to_owned(), value.clone())),
             key if THEIRS_ONLY.contains(&key) => {}
             key => settings.push((key.to_owned(), value.clone())),
         }
     }
-    // What an agent's filter stored there is named by its hash, which the other end checks.
-    let storage = repo.theirs().join("lfs").display().to_string();
-    settings.push(("lfs.storage".to_owned(), Some(storage)));
     base(format, OURS, &[]) + &render(&settings)
 }
 
@@ -250,7 +244,7 @@ fn closed(mut wanted: Settings) -> Settings {
     wanted
 }
 
-type Settings = Vec<(String, Option<String>)>;
+pub(super) type Settings = Vec<(String, Option<String>)>;
 
 fn remote(settings: &mut Settings, name: &str) {
     let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");
@@ -326,7 +320,7 @@ fn hooks(checkout: &Checkout) -> Option<String> {
 }
 
 /// The settings in git's file format.
-fn render(settings: &Settings) -> String {
+pub(super) fn render(settings: &Settings) -> String {
     let mut text = String::from("# Written by horde-supervisor; changes here are lost.\n");
     for (key, value) in settings {
         let Some((section, rest)) = key.split_once('.') else {

@@ -15,33 +15,45 @@ use crate::ports::repo::RepoError;
 /// Refs that agents find where git puts them.
 const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
 
-/// Makes it where it is not there, and has it borrow the objects of ours: neither a charge nor a fetch
-/// copies any.
+/// Makes it where it is not there.
 pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     if !dir.join("HEAD").exists() {
         fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
         init_bare(dir, &object_format(repo)?)?;
+        // That of a new one is written with the settings of the checkout.
+        let config = dir.join("config");
+        fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;
     }
-    borrow(dir, &repo.repo_dir().join("objects"))
+    Ok(())
 }
 
-fn borrow(dir: &Path, objects: &Path) -> Result<(), RepoError> {
+/// Whether it borrows the objects of ours already.
+pub(super) fn borrows(repo: &GitRepo) -> bool {
+    let objects = repo.repo_dir().join("objects");
+    lenders(repo)
+        .split(|byte| *byte == b'\n')
+        .any(|line| line == bytes::of(&objects))
+}
+
+fn lenders(repo: &GitRepo) -> Vec<u8> {
+    let file = Path::new("objects/info/alternates");
+    let text = crate::adapters::beneath::read(repo.theirs(), file, 1 << 20);
+    text.ok().flatten().unwrap_or_default()
+}
+
+/// Has it borrow the objects of ours: neither a charge nor a fetch copies any.
+pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
+    if borrows(repo) {
+        return Ok(());
+    }
+    let (dir, objects) = (repo.theirs(), repo.repo_dir().join("objects"));
     let info = dir.join("objects").join("info");
     fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
     let file = info.join("alternates");
-    let wanted = bytes::of(objects);
-    let before = super::beneath::read(dir, Path::new("objects/info/alternates"), 1 << 20);
-    let before = before.ok().flatten().unwrap_or_default();
-    if before
-        .split(|byte| *byte == b'\n')
-        .any(|line| line == wanted)
-    {
-        return Ok(());
-    }
-    let mut text = wanted.to_vec();
+    let mut text = bytes::of(&objects).to_vec();
     text.push(b'\n');
-    text.extend_from_slice(&before);
+    text.extend_from_slice(&lenders(repo));
     write_whole(&file, &text)
 }
 

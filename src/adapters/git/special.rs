@@ -1,13 +1,16 @@
 //! What else holds work in a sandbox: operations in progress, conflicts, nested repositories,
-//! hidden edits, commits that only the reflog names, a branch that HEAD has left.
+//! hidden edits, commits that only the reflog names, a branch that HEAD has left, mount points.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::admin::failed;
 use super::bytes;
+use super::files::list::list as files_of;
+use super::inner::Kind;
 use super::measure::Measured;
-use super::nested::Kind;
-use crate::domain::facts::{HIDDEN, LEFT_BEHIND};
+use crate::adapters::beneath;
+use crate::domain::facts::{CONVERTED, HIDDEN, LEFT_BEHIND};
 use crate::ports::repo::RepoError;
 
 /// Files and directories in a worktree's administrative directory that belong to an operation in
@@ -26,6 +29,12 @@ pub(super) const IN_PROGRESS: &[(&str, &str)] = &[
 /// How the names of files begin that a repair set aside and that still hold something: what was staged,
 /// where HEAD was.
 pub(super) const ASIDE: &[&str] = &["index.aside", "HEAD.aside"];
+
+/// A ref is a line.
+const LINE_MAX: u64 = 64 * 1024;
+
+/// As many converted files are told of; the others are saved all the same.
+const TOLD: usize = 100;
 
 /// A line for each operation that this git directory shows to be in progress.
 pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
@@ -54,58 +63,101 @@ fn aside(admin: &Path) -> Result<Vec<String>, RepoError> {
 
 /// One line for each, for people. Stable as long as the sandbox does not change.
 pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
-    let mut lines: Vec<String> = in_progress(&measured.place.admin).collect();
-    // Where nobody works any more, nobody is at the wrong place.
-    let at_work = !measured.place.is_gone();
-    if at_work && measured.status.head.is_none() {
+    let ground = &measured.ground;
+    let mut lines = Vec::new();
+    if let Some(why) = &ground.broken {
+        lines.push(format!(
+            "its .git is not the link that was made with it: {why}"
+        ));
+    }
+    lines.extend(ground.garbled.clone());
+    if let Some(why) = &measured.index.odd {
+        lines.push(format!("its index cannot be read: {why}"));
+    }
+    for path in &measured.mounts {
+        let path = bytes::lossy(path);
+        lines.push(format!(
+            "{path} is a mount point: what is behind it is not the sandbox's; `umount` it"
+        ));
+    }
+    lines.extend(ground.admin.iter().flat_map(|admin| in_progress(admin)));
+    // Without files there is no work at a wrong place.
+    let at_work = !ground.gone && ground.garbled.is_none();
+    if at_work && ground.head.is_none() {
         lines.push("HEAD names a branch without commits".to_owned());
-    } else if at_work && measured.status.branch.is_none() {
+    } else if at_work && ground.branch.is_none() {
         lines.push("HEAD is detached".to_owned());
     }
-    let conflicts = measured
-        .status
-        .changes
-        .iter()
-        .filter(|change| change.conflict);
-    let conflicts = conflicts.count();
-    if conflicts > 0 {
-        lines.push(format!("unresolved conflicts: {conflicts}"));
+    let conflicts = measured.index.entries.iter().filter(|it| it.stage > 0);
+    let conflicts: BTreeSet<_> = conflicts.map(|it| &it.path).collect();
+    if !conflicts.is_empty() {
+        lines.push(format!("unresolved conflicts: {}", conflicts.len()));
     }
-    for nested in &measured.nested {
-        let (path, holds) = (bytes::lossy(&nested.path), &nested.holds);
-        lines.push(match nested.kind {
+    lines.extend(files(measured));
+    for tip in &measured.lost.tips {
+        lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
+    }
+    if let Some(admin) = &ground.admin {
+        lines.extend(aside(admin)?);
+    }
+    if let Some(own) = measured.lost.own.as_ref().filter(|_| at_work) {
+        lines.push(format!("HEAD has left its own branch at {}", own.short()));
+    }
+    if let Some(admin) = &ground.admin {
+        lines.extend(own_refs(admin)?);
+    }
+    Ok(lines)
+}
+
+/// Lines about repositories and files.
+fn files(measured: &Measured) -> Vec<String> {
+    let mut lines = Vec::new();
+    for inner in &measured.inner.inner {
+        let (path, holds) = (bytes::lossy(&inner.path), &inner.holds);
+        lines.push(match inner.kind {
             Kind::Submodule => format!("submodule {path}: {holds}"),
             Kind::Left => format!("{LEFT_BEHIND}what submodule {path} holds: {holds}"),
             Kind::Untracked => format!("nested repository {path}: {holds}"),
             Kind::Ignored => format!("{HIDDEN}{path}: {holds}"),
         });
     }
-    for path in &measured.hidden {
-        let path = bytes::lossy(path);
+    let flagged = measured
+        .index
+        .entries
+        .iter()
+        .filter(|it| it.skip || it.assume);
+    let files = &measured.files;
+    let edited =
+        flagged.filter(|it| files.dirty.contains(&it.path) && !files.staged.contains(&it.path));
+    if !measured.ground.gone {
+        for staged in edited {
+            let path = bytes::lossy(&staged.path);
+            lines.push(format!(
+                "edited behind skip-worktree or assume-unchanged: {path}"
+            ));
+        }
+    }
+    let converted = files.converted.iter().take(TOLD);
+    lines.extend(converted.map(|path| format!("{CONVERTED}{}", bytes::lossy(path))));
+    lines
+}
+
+/// Refs that only this worktree has.
+fn own_refs(admin: &Path) -> Result<Vec<String>, RepoError> {
+    let dir = admin.join("refs").join("worktree");
+    if std::fs::symlink_metadata(&dir).is_err() {
+        return Ok(Vec::new());
+    }
+    let mut lines = Vec::new();
+    for name in files_of(&dir, true)? {
+        let text = beneath::read(&dir, bytes::path(&name), LINE_MAX)
+            .ok()
+            .flatten();
+        let text = bytes::lossy(text.unwrap_or_default().trim_ascii_end());
+        let name = bytes::lossy(&name);
         lines.push(format!(
-            "edited behind skip-worktree or assume-unchanged: {path}"
+            "a ref of this worktree only: refs/worktree/{name} {text}"
         ));
     }
-    for tip in &measured.lost.tips {
-        lines.push(format!("{LEFT_BEHIND}{}", tip.short()));
-    }
-    lines.extend(aside(&measured.place.admin)?);
-    if let Some(own) = measured.lost.own.as_ref().filter(|_| at_work) {
-        lines.push(format!("HEAD has left its own branch at {}", own.short()));
-    }
-    let own = measured
-        .place
-        .git()
-        .args([
-            "for-each-ref",
-            "--format=%(refname) %(objectname)",
-            "refs/worktree",
-        ])
-        .run()?;
-    lines.extend(
-        own.text()
-            .lines()
-            .map(|line| format!("a ref of this worktree only: {line}")),
-    );
     Ok(lines)
 }

@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::admin::{failed, write_whole};
-use super::beneath;
 use super::bytes;
 use super::rig::GitRepo;
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -130,6 +130,50 @@ impl Theirs<'_> {
         let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(&log), &error);
         let text = beneath::read(self.dir, &log, LIST_MAX).map_err(fail)?;
         Ok(text.unwrap_or_default())
+    }
+
+    /// Takes the lines out of a reflog that are not to stay, and points the ref at the last that does; says how
+    /// many went. Where git holds the lock, all of it stays.
+    ///
+    /// # Errors
+    /// As [`Theirs::create`].
+    pub(super) fn thin_log(
+        &self,
+        name: &str,
+        stays: impl Fn(&str) -> bool,
+    ) -> Result<usize, RepoError> {
+        let path = self.dir.join(name);
+        let Some(lock) = Lock::take(&path)? else {
+            return Ok(0);
+        };
+        let bytes = self.reflog(name)?;
+        // A message that is no text is not written anew.
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            return Ok(0);
+        };
+        let kept: Vec<_> = text.lines().filter(|line| stays(line)).collect();
+        let gone = text.lines().count() - kept.len();
+        if gone == 0 {
+            return Ok(0);
+        }
+        let last = |line: Option<&&str>| {
+            let id = line.and_then(|line| line.split(' ').nth(1));
+            id.and_then(|id| Oid::new(id).ok())
+        };
+        match (last(kept.last()), self.resolve(name)?) {
+            (Some(tip), _) => {
+                let log = Path::new("logs").join(name);
+                self.make_dir(&self.dir.join(log.parent().unwrap_or(Path::new("logs"))))?;
+                write_whole(&self.dir.join(log), chained(&kept).as_bytes())?;
+                self.create(name, &tip)?;
+                Ok(gone)
+            }
+            (None, Some(tip)) => {
+                drop(lock);
+                Ok(if self.delete(name, &tip)? { gone } else { 0 })
+            }
+            (None, None) => Ok(0),
+        }
     }
 
     /// Points a ref there, whether it is there already or not.
@@ -284,6 +328,19 @@ impl Theirs<'_> {
         }
         Ok(())
     }
+}
+
+/// Lines of a reflog, each of which begins where the one before it ended.
+fn chained(lines: &[&str]) -> String {
+    let mut before: Option<&str> = None;
+    let mut text = String::new();
+    for line in lines {
+        let (old, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let zero = "0".repeat(old.len());
+        text.extend([before.unwrap_or(&zero), " ", rest, "\n"]);
+        before = rest.split(' ').next();
+    }
+    text
 }
 
 fn packed_line(line: &[u8]) -> Option<(String, Oid)> {

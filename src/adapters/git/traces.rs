@@ -5,11 +5,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::admin::{Note, Place};
+use super::admin::Note;
 use super::branches::checked_out;
 use super::command::Git;
+use super::ground::Ground;
 use super::rig::{GitRepo, oid};
-use super::status::Status;
+use super::theirs::LIST_MAX;
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -37,11 +39,19 @@ pub(super) struct HeadReflog {
 pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> {
     let mut found = HeadReflog::default();
     for admin in admins {
-        let file = admin.join("logs").join("HEAD");
-        match std::fs::read(&file) {
-            Ok(text) => note(&String::from_utf8_lossy(&text), &mut found),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(super::admin::failed("cannot read", &file, &error)),
+        let name = Path::new("logs/HEAD");
+        match beneath::read(admin, name, LIST_MAX) {
+            Ok(text) => {
+                let text = text.unwrap_or_default();
+                note(&String::from_utf8_lossy(&text), &mut found);
+            }
+            Err(error) => {
+                return Err(super::admin::failed(
+                    "cannot read",
+                    &admin.join(name),
+                    &error,
+                ));
+            }
         }
     }
     Ok(found)
@@ -103,9 +113,8 @@ pub(super) struct Lost {
 /// Looks for them. Branches of the sandbox's own hold nothing fast: nobody lists them once it is gone.
 pub(super) fn lost(
     repo: &GitRepo,
-    place: &Place,
     note: Option<&Note>,
-    status: &Status,
+    ground: &Ground,
     reflog: &HeadReflog,
 ) -> Result<Lost, RepoError> {
     // Salvage does not count, or the act of saving would change what was measured.
@@ -119,8 +128,8 @@ pub(super) fn lost(
         .filter_map(|line| line.split_once(' '))
         .filter(|(_, name)| !name.starts_with("refs/horde/salvage/"))
         .collect();
-    let mut own_branches = branches(repo, place)?;
-    own_branches.retain(|branch| is_own(repo, note, status, reflog, (branch, &refs)));
+    let mut own_branches = branches(repo, &ground.sandbox)?;
+    own_branches.retain(|branch| is_own(repo, note, ground, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
     for branch in &own_branches {
         if note.is_some_and(|note| note.branch == branch.name) {
@@ -131,11 +140,11 @@ pub(super) fn lost(
     for (id, _) in &refs {
         known.extend(format!("^{id}\n").bytes());
     }
-    if let Some(head) = &status.head {
+    if let Some(head) = &ground.head {
         known.extend(format!("^{head}\n").bytes());
     }
     let unheld = |own: &Oid| {
-        let elsewhere = status.head.as_ref() != Some(own);
+        let elsewhere = ground.head.as_ref() != Some(own);
         Ok(elsewhere && !tips(repo.lens(), &BTreeSet::from([own.clone()]), &known)?.is_empty())
     };
     let own = match own {
@@ -161,12 +170,12 @@ struct Branch {
 }
 
 /// The branches of theirs, with what their commits say.
-fn branches(repo: &GitRepo, place: &Place) -> Result<Vec<Branch>, RepoError> {
+fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
     let in_use = checked_out(repo)?;
     // Nothing looks after what is checked out beside the sandboxes.
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let homes = [real(repo.raiders_dir()), real(repo.forge_dir())];
-    let own = real(&place.sandbox);
+    let own = real(sandbox);
     let elsewhere = |(_, at): &(String, PathBuf)| {
         let within = |home: &Option<PathBuf>| {
             let at = real(at);
@@ -211,7 +220,7 @@ fn branches(repo: &GitRepo, place: &Place) -> Result<Vec<Branch>, RepoError> {
 fn is_own(
     repo: &GitRepo,
     note: Option<&Note>,
-    status: &Status,
+    ground: &Ground,
     reflog: &HeadReflog,
     (found, refs): (&Branch, &[(&str, &str)]),
 ) -> bool {
@@ -229,7 +238,7 @@ fn is_own(
     if found.elsewhere || (!repo.pushes() && refs.iter().any(upstream)) {
         return false;
     }
-    let been = reflog.branches.contains(branch) || status.branch.as_deref() == Some(branch);
+    let been = reflog.branches.contains(branch) || ground.branch.as_deref() == Some(branch);
     let made = note.is_some_and(|note| {
         found.committer == note.raider.to_string() && found.made >= note.created
     });
@@ -272,7 +281,7 @@ pub(super) fn tips(git: Git, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Ve
 pub(super) fn stashes(
     repo: &GitRepo,
     note: Option<&Note>,
-    status: &Status,
+    ground: &Ground,
     reflog: &HeadReflog,
 ) -> Result<Vec<Stash>, RepoError> {
     let log = repo.their_refs().reflog("refs/stash")?;
@@ -287,13 +296,13 @@ pub(super) fn stashes(
     for entry in entries {
         let ours = match branch_of(&entry.stash.message) {
             Some(branch) => {
-                status.branch.as_deref() == Some(branch)
+                ground.branch.as_deref() == Some(branch)
                     || note.is_some_and(|note| note.branch == branch)
                     || reflog.branches.contains(branch)
             }
             None => {
                 let here = parents.get(&entry.stash.commit).is_some_and(|on| {
-                    reflog.commits.contains(on) || status.head.as_ref() == Some(on)
+                    reflog.commits.contains(on) || ground.head.as_ref() == Some(on)
                 });
                 here && note.is_none_or(|note| entry.made >= note.created)
             }
@@ -305,14 +314,14 @@ pub(super) fn stashes(
     Ok(found)
 }
 
-struct StashEntry {
-    stash: Stash,
+pub(super) struct StashEntry {
+    pub(super) stash: Stash,
     /// Seconds since 1970.
-    made: i64,
+    pub(super) made: i64,
 }
 
 /// Reads `<old> <new> <name> <address> <time> <zone>\t<message>`.
-fn stash_entry(line: &str) -> Option<StashEntry> {
+pub(super) fn stash_entry(line: &str) -> Option<StashEntry> {
     let (head, message) = line.split_once('\t').unwrap_or((line, ""));
     let commit = Oid::new(head.split(' ').nth(1)?).ok()?;
     let made = head.rsplit(' ').nth(1)?.parse().unwrap_or(i64::MAX);
@@ -346,7 +355,7 @@ fn parents(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<HashMap<Oid, Oid>, Rep
 }
 
 /// `WIP on <branch>: ...` or `On <branch>: ...`; none for other messages and a detached HEAD.
-fn branch_of(message: &str) -> Option<&str> {
+pub(super) fn branch_of(message: &str) -> Option<&str> {
     let rest = message
         .strip_prefix("WIP on ")
         .or_else(|| message.strip_prefix("On "))?;

@@ -13,8 +13,11 @@ mod deaths;
 mod hooks;
 mod journal;
 mod kv;
+pub mod mark;
 mod merge_requests;
 mod messages;
+mod place;
+mod ready;
 mod relics;
 mod retention;
 mod sagas;
@@ -35,10 +38,15 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rustix::fs::OFlags;
 
+use crate::domain::event::Event;
 use crate::ports::clock::Clock;
 use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
+use crate::regular;
 
+pub use mark::Known;
+use place::Place;
 use txn::SqliteTxn;
 
 /// How long a commit waits for another program that reads or writes the file (a backup, say).
@@ -53,15 +61,30 @@ pub struct SqliteRelics {
     conn: Connection,
     clock: Arc<dyn Clock>,
     durability: Durability,
+    /// None in memory.
+    place: Option<Place>,
 }
 
 impl SqliteRelics {
     /// Opens the file (mode 0600), makes it if it is not there, brings an older schema up to date.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the file cannot be opened or written now;
-    /// [`StoreError::Failed`] when it is damaged, is no relic store, or was written by a newer version.
+    /// As [`SqliteRelics::open_known`].
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_known(path, clock, Known::Any)
+    }
+
+    /// The same where it is known whether there was a store: one that was lost is not begun anew.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when the file cannot be opened or written now;
+    /// [`StoreError::Failed`] when it is damaged, is no relic store, was written by a newer version, or is
+    /// not the store that was there.
+    pub fn open_known(
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        known: Known,
+    ) -> Result<Self, StoreError> {
         let at = |error: StoreError| match error {
             StoreError::Unavailable(why) => {
                 StoreError::Unavailable(format!("{}: {why}", path.display()))
@@ -69,6 +92,8 @@ impl SqliteRelics {
             StoreError::Failed(why) => StoreError::Failed(format!("{}: {why}", path.display())),
             other => other,
         };
+        let there = std::fs::symlink_metadata(path).map_or(0, |found| found.len());
+        mark::refuse_missing(path, known, there).map_err(at)?;
         let length =
             private_file(path).map_err(|error| at(StoreError::Unavailable(error.to_string())))?;
         // SQLite takes such a stub for an empty database and would write over it.
@@ -77,7 +102,11 @@ impl SqliteRelics {
             return Err(at(StoreError::Failed(why)));
         }
         let conn = Connection::open(path).map_err(|error| at(error.into()))?;
-        Self::over(conn, clock).map_err(at)
+        let is_known = |conn: &Connection| mark::refuse_empty(conn, known, path);
+        let mut store = Self::over(conn, clock, is_known).map_err(at)?;
+        let mark = mark::verify(&store.conn, known, path).map_err(at)?;
+        store.place = Some(Place::new(path, mark).map_err(at)?);
+        Ok(store)
     }
 
     /// An empty store that lives as long as this value. The same code as with a file.
@@ -85,15 +114,20 @@ impl SqliteRelics {
     /// # Errors
     /// [`StoreError`]: no memory.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        Self::over(Connection::open_in_memory()?, clock)
+        Self::over(Connection::open_in_memory()?, clock, |_| Ok(()))
     }
 
-    fn over(mut conn: Connection, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+    fn over(
+        mut conn: Connection,
+        clock: Arc<dyn Clock>,
+        is_known: impl FnOnce(&Connection) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
         conn.busy_timeout(BUSY)?;
         conn.set_prepared_statement_cache_capacity(128);
         // Else a statement with `LIMIT ?` is compiled again whenever another value is bound to it.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         schema::check(&conn)?;
+        is_known(&conn)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.pragma_update(None, "journal_size_limit", WAL_LIMIT)?;
         conn.pragma_update(None, "synchronous", "FULL")?;
@@ -104,6 +138,7 @@ impl SqliteRelics {
             conn,
             clock,
             durability: Durability::Full,
+            place: None,
         })
     }
 
@@ -127,7 +162,13 @@ impl Relics for SqliteRelics {
         jobs: &mut [Job<'_>],
         durability: Durability,
     ) -> Result<Committed, StoreError> {
+        let place = self.place.as_mut();
+        let checked = place.map_or(Ok(()), |place| place.check(&self.conn));
+        if let Err(StoreError::Failed(why)) = checked {
+            return Err(StoreError::Failed(why));
+        }
         self.set_durability(durability)?;
+        let before = self.conn.total_changes();
         let now = value::whole_micros(self.clock.now());
         let mut results = Vec::with_capacity(jobs.len());
         let mut events = Vec::new();
@@ -145,7 +186,15 @@ impl Relics for SqliteRelics {
             savepoint.commit()?;
             results.push(result);
         }
+        // What only reads is served: all that it may ask for is still here.
+        if transaction.total_changes() != before {
+            checked?;
+        }
         transaction.commit()?;
+        let newest = events.last().map(|event: &Event| event.seq);
+        if let (Some(place), Some(seq), Durability::Full) = (&mut self.place, newest, durability) {
+            place.reached(seq);
+        }
         Ok((results, events))
     }
 }
@@ -153,13 +202,16 @@ impl Relics for SqliteRelics {
 /// Makes the file unreadable to others before SQLite writes to it (`-wal` and `-shm` inherit that),
 /// and says how long it is.
 fn private_file(path: &Path) -> std::io::Result<u64> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
         .append(true)
         .create(true)
         .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
         .open(path)?;
     let metadata = file.metadata()?;
+    regular::regular(&metadata)?;
     if metadata.permissions().mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }

@@ -10,13 +10,13 @@ use super::txn::SqliteTxn;
 use super::value::{Json, Time, Word};
 
 /// Every column of a relic; lists come from their own tables, in the order they were given.
-const COLUMNS: &str = "r.*,
+pub(super) const COLUMNS: &str = "r.*,
     (SELECT json_group_array(label) FROM
         (SELECT label FROM relic_labels WHERE relic = r.id ORDER BY place)) AS labels,
     (SELECT json_group_array(dep) FROM
         (SELECT dep FROM relic_deps WHERE relic = r.id ORDER BY place)) AS deps";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
     Ok(Relic {
         id: row.get::<_, Word<_>>("id")?.0,
         kind: row.get::<_, Word<_>>("kind")?.0,
@@ -38,6 +38,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
         context: row.get("context")?,
         target: row.get("target")?,
         harness: row.get::<_, Option<Word<_>>>("harness")?.map(|word| word.0),
+        by: row.get("made_by")?,
     })
 }
 
@@ -82,13 +83,14 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
         context: None,
         target: None,
         harness: None,
+        by: new.by.clone(),
     };
     let (prefix, number, step) = parts(&relic.id);
     txn.conn
         .prepare_cached(
             "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority,
-                                 parent, created, reworks)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                                 parent, created, reworks, made_by)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         )?
         .execute(params![
             relic.id.as_str(),
@@ -102,6 +104,7 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
             relic.priority,
             relic.parent.as_ref().map(RelicId::as_str),
             Time(relic.created),
+            relic.by,
         ])?;
     put_lists(txn.conn, &relic)?;
     Ok(relic)

@@ -18,8 +18,8 @@ use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
-    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, relics, retention,
-    sagas, salvage, usage,
+    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, ready, relics,
+    retention, sagas, salvage, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -88,6 +88,15 @@ impl Txn for SqliteTxn<'_> {
 
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
         self.act(|txn| relics::list(txn.conn, filter))
+    }
+
+    fn ready(
+        &mut self,
+        prefix: &str,
+        label: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Relic>, StoreError> {
+        self.act(|txn| ready::ready(txn.conn, prefix, label, limit))
     }
 
     fn collect_wisps(

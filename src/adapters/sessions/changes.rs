@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::client::Client;
 use super::files::State;
+use crate::adapters::proc;
 use crate::domain::holder_wire::{Answer, Frames, Request, WITH_VIEWS};
 use crate::ports::sessions::{ScreenListener, SessionHandle};
 
@@ -85,10 +86,17 @@ impl Changes {
     }
 }
 
-impl Drop for Changes {
-    fn drop(&mut self) {
+impl Changes {
+    /// Ends all watches, for their descriptors are needed. Screens are looked at by patrols then.
+    pub fn let_go(&self) {
         *self.shared.queue() = None;
         self.shared.wake();
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.let_go();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -149,7 +157,7 @@ impl Watcher {
             }
             for event in &events {
                 match event.data.u64() {
-                    QUEUE if !self.take_queue() => return,
+                    QUEUE if !self.take_queue() => return self.watched.clear(),
                     QUEUE => {}
                     number => self.hear(number),
                 }
@@ -185,6 +193,9 @@ impl Watcher {
             .tell(&Request::Watch)
             .map_err(|error| error.to_string())?;
         let (stream, frames) = client.into_parts();
+        if proc::is_scarce(&stream) {
+            return Err("there are few descriptors left".to_owned());
+        }
         let set_up = || -> io::Result<()> {
             stream.set_nonblocking(true)?;
             let data = epoll::EventData::new_u64(self.last + 1);

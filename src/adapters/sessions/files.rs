@@ -17,15 +17,16 @@
 //! to an earlier session and counts for nothing, so nothing must be removed at a start.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::adapters::beneath;
 use crate::domain::facts::ProcessId;
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
@@ -52,6 +53,8 @@ pub const START: &str = "start";
 pub const EXIT: &str = "exit.json";
 /// What a holder that broke had to say.
 pub const COMPLAINT: &str = "holder.err";
+/// More than this of a record is not read: none is ever longer.
+const RECORD_MAX: u64 = 4 * 1024 * 1024;
 /// The variable that marks every process of a session.
 pub const TOKEN_VARIABLE: &str = "HD_SESSION_TOKEN";
 
@@ -154,14 +157,38 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// Reads a record.
+/// Where a file of a session's directory is looked for: an agent may put a link in the directory's place,
+/// too. A holder stands in it.
+fn place(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
+    match (dir.parent(), dir.file_name()) {
+        (Some(above), Some(own)) if above.is_absolute() => {
+            (above.to_owned(), Path::new(own).join(name))
+        }
+        _ => (dir.to_owned(), name.into()),
+    }
+}
+
+/// Whether this is a directory, or not there yet: never a link that leads elsewhere.
+#[must_use]
+pub fn is_private_dir(dir: &Path) -> bool {
+    match fs::symlink_metadata(dir) {
+        Ok(found) => found.is_dir(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Reads a record. What is no plain file in its place makes no sense.
 ///
 /// # Errors
 /// It is there and cannot be read: then nothing is known.
 pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Found<T>> {
-    let bytes = match fs::read(dir.join(name)) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+    let (root, file) = place(dir, name);
+    let bytes = match beneath::read(&root, &file, RECORD_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(Found::Nothing),
+        Err(error) if beneath::is_odd(&error) => {
+            return Ok(Found::Garbage(format!("{name}: {error}")));
+        }
         Err(error) => return Err(error),
     };
     Ok(match serde_json::from_slice(&bytes) {
@@ -184,9 +211,8 @@ pub fn read_end(dir: &Path, token: &str) -> io::Result<Option<Ended>> {
 /// # Errors
 /// The file system refuses.
 pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
-    let temporary = format!("{name}.new");
-    fill(dir, &temporary, record)?;
-    fs::rename(dir.join(temporary), dir.join(name))
+    let (root, file) = place(dir, name);
+    beneath::replace(&root, &file, &line(record)?).map(drop)
 }
 
 /// As [`write`], and the record is on the disk when it returns.
@@ -194,24 +220,50 @@ pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()>
 /// # Errors
 /// The file system refuses.
 pub fn write_durably<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
-    let temporary = format!("{name}.new");
-    let file = fill(dir, &temporary, record)?;
-    file.sync_all()?;
-    fs::rename(dir.join(temporary), dir.join(name))?;
-    File::open(dir)?.sync_all()
+    let (root, file) = place(dir, name);
+    beneath::replace_durably(&root, &file, &line(record)?)
 }
 
-fn fill<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<File> {
+fn line<T: Serialize>(record: &T) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(record)?;
     bytes.push(b'\n');
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(dir.join(name))?;
-    file.write_all(&bytes)?;
-    Ok(file)
+    Ok(bytes)
+}
+
+/// Opens one of a session's files to be read; none where there is none.
+///
+/// # Errors
+/// It is no plain file, or cannot be read.
+pub fn open(dir: &Path, name: &str) -> io::Result<Option<File>> {
+    let (root, file) = place(dir, name);
+    beneath::open(&root, &file)
+}
+
+/// Reads the text of one of a session's files, at most so much of it; none where there is none.
+///
+/// # Errors
+/// It is no plain file, it is larger, or it cannot be read.
+pub fn read_text(dir: &Path, name: &str, max: u64) -> io::Result<Option<String>> {
+    let (root, file) = place(dir, name);
+    beneath::read_text(&root, &file, max)
+}
+
+/// Opens one of a session's files to be written at its end; a link or pipe in its place is removed.
+///
+/// # Errors
+/// The file system refuses.
+pub fn append(dir: &Path, name: &str) -> io::Result<File> {
+    let (root, file) = place(dir, name);
+    beneath::append(&root, &file)
+}
+
+/// Makes one of a session's files anew, empty.
+///
+/// # Errors
+/// The file system refuses.
+pub fn create_anew(dir: &Path, name: &str) -> io::Result<File> {
+    let (root, file) = place(dir, name);
+    beneath::create_anew(&root, &file)
 }
 
 /// Removes a file; that it is not there is fine.
@@ -228,25 +280,20 @@ pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
 /// Whether nothing more can be written there, whoever tries and whatever it is.
 #[must_use]
 pub fn is_unwritable(error: &io::Error) -> bool {
-    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
         error.kind(),
-        QuotaExceeded | ReadOnlyFilesystem | StorageFull
+        FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull
     )
 }
 
-/// Opens the alive-lock, making it when needed.
+/// Opens the alive-lock, making it when needed. What was put in its place is removed: nothing holds that.
 ///
 /// # Errors
 /// The file system refuses.
 pub fn open_lock(dir: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(dir.join(LOCK))
+    let (root, file) = place(dir, LOCK);
+    beneath::open_lock(&root, &file)
 }
 
 /// Whether some process holds the alive-lock. To be asked only while no start of this session can
@@ -255,7 +302,11 @@ pub fn open_lock(dir: &Path) -> io::Result<File> {
 /// # Errors
 /// The file system refuses.
 pub fn is_locked(dir: &Path) -> io::Result<bool> {
-    let lock = open_lock(dir)?;
+    let lock = match open_lock(dir) {
+        // The whole directory is gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        lock => lock?,
+    };
     match lock.try_lock() {
         Ok(()) => {
             // Closing is not enough: a process that another thread is just starting has a copy of
@@ -302,6 +353,36 @@ mod tests {
             read::<State>(dir.path(), STATE).unwrap(),
             Found::Garbage(_)
         ));
+    }
+
+    /// An agent of the same user can put anything there.
+    #[test]
+    fn link_in_place_of_a_record_is_neither_read_nor_written_through() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let (dir, secret) = (root.join("sessions/a"), root.join("secret"));
+        make_dir(&dir).unwrap();
+        let meta = Meta::default();
+        write(&root, "secret", &meta).unwrap();
+        let kept = fs::read(&secret).unwrap();
+        for name in [META, "meta.json.new", LOCK, LOG] {
+            std::os::unix::fs::symlink(&secret, dir.join(name)).unwrap();
+        }
+        assert!(matches!(read::<Meta>(&dir, META), Ok(Found::Garbage(_))));
+        assert!(open_lock(&dir).is_err());
+        assert!(open(&dir, LOG).is_err());
+        let other = Meta {
+            token: "other".to_owned(),
+            ..Meta::default()
+        };
+        write(&dir, META, &other).unwrap();
+        assert_eq!(read(&dir, META).unwrap(), Found::Record(other));
+        append(&dir, LOG).unwrap();
+        assert_eq!(fs::read(&secret).unwrap(), kept);
+        let elsewhere = root.join("elsewhere");
+        fs::rename(&dir, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &dir).unwrap();
+        assert!(matches!(read::<Meta>(&dir, META), Ok(Found::Garbage(_))));
     }
 
     #[test]

@@ -2,8 +2,11 @@
 //! line the other.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -102,9 +105,30 @@ pub const HOLD: [&str; 2] = ["hold", "hold-pane"];
 /// Whether a process was started as a session's holder.
 #[must_use]
 pub fn is_holder(pid: u32) -> bool {
-    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let word = words.split(|byte| *byte == 0).nth(1);
-    word.is_some_and(|word| HOLD.iter().any(|hold| hold.as_bytes() == word))
+    held_by(pid).is_some()
+}
+
+/// The directory that a process was told to hold, if it was started as a session's holder.
+#[must_use]
+pub fn held_by(pid: u32) -> Option<PathBuf> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|byte| *byte == 0).skip(1);
+    let word = words.next()?;
+    let dir = words.next()?;
+    let holds = HOLD.iter().any(|hold| hold.as_bytes() == word);
+    holds.then(|| PathBuf::from(OsStr::from_bytes(dir)))
+}
+
+/// Whether a process was started as the holder of the session in this directory, by its path then, or as
+/// the directory that it works in, which may have been moved.
+#[must_use]
+pub fn is_holder_of(pid: u32, dir: &Path) -> bool {
+    let Some(held) = held_by(pid) else {
+        return false;
+    };
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let works_in = || id(Path::new(&format!("/proc/{pid}/cwd")));
+    held == dir || works_in().is_some_and(|there| Some(there) == id(dir))
 }
 
 /// Tells a new holder what to start, says with `done` that this was all, and waits for its reply.

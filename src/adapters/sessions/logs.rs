@@ -36,7 +36,7 @@ pub(super) fn prune(dir: &Path, sight: Option<&Sight>, before: Timestamp) -> io:
 /// Whether there is output that is not old enough.
 fn written_since(dir: &Path, before: Timestamp) -> bool {
     [files::LOG, files::OLDER_LOG].iter().any(|name| {
-        let written = fs::metadata(dir.join(name)).and_then(|meta| meta.modified());
+        let written = fs::symlink_metadata(dir.join(name)).and_then(|meta| meta.modified());
         written.is_ok_and(|at| Timestamp::try_from(at).is_ok_and(|at| at >= before))
     })
 }

@@ -4,14 +4,16 @@
 //! detach, because the holder adopts orphans. A process that only carries a session's token in its
 //! environment is not a member of a session whose holder lives, but it is not nobody's either. While a
 //! session is being started its holder is not known yet, but its agent may act already: until then the
-//! token counts. Whatever cannot be seen or does not fit is `Unknown`: fewer rights, never more.
+//! token counts. Whatever cannot be seen or does not fit is `Unknown`: fewer rights, never more. So is what
+//! the city's tmux server runs outside of its sessions: an agent can have it run anything.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::files::{State, TOKEN_VARIABLE};
+use super::tmux;
 use crate::adapters::proc;
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
@@ -22,6 +24,8 @@ use crate::ports::sessions::{Member, Membership};
 pub struct Members {
     /// Where this city's sessions are.
     root: PathBuf,
+    /// The name of the city's tmux server.
+    tmux: String,
     known: Mutex<Known>,
 }
 
@@ -33,6 +37,8 @@ struct Known {
     tokens: HashMap<String, Member>,
     /// Tokens of sessions that are being started.
     starting: HashMap<String, Member>,
+    /// Servers that a pane of ours was seen in.
+    servers: HashSet<ProcessId>,
 }
 
 impl Known {
@@ -50,11 +56,12 @@ impl Known {
 }
 
 impl Members {
-    /// For the sessions in this directory.
+    /// For the sessions in this directory and the tmux server of this name.
     #[must_use]
-    pub fn of(root: PathBuf) -> Self {
+    pub fn of(root: PathBuf, tmux: String) -> Self {
         Self {
             root,
+            tmux,
             ..Self::default()
         }
     }
@@ -81,7 +88,13 @@ impl Members {
             session: state.id.clone(),
             incarnation: state.incarnation,
         };
+        // The holder in a pane is the child of its server.
+        let server = state.pane.as_ref().and_then(|_| {
+            let holder = proc::stat(state.holder.pid).ok()??;
+            proc::identify(holder.parent).ok()
+        });
         let mut known = self.known();
+        known.servers.extend(server);
         known.remove(&state.id);
         known.starting.remove(&state.token);
         for process in [&state.agent, &state.holder] {
@@ -90,6 +103,18 @@ impl Members {
         }
         known.tokens.insert(state.token.clone(), member);
         known.states.insert(state.id.clone(), state.clone());
+    }
+
+    /// The session of this id, as it was started or adopted.
+    #[must_use]
+    pub fn state(&self, id: &SessionId) -> Option<State> {
+        self.known().states.get(id).cloned()
+    }
+
+    /// Every session that was started or adopted.
+    #[must_use]
+    pub fn ids(&self) -> BTreeSet<SessionId> {
+        self.known().states.keys().cloned().collect()
     }
 
     /// Removes a session.
@@ -109,8 +134,23 @@ impl Members {
         line.truncate(below.unwrap_or(line.len()));
         match self.by_ancestry(&line).or_else(|| self.by_cgroup(pid)) {
             Some(member) => Membership::Of(member),
+            None if self.is_run_by_tmux(&line) => Membership::Unknown,
             None => self.by_token(&line),
         }
+    }
+
+    /// Whether the city's tmux server started one of these processes: it is their ancestor, or they carry its
+    /// socket in their environment.
+    fn is_run_by_tmux(&self, line: &[ProcessId]) -> bool {
+        let is_known = |process: &ProcessId| self.known().servers.contains(process);
+        line.iter().any(|process| {
+            let socket = proc::environment_value(process.pid, "TMUX");
+            let socket = socket.as_deref().and_then(|value| value.split(',').next());
+            let name = socket.and_then(|socket| Path::new(socket).file_name());
+            name.is_some_and(|name| name == self.tmux.as_str())
+                || is_known(process)
+                || tmux::is_server(process.pid, &self.tmux)
+        })
     }
 
     fn by_ancestry(&self, line: &[ProcessId]) -> Option<Member> {
@@ -165,9 +205,12 @@ impl Members {
     }
 
     fn is_of_this_city(&self, pid: u32) -> bool {
-        let city = proc::environment_value(pid, "HD_CITY");
-        let sessions = city.map(|city| fs::canonicalize(Path::new(&city).join(".horde/sessions")));
-        matches!(sessions, Some(Ok(sessions)) if sessions == self.root)
+        let Some(city) = proc::environment_value(pid, "HD_CITY") else {
+            return false;
+        };
+        let sessions = Path::new(&city).join(".horde/sessions");
+        // The city may have been moved since.
+        sessions == self.root || fs::canonicalize(sessions).is_ok_and(|real| real == self.root)
     }
 }
 

@@ -15,9 +15,12 @@ mod launch;
 mod logs;
 mod members;
 mod monitor;
+mod narrow;
 mod observe;
+mod place;
 mod provider;
 mod remains;
+mod revive;
 mod tmux;
 
 use std::collections::HashMap;
@@ -37,7 +40,9 @@ pub use self::launch::is_holder;
 use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;
+use self::narrow::Narrow;
 use self::observe::Sight;
+use self::place::Place;
 use self::tmux::Tmux;
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::city::Provider;
@@ -53,13 +58,14 @@ const AFTER_GRACE: Duration = Duration::from_secs(10);
 
 /// The provider.
 pub struct LocalSessions {
-    root: PathBuf,
+    place: Place,
     exe: PathBuf,
     gates: Mutex<HashMap<SessionId, Arc<Mutex<()>>>>,
     members: Members,
     monitor: Monitor,
     changes: Changes,
     open_files: Option<u64>,
+    narrow: Narrow,
     tmux: Tmux,
     preferred: Mutex<Provider>,
 }
@@ -73,12 +79,12 @@ impl LocalSessions {
     /// # Errors
     /// The directory cannot be made, or the kernel refuses a thread.
     pub fn new(state_dir: PathBuf, exe: PathBuf, tmux_server: &str) -> io::Result<Self> {
-        files::make_dir(&state_dir)?;
-        let root = fs::canonicalize(state_dir)?;
-        let settings = root.with_file_name("tmux.conf");
+        let place = Place::open(&state_dir)?;
+        let settings = place.home().with_file_name("tmux.conf");
+        revive::all(place.home())?;
         let provider = Self {
-            members: Members::of(root.clone()),
-            root,
+            members: Members::of(place.home().to_owned(), tmux_server.to_owned()),
+            place,
             exe,
             tmux: Tmux::new(tmux_server.to_owned(), settings),
             preferred: Mutex::new(Provider::Holder),
@@ -86,6 +92,7 @@ impl LocalSessions {
             monitor: Monitor::new()?,
             changes: Changes::new()?,
             open_files: proc::raise_open_files(),
+            narrow: Narrow::new(),
         };
         // Whoever asks is recognised before the first patrol has adopted anything.
         for sight in provider.look_at_all()? {
@@ -97,11 +104,28 @@ impl LocalSessions {
     }
 
     fn dir(&self, id: &SessionId) -> PathBuf {
-        self.root.join(id.as_str())
+        self.place.path().join(id.as_str())
     }
 
+    /// Looks at a session. Where its record says nothing, or something else than what this supervisor knows of
+    /// it, the living holder that it knows is right, and the record is written again.
     fn look(&self, id: &SessionId) -> Option<Sight> {
-        observe::look(id, &self.dir(id))
+        let dir = self.dir(id);
+        let seen = observe::look(id, &dir);
+        let Some(known) = self.members.state(id) else {
+            return seen;
+        };
+        match &seen {
+            Some(Sight {
+                state: Some(state), ..
+            }) if *state == known => seen,
+            _ if observe::holds(&known, &dir).unwrap_or(false) => {
+                mend(&dir, &known);
+                Some(observe::judge(&dir, known))
+            }
+            Some(Sight { state: Some(_), .. }) => seen,
+            _ => Some(observe::judge(&dir, known)),
+        }
     }
 
     fn look_at_all(&self) -> io::Result<Vec<Sight>> {
@@ -109,18 +133,25 @@ impl LocalSessions {
         Ok(ids.iter().filter_map(|id| self.look(id)).collect())
     }
 
-    /// Whoever has a directory.
+    /// Every session that has a directory, or is known all the same.
     fn ids(&self) -> io::Result<Vec<SessionId>> {
-        let mut ids = Vec::new();
-        for entry in fs::read_dir(&self.root)? {
+        let mut ids = self.members.ids();
+        let listed = match fs::read_dir(self.place.path()) {
+            // It was removed, and what it was in as well.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            listed => Some(listed?),
+        };
+        for entry in listed.into_iter().flatten() {
             let entry = entry?;
             let name = entry.file_name();
             match name.to_str().map(SessionId::new) {
-                Some(Ok(id)) if entry.file_type()?.is_dir() => ids.push(id),
+                Some(Ok(id)) if entry.file_type()?.is_dir() => {
+                    ids.insert(id);
+                }
                 _ => tracing::debug!(?name, "not a session's directory, passed over"),
             }
         }
-        Ok(ids)
+        Ok(ids.into_iter().collect())
     }
 
     /// Serialises what changes one session's files; sessions do not wait for each other.
@@ -139,7 +170,7 @@ impl LocalSessions {
     /// Removes the pane of a holder that was killed. It kept the last screen for people to see.
     fn remove_pane(state: &State) {
         if let Some(pane) = &state.pane
-            && let Err(error) = tmux::remove(pane, state.holder.pid)
+            && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
         {
             tracing::warn!(session = %state.id, %error, "its tmux pane stays");
         }
@@ -161,7 +192,7 @@ impl LocalSessions {
 
     /// Makes sure that nothing of an earlier session of this id lives.
     fn clear(&self, id: &SessionId, dir: &Path) -> Result<(), StartError> {
-        let sight = observe::look(id, dir);
+        let sight = self.look(id);
         match sight.as_ref().map(|sight| &sight.facts.state) {
             Some(RunState::Running) => return Err(StartError::Exists(id.clone())),
             Some(RunState::Unknown { why })
@@ -185,7 +216,7 @@ impl LocalSessions {
         if orderly && !broken_off && !files::is_locked(dir).map_err(provider)? {
             return Ok(());
         }
-        match remains::end(dir).map_err(provider)? {
+        match remains::end(dir, self.members.state(id).as_ref()).map_err(provider)? {
             remains::Ending {
                 some_live: true, ..
             } => Err(StartError::Stragglers(id.clone())),
@@ -220,7 +251,7 @@ impl LocalSessions {
         let reply = reply.or_else(|error| {
             // It may be stuck half-way, and its agent with it. Nothing else can hold this session's
             // lock or token now, so whatever does is of this start.
-            let left = remains::end(dir)?;
+            let left = remains::end(dir, None)?;
             tracing::warn!(session = %spec.id, killed = left.killed, "a broken start was ended");
             Err(error)
         });
@@ -281,13 +312,27 @@ impl LocalSessions {
             ))),
             Some(ended) if ended.killed => Ok(Stopped::Killed),
             Some(_) => Ok(Stopped::Gracefully),
-            None => match remains::end(&dir)? {
+            None => match remains::end(&dir, Some(state))? {
                 remains::Ending {
                     some_live: true, ..
                 } => Err(io::Error::other("some of its processes do not die")),
                 remains::Ending { .. } => Ok(Stopped::Killed),
             },
         }
+    }
+}
+
+/// Writes the record of a session that runs again, if its directory is one.
+fn mend(dir: &Path, known: &State) {
+    let written = match files::is_private_dir(dir) {
+        true => files::make_dir(dir).and_then(|()| files::write(dir, files::STATE, known)),
+        false => Err(io::Error::other(
+            "something else is in the place of its directory",
+        )),
+    };
+    match written {
+        Ok(()) => tracing::warn!(session = %known.id, "its record was lost, and is written again"),
+        Err(error) => tracing::warn!(session = %known.id, %error, "its record is lost"),
     }
 }
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::files::{self, State};
 use super::observe;
-use crate::adapters::proc::Pidfd;
+use crate::adapters::proc::{self, Pidfd};
 use crate::ports::sessions::{Listener, SessionEvent, SessionHandle};
 
 /// The event that ends the thread.
@@ -94,6 +94,9 @@ impl Monitor {
         let Some(pidfd) = Pidfd::open(&state.holder)? else {
             return Ok(false);
         };
+        if proc::is_scarce(&pidfd) {
+            return Err(io::Error::other("there are few descriptors left"));
+        }
         watches.last += 1;
         let number = watches.last;
         let data = epoll::EventData::new_u64(number);

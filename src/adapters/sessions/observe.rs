@@ -9,9 +9,14 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use super::files::{self, Found, Spec, State};
+use super::{launch, remains};
 use crate::adapters::proc;
 use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::holder_wire::Ended;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
+
+/// A holder says a few lines when it breaks.
+const COMPLAINT_MAX: u64 = 64 * 1024;
 
 /// A session as seen.
 #[derive(Debug, Clone)]
@@ -45,7 +50,9 @@ pub fn look(id: &SessionId, dir: &Path) -> Option<Sight> {
     }
 }
 
-fn judge(dir: &Path, state: State) -> Sight {
+/// Judges a session by its record.
+#[must_use]
+pub fn judge(dir: &Path, state: State) -> Sight {
     let run = run_state(dir, &state).unwrap_or_else(|error| RunState::Unknown {
         why: error.to_string(),
     });
@@ -75,22 +82,44 @@ fn judge(dir: &Path, state: State) -> Sight {
 
 fn run_state(dir: &Path, state: &State) -> io::Result<RunState> {
     if let Some(ended) = files::read_end(dir, &state.token)? {
-        return Ok(RunState::Exited(ended.exit));
+        return Ok(ended_as(dir, state, ended));
     }
     if state.boot != proc::boot_id() {
         let why = "the machine was restarted".to_owned();
         return Ok(RunState::Lost { why });
     }
-    if proc::lives(&state.holder)? {
+    if holds(state, dir)? {
         return Ok(RunState::Running);
     }
     // It may have recorded the end and gone between the two looks.
     Ok(match files::read_end(dir, &state.token)? {
-        Some(ended) => RunState::Exited(ended.exit),
+        Some(ended) => ended_as(dir, state, ended),
         None => RunState::Lost {
             why: why_lost(dir, state),
         },
     })
+}
+
+/// What the end of a session comes to: what outlived every signal then may live yet.
+fn ended_as(dir: &Path, state: &State, ended: Ended) -> RunState {
+    let lives = ended.undead > 0
+        && state.boot == proc::boot_id()
+        && remains::some_live(dir, Some(state)).unwrap_or(true);
+    match lives {
+        false => RunState::Exited(ended.exit),
+        true => RunState::Lost {
+            why: format!("{} of its processes do not die", ended.undead),
+        },
+    }
+}
+
+/// Whether the holder that a record names lives, and holds the session in this directory. A record may name
+/// any process: what is no holder of this session is a stranger.
+///
+/// # Errors
+/// `/proc` cannot be read: then nothing is known.
+pub fn holds(state: &State, dir: &Path) -> io::Result<bool> {
+    Ok(proc::lives(&state.holder)? && launch::is_holder_of(state.holder.pid, dir))
 }
 
 /// What is known of a holder that is gone without a record.
@@ -103,7 +132,8 @@ pub fn why_lost(dir: &Path, state: &State) -> String {
     if proc::lives(&state.agent).unwrap_or(false) {
         why.push_str(&format!(", its agent (pid {}) lives on", state.agent.pid));
     }
-    let complaint = fs::read_to_string(dir.join(files::COMPLAINT)).unwrap_or_default();
+    let complaint = files::read_text(dir, files::COMPLAINT, COMPLAINT_MAX);
+    let complaint = complaint.ok().flatten().unwrap_or_default();
     if let Some(last) = complaint.lines().rfind(|line| !line.trim().is_empty()) {
         why.push_str(&format!("; it said: {last}"));
     }
@@ -111,7 +141,7 @@ pub fn why_lost(dir: &Path, state: &State) -> String {
 }
 
 fn last_output(dir: &Path) -> Option<Timestamp> {
-    let modified = |name| fs::metadata(dir.join(name)).and_then(|found| found.modified());
+    let modified = |name| fs::symlink_metadata(dir.join(name)).and_then(|found| found.modified());
     let modified = modified(files::LOG).or_else(|_| modified(files::OLDER_LOG));
     Timestamp::try_from(modified.ok()?).ok()
 }
@@ -119,7 +149,7 @@ fn last_output(dir: &Path) -> Option<Timestamp> {
 fn is_older_than_boot(dir: &Path) -> bool {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let up = Duration::from_secs(up.tv_sec.unsigned_abs());
-    let modified = fs::metadata(dir.join(files::STATE)).and_then(|found| found.modified());
+    let modified = fs::symlink_metadata(dir.join(files::STATE)).and_then(|found| found.modified());
     let booted = SystemTime::now().checked_sub(up);
     matches!((modified, booted), (Ok(modified), Some(booted)) if modified < booted)
 }
@@ -152,7 +182,34 @@ mod tests {
         SessionId::new("s").unwrap()
     }
 
-    fn running(dir: &Path) -> State {
+    /// A process that was started as a holder, of the session in this directory.
+    struct Holder(std::process::Child);
+
+    impl Holder {
+        fn of(dir: &Path) -> Self {
+            fs::write(dir.join("hold"), "read line\n").unwrap();
+            let mut sh = std::process::Command::new("sh");
+            let sh = sh.args(["hold".as_ref(), dir.as_os_str()]).current_dir(dir);
+            let holder = sh.stdin(std::process::Stdio::piped()).spawn().unwrap();
+            crate::testing::eventually("it executes its program", || {
+                launch::is_holder_of(holder.id(), dir).then_some(())
+            });
+            Self(holder)
+        }
+
+        fn id(&self) -> crate::domain::facts::ProcessId {
+            proc::identify(self.0.id()).unwrap()
+        }
+    }
+
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            drop(self.0.stdin.take());
+            self.0.wait().unwrap();
+        }
+    }
+
+    fn running(dir: &Path, holder: &Holder) -> State {
         let me = proc::identify(std::process::id()).unwrap();
         let state = State {
             id: id(),
@@ -160,8 +217,8 @@ mod tests {
             generation: Generation(3),
             incarnation: Incarnation(2),
             boot: proc::boot_id().to_owned(),
-            agent: me.clone(),
-            holder: me,
+            agent: me,
+            holder: holder.id(),
             cgroup: None,
             pane: None,
             started_at: Timestamp::now(),
@@ -178,7 +235,8 @@ mod tests {
     fn a_living_holder_runs_and_a_reused_pid_is_lost() {
         let dir = tempfile::tempdir().unwrap();
         assert!(look(&id(), dir.path()).is_none());
-        let mut state = running(dir.path());
+        let holder = Holder::of(dir.path());
+        let mut state = running(dir.path(), &holder);
         assert_eq!(seen(dir.path()), RunState::Running);
         state.holder.started += 1;
         files::write(dir.path(), files::STATE, &state).unwrap();
@@ -189,11 +247,82 @@ mod tests {
         assert!(why.contains("lives on") && why.contains("oh no"), "{why}");
     }
 
+    /// A record may be written by anybody who may write in the city.
+    #[test]
+    fn stranger_that_a_record_names_is_no_holder() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let holder = Holder::of(other.path());
+        let mut state = running(dir.path(), &holder);
+        assert!(
+            matches!(seen(dir.path()), RunState::Lost { .. }),
+            "another session's"
+        );
+        state.holder = proc::identify(std::process::id()).unwrap();
+        files::write(dir.path(), files::STATE, &state).unwrap();
+        assert!(
+            matches!(seen(dir.path()), RunState::Lost { .. }),
+            "no holder at all"
+        );
+        let ending = remains::end(dir.path(), None).unwrap();
+        assert_eq!(ending.killed, 0, "and nothing is done to it");
+    }
+
+    /// An end that was recorded while something outlived every signal is no end, until that has gone, too.
+    #[test]
+    fn session_whose_processes_do_not_die_is_not_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let holder = Holder::of(dir.path());
+        let mut state = running(dir.path(), &holder);
+        // Another test ends what carries the usual one.
+        state.token = dir.path().display().to_string();
+        files::write(dir.path(), files::STATE, &state).unwrap();
+        drop(holder);
+        let mut undead = std::process::Command::new("cat");
+        let undead = undead.env(files::TOKEN_VARIABLE, &state.token);
+        let mut undead = undead.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        crate::testing::eventually("its environment can be read", || {
+            proc::environment_value(undead.id(), files::TOKEN_VARIABLE)
+        });
+        let ended = Ended {
+            token: state.token,
+            exit: crate::domain::facts::SessionExit {
+                code: Some(0),
+                signal: None,
+                at: Timestamp::UNIX_EPOCH,
+                by_person: false,
+                stopped: true,
+            },
+            killed: true,
+            stragglers: 0,
+            undead: 1,
+        };
+        files::write_durably(dir.path(), files::EXIT, &ended).unwrap();
+        let RunState::Lost { why } = seen(dir.path()) else {
+            panic!("it is said to be over");
+        };
+        assert!(why.contains("do not die"), "{why}");
+        drop(undead.stdin.take());
+        undead.wait().unwrap();
+        assert!(matches!(seen(dir.path()), RunState::Exited(_)));
+    }
+
+    #[test]
+    fn holder_is_known_where_its_directory_was_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let (old, new) = (temp.path().join("old"), temp.path().join("new"));
+        fs::create_dir(&old).unwrap();
+        let holder = Holder::of(&old);
+        running(&old, &holder);
+        fs::rename(&old, &new).unwrap();
+        assert_eq!(seen(&new), RunState::Running);
+    }
+
     /// A clock that was set back: what is printed since is older than the session.
     #[test]
     fn every_output_is_another_mark_whatever_the_clock_says() {
         let dir = tempfile::tempdir().unwrap();
-        let state = running(dir.path());
+        let holder = Holder::of(dir.path());
+        let state = running(dir.path(), &holder);
         let write = |second| {
             let log = fs::File::create(dir.path().join(files::LOG)).unwrap();
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
@@ -210,7 +339,8 @@ mod tests {
     #[test]
     fn nothing_lives_through_a_restart_of_the_machine() {
         let dir = tempfile::tempdir().unwrap();
-        let mut state = running(dir.path());
+        let holder = Holder::of(dir.path());
+        let mut state = running(dir.path(), &holder);
         state.boot = "another".to_owned();
         files::write(dir.path(), files::STATE, &state).unwrap();
         assert!(matches!(seen(dir.path()), RunState::Lost { .. }));
@@ -225,7 +355,8 @@ mod tests {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert!(matches!(seen(dir.path()), RunState::Lost { .. }));
-        let mut other = running(dir.path());
+        let holder = Holder::of(dir.path());
+        let mut other = running(dir.path(), &holder);
         other.id = SessionId::new("other").unwrap();
         files::write(dir.path(), files::STATE, &other).unwrap();
         assert!(matches!(seen(dir.path()), RunState::Unknown { .. }));

@@ -27,6 +27,11 @@ use crate::ports::sessions::{
     SessionSpec, Sessions, Standing, StartError, Started, Stopped,
 };
 
+/// What runs for less is a hook or a status line.
+const BRIEF: Duration = Duration::from_secs(20);
+/// What an agent starts within this after its own start belongs to itself.
+const STARTS: Duration = Duration::from_secs(30);
+
 impl Sessions for LocalSessions {
     fn listen(&self, listener: Listener) {
         self.monitor.listen(listener);
@@ -39,7 +44,14 @@ impl Sessions for LocalSessions {
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
         let gate = self.gate(&spec.id);
         let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.place.check().map_err(provider)?;
+        let _pass = self.narrow.pass();
+        self.narrow.check().map_err(provider)?;
         let dir = self.dir(&spec.id);
+        if !files::is_private_dir(&dir) {
+            let why = format!("{} is no directory: move it away", dir.display());
+            return Err(StartError::Provider(why));
+        }
         files::make_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
         let before = self.look(&spec.id).and_then(|sight| sight.state);
@@ -66,9 +78,12 @@ impl Sessions for LocalSessions {
         let Some(state) = running.and_then(|sight| sight.state) else {
             return Err(SessionError::Gone(id.clone()));
         };
-        let watched = self.monitor.watch(self.dir(id), state.clone());
-        if !watched.map_err(|error| failed(id, error))? {
-            return Err(SessionError::Gone(id.clone()));
+        match self.monitor.watch(self.dir(id), state.clone()) {
+            Ok(true) => {}
+            Ok(false) => return Err(SessionError::Gone(id.clone())),
+            Err(error) => {
+                tracing::warn!(session = %id, %error, "its end will be seen only by a patrol");
+            }
         }
         self.members.add(&state);
         self.changes.watch(self.dir(id), &state);
@@ -93,6 +108,7 @@ impl Sessions for LocalSessions {
     }
 
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
+        let _pass = self.narrow.pass();
         let id = &handle.id;
         let Some(sight) = self.look(id) else {
             return Ok(Stopped::Already);
@@ -109,12 +125,14 @@ impl Sessions for LocalSessions {
                 // A successor may have been started while we waited.
                 self.named(handle)?;
                 state.iter().for_each(Self::remove_pane);
-                remains::end(&self.dir(id)).and_then(|ending| match ending {
-                    remains::Ending {
-                        some_live: true, ..
-                    } => Err(std::io::Error::other("some of its processes do not die")),
-                    remains::Ending { killed: 0, .. } => Ok(Stopped::Already),
-                    remains::Ending { .. } => Ok(Stopped::Killed),
+                remains::end(&self.dir(id), self.members.state(id).as_ref()).and_then(|ending| {
+                    match ending {
+                        remains::Ending {
+                            some_live: true, ..
+                        } => Err(std::io::Error::other("some of its processes do not die")),
+                        remains::Ending { killed: 0, .. } => Ok(Stopped::Already),
+                        remains::Ending { .. } => Ok(Stopped::Killed),
+                    }
                 })
             }
             (RunState::Unknown { why }, _) => return Err(failed(id, why)),
@@ -173,8 +191,9 @@ impl Sessions for LocalSessions {
         match sight.facts.state {
             RunState::Running => Ok(match pane {
                 None => AttachPoint::Holder(socket),
-                Some(pane) => AttachPoint::Command {
-                    argv: tmux::attach_command(&pane),
+                Some(pane) => AttachPoint::Tmux {
+                    server: pane.socket,
+                    pane: pane.id,
                     watch: socket,
                 },
             }),
@@ -239,6 +258,19 @@ impl Sessions for LocalSessions {
             .ok()?
     }
 
+    fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool> {
+        let sight = self.look(id)?;
+        let state = sight
+            .state
+            .filter(|_| sight.facts.state == RunState::Running)?;
+        let ages = proc::ages(&state.agent).inspect_err(|error| {
+            tracing::warn!(session = %id, %error, "which commands it runs cannot be seen");
+        });
+        let (own, below) = ages.ok()??;
+        let is_command = |age: &Duration| (BRIEF..=within).contains(age) && *age + STARTS <= own;
+        Some(below.iter().any(is_command))
+    }
+
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
         let mut listed = None;
         let lives = of.iter().map(|(id, names)| {
@@ -280,6 +312,10 @@ impl Sessions for LocalSessions {
             inside: place.inside,
             claims: proc::environment_value(pid, "HD_SESSION"),
         })
+    }
+
+    fn stopping(&self) {
+        self.changes.let_go();
     }
 
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {

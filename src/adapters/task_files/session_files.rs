@@ -1,11 +1,16 @@
 //! Files that configure the harness of one session: beside its prompt, or in its sandbox.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::{at, write_whole};
+use super::{at, make_dir, write_whole};
+use crate::adapters::beneath;
 use crate::ports::tasks::TaskError;
+
+/// More than this of a file is not read: one that is longer is not ours.
+const FILE_MAX: u64 = 1024 * 1024;
+/// Files that name a directory are a line.
+const LINE_MAX: u64 = 16 * 1024;
 
 /// Marks a file in a sandbox as one that was written here.
 const OURS: &str = "hook-event";
@@ -13,8 +18,7 @@ const OURS: &str = "hook-event";
 /// Writes a file into a directory, which is made where it is not there.
 pub(super) fn write_beside(dir: &Path, name: &str, text: &str) -> Result<PathBuf, TaskError> {
     let path = dir.join(name);
-    let parent = path.parent().unwrap_or(dir);
-    fs::create_dir_all(parent).map_err(at(parent))?;
+    make_dir(path.parent().unwrap_or(dir))?;
     write_whole(&path, text)?;
     Ok(path)
 }
@@ -26,28 +30,25 @@ pub(super) fn write_unless_there(
     text: &str,
 ) -> Result<bool, TaskError> {
     let file = sandbox.join(path);
-    match file.symlink_metadata() {
-        Ok(meta) if !meta.is_file() => return Ok(false),
-        Ok(_) if !fs::read_to_string(&file).is_ok_and(|text| text.contains(OURS)) => {
-            return Ok(false);
-        }
-        Ok(_) | Err(_) => {}
-    }
-    // A link would lead out of the sandbox.
-    let parent = file.parent().unwrap_or(sandbox);
-    if parent
-        .symlink_metadata()
-        .is_ok_and(|meta| meta.is_symlink())
-    {
-        return Ok(false);
+    let (root, name) = (sandbox.parent().unwrap_or(sandbox), sandbox.file_name());
+    let name = Path::new(name.unwrap_or_default()).join(path);
+    match beneath::read_text(root, &name, FILE_MAX) {
+        Ok(None) => {}
+        Ok(Some(text)) if text.contains(OURS) => {}
+        // The project's, or something that leads out of the sandbox.
+        Ok(Some(_)) | Err(_) => return Ok(false),
     }
     let Some((_, common)) = git_dirs(sandbox) else {
         return Ok(false);
     };
     exclude(&common, &format!("/{path}"))?;
-    fs::create_dir_all(parent).map_err(at(parent))?;
-    write_whole(&file, text)?;
-    Ok(true)
+    let parent = name.parent().unwrap_or(Path::new(""));
+    let written = beneath::make_dirs(root, parent)
+        .and_then(|()| beneath::replace_durably(root, &name, text.as_bytes()));
+    match written {
+        Err(error) if beneath::is_odd(&error) => Ok(false),
+        written => written.map(|()| true).map_err(at(&file)),
+    }
 }
 
 /// Excludes files from git by patterns.
@@ -66,11 +67,12 @@ static EXCLUDING: Mutex<()> = Mutex::new(());
 fn exclude(common: &Path, line: &str) -> Result<(), TaskError> {
     // Two sessions of a repository may start at once.
     let _alone = EXCLUDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = common.join("info").join("exclude");
-    let mut text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(at(&file)(error)),
+    let (info, name) = (Path::new("info"), Path::new("info/exclude"));
+    let file = common.join(name);
+    let mut text = match beneath::read_text(common, name, FILE_MAX) {
+        // It is written anew.
+        Err(error) if beneath::is_odd(&error) => String::new(),
+        text => text.map_err(at(&file))?.unwrap_or_default(),
     };
     if text.lines().any(|have| have == line) {
         return Ok(());
@@ -80,21 +82,22 @@ fn exclude(common: &Path, line: &str) -> Result<(), TaskError> {
     }
     text.push_str(line);
     text.push('\n');
-    let dir = common.join("info");
-    fs::create_dir_all(&dir).map_err(at(&dir))?;
-    write_whole(&file, &text)
+    beneath::make_dir_anew(common, info)
+        .and_then(|()| beneath::replace_durably(common, name, text.as_bytes()))
+        .map_err(at(&file))
 }
 
 /// The directories of git that the `.git` file of a worktree leads to. None where they are not those of one
 /// repository, or would not fit into an argument: an agent can write both files.
 pub(super) fn git_dirs(sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
-    let text = fs::read_to_string(sandbox.join(".git")).ok()?;
+    let line = |dir: &Path, name: &str| beneath::read_text(dir, Path::new(name), LINE_MAX);
+    let text = line(sandbox, ".git").ok()??;
     let own = PathBuf::from(text.strip_prefix("gitdir: ")?.trim_end());
     let own = match own.is_absolute() {
         true => own,
         false => sandbox.join(own),
     };
-    let common = fs::read_to_string(own.join("commondir")).ok()?;
+    let common = line(&own, "commondir").ok()??;
     let common = own.join(common.trim_end()).canonicalize().ok()?;
     let inside = own
         .canonicalize()
@@ -109,6 +112,8 @@ pub(super) fn git_dirs(sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

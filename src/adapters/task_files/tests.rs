@@ -88,7 +88,10 @@ fn scarce(city: &Path, open: Open) -> DiskTaskFiles {
 fn a_task_that_cannot_be_watched_is_a_task() {
     let city = tempfile::tempdir().unwrap();
     let tasks = scarce(city.path(), Box::new(|_| Ok(Box::new(NoneLeft))));
-    assert!(tasks.watching().said, "at the start, which goes on");
+    assert!(
+        tasks.watching().said.is_some(),
+        "at the start, which goes on"
+    );
     let dir = city.path().join("task");
     tasks.write_task(&dir, "do it").unwrap();
     assert_eq!(fs::read_to_string(dir.join("TASK.md")).unwrap(), "do it");
@@ -126,7 +129,7 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
     assert_eq!(hear(), TaskEvent::Outcome(dir));
     fs::write(city.path().join("outbox/a.json"), "{}").unwrap();
     while hear() != TaskEvent::Outbox {}
-    assert!(!tasks.watching().said, "it would be said again");
+    assert!(tasks.watching().said.is_none(), "it would be said again");
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn a_charge_starts_with_an_empty_outcome() {
 fn intents_come_in_order_and_can_be_set_aside() {
     let city = tempfile::tempdir().unwrap();
     let tasks = files(city.path());
-    let intent = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
+    let intent = r#"{"v":1,"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1,"cwd":"/s","pid":1,"at":"2026-01-31T12:00:00Z"}"#;
     fs::write(city.path().join("outbox/a.json"), intent).unwrap();
     fs::write(city.path().join("outbox/b.json"), "not an intent").unwrap();
     fs::write(city.path().join("outbox/c.tmp"), "half").unwrap();
@@ -306,20 +309,6 @@ fn an_outcome_file_is_replaced_and_never_written_through() {
     assert!(dir.join("outcome").symlink_metadata().unwrap().is_file());
 }
 
-/// A link to nowhere is as good a file that cannot be read now as one is for want of file
-/// descriptors.
-#[test]
-fn what_cannot_be_read_now_is_left_for_later() {
-    let city = tempfile::tempdir().unwrap();
-    let tasks = files(city.path());
-    let (intent, later) = (city.path().join("outbox/a.json"), city.path().join("later"));
-    std::os::unix::fs::symlink(&later, &intent).unwrap();
-    assert_eq!(tasks.outbox().unwrap(), []);
-    let text = r#"{"op":"done","args":{},"raider":"Toast","rig":"r","incarnation":1}"#;
-    fs::write(&later, text).unwrap();
-    assert!(matches!(&tasks.outbox().unwrap()[..], [(path, Ok(_))] if *path == intent));
-}
-
 #[test]
 fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
     let city = tempfile::tempdir().unwrap();
@@ -342,4 +331,61 @@ fn an_outcome_file_that_the_repository_has_is_nobodys_word() {
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
     fs::write(&own, "its own").unwrap();
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "its own");
+}
+
+/// Whatever an agent puts in the place of a file is neither read, nor waited for, nor written through.
+#[test]
+fn links_and_pipes_of_agents_are_not_followed() {
+    let city = tempfile::tempdir().unwrap();
+    let tasks = files(city.path());
+    let (dir, sandbox) = (
+        city.path().join("tasks/rig/gt-1/1"),
+        city.path().join("raiders/Toast"),
+    );
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    let secret = city.path().join("secret");
+    fs::write(&secret, "\"hunter2\"").unwrap();
+    let link = |at: &Path| {
+        let _was_there = fs::remove_file(at);
+        std::os::unix::fs::symlink(&secret, at).unwrap();
+    };
+    let read = || tasks.outcome(&dir, &sandbox).unwrap();
+    link(&sandbox.join(".horde-outcome"));
+    assert_eq!(
+        read(),
+        OutcomeText {
+            written: read().written,
+            ..OutcomeText::default()
+        }
+    );
+    link(&dir.join("outcome"));
+    let odd = read();
+    assert_eq!(odd.text, "");
+    assert!(odd.odd.unwrap().contains("link"));
+    fs::remove_file(dir.join("outcome")).unwrap();
+    nix::unistd::mkfifo(&dir.join("outcome"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(read().odd.is_some());
+    for name in ["TASK.md", "outcome", "TASK.md.new", "prompt.md"] {
+        link(&dir.join(name));
+    }
+    tasks.write_task(&dir, "do more").unwrap();
+    tasks.write_prompt(&dir, "prompt").unwrap();
+    link(&city.path().join("outbox/1.json"));
+    let left = tasks.outbox().unwrap();
+    assert!(
+        left[0].1.as_ref().unwrap_err().why.contains("link"),
+        "{left:?}"
+    );
+    let elsewhere = city.path().join("elsewhere");
+    fs::rename(&dir, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &dir).unwrap();
+    fs::write(elsewhere.join("outcome"), "stolen").unwrap();
+    assert_eq!(read().text, "");
+    assert!(tasks.write_task(&dir, "x").is_err());
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "\"hunter2\"");
+    assert_eq!(
+        fs::read_to_string(elsewhere.join("TASK.md")).unwrap(),
+        "do more"
+    );
 }

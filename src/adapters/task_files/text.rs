@@ -1,13 +1,11 @@
 //! Text files in directories that agents write to as well: anything may be in their place.
 
-use std::fs::{self, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read};
 use std::path::Path;
 
 use jiff::Timestamp;
-use rustix::fs::OFlags;
 
+use crate::adapters::beneath;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
 /// More than this of an outcome file or an intent is not read: neither is ever longer.
@@ -21,38 +19,47 @@ pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
     }
 }
 
+/// So far above a task's file is what agents have no business in (rig, relic, incarnation).
+const OURS: usize = 4;
+
 /// Writes a file so that a reader, or a crash, sees the old one or the new one whole. What is in its
 /// place is replaced, and never written to.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        fs::File::open(dir)?.sync_all()
-    };
-    write().map_err(at(path))
+    let (root, name) = from_above(path, OURS);
+    beneath::replace_durably(root, name, text.as_bytes()).map_err(at(path))
 }
 
-/// Reads the beginning of a regular file. What is none (a FIFO would be waited for for ever) is an
-/// error of the kind [`io::ErrorKind::InvalidData`].
-pub(super) fn read_some(path: &Path) -> io::Result<OutcomeText> {
-    regular(fs::metadata(path)?)?;
-    let mut options = OpenOptions::new();
-    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let file = options.read(true).custom_flags(nonblock).open(path)?;
-    // Another may be there by now.
-    let written = regular(file.metadata()?)?.modified().ok();
+/// Makes a directory for such files.
+pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
+    let (root, name) = from_above(dir, OURS - 1);
+    std::fs::create_dir_all(root)
+        .and_then(|()| beneath::make_dirs(root, name))
+        .map_err(at(dir))
+}
+
+/// Reads the beginning of a regular file below a directory of ours, with no link on the way; none where
+/// there is none. What is something else is an error that [`beneath::is_odd`] knows.
+pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeText>> {
+    let Some(file) = beneath::open(root, name)? else {
+        return Ok(None);
+    };
+    let written = file.metadata()?.modified().ok();
     let written = written.and_then(|at| Timestamp::try_from(at).ok());
     let mut bytes = Vec::new();
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(OutcomeText {
+    Ok(Some(OutcomeText {
         text,
         written,
         odd: None,
-    })
+    }))
+}
+
+/// The directory so many levels above, and the way down from it: an agent may put a link in the place of any
+/// directory that it can write to.
+pub(super) fn from_above(path: &Path, levels: usize) -> (&Path, &Path) {
+    let root = path.ancestors().nth(levels).unwrap_or(Path::new("/"));
+    (root, path.strip_prefix(root).unwrap_or(path))
 }
 
 /// When whatever is there was put there or changed.
@@ -62,12 +69,4 @@ pub(super) fn written(path: &Path) -> Option<Timestamp> {
         .and_then(|meta| meta.modified())
         .ok()?;
     Timestamp::try_from(changed).ok()
-}
-
-fn regular(meta: Metadata) -> io::Result<Metadata> {
-    if meta.is_file() {
-        return Ok(meta);
-    }
-    let why = "it is not a regular file";
-    Err(io::Error::new(io::ErrorKind::InvalidData, why))
 }

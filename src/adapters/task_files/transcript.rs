@@ -1,11 +1,12 @@
 //! Reads on in a transcript. Its path is the word of a process of a session: only a regular file below the
 //! directory of such transcripts is read, links followed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::adapters::beneath;
 use crate::ports::tasks::Part;
 
 /// Reads what is behind `from`, at most `limit` bytes. None where there is no such file, or one elsewhere.
@@ -16,21 +17,17 @@ pub(super) fn read(path: &Path, root: &Path, from: u64, limit: usize) -> io::Res
         (Err(error), _) | (_, Err(error)) if missing(&error) => return Ok(None),
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    if !path.starts_with(&root) {
+    let Ok(name) = path.strip_prefix(&root) else {
         return Ok(None);
-    }
-    // Nothing that is no file, and nothing that took its place meanwhile.
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
-    let flags = i32::try_from(flags).unwrap_or_default();
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(&path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Ok(None);
-    }
-    let length = meta.len();
+    };
+    // Nothing that is no file, and nothing that took a part's place meanwhile.
+    let file = match beneath::open(&root, name) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(None),
+        Err(error) if beneath::is_odd(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let length = file.metadata()?.len();
     let wanted = usize::try_from(length.saturating_sub(from)).unwrap_or(limit);
     let mut bytes = vec![0; wanted.min(limit)];
     let mut read = 0;
@@ -110,7 +107,10 @@ mod tests {
         let old = temp.path().join("b.jsonl");
         fs::write(&old, "").unwrap();
         let long_ago = std::time::UNIX_EPOCH;
-        File::open(&old).unwrap().set_modified(long_ago).unwrap();
+        fs::File::open(&old)
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
         fs::write(temp.path().join("a.jsonl"), "").unwrap();
         fs::write(temp.path().join("c.txt"), "").unwrap();
         let found = newest(temp.path(), ".jsonl").unwrap();

@@ -51,6 +51,10 @@ pub(in crate::cli) struct HarnessTest {
     /// How long one thing may take that the program does: to start, to commit, to ask
     #[arg(long, value_name = "T", value_parser = humantime::parse_duration, default_value = "90s")]
     pub limit: Duration,
+    /// Do not wait for the end of the limit in its case, which takes minutes: the model takes requests again at
+    /// once, and the accounts are resumed as by `hd harness resume`
+    #[arg(long)]
+    pub short: bool,
     /// Keep the city with its logs, and say where it is
     #[arg(long)]
     pub keep: bool,

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,6 +18,7 @@ use crate::cli::output;
 use crate::control::client;
 use crate::control::protocol::{Exit, Op, args::Named};
 use crate::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
+use crate::domain::transcript::Following;
 
 mod end;
 mod keys;
@@ -45,11 +46,8 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
     }
     let name = args.name.clone();
     let point = context.ask(&Op::Attach(args))?;
-    // A session of another provider has a command of its own, which this process becomes.
-    if let Some(command) = point.get("command").and_then(Value::as_array) {
-        let words: Vec<_> = command.iter().filter_map(Value::as_str).collect();
-        let (program, args) = words.split_first().ok_or_else(strange)?;
-        return Err(Command::new(program).args(args).exec()).doing(program);
+    if let Some(pane) = point.get("tmux") {
+        return become_tmux(pane);
     }
     let mut holder = Holder::reach(&point)?;
     output::say(&format!("hd: attached to {name}; Ctrl-\\ detaches"));
@@ -65,6 +63,29 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
         End::Dropped => return Err(dropped()),
     }
     Ok(())
+}
+
+/// Becomes the tmux client of a pane. Of the answer only these two words are taken, each in the place and
+/// form that it has: nothing that answers can name another program or argument.
+fn become_tmux(pane: &Value) -> Result<(), CliError> {
+    let pane: Pane = serde_json::from_value(pane.clone()).map_err(|_| strange())?;
+    let number = pane.id.strip_prefix('%').unwrap_or_default();
+    let is_id = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    if !(is_id && pane.socket.is_absolute()) {
+        return Err(strange());
+    }
+    client::is_ours(&pane.socket).doing(format!("the tmux server at {}", pane.socket.display()))?;
+    let mut tmux = Command::new("tmux");
+    tmux.arg("-S").arg(&pane.socket);
+    tmux.args(["attach-session", "-t", &pane.id]);
+    Err(tmux.exec()).doing("tmux")
+}
+
+/// A pane of tmux, as the supervisor names it.
+#[derive(Debug, serde::Deserialize)]
+struct Pane {
+    socket: PathBuf,
+    id: String,
 }
 
 /// Shows what the session writes until it ends, and touches nothing.
@@ -99,6 +120,8 @@ fn dropped() -> CliError {
 struct Holder {
     stream: UnixStream,
     frames: Frames,
+    /// Set where its output is shown as text, and not on a terminal that is the session's.
+    followed: Option<Following>,
 }
 
 impl Holder {
@@ -110,6 +133,7 @@ impl Holder {
         let mut holder = Self {
             stream,
             frames: Frames::default(),
+            followed: None,
         };
         holder.greet()?;
         holder.tell(&Request::Expect(
@@ -163,7 +187,12 @@ impl Holder {
         let broken = |error: wire::WireError| CliError::failed(error.to_string());
         while let Some((kind, payload)) = self.frames.next_frame().map_err(broken)? {
             match Answer::decode(kind, payload).map_err(broken)? {
-                Answer::Snapshot(bytes) | Answer::Output(bytes) => output::print(&bytes)?,
+                Answer::Snapshot(bytes) | Answer::Output(bytes) => match &mut self.followed {
+                    Some(following) => {
+                        output::print(following.text(&bytes).as_bytes())?;
+                    }
+                    None => output::print(&bytes)?,
+                },
                 Answer::Ended(ended) => return Ok(Some(End::Ended(ended))),
                 Answer::Gone => {
                     return Err(CliError::new(Exit::NotFound, "that session has ended")
@@ -183,6 +212,7 @@ impl Holder {
     }
 
     fn watch(&mut self) -> Result<End, CliError> {
+        self.followed = Some(Following::default());
         // A size of 0 leaves the terminal as it is.
         self.tell(&Request::Attach { rows: 0, cols: 0 })?;
         loop {

@@ -26,7 +26,7 @@ pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> 
             }),
             ConfigVerb::Show => config::show_json(&loaded),
         };
-        return output::line(&result.to_string());
+        return output::json(&result);
     }
     if !loaded.warnings.is_empty() {
         output::say(&loaded.warnings.render(Style::of_stderr().color));
@@ -44,7 +44,7 @@ pub(super) fn load(context: &Context) -> Result<Loaded, CliError> {
     config::load(&path, &Env::of_process()).map_err(|errors| {
         if context.json {
             let result = json!({"ok": false, "errors": errors.to_json()});
-            if let Err(unprinted) = output::line(&result.to_string()) {
+            if let Err(unprinted) = output::json(&result) {
                 return unprinted;
             }
         } else {

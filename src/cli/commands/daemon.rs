@@ -26,10 +26,14 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
         output::say("hd: it is running already");
         return context.print(&answer, runs);
     }
+    let words: &[&str] = match args.accept_store {
+        true => &["--accept-store"],
+        false => &[],
+    };
     if !args.detach {
-        return supervisor::become_it(&city);
+        return supervisor::become_it(&city, words);
     }
-    let mut background = supervisor::start(&city, Lives::Detached)?;
+    let mut background = supervisor::start(&city, Lives::Detached, words)?;
     let answer = background.ready(&city)?;
     output::say(&format!(
         "hd: started; it logs to {}",

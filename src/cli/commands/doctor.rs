@@ -16,6 +16,7 @@ use crate::cli::render::show;
 use crate::config;
 use crate::control::protocol::args;
 use crate::control::protocol::{Exit, Op};
+use crate::domain::budget;
 use crate::domain::doctor::{Finding, Kind};
 
 pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliError> {
@@ -45,6 +46,10 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
     ));
     if let Ok(loaded) = config::load(&context.city_file()?, &config::Env::of_process()) {
         findings.extend(look::findings(&loaded, &machine, !answered));
+        let blind = budget::blind(&loaded.city).into_iter();
+        findings.extend(
+            blind.map(|blind| Finding::new(Kind::Config, &blind.scope, blind.says(), blind.hint())),
+        );
     }
     let left = findings.iter().filter(|finding| !finding.fixed).count();
     let result = json!({ "ok": left == 0, "findings": findings });

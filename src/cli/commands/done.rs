@@ -16,6 +16,7 @@ use crate::cli::render::said;
 use crate::control::client::Client;
 use crate::control::protocol::{self, ControlError, ErrorKind, Intent, Op, args};
 use crate::domain::ids::RaiderId;
+use crate::domain::intent::KEY_VARIABLE;
 
 pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
     let op = Op::Done(args);
@@ -49,6 +50,7 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
         cwd: env::current_dir().doing("the working directory")?,
         pid: std::process::id(),
         at: Timestamp::now(),
+        mac: None,
     };
     if intent.raider.is_none() {
         return Err(CliError::new(
@@ -73,6 +75,15 @@ fn leave(root: &Path, op: &Op, away: &ControlError) -> Result<PathBuf, CliError>
             None => error,
         });
     }
+    let key = var(KEY_VARIABLE).ok_or_else(|| {
+        let why =
+            format!("{away}; nor can it be written down: this session has no key to sign it with");
+        let hint = "say it again when the supervisor is back";
+        CliError::new(protocol::Exit::Unreachable, why).hint(hint)
+    })?;
+    let intent = intent
+        .signed(&key)
+        .map_err(|error| CliError::failed(error.to_string()))?;
     let dir = root.join(".horde/outbox");
     write(&dir, &intent).map_err(|error| {
         let message = format!("{away}; nor can it be written down: {error}");

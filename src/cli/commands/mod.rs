@@ -25,6 +25,7 @@ use crate::control::protocol::args::Nothing;
 use super::args::{AgentVerb, MqVerb, SalvageVerb, Verb};
 use super::context::Context;
 use super::error::CliError;
+use super::output;
 use super::render::{cost, event, lists, said, show};
 
 /// Runs one verb.
@@ -54,7 +55,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Send(args) => context.show(&Op::Send(args), said::taken),
         Verb::Answer(args) => context.show(&Op::Answer(args), said::answered),
         Verb::Logs(args) if args.follow => attach::watch(args.logs.name, context),
-        Verb::Logs(args) if args.logs.raw => context.show(&Op::Logs(args.logs), show::raw),
+        Verb::Logs(args) if args.logs.raw => raw(&Op::Logs(args.logs), context),
         Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
@@ -74,6 +75,15 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Man { out } => help::man(out.as_deref()),
         Verb::Version => help::version(context),
     }
+}
+
+/// Prints what a program wrote with its control sequences, to whatever is no terminal.
+fn raw(op: &Op, context: &mut Context) -> Result<(), CliError> {
+    if context.json || context.on_terminal() {
+        return context.show(op, show::text);
+    }
+    let result = context.ask(op)?;
+    output::print(show::raw(&result).as_bytes())
 }
 
 fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {

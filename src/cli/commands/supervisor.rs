@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::cli::city::City;
@@ -18,6 +19,7 @@ use crate::cli::error::{CliError, Doing};
 use crate::control::client::Client;
 use crate::control::protocol::args::Nothing;
 use crate::control::protocol::{Exit, Op};
+use crate::regular;
 
 /// How long a supervisor may take to answer.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -84,8 +86,8 @@ fn build(own: &Path) -> Result<(), CliError> {
 }
 
 /// Becomes the supervisor. Returns only when that fails.
-pub(super) fn become_it(city: &City) -> Result<(), CliError> {
-    let error = Command::new(program()?).arg(&city.root).exec();
+pub(super) fn become_it(city: &City, words: &[&str]) -> Result<(), CliError> {
+    let error = Command::new(program()?).arg(&city.root).args(words).exec();
     Err(error).doing("horde-supervisor")
 }
 
@@ -108,8 +110,10 @@ pub(super) struct Background {
 }
 
 /// Starts it, logging to `.horde/supervisor.log`.
-pub(super) fn start(city: &City, lives: Lives) -> Result<Background, CliError> {
-    start_by(Command::new(program()?), city, lives)
+pub(super) fn start(city: &City, lives: Lives, words: &[&str]) -> Result<Background, CliError> {
+    let mut command = Command::new(program()?);
+    command.args(words);
+    start_by(command, city, lives)
 }
 
 /// Starts it with this environment and nothing else.
@@ -131,9 +135,22 @@ fn start_by(mut command: Command, city: &City, lives: Lives) -> Result<Backgroun
         }
         _ => {}
     }
+    let found = fs::symlink_metadata(&state).doing(state.display())?;
+    if !found.is_dir() {
+        let what = regular::kind(&found);
+        return Err(CliError::failed(format!(
+            "{} is {what}, and no directory",
+            state.display()
+        )));
+    }
     let log = city.log();
-    let file = OpenOptions::new().create(true).append(true).open(&log);
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let options = options.create(true).append(true).mode(0o600);
+    let file = options.custom_flags(flags.bits().cast_signed()).open(&log);
     let file = file.doing(log.display())?;
+    let found = file.metadata().doing(log.display())?;
+    regular::regular(&found).doing(log.display())?;
     let logged = file.metadata().doing(log.display())?.len();
     command
         .arg(&city.root)

@@ -5,8 +5,10 @@ use serde_json::Value;
 use crate::cli::output::{Style, Tone};
 
 use super::table::{Cell, Table};
+use super::words::safe;
 
 pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
+    let result = &safe(result);
     let by = result["by"].as_str().unwrap_or_default();
     let since = result["since"].as_str().unwrap_or_default();
     let rows = result["rows"]
@@ -24,6 +26,8 @@ pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
         "relic" => "RELIC",
         "model" => "MODEL",
         "harness" => "HARNESS",
+        "session" => "SESSION",
+        "rig" => "RIG",
         _ => "DAY",
     };
     let mut table = Table::new(&[head, "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "USD"]);
@@ -42,10 +46,14 @@ pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
     let unpriced = total["unpriced"].as_u64().unwrap_or(0);
     if unpriced > 0 {
         let says = format!(
-            "\n+ : the price of {} tokens is not known; `prices` of the harness tells it",
+            "\n+, ? : the price of {} tokens is not known; `prices` of the harness tells it",
             count(unpriced)
         );
         text.push_str(&style.paint(Tone::Faint, &says));
+    }
+    let not_counted = result["not_counted"].as_array().into_iter().flatten();
+    for says in not_counted.filter_map(Value::as_str) {
+        text.push_str(&style.paint(Tone::Bad, &format!("\n{says}")));
     }
     text
 }

@@ -66,6 +66,7 @@ fn tone(kind: &str) -> Tone {
         | "raider.merge_failed"
         | "mr.conflict"
         | "store.degraded"
+        | "ground.lost"
         | "control.forbidden"
         | "automation.failed"
         | "forge.red" => Tone::Bad,
@@ -73,6 +74,7 @@ fn tone(kind: &str) -> Tone {
         | "raider.stuck"
         | "raider.push_blocked"
         | "raider.needs_input"
+        | "raider.unclear"
         | "mr.held" => Tone::Waits,
         _ => Tone::Plain,
     }

@@ -6,9 +6,11 @@ use crate::cli::output::{Style, Tone};
 use crate::kit::outcome::{Ended, Outcome};
 
 use super::table::{Cell, Table};
+use super::words::{clean, clean_lines, safe};
 
 /// `hd harness resume`.
 pub(in crate::cli) fn resumed(result: &Value, _style: Style) -> String {
+    let result = &safe(result);
     let (harness, account) = (&result["harness"], &result["account"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match result["resumed"].as_bool() {
@@ -95,8 +97,9 @@ fn seen_by(row: &Value) -> String {
 
 /// What a session after a crash may do, and whether it knows what the last one did.
 fn after_crash(row: &Value) -> String {
-    let permissions = match row["reduced"].as_bool() {
-        Some(true) => "reduced",
+    let permissions = match (row["reduced"].as_bool(), row["reduced_asks"].as_bool()) {
+        (Some(true), Some(true)) => "reduced (a person approves commits)",
+        (Some(true), _) => "reduced",
         _ => "no reduced form",
     };
     let conversation = match row["resume"].as_bool() {
@@ -114,6 +117,7 @@ fn users(row: &Value) -> String {
 
 /// `hd harness show`.
 pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
+    let row = &safe(row);
     let name = row["name"].as_str().unwrap_or_default();
     let mut lines = vec![style.paint(Tone::Strong, name)];
     let program = row["program"].as_str().unwrap_or("(no command)");
@@ -137,6 +141,18 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
         (None, Some(_)) => "login: none is seen".to_owned(),
         (None, None) => "login: not known".to_owned(),
     });
+    let key = match row["api_key"].as_str() {
+        Some("configured") => "ANTHROPIC_API_KEY is used, as `env` of the harness says",
+        Some("used") => "ANTHROPIC_API_KEY is used: no other login is seen",
+        Some(_) => {
+            "ANTHROPIC_API_KEY of the environment is not given to sessions, since there is another login; \
+             `env` of the harness sets it"
+        }
+        None => "",
+    };
+    if !key.is_empty() {
+        lines.push(format!("key: {key}"));
+    }
     for finding in row["findings"].as_array().into_iter().flatten() {
         let says = finding["says"].as_str().unwrap_or_default();
         let hint = finding["hint"].as_str().unwrap_or_default();
@@ -162,6 +178,7 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
 
 /// What `hd harness setup` would change, file by file, and what it leaves to a person.
 pub(in crate::cli) fn changes(result: &Value, style: Style) -> String {
+    let result = &safe(result);
     let mut lines = Vec::new();
     for change in result["changes"].as_array().into_iter().flatten() {
         let file = change["file"].as_str().unwrap_or_default();
@@ -190,6 +207,7 @@ pub(in crate::cli) fn changes(result: &Value, style: Style) -> String {
 
 /// What `hd harness setup` has changed.
 pub(in crate::cli) fn changed(result: &Value) -> String {
+    let result = &safe(result);
     let changes = result["changes"].as_array().into_iter().flatten();
     let told = changes.map(|change| {
         let file = change["file"].as_str().unwrap_or_default();
@@ -210,11 +228,11 @@ pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
     };
     let word = style.paint(tone, outcome.word());
     let seconds = outcome.took.as_secs_f64();
-    let why = outcome.why().map(|why| format!(": {why}"));
+    let why = outcome.why().map(|why| format!(": {}", clean_lines(why)));
     let why = why.unwrap_or_default();
     let mut text = format!("{:<10}{word}{why} ({seconds:.1} s)", outcome.case);
     for line in outcome.screen().into_iter().flat_map(str::lines) {
-        text.push_str(&style.paint(Tone::Faint, &format!("\n    | {}", line.trim_end())));
+        text.push_str(&style.paint(Tone::Faint, &format!("\n    | {}", clean(line.trim_end()))));
     }
     text
 }

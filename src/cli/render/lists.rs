@@ -264,7 +264,13 @@ pub(super) fn needs_person(child: &Value) -> bool {
     let asks = condition(child).is_some_and(|(kind, _)| {
         matches!(
             kind.as_str(),
-            "needs_input" | "auth" | "push_blocked" | "sandbox_gone" | "sandbox_broken"
+            "needs_input"
+                | "auth"
+                | "unrecognised"
+                | "spins"
+                | "push_blocked"
+                | "sandbox_gone"
+                | "sandbox_broken"
         )
     });
     let is_blocked = child.get("blocked") == Some(&Value::Bool(true));

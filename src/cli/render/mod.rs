@@ -12,4 +12,6 @@ mod table;
 mod words;
 
 #[cfg(test)]
+mod safe_tests;
+#[cfg(test)]
 mod tests;

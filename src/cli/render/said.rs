@@ -139,7 +139,9 @@ pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
 /// A dialog that was answered.
 pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
     let next = told.get("next").and_then(Value::as_str);
-    let next = next.map_or_else(String::new, |next| format!("; it asks now: {next}"));
+    let next = next.map_or_else(String::new, |next| {
+        format!("; it asks now: {}", clean(next))
+    });
     format!(
         "{} took the answer {}{next}",
         at(told, "/name"),
@@ -196,7 +198,7 @@ pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
         let lines = result[key].as_array().into_iter().flatten();
         lines
             .filter_map(Value::as_str)
-            .map(str::to_owned)
+            .map(clean)
             .collect::<Vec<_>>()
     };
     if result["unchanged"] == true {

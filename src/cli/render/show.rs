@@ -169,9 +169,10 @@ pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
 }
 
 /// What a program wrote, with its control sequences.
-pub(in crate::cli) fn raw(result: &Value, _: Style) -> String {
+pub(in crate::cli) fn raw(result: &Value) -> String {
     let text = result.get("text").and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
+    let end = |text: &str| if text.ends_with('\n') { "" } else { "\n" };
+    text.map_or_else(String::new, |text| format!("{text}{}", end(text)))
 }
 
 /// The end of an automation's run: the end of what it printed.

@@ -7,7 +7,7 @@ use crate::cli::output::{Style, Tone};
 
 use super::lists::{derived, needs_person, state};
 use super::table::{Cell, Table};
-use super::words::{ago, at, cell, condition, count, git, plural, seconds};
+use super::words::{ago, at, cell, clean_lines, condition, count, git, plural, seconds};
 
 /// The screen as of now.
 pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
@@ -23,11 +23,17 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         let line = format!("the last reload failed: {}", cell(error));
         screen.push(style.paint(Tone::Bad, &line));
     }
+    for trouble in list(result, "/ground") {
+        let (path, says) = (at(trouble, "/path"), at(trouble, "/says"));
+        let line = format!("! {path}: {says}; {}", at(trouble, "/hint"));
+        screen.push(style.paint(Tone::Bad, &line));
+    }
     for rig in list(result, "/rigs") {
         screen.extend(for_person(rig, style));
         screen.extend(blocked(rig, style));
     }
     screen.extend(accounts(result, style));
+    screen.extend(budgets(result, style));
     let children = children(result);
     if children.is_empty() {
         screen.push(style.paint(Tone::Faint, "nothing is being worked on"));
@@ -67,6 +73,18 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
         }
     };
     list(result, "/accounts").iter().map(line).collect()
+}
+
+/// The budgets that are spent, and what follows.
+fn budgets(result: &Value, style: Style) -> Vec<String> {
+    let line = |budget: &Value| {
+        let follows = match at(budget, "/until") {
+            until if until != "-" => format!("; new work is charged {until}"),
+            _ => String::new(),
+        };
+        style.paint(Tone::Bad, &format!("! {}{follows}", at(budget, "/detail")))
+    };
+    list(result, "/budgets").iter().map(line).collect()
 }
 
 fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
@@ -187,8 +205,10 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
         }
         if let Some((kind, said)) = condition(child.value).filter(|(_, said)| !said.is_empty()) {
             let mark = if child.needs_person { "!" } else { " " };
-            let text = format!("{mark} {}: {kind}: {said}", child.name);
+            let answers = answers(child);
+            let text = format!("{mark} {}: {kind}: {said}{answers}", child.name);
             lines.push(style.paint(Tone::Waits, &text));
+            lines.extend(screen(child.value));
         } else if let Some(why) = why(child).filter(|_| quarantined.is_none()) {
             let mark = mark(child.needs_person);
             let text = format!("{mark} {}: {}: {why}", child.name, derived(child.value));
@@ -196,6 +216,36 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Rows of a screen that are shown below a condition that nothing but the screen tells of.
+const SCREEN_SHOWN: usize = 12;
+
+/// The end of the screen that nothing is known of.
+fn screen(child: &Value) -> Vec<String> {
+    let Some(text) = child.get("screen").and_then(Value::as_str) else {
+        return Vec::new();
+    };
+    let text = clean_lines(text);
+    let rows = text.lines().filter(|row| !row.trim().is_empty());
+    let rows: Vec<&str> = rows.collect();
+    let shown = rows[rows.len().saturating_sub(SCREEN_SHOWN)..].iter();
+    shown.map(|row| format!("    | {row}")).collect()
+}
+
+/// How a question can be answered, as far as that is known.
+fn answers(child: &Child<'_>) -> String {
+    let choices = list(child.value, "/choices").iter().enumerate();
+    let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, cell(choice)));
+    let choices: Vec<_> = choices.collect();
+    match choices.is_empty() {
+        true => String::new(),
+        false => format!(
+            "  [{}]  hd answer {} CHOICE",
+            choices.join(" | "),
+            child.name
+        ),
+    }
 }
 
 /// Why somebody is in a state that is no good one, where no condition tells it.

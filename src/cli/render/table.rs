@@ -2,7 +2,7 @@
 
 use crate::cli::output::{Style, Tone};
 
-use super::words::cut;
+use super::words::{clean, cut};
 
 /// A cell: its text, and how it is painted. Alignment counts the text alone.
 pub(super) struct Cell(pub String, pub Tone);
@@ -28,7 +28,8 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
+        let safe = |Cell(text, tone): Cell| Cell(clean(&text), tone);
+        self.rows.push(cells.into_iter().map(safe).collect());
     }
 
     pub fn is_empty(&self) -> bool {

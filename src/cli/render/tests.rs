@@ -59,7 +59,7 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
     !  horde/Toast  working needs_input  2m14s  gt-1  +3 ~2 ?1  raider/Toast/gt-1-1  1
        horde/Ash    working              12s    gt-2  +1        raider/Ash/gt-2-1    0
        mayor        running              1h00m  -     -         -                    0
-    ! horde/Toast: needs_input: rm -r  target?
+    ! horde/Toast: needs_input: rm -r \x1b[2J target?
     relics horde  9 open, 2 blocked
     queue horde  paused
        MR    RELIC  STATE      BRANCH                NOTE
@@ -211,7 +211,10 @@ fn a_terminals_log_reads_as_text() {
     let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\
                \u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
     let text = show::text(&json!({ "text": log }), PLAIN);
-    assert_eq!(text, "ok\ntwolink\nthree");
+    assert_eq!(
+        text,
+        "ok\n\\x1b]0;title\\x07two\\x1b]8;;x\\x1b\\link\n\\x1b7three"
+    );
 }
 
 /// Escalations come as the relics they are.
@@ -353,7 +356,7 @@ fn an_action_is_said_in_a_sentence() {
             said::nuked,
             bare,
             "horde/raiders/Toast is gone; nothing of it had to be kept\n  \
-             ignored files, which no salvage keeps: .env, a and 2 more",
+             ignored files, which no salvage keeps: .env, a\\x07 and 2 more",
         ),
         (
             said::rehearsed,
@@ -445,4 +448,15 @@ fn a_reload_names_everybody_who_is_concerned() {
     deferred  horde/raiders/Toast: its next session is driven by the new pi
     ");
     assert!(said::reloaded(&json!({}), PLAIN).contains("nobody is concerned"));
+}
+
+/// What git said a while ago may not be so any more.
+#[test]
+fn counts_that_are_old_say_how_old_they_are() {
+    let raider = |age: u64| {
+        let git = json!({"ahead": 3, "dirty": 2, "untracked": 0, "age_s": age});
+        super::words::git(&json!({ "git": git }))
+    };
+    assert_eq!(raider(59), "+3 ~2");
+    assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
 }

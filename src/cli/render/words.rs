@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::domain::shown;
+
 /// A value as one short text; `-` for nothing.
 pub(super) fn cell(value: &Value) -> String {
     match value {
@@ -61,44 +63,26 @@ pub(super) fn count(value: &Value, pointer: &str) -> u64 {
     }
 }
 
-/// One line without control characters: what agents wrote must not steer the reader's terminal.
+/// One line, safe to show: what agents wrote must not steer the reader's terminal.
 pub(super) fn clean(text: &str) -> String {
-    let blank = |c: char| if c.is_control() { ' ' } else { c };
-    clean_lines(text).chars().map(blank).collect()
+    shown::line(text).into_owned()
 }
 
-/// Several lines, likewise: without control characters, and without what an escape begins.
+/// Several lines, likewise, of what a program printed or a person wrote.
 pub(super) fn clean_lines(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '\u{1b}' => skip_sequence(&mut rest),
-            '\n' | '\t' => clean.push(c),
-            c if c.is_control() => {}
-            c => clean.push(c),
-        }
-    }
-    clean
+    shown::output(text).into_owned()
 }
 
-/// Skips the rest of an escape sequence: control (`[`), operating system and the like (`]`, `P`,
-/// `_`, `^`, ended by BEL or `ESC \`), or a single letter.
-fn skip_sequence(rest: &mut std::str::Chars<'_>) {
-    match rest.next() {
-        Some('[') => {
-            rest.find(|c| ('@'..='~').contains(c));
+/// The same value with all its texts safe to show, for what puts them together as they are.
+pub(super) fn safe(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(shown::lines(text).into_owned()),
+        Value::Array(items) => items.iter().map(safe).collect(),
+        Value::Object(whole) => {
+            let safe_one = |(key, item): (&String, &Value)| (key.clone(), safe(item));
+            Value::Object(whole.iter().map(safe_one).collect())
         }
-        Some(']' | 'P' | '_' | '^') => {
-            let end = rest.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
-            if end == Some('\u{1b}') {
-                rest.next();
-            }
-        }
-        Some('(' | ')' | '#') => {
-            rest.next();
-        }
-        _ => {}
+        plain => plain.clone(),
     }
 }
 
@@ -142,7 +126,10 @@ pub(super) fn condition(value: &Value) -> Option<(String, String)> {
     }
 }
 
-/// Commits, dirty and untracked paths: `+3 ~2 ?1`.
+/// Counts that are older say so.
+const OLD_S: u64 = 60;
+
+/// Commits, dirty and untracked paths: `+3 ~2 ?1`; with their age where that matters.
 pub(super) fn git(raider: &Value) -> String {
     if raider.pointer("/git/ahead").is_none() {
         return "-".to_owned();
@@ -153,6 +140,10 @@ pub(super) fn git(raider: &Value) -> String {
         if count > 0 {
             parts.push(format!("{sign}{count}"));
         }
+    }
+    let age = raider.pointer("/git/age_s").and_then(Value::as_u64);
+    if let Some(age) = age.filter(|age| *age >= OLD_S) {
+        parts.push(format!("({} ago)", seconds(age)));
     }
     parts.join(" ")
 }

@@ -1,6 +1,5 @@
 //! `[[agents]]`: standing children.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::domain::city::{
 use crate::domain::harness::fill::Fill;
 use crate::domain::harness::{Start, launch};
 use crate::domain::ids::{AgentName, HarnessName};
+use crate::regular;
 
 /// An agent, as far as it could be read.
 #[derive(Debug)]
@@ -294,7 +294,7 @@ fn prompted(
     let launch = launch(harness, &start);
     Some(Runs {
         command: launch.argv,
-        first_input: launch.first_input,
+        first_input: launch.first_input.or(launch.first_prompt),
         harness: Some(harness.name.clone()),
         prompt,
         prompt_file: path,
@@ -306,7 +306,7 @@ fn prompted(
 fn readable(node: &Node, known: &Known<'_>) -> Parsed<(PathBuf, String)> {
     let path = known.context.resolve(&text(node)?);
     let path = path.or_else(|why| complain(node, why))?;
-    let prompt = fs::read_to_string(&path)
+    let prompt = regular::read_text(&path)
         .or_else(|error| complain(node, format!("cannot read {}: {error}", path.display())))?;
     if prompt.trim().is_empty() {
         return complain(node, format!("{} is empty", path.display()));

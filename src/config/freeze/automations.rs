@@ -24,6 +24,7 @@ use crate::domain::gates::cron::{CatchUp, Schedule};
 use crate::domain::gates::event::Pattern;
 use crate::domain::ids::{AutomationName, RigName};
 use crate::domain::suggest::closest;
+use crate::regular;
 
 /// The file that makes a folder an automation.
 const FILE: &str = "automation.toml";
@@ -126,7 +127,7 @@ impl Folder {
     /// Its file, over what every automation starts from.
     fn open(&self, files: &mut Files<'_>, report: &Report) -> Option<Node> {
         let path = self.path.join(FILE);
-        let text = fs::read_to_string(&path)
+        let text = regular::read_text(&path)
             .map_err(|error| report.add(cannot_read(&path, &error)))
             .ok()?;
         let index = files.sources.len();

@@ -93,6 +93,7 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
     );
     let process_names = reader.get("process_names", list(filled));
     let reduced = reader.get("reduced", list(text));
+    let reduced_asks = reader.get("reduced_asks", flag);
     let resume = reader.get("resume", list(text));
     let account = reader.get("account", text);
     let limit_answer = reader.get("limit_answer", text);
@@ -112,6 +113,7 @@ fn one(name: &HarnessName, node: &Node, report: &Report) -> Option<Harness> {
         prompt: prompt?,
         process_names: process_names?,
         reduced: reduced?,
+        reduced_asks: reduced_asks?,
         resume: resume?,
         account: Some(account?)
             .filter(|account| !account.is_empty())

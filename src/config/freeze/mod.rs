@@ -15,10 +15,11 @@ mod rigs;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use super::diagnostics::Diagnostic;
 use super::document::{Node, Source, Table};
 use super::reader::{Reader, Report};
 use super::{Env, values};
-use crate::domain::budget::Budget;
+use crate::domain::budget::{self, Budget};
 use crate::domain::city::City;
 
 /// What freezing needs besides the document.
@@ -118,7 +119,7 @@ pub fn freeze(
     let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
     let prompt_files = prompt_files.collect();
     let (name, suspended, budget) = workspace?;
-    Some(Frozen {
+    let frozen = Frozen {
         city: City {
             root: context.root.to_owned(),
             name,
@@ -136,7 +137,11 @@ pub fn freeze(
             automations,
         },
         prompt_files,
-    })
+    };
+    for blind in budget::blind(&frozen.city) {
+        report.add(Diagnostic::warning(blind.says()).hint(blind.hint()));
+    }
+    Some(frozen)
 }
 
 fn workspace(reader: &mut Reader<'_>) -> Option<(String, bool, Option<Budget>)> {

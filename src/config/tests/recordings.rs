@@ -35,6 +35,7 @@ fn line(harness: &Harness, recording: &Path) -> String {
             format!("limited until {until}: {text}")
         }
         Some(Condition::Auth { text }) => format!("login: {text}"),
+        Some(other) => format!("{}: {}", other.word(), other.text()),
     };
     let text = match readiness(&harness.looks.looks(), &view) {
         Readiness::Ready => "text",

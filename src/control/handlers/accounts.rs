@@ -1,5 +1,6 @@
 //! Accounts of harnesses in `status`, and `harness.resume`.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::actors::accounts;
@@ -35,15 +36,29 @@ pub(super) fn condition(
     let view = view?;
     let session = view.session.as_ref();
     let shown = session.and_then(|session| world.directory.conditions.of(&session.handle));
-    let park = || world.directory.accounts.parked(world, harness?);
-    match shown {
+    let directory = &world.directory;
+    let turn = harness.and_then(|harness| directory.accounts.turn(world, harness, &view.spec.id));
+    let park = || directory.accounts.parked(world, harness?);
+    let waits = session.is_none() && view.parked.is_some();
+    match (shown, turn) {
+        // What is over is not shown as if it went on: several sessions go on one after another.
+        (Some(Condition::RateLimited { .. }), Some(turn)) => Some(its_turn(turn)),
+        (None, Some(turn)) if waits => Some(its_turn(turn)),
         // The account has the one clock of all its sessions.
-        Some(Condition::RateLimited { text, until }) => {
+        (Some(Condition::RateLimited { text, until }), None) => {
             let until = park().and_then(|park| park.until).or(until);
             Some(Condition::RateLimited { text, until })
         }
-        None if session.is_none() && view.parked.is_some() => park().map(as_condition),
-        shown => shown,
+        (None, None) if waits => park().map(as_condition),
+        (shown, _) => shown,
+    }
+}
+
+/// The condition of a child whose limit is over and that goes on then.
+fn its_turn(turn: Timestamp) -> Condition {
+    Condition::RateLimited {
+        text: format!("the limit is over; it goes on at {turn}, in its turn"),
+        until: Some(turn),
     }
 }
 
@@ -51,7 +66,7 @@ pub(super) fn condition(
 pub(super) fn choices(shown: Option<&Condition>) -> &[String] {
     match shown {
         Some(Condition::NeedsInput { choices, .. }) => choices,
-        Some(Condition::RateLimited { .. } | Condition::Auth { .. }) | None => &[],
+        Some(_) | None => &[],
     }
 }
 

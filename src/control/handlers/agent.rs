@@ -3,16 +3,17 @@
 
 use serde_json::{Value, json};
 
-use super::{names, status};
-use crate::actors::ask;
+use super::{names, own, status};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::root::standing::{self, Said};
 use crate::actors::root::{ChildState, ChildView, RootMsg};
 use crate::actors::witness::ailing::ailing;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
+use crate::actors::{ask, usage};
+use crate::control::protocol::{ControlError, args};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId};
+use crate::ports::relics::Txn;
 
 /// An agent that ignores everything but KILL needs its grace and a moment.
 const STOP_LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
@@ -20,8 +21,9 @@ const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
-    let said = world.store.run(|txn| standing::read(txn)).await?;
-    Ok(Value::Array(status::agents(world, &views, &said)))
+    let stored = |txn: &mut dyn Txn| Ok((standing::read(txn)?, usage::now(txn, &[])?.agents));
+    let (said, used) = world.store.run(stored).await?;
+    Ok(Value::Array(status::agents(world, &views, &said, &used)))
 }
 
 pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlError> {
@@ -139,9 +141,12 @@ pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlErr
     wake(world, id).await
 }
 
-/// A fresh session; planned, so not counted.
-pub(super) async fn restart(world: &World, name: &str) -> Result<Value, ControlError> {
-    let id = names::single(world, name).await?;
+/// Another session, which goes on with the last one's conversation or begins afresh; planned, so not counted.
+pub(super) async fn restart(world: &World, args: args::Restart) -> Result<Value, ControlError> {
+    let id = names::single(world, &args.name).await?;
+    if args.fresh {
+        own::afresh(world, &id.session_id(&world.city.name)).await?;
+    }
     let views = ask::views(world).await?;
     let up = |view: &ChildView| view.spec.id == id && view.session.is_some();
     if !views.iter().any(up) {

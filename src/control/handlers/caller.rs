@@ -4,11 +4,14 @@
 
 use std::path::Path;
 
-use super::names;
+use super::{names, rights_of};
 use crate::actors::effects;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::rights::Who;
 use crate::control::server::Caller;
+use crate::domain::asker::Asker;
+use crate::domain::city::Rights;
 use crate::domain::relic::Hook;
 use crate::ports::sessions::{Member, Membership, SessionError, Standing};
 
@@ -20,7 +23,11 @@ use crate::ports::sessions::{Member, Membership, SessionError, Standing};
 pub(super) fn own_member(world: &World, caller: &Caller) -> Result<Member, ControlError> {
     let now = caller.pid.map(|pid| world.sessions.membership(pid));
     match now {
-        Some(Membership::Of(member)) if caller.who.session() == Some(&member.session) => Ok(member),
+        Some(Membership::Of(member))
+            if caller.who.session() == Some(&member.session) && caller.peer.lives() =>
+        {
+            Ok(member)
+        }
         _ => Err(ControlError::forbidden("this process is in no session")),
     }
 }
@@ -53,6 +60,34 @@ pub(super) async fn own_hook(world: &World, caller: &Caller) -> Result<Hook, Con
     Ok(hook)
 }
 
+/// Returns the name that the caller goes by in the events and relics that come of its request.
+pub(super) fn asker(world: &World, caller: &Caller) -> Asker {
+    let errand = || {
+        let runner = &world.automations.runner;
+        caller.pid.and_then(|pid| runner.errand_name(pid))
+    };
+    match &caller.who {
+        Who::Agent(session) => {
+            let agent = world.city.standing(session);
+            Asker::agent(agent.map_or_else(|| session.to_string(), |name| name.to_string()))
+        }
+        Who::Raider(session) => Asker::agent(session.as_str()),
+        Who::Operator => errand().map_or_else(Asker::person, Asker::errand),
+        Who::Errand(_) => Asker::errand(errand().unwrap_or_else(|| caller.who.name().to_owned())),
+        // It only looks.
+        Who::Invisible => Asker::agent(caller.who.name()),
+    }
+}
+
+/// Returns whether the caller may decide what is a person's to decide.
+pub(super) fn speaks_for_person(world: &World, caller: &Caller) -> bool {
+    match &caller.who {
+        Who::Operator => true,
+        Who::Agent(session) => rights_of(world, session) >= Rights::All,
+        Who::Raider(_) | Who::Errand(_) | Who::Invisible => false,
+    }
+}
+
 /// Checks that the caller's process stands in the sandbox of its raider.
 async fn stands_in_sandbox(
     world: &World,
@@ -70,6 +105,11 @@ async fn stands_in_sandbox(
         }
         None => Err("its pid cannot be seen".to_owned()),
     };
+    // What was seen is its own only if the pid is.
+    let standing = standing.and_then(|standing| match caller.peer.lives() {
+        true => Ok(standing),
+        false => Err("it is gone".to_owned()),
+    });
     accept(hook, &sandbox, standing)
 }
 
@@ -114,6 +154,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
+    use crate::control::server::Peer;
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;
@@ -127,6 +168,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let sandbox = town.world.city.sandbox(&charged.raider);
         let stand = |dir: Option<&Path>| {
@@ -160,6 +202,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         town.parts.sessions.claim(PID, charged.session.as_str());
         assert!(own_hook(&town.world, &caller).await.is_ok());

@@ -8,7 +8,8 @@ use crate::actors::usage;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::Cost;
-use crate::domain::usage::ledger::{Sum, together};
+use crate::domain::budget::{self, Blind};
+use crate::domain::usage::ledger::{Row, Sum, together};
 
 /// Without `since`.
 const USUAL: &str = "7d";
@@ -28,7 +29,20 @@ pub(super) async fn cost(world: &World, args: Cost) -> Result<Value, ControlErro
     Ok(json!({
         "since": since, "zone": zone.iana_name(), "by": by,
         "rows": sums.collect::<Vec<_>>(), "total": Sum::of(&rows).to_json(),
+        "not_counted": not_counted(world, &rows),
     }))
+}
+
+/// The budgets that do not count all that is used, in words.
+fn not_counted(world: &World, rows: &[Row]) -> Vec<String> {
+    let mut says: Vec<_> = budget::blind(&world.city).iter().map(Blind::says).collect();
+    let budgets = usage::every_budget(world).into_iter();
+    let unpriced = budgets.filter(|(scope, budget)| {
+        let mut rows = rows.iter();
+        budget.is_some() && rows.any(|row| row.unpriced > 0 && scope.covers(row))
+    });
+    says.extend(unpriced.map(|(scope, _)| budget::unpriced(&scope)));
+    says
 }
 
 /// The first day that counts: one that is named, or that of so long ago.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{caller, names, rights_of, to_json};
+use super::{caller, names, to_json};
 use crate::actors::ask;
 use crate::actors::shaman::{self, Entry};
 use crate::actors::world::World;
@@ -10,10 +10,9 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;
 use crate::control::server::Caller;
-use crate::domain::city::Rights;
+use crate::domain::asker::Asker;
 use crate::domain::escalation::{bounded, severity};
 use crate::domain::message::{self, Body, Escalation};
-use crate::domain::relic::RelicKind;
 use crate::ports::relics::StoreError;
 
 /// A problem is one line of at most so many characters; the rest of it is evidence.
@@ -109,9 +108,11 @@ pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
 }
 
 /// `escalations.ack`: somebody knows.
-pub(super) async fn ack(world: &World, id: &str) -> Result<Value, ControlError> {
+pub(super) async fn ack(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
-    let acked = world.store.run(move |txn| shaman::acknowledge(txn, &id));
+    let acked = world
+        .store
+        .run(move |txn| shaman::acknowledge(txn, &id, &asker));
     let entry = acked.await?;
     world.nudge(message::SHAMAN);
     shown(&entry)
@@ -128,41 +129,17 @@ pub(super) fn shown(entry: &Entry) -> Result<Value, ControlError> {
     Ok(shown)
 }
 
-/// Whoever called a person does not answer the call: who may only work may close work, but no
-/// escalation.
-pub(super) async fn may_close(
-    world: &World,
-    caller: &Caller,
-    id: &str,
-) -> Result<(), ControlError> {
-    let speaks_for_person = match &caller.who {
-        Who::Operator => true,
-        Who::Agent(session) => rights_of(world, session) >= Rights::All,
-        Who::Raider(_) | Who::Errand(_) | Who::Invisible => false,
-    };
-    if speaks_for_person {
-        return Ok(());
-    }
-    let id = names::relic(id)?;
-    let relic = world.store.run(move |txn| txn.relic(&id)).await?;
-    match relic.kind {
-        RelicKind::Escalation => Err(ControlError::forbidden(format!(
-            "{} waits for a person",
-            relic.id
-        ))),
-        RelicKind::Task | RelicKind::MergeRequest | RelicKind::Wisp => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::handlers::relic;
     use crate::control::protocol::ErrorKind;
-    use crate::domain::city::RestartType;
+    use crate::control::server::Peer;
+    use crate::domain::city::{RestartType, Rights};
     use crate::domain::event::EventType;
     use crate::domain::ids::SessionId;
     use crate::domain::message::Severity;
-    use crate::testing::world::Scenario;
+    use crate::testing::world::{Scenario, Town};
 
     const PID: u32 = 4242;
 
@@ -175,9 +152,25 @@ mod tests {
         }
     }
 
+    async fn close(town: &Town, caller: &Caller, id: &str) -> Result<Value, ControlError> {
+        let relic = id.to_owned();
+        let args = args::RelicClose {
+            relic,
+            reason: None,
+            yes: true,
+        };
+        relic::close(&town.world, caller, args).await
+    }
+
     fn caller(who: Who) -> Caller {
         let (pid, uid) = (Some(PID), 0);
-        Caller { pid, uid, who }
+        let peer = Peer::of_pid(std::process::id());
+        Caller {
+            pid,
+            uid,
+            who,
+            peer,
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -236,10 +229,10 @@ mod tests {
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         // It does not answer itself.
         let id = shown["id"].as_str().unwrap();
-        let refused = may_close(&town.world, &raider, id).await.unwrap_err();
+        let refused = close(&town, &raider, id).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         let operator = caller(Who::Operator);
-        may_close(&town.world, &operator, id).await.unwrap();
+        close(&town, &operator, id).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -290,10 +283,10 @@ mod tests {
         let sent = town.events(EventType::MessageSent).await;
         assert_eq!(sent.last().unwrap().data["from"], "errand");
         let id = shown["id"].as_str().unwrap();
-        let refused = may_close(&town.world, &errand, id).await.unwrap_err();
+        let refused = close(&town, &errand, id).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
-        let work = charged.relic.as_str();
-        may_close(&town.world, &errand, work).await.unwrap();
+        let work = town.relic("b").await;
+        close(&town, &errand, work.as_str()).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -307,7 +300,7 @@ mod tests {
             let shown = shown.await.unwrap();
             let mayor = caller(Who::Agent(SessionId::new("town-mayor").unwrap()));
             let id = shown["id"].as_str().unwrap();
-            assert_eq!(may_close(&town.world, &mayor, id).await.is_ok(), may);
+            assert_eq!(close(&town, &mayor, id).await.is_ok(), may);
         }
     }
 
@@ -319,7 +312,7 @@ mod tests {
             .await
             .unwrap();
         let id = shown["id"].as_str().unwrap();
-        ack(&town.world, id).await.unwrap();
+        ack(&town.world, Asker::person(), id).await.unwrap();
         let listed = list(&town.world).await.unwrap();
         assert_eq!(
             (&listed[0]["id"], &listed[0]["acked"]),
@@ -329,7 +322,13 @@ mod tests {
             ("esc-9", ErrorKind::NotFound),
             ("what", ErrorKind::NotFound),
         ] {
-            assert_eq!(ack(&town.world, id).await.unwrap_err().kind, kind);
+            assert_eq!(
+                ack(&town.world, Asker::person(), id)
+                    .await
+                    .unwrap_err()
+                    .kind,
+                kind
+            );
         }
     }
 

@@ -122,7 +122,19 @@ fn tokens(now: &Registry, stored: &Stored) -> prometheus::Result<()> {
         .iter()
         .map(|(harness, sum)| (vec![harness.clone()], sum.usd));
     let help = "What they cost, as far as prices are known.";
-    gauge(now, ("horde_cost_today_usd", help), &["harness"], rows)
+    gauge(now, ("horde_cost_today_usd", help), &["harness"], rows)?;
+    let unpriced = today.iter();
+    let unpriced = unpriced.map(|(harness, sum)| (vec![harness.clone()], sum.unpriced as f64));
+    let help = "Tokens of today whose price is not known: no budget counts them.";
+    let name = "horde_unpriced_tokens_today";
+    gauge(now, (name, help), &["harness"], unpriced)?;
+    let rigs = || stored.usage.rigs.iter();
+    let rows = rigs().map(|(rig, sum)| (vec![rig.clone()], sum.usd));
+    let help = "What the raiders of a rig cost since midnight, as far as prices are known.";
+    gauge(now, ("horde_rig_cost_today_usd", help), &["rig"], rows)?;
+    let rows = rigs().map(|(rig, sum)| (vec![rig.clone()], sum.tokens.all() as f64));
+    let help = "Tokens that the raiders of a rig used since midnight.";
+    gauge(now, ("horde_rig_tokens_today", help), &["rig"], rows)
 }
 
 /// Under the names that every Prometheus client uses.
@@ -144,7 +156,7 @@ fn children(
     stored: &Stored,
     hookless: &[RaiderId],
 ) -> prometheus::Result<()> {
-    let agents = status::agents(world, views, &stored.said);
+    let agents = status::agents(world, views, &stored.said, &stored.usage.agents);
     let states = agents.iter().filter_map(|agent| agent["state"].as_str());
     let agents = count(states.map(|state| vec![state.to_owned()]));
     let about = ("horde_agents", "Standing agents, by state.");

@@ -30,11 +30,17 @@ pub(super) async fn stop(
     let (done, stopped) = oneshot::channel();
     let gone = || ControlError::unavailable("the supervisor is stopping already");
     stop.send((mode, done)).await.map_err(|_| gone())?;
-    let kept = stopped.await.map_err(|_| gone())? == StopMode::KeepSessions;
+    let end = stopped.await.map_err(|_| gone())?;
+    let kept = end.mode == StopMode::KeepSessions;
     let sessions = if kept { "kept" } else { "ended" };
     if kept != args.keep_sessions {
         let message = format!("a stop was under way already: the sessions were {sessions}");
         return Err(ControlError::conflict(message));
+    }
+    if !end.left.is_empty() {
+        let hint = "look for its processes: state D waits for a disk or a network mount; \
+                    the next start of the supervisor ends what it finds";
+        return Err(ControlError::conflict(end.says()).hint(hint));
     }
     Ok(json!({ "stopped": true, "sessions": sessions }))
 }
@@ -52,15 +58,32 @@ pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, Contro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actors::root::StopEnd;
     use crate::control::protocol::ErrorKind;
 
-    async fn told(keep_sessions: bool, happened: StopMode) -> Result<Value, ControlError> {
+    async fn told(keep_sessions: bool, mode: StopMode) -> Result<Value, ControlError> {
+        let left = Vec::new();
+        answered(keep_sessions, StopEnd { mode, left }).await
+    }
+
+    async fn answered(keep_sessions: bool, end: StopEnd) -> Result<Value, ControlError> {
         let (ask, mut asked) = mpsc::channel::<StopRequest>(1);
         let answering = async {
             let (_, done) = asked.recv().await.unwrap();
-            done.send(happened).unwrap();
+            done.send(end).unwrap();
         };
         tokio::join!(stop(&ask, args::Stop { keep_sessions }), answering).0
+    }
+
+    #[tokio::test]
+    async fn a_stop_that_leaves_a_session_names_it_and_fails() {
+        let (mode, left) = (
+            StopMode::Graceful,
+            vec!["w-clerk (it does not die)".to_owned()],
+        );
+        let said = answered(false, StopEnd { mode, left }).await.unwrap_err();
+        assert!(said.message.contains("w-clerk"), "{said}");
+        assert_eq!(said.kind.exit().code(), 1);
     }
 
     #[tokio::test]

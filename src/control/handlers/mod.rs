@@ -33,7 +33,7 @@ use super::protocol::{ControlError, ErrorKind, Op, OpName};
 use super::rights::Who;
 use super::server::{Answer, Call, Caller, Service};
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::actors::root::StopMode;
+use crate::actors::root::{StopEnd, StopMode};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
@@ -44,7 +44,7 @@ use crate::ports::sessions::{Member, Membership};
 
 /// A request to stop, answered when the tree has stopped, with how: another's stop may have been
 /// under way.
-pub type StopRequest = (StopMode, oneshot::Sender<StopMode>);
+pub type StopRequest = (StopMode, oneshot::Sender<StopEnd>);
 
 /// The service behind the control socket.
 pub struct Handlers {
@@ -134,26 +134,24 @@ fn rights_of(world: &World, session: &SessionId) -> Rights {
 }
 
 async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, &caller);
     match op {
-        Op::Run(args) => work::run(world, args).await,
-        Op::Charge(args) => work::charge(world, args).await,
+        Op::Run(args) => work::run(world, asker(), args).await,
+        Op::Charge(args) => work::charge(world, asker(), args).await,
         Op::Done(args) => own::done(world, &caller, &args).await,
         Op::Handoff(args) => own::handoff(world, &caller, args).await,
         Op::Wait(args) => own::wait(world, &caller, args).await,
         Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
         Op::Rally(_) => own::rally(world, &caller).await,
         Op::Hook(_) => own::hook(world, &caller).await,
-        Op::RelicCreate(args) => relic::create(world, args).await,
+        Op::RelicCreate(args) => relic::create(world, asker(), args).await,
         Op::RelicShow(args) => relic::show(world, &args.relic).await,
         Op::RelicList(args) => relic::list(world, args).await,
-        Op::RelicClose(args) => {
-            escalation::may_close(world, &caller, &args.relic).await?;
-            relic::close(world, args).await
-        }
-        Op::RelicReopen(args) => relic::reopen(world, &args.relic).await,
+        Op::RelicClose(args) => relic::close(world, &caller, args).await,
+        Op::RelicReopen(args) => relic::reopen(world, asker(), &args.relic).await,
         Op::RaiderList(args) => raider::list(world, args).await,
         Op::RaiderShow(args) => raider::show(world, &args.name).await,
-        Op::RaiderNuke(args) => raider::nuke(world, args).await,
+        Op::RaiderNuke(args) => raider::nuke(world, asker(), args).await,
         Op::RaiderSuspend(args) | Op::AgentSuspend(args) => {
             agent::suspend(world, &args.name, true).await
         }
@@ -165,19 +163,19 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::Attach(args) => terminal::attach(world, &args.name).await,
         Op::Peek(args) => terminal::peek(world, &args.name).await,
         Op::Send(args) => terminal::send(world, args).await,
-        Op::Answer(args) => terminal::answer(world, args).await,
+        Op::Answer(args) => terminal::answer(world, asker(), args).await,
         Op::Logs(args) => terminal::logs(world, args).await,
         Op::AgentList(_) => agent::list(world).await,
         Op::AgentStart(args) => agent::start(world, &args.name).await,
         Op::AgentStop(args) => agent::stop(world, &args.name).await,
-        Op::AgentRestart(args) => agent::restart(world, &args.name).await,
+        Op::AgentRestart(args) => agent::restart(world, args).await,
         Op::AgentUnquarantine(args) => agent::unquarantine(world, &args.name).await,
         Op::HarnessResume(args) => accounts::resume(world, &args.name),
         Op::MqList(args) => mq::list(world, args).await,
         Op::MqShow(args) => mq::show(world, &args.mr).await,
-        Op::MqRetry(args) => mq::retry(world, &args.mr).await,
-        Op::MqApprove(args) => mq::approve(world, &args.mr).await,
-        Op::MqReject(args) => mq::reject(world, args).await,
+        Op::MqRetry(args) => mq::retry(world, asker(), &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, asker(), &args.mr).await,
+        Op::MqReject(args) => mq::reject(world, asker(), args).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await.map(Value::Array),
         Op::AutoRun(args) => auto::run(world, &args.name).await,
@@ -189,10 +187,10 @@ async fn dispatch(world: &Arc<World>, caller: Caller, op: Op) -> Result<Value, C
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
-        Op::SalvagePrune(args) => salvage::prune(world, args).await,
+        Op::SalvagePrune(args) => salvage::prune(world, asker(), args).await,
         Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
         Op::Escalations(_) => escalation::list(world).await,
-        Op::EscalationsAck(args) => escalation::ack(world, &args.id).await,
+        Op::EscalationsAck(args) => escalation::ack(world, asker(), &args.id).await,
         // Served by `call` itself.
         Op::Events(_)
         | Op::Stop(_)

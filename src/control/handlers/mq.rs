@@ -9,7 +9,7 @@ use crate::actors::witness::rework;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, MqReject};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
@@ -26,7 +26,9 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
         let key = |mr| (merge::MergeRequest::is_over(mr), merge::order(mr));
         key(a).cmp(&key(b))
     });
-    Ok(Value::Array(mrs.iter().map(status::mr_json).collect()))
+    let now = world.clock.now();
+    let rows = mrs.iter().map(|mr| status::mr_json(mr, now));
+    Ok(Value::Array(rows.collect()))
 }
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
@@ -35,14 +37,14 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     Ok(json!({
         "id": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
         "rig": mr.rig, "branch": mr.branch, "head": mr.head, "target": mr.target,
-        "state": mr.state, "priority": mr.priority, "queued_at": mr.queued_at,
+        "state": mr.shown(world.clock.now()), "priority": mr.priority, "queued_at": mr.queued_at,
         "attempts": mr.attempts, "not_before": mr.not_before, "gates": mr.gates,
         "conflict_files": mr.conflict_files, "merge_commit": mr.merge_commit, "note": mr.note,
     }))
 }
 
 /// A parked merge request is tried at once; so is a failed one that blocked its relic.
-pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError> {
+pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world
         .store
@@ -51,7 +53,7 @@ pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError
             match mr.state {
                 MrState::Queued | MrState::Held => {}
                 MrState::Testing | MrState::Merging => return Ok(mr),
-                MrState::Failed | MrState::Conflict if rework::revive(txn, &mr)? => {}
+                MrState::Failed | MrState::Conflict if rework::revive(txn, &mr, &asker)? => {}
                 state => {
                     let state = serde_json::to_value(state).unwrap_or_default();
                     let why = format!("{id} is {}: there is nothing to retry", state);
@@ -61,16 +63,16 @@ pub(super) async fn retry(world: &World, id: &str) -> Result<Value, ControlError
             mr.state = MrState::Queued;
             mr.not_before = None;
             txn.put_mr(&mr)?;
-            land::record_mr(txn, EventType::MrQueued, &mr, Cause::Operator)?;
+            land::record_mr(txn, EventType::MrQueued, &mr, &asker)?;
             Ok(mr)
         })
         .await?;
     world.nudge(&message::forge(&mr.rig));
-    Ok(status::mr_json(&mr))
+    Ok(status::mr_json(&mr, world.clock.now()))
 }
 
 /// A person looked: the witness measures again and lets it go on.
-pub(super) async fn approve(world: &World, id: &str) -> Result<Value, ControlError> {
+pub(super) async fn approve(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let mr = world
         .store
@@ -86,17 +88,17 @@ pub(super) async fn approve(world: &World, id: &str) -> Result<Value, ControlErr
             mr.review = Review::Approved;
             mr.note = Some("approved: it is measured once more, then it is queued".to_owned());
             txn.put_mr(&mr)?;
-            land::record_mr(txn, EventType::MrApproved, &mr, Cause::Operator)?;
+            land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
             Ok(mr)
         })
         .await?;
     world.nudge(&message::witness(&mr.rig));
-    Ok(decided(&mr, "approved"))
+    Ok(decided(world, &mr, "approved"))
 }
 
 /// The merge request, and first of all what a person decided about it.
-fn decided(mr: &MergeRequest, decision: &str) -> Value {
-    let mut answer = status::mr_json(mr);
+fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Value {
+    let mut answer = status::mr_json(mr, world.clock.now());
     answer["decision"] = decision.into();
     answer
 }
@@ -116,7 +118,11 @@ fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreE
 
 /// A person said no: a fresh raider takes the work up with what was said. Not counted as a rework
 /// (`2-contract.md`, `rework_attempts`).
-pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, ControlError> {
+pub(super) async fn reject(
+    world: &World,
+    asker: Asker,
+    args: MqReject,
+) -> Result<Value, ControlError> {
     let id = names::relic(&args.mr)?;
     let note = args.note;
     let mr = world
@@ -124,13 +130,13 @@ pub(super) async fn reject(world: &World, args: MqReject) -> Result<Value, Contr
         .run(move |txn| {
             let mut mr = txn.mr(&id)?;
             waits(&mr)?;
-            land::withdraw(txn, &mut mr, note.as_deref(), Cause::Operator)?;
-            rework::reject(txn, &mr, note.as_deref())?;
+            land::withdraw(txn, &mut mr, note.as_deref(), &asker)?;
+            rework::reject(txn, &mr, note.as_deref(), &asker)?;
             Ok(mr)
         })
         .await?;
     world.nudge(&message::witness(&mr.rig));
-    Ok(decided(&mr, "rejected"))
+    Ok(decided(world, &mr, "rejected"))
 }
 
 /// Only what waits for a person can be approved or rejected.

@@ -157,6 +157,24 @@ fn made_for(world: &World, lone: Hookless) -> Result<Hook, ControlError> {
     }
 }
 
+/// Refuses what needs the rig of a raider that was taken out of the configuration before its work was done.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`], with what brings the work back.
+pub(super) fn configured(world: &World, raider: &RaiderId) -> Result<(), ControlError> {
+    let rig = &raider.rig;
+    if world.city.rig(rig).is_some() {
+        return Ok(());
+    }
+    let path = world.city.sandbox(raider);
+    let message = format!(
+        "rig {rig} is not configured any more, and {raider} has work there: nothing touches its sandbox {}",
+        path.display()
+    );
+    let hint = format!("put {rig} into city.toml again and `hd reload`; then this can be done");
+    Err(ControlError::conflict(message).hint(hint))
+}
+
 /// The raider of this name that holds a slot, be it by a charge that is not complete.
 pub(super) async fn holder(world: &World, name: &str) -> Result<RaiderId, ControlError> {
     let unknown = match raider(world, name).await {

@@ -10,7 +10,7 @@ use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
 use crate::actors::witness::{WitnessMsg, stall};
 use crate::actors::world::World;
-use crate::actors::{accounts, ask, effects};
+use crate::actors::{accounts, ask, effects, launch};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;
@@ -23,6 +23,7 @@ use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{Hook, RelicKind};
 use crate::domain::stall::Wait;
 use crate::ports::relics::RelicFilter;
+use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -37,7 +38,7 @@ pub(super) async fn done(
         return drained(world, caller, session).await;
     }
     let hook = own_hook(world, caller).await?;
-    let mut request = parse_args(hook.raider.clone(), &to_json(args)?)?;
+    let mut request = parse_args(hook.raider.clone(), &to_json(args)?, world.clock.now())?;
     request.incarnation = Some(hook.incarnation);
     let witness = world.directory.witness(&hook.raider.rig);
     let answer = ask::ask(
@@ -98,6 +99,7 @@ pub(super) async fn handoff(
             note: args.message.clone(),
             relic: Some(hook.relic.clone()),
             totem_step: None,
+            resume: args.resume,
         };
         // The slot may go to another while the note is written.
         meant = Meant::raider(&hook.raider, hook.incarnation);
@@ -112,14 +114,36 @@ pub(super) async fn handoff(
                     }
                 }
                 txn.send(&address, &address, Body::Handoff(note.clone()))?;
-                let data = json!({ "note": note.note, "relic": note.relic });
+                let data = json!({ "note": note.note, "relic": note.relic, "resume": note.resume });
                 let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
                 txn.record(&event.with(data)).map(|_| ())
             })
             .await?;
     }
+    if !args.resume {
+        // A raider's note says so, too; an agent has none.
+        afresh(world, &session).await?;
+    }
     ask::hand_off(world, meant, progress).await?;
     Ok(json!({ "name": id.to_string(), "session": session }))
+}
+
+/// Has the session that follows this one begin a conversation of its own.
+///
+/// # Errors
+/// It could not be written down.
+pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), ControlError> {
+    let unavailable = |error: SessionError| ControlError::unavailable(error.to_string());
+    let facts = effects::facts(world, session).await.map_err(unavailable)?;
+    let Some(facts) = facts else {
+        return Ok(());
+    };
+    let handle = SessionHandle {
+        id: facts.id,
+        token: facts.token,
+    };
+    let said = launch::begin_afresh(world, &handle).await;
+    said.map_err(unavailable)
 }
 
 /// What a raider has to show for its work when it hands off: its commits, its relic and the relic's steps. None
@@ -207,7 +231,10 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         let view = views.into_iter().find(|view| view.spec.session == *session);
         let view = view.ok_or_else(|| ControlError::not_found(format!("no child of {session}")))?;
         let name = view.spec.id.to_string();
-        return Ok(json!({ "agent": name, "session": session, "draining": view.draining }));
+        let hd = world.hd();
+        return Ok(json!({
+            "agent": name, "session": session, "draining": view.draining, "hd": hd,
+        }));
     }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
@@ -243,6 +270,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "git": git, "done": hook.done.is_some(),
+        // A shell may know another program by that name.
+        "hd": world.hd(),
     }))
 }
 
@@ -251,6 +280,7 @@ mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
+    use crate::control::server::Peer;
     use crate::domain::account::{Trouble, Why};
     use crate::testing::world::Scenario;
 
@@ -264,6 +294,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         // A process of an earlier session of this name: it is a member of none that runs.
         let late = hook(&town.world, &caller).await.unwrap_err();
@@ -283,6 +314,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let declare = async |duration: &str| {
             let (duration, reason) = (duration.into(), "a build".into());
@@ -307,6 +339,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
@@ -337,6 +370,7 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(charged.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
@@ -368,12 +402,13 @@ mod tests {
             pid: Some(PID),
             uid: 0,
             who: Who::Raider(earlier.session.clone()),
+            peer: Peer::of_pid(std::process::id()),
         };
         town.nuke(&earlier.raider, true).await.unwrap();
         let next = town.worker("b").await;
         assert_eq!(next.session, earlier.session);
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
-        let note = args::Handoff { message: None };
+        let note = args::Handoff::default();
         for refused in [
             done(&town.world, &caller, &args).await,
             handoff(&town.world, &caller, note).await,

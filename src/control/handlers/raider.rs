@@ -10,6 +10,7 @@ use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
 use crate::control::protocol::args::{InRig, RaiderNuke};
 use crate::control::protocol::{ControlError, ErrorKind};
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 
@@ -26,6 +27,9 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
         Err(other) if other.kind != ErrorKind::NotFound => return Err(other),
         hook => hook.ok(),
     };
+    if let Some(hook) = &hook {
+        names::configured(world, &hook.raider)?;
+    }
     let mut found = status::raiders(world, None).await?;
     found.retain(|row| {
         let id = row.get("id").and_then(Value::as_str);
@@ -48,18 +52,26 @@ pub(super) async fn show(world: &World, name: &str) -> Result<Value, ControlErro
 
 /// Of the incarnation that is meant, whatever session it has by then: sessions come and go by themselves,
 /// and what they wrote is judged at the last moment.
-pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, ControlError> {
+pub(super) async fn nuke(
+    world: &World,
+    asker: Asker,
+    args: RaiderNuke,
+) -> Result<Value, ControlError> {
     let hook = match names::raider(world, &args.name).await {
         Ok(hook) => hook,
         Err(missing) => names::hookless(world, &args.name, missing).await?,
     };
+    names::configured(world, &hook.raider)?;
     let meant = args.incarnation.map(Incarnation);
     if meant.is_some_and(|meant| meant != hook.incarnation) {
         let message = format!("{} is incarnation {} by now", hook.raider, hook.incarnation);
         let hint = "`--dry-run` says what would be lost of that one";
         return Err(ControlError::conflict(message).hint(hint));
     }
-    let target = Target::of(&hook, Cause::Operator);
+    let target = Target {
+        asker: Some(asker),
+        ..Target::of(&hook, Cause::Operator)
+    };
     if args.dry_run {
         return to_json(&nuke::rehearse(world, &target, args.salvage).await?);
     }
@@ -74,5 +86,6 @@ pub(super) async fn nuke(world: &World, args: RaiderNuke) -> Result<Value, Contr
 
 pub(super) async fn repair(world: &World, name: &str) -> Result<Value, ControlError> {
     let raider = names::holder(world, name).await?;
+    names::configured(world, &raider)?;
     to_json(&repair::run(world, raider).await?)
 }

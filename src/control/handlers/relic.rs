@@ -3,20 +3,26 @@
 use serde_json::{Value, json};
 
 use super::work::created;
-use super::{agent, escalation, names, to_json};
+use super::{agent, caller, escalation, names, to_json};
 use crate::actors::quarantine;
 use crate::actors::sagas::land;
 use crate::actors::shaman::Entry;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList};
+use crate::control::server::Caller;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::message;
-use crate::domain::relic::{RelicKind, RelicStatus};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
-pub(super) async fn create(world: &World, args: RelicCreate) -> Result<Value, ControlError> {
+pub(super) async fn create(
+    world: &World,
+    asker: Asker,
+    args: RelicCreate,
+) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     names::said(&args.title)?;
     let deps = args
@@ -33,8 +39,10 @@ pub(super) async fn create(world: &World, args: RelicCreate) -> Result<Value, Co
         labels: args.label,
         parent: args.parent.as_deref().map(names::relic).transpose()?,
         deps,
+        by: Some(asker.name.clone()),
     };
-    let relic = world.store.run(move |txn| created(txn, &new)).await?;
+    let make = move |txn: &mut dyn Txn| created(txn, &new, &asker);
+    let relic = world.store.run(make).await?;
     world.nudge(&message::witness(&rig.name));
     to_json(&relic)
 }
@@ -70,44 +78,90 @@ pub(super) async fn list(world: &World, args: RelicList) -> Result<Value, Contro
     to_json(&relics)
 }
 
-pub(super) async fn close(world: &World, args: RelicClose) -> Result<Value, ControlError> {
+/// Closes a relic. A caller that may only work ends no work of others and answers no call for a person: both
+/// are looked at in the transaction that closes.
+pub(super) async fn close(
+    world: &World,
+    caller: &Caller,
+    args: RelicClose,
+) -> Result<Value, ControlError> {
     let id = names::relic(&args.relic)?;
-    let wanted = id.clone();
-    let now = world.store.run(move |txn| txn.relic(&wanted)).await?;
-    if now.status == RelicStatus::Hooked && !args.yes {
-        let who = now.assignee.unwrap_or_default();
-        let message = format!("{id} is hooked to {who}: closing it ends that work");
-        return Err(ControlError::bad_request(message).hint("--yes closes it all the same"));
-    }
-    let reason = args.reason;
-    let relic = world
-        .store
-        .run(move |txn| {
-            let mut relic = txn.relic(&id)?;
-            if relic.status == RelicStatus::Closed {
-                return Ok(relic);
-            }
-            relic.status = RelicStatus::Closed;
-            relic.closed = Some(txn.now());
-            for mut mr in txn.mrs_of(&id)? {
-                let why = Some("its relic was closed");
-                if land::withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
-                    // Where it is taken up, should somebody reopen it.
-                    relic.branch = Some(mr.branch);
-                }
-            }
-            txn.put_relic(&relic)?;
-            let data = json!({ "reason": reason, "raider": relic.raider });
-            let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Operator);
-            txn.record(&event.with(data))?;
-            Ok(relic)
-        })
-        .await?;
+    let asker = caller::asker(world, caller);
+    let for_person = caller::speaks_for_person(world, caller);
+    let closed = world.store.run(move |txn| {
+        let relic = txn.relic(&id)?;
+        if let Err(refused) = may_close(txn, &relic, for_person, args.yes)? {
+            return Ok(Err(refused));
+        }
+        end(txn, relic, args.reason.as_deref(), &asker).map(Ok)
+    });
+    let relic = closed.await??;
     nudge_all(world);
     to_json(&relic)
 }
 
-pub(super) async fn reopen(world: &World, id: &str) -> Result<Value, ControlError> {
+/// Whether the caller may close the relic, and means to end the work at it.
+fn may_close(
+    txn: &mut dyn Txn,
+    relic: &Relic,
+    for_person: bool,
+    yes: bool,
+) -> Result<Result<(), ControlError>, StoreError> {
+    let id = &relic.id;
+    if relic.status == RelicStatus::Closed {
+        return Ok(Ok(()));
+    }
+    if relic.kind == RelicKind::Escalation && !for_person {
+        return Ok(Err(ControlError::forbidden(format!(
+            "{id} waits for a person"
+        ))));
+    }
+    let hook = txn.hook_of_relic(id)?.map(|hook| hook.raider);
+    let open = txn.mrs_of(id)?.into_iter().find(|mr| !mr.is_over());
+    let work = match (&hook, &open) {
+        (Some(raider), _) => format!("{id} is hooked to {raider}: closing it ends that work"),
+        (None, Some(mr)) => format!(
+            "the work at {id} waits to land ({}): closing it ends that",
+            mr.id
+        ),
+        (None, None) => return Ok(Ok(())),
+    };
+    Ok(match (for_person, yes) {
+        (false, _) => Err(ControlError::forbidden(work).hint("ask a person to close it")),
+        (true, false) if relic.status == RelicStatus::Hooked => {
+            Err(ControlError::bad_request(work).hint("--yes closes it all the same"))
+        }
+        (true, _) => Ok(()),
+    })
+}
+
+/// Closes the relic in the store, and takes its work out of the queue.
+fn end(
+    txn: &mut dyn Txn,
+    mut relic: Relic,
+    reason: Option<&str>,
+    asker: &Asker,
+) -> Result<Relic, StoreError> {
+    if relic.status == RelicStatus::Closed {
+        return Ok(relic);
+    }
+    relic.status = RelicStatus::Closed;
+    relic.closed = Some(txn.now());
+    for mut mr in txn.mrs_of(&relic.id)? {
+        let why = Some("its relic was closed");
+        if land::withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
+            // Where it is taken up, should somebody reopen it.
+            relic.branch = Some(mr.branch);
+        }
+    }
+    txn.put_relic(&relic)?;
+    let data = json!({ "reason": reason, "raider": relic.raider });
+    let event = NewEvent::new(EventType::RelicClosed, &relic.id, asker);
+    txn.record(&event.with(data))?;
+    Ok(relic)
+}
+
+pub(super) async fn reopen(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
     let relic = world
         .store
@@ -134,7 +188,7 @@ pub(super) async fn reopen(world: &World, id: &str) -> Result<Value, ControlErro
             (relic.reworks, relic.charge_failures) = (0, 0);
             txn.put_relic(&relic)?;
             let data = json!({ "status": relic.status, "raider": relic.assignee });
-            let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+            let event = NewEvent::new(EventType::RelicUpdated, &relic.id, &asker);
             txn.record(&event.with(data))?;
             quarantine::settle(txn, &id)?;
             Ok(relic)

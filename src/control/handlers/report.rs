@@ -64,7 +64,7 @@ pub(super) async fn hook_event(
             usage::began(world, owner, conversation, transcript.as_deref()).await?;
         }
     }
-    if matches!(report, Report::Waits | Report::Ended) {
+    if matches!(report, Report::Answers | Report::Waits | Report::Ended) {
         usage::collect(world, None).await;
     }
     let known = conditions::report(world, &handle, &report);

@@ -9,7 +9,7 @@ use crate::actors::sagas::prune;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, SalvagePrune, SalvageRestore};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::ports::relics::SalvageEntry;
 use crate::ports::repo::SalvageRecord;
 
@@ -69,12 +69,16 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
 
 /// Destroys those that are named, or else those that are old enough. One that cannot go now stays
 /// whole and holds up no other.
-pub(super) async fn prune(world: &World, args: SalvagePrune) -> Result<Value, ControlError> {
+pub(super) async fn prune(
+    world: &World,
+    asker: Asker,
+    args: SalvagePrune,
+) -> Result<Value, ControlError> {
     let entries = world.store.run(|txn| txn.salvages()).await?;
     let named = !args.id.is_empty();
     let (mut pruned, mut kept) = (Vec::new(), Vec::new());
     for entry in doomed(world, entries, args)? {
-        match prune::prune(world, entry.clone(), Cause::Operator).await {
+        match prune::prune(world, entry.clone(), &asker).await {
             Ok(()) => pruned.push(entry),
             Err(error) if error.is_passing() => return Err(error.into()),
             Err(error) => kept.push((entry.id, error.message)),

@@ -6,6 +6,7 @@ mod blocked;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::blocked::Blocked;
@@ -16,9 +17,10 @@ use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::witness::{ailing, stall};
 use crate::actors::world::World;
-use crate::actors::{ask, effects, shaman, usage};
+use crate::actors::{ask, glances, shaman, usage};
 use crate::control::protocol::ControlError;
 use crate::domain::ailment::Ailment;
+use crate::domain::budget::OnExceed;
 use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
 use crate::domain::facts::Probed;
@@ -31,7 +33,7 @@ use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
 
-/// git is not waited for longer than this: a large repository must not hold up the screen.
+/// The disk is not waited for longer than this.
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Everything that the store knows and `status` shows.
@@ -101,14 +103,25 @@ pub(super) async fn status(world: &World, started: Duration) -> Result<Value, Co
     for rig in &world.city.rigs {
         rigs.push(rig_status(world, rig, &views, &stored).await?);
     }
-    let agents = agents(world, &all, &stored.said);
+    let agents = agents(world, &all, &stored.said, &stored.usage.agents);
     let pools = pools(world, &all).await?;
     let uptime = world.clock.mono().saturating_sub(started);
+    let budgets = usage::over(world).await?;
+    let budgets = budgets.iter().map(|(over, until)| {
+        let parks = over.budget.on_exceed == OnExceed::Park;
+        json!({
+            "of": over.scope.to_string(), "usd_per_day": over.budget.usd_per_day,
+            "spent": over.spent, "detail": over.says(), "parks": parks,
+            "until": parks.then_some(until),
+        })
+    });
+    let budgets: Vec<_> = budgets.collect();
     Ok(json!({
         "city": world.city.name, "pid": std::process::id(), "uptime_s": uptime.as_secs(),
         "version": env!("CARGO_PKG_VERSION"), "config_revision": world.city.revision,
-        "last_reload_error": world.directory.reload_error(), "agents": agents, "pools": pools,
-        "rigs": rigs, "accounts": accounts::list(world),
+        "last_reload_error": world.directory.reload_error(),
+        "ground": world.directory.ground.troubles(), "agents": agents, "pools": pools,
+        "rigs": rigs, "accounts": accounts::list(world), "budgets": budgets,
         "automations": super::auto::list(world).await?,
         "escalations": stored.escalations, "usage": { "today": stored.usage.sum().to_json() }, "seq": stored.seq, "socket": world.socket,
     }))
@@ -126,23 +139,15 @@ async fn rig_status(
         .filter(|hook| hook.raider.rig == rig.name)
         .collect();
     let lone = hookless(world, rig).await;
-    let all = hooks
-        .iter()
-        .copied()
-        .chain(lone.iter().filter_map(Hookless::hook));
-    let git = glances(world, rig, &all.collect::<Vec<_>>()).await;
+    let was = lone.iter().filter_map(Hookless::hook);
+    let all = hooks.iter().copied().chain(was).cloned();
+    glances::refresh(world, &rig.name, all.collect());
     let ailing = ailing(world, rig).await;
     let rows = hooks.iter().map(|hook| {
         let view = views.get(&ChildId::Raider(hook.raider.clone())).copied();
-        let seen = Glanced {
-            git: git.get(&hook.raider),
-            ailment: ailing.get(&hook.raider),
-        };
-        raider_json(world, hook, view, stored, &seen)
+        raider_json(world, hook, view, stored, ailing.get(&hook.raider))
     });
-    let lone = lone
-        .iter()
-        .map(|lone| hookless_json(world, lone, git.get(&lone.raider)));
+    let lone = lone.iter().map(|lone| hookless_json(world, lone));
     let raiders: Vec<_> = rows.chain(lone).collect();
     let mut queue: Vec<_> = stored
         .queue
@@ -150,6 +155,7 @@ async fn rig_status(
         .filter(|mr| mr.rig == rig.name)
         .collect();
     queue.sort_by(|a, b| merge::order(a).cmp(&merge::order(b)));
+    let now = world.clock.now();
     let relics = |status| {
         stored
             .relics
@@ -166,7 +172,7 @@ async fn rig_status(
         "blocked": blocked::json(&stored.blocked, &rig.prefix),
         "forge": {
             "paused": rig.suspended || world.city.suspended,
-            "queue": queue.iter().map(|mr| mr_json(mr)).collect::<Vec<_>>(),
+            "queue": queue.iter().map(|mr| mr_json(mr, now)).collect::<Vec<_>>(),
         },
         "witness": { "last_patrol": world.directory.last_patrol(&rig.name) },
     }))
@@ -192,16 +198,8 @@ async fn ailing(world: &World, rig: &Rig) -> BTreeMap<RaiderId, Ailment> {
         .collect()
 }
 
-/// What a glance at a sandbox showed.
-struct Glanced<'a> {
-    /// Its counts.
-    git: Option<&'a (u64, u64, u64)>,
-    /// Why nobody can work in it.
-    ailment: Option<&'a Ailment>,
-}
-
-/// A raider of which only the sandbox is left: it is finished and still there, whatever it was at.
-fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) -> Value {
+/// A raider of which only the sandbox is left: it should be at some work, and is at none.
+fn hookless_json(world: &World, lone: &Hookless) -> Value {
     let was = lone.hook();
     let detail = match &lone.was {
         Probed::Known(Some(hook)) => format!("its hook is gone; it was made for {}", hook.relic),
@@ -210,58 +208,33 @@ fn hookless_json(world: &World, lone: &Hookless, git: Option<&(u64, u64, u64)>) 
     };
     json!({
         "name": lone.raider.name, "id": lone.raider, "rig": lone.raider.rig,
-        "incarnation": was.map(|hook| hook.incarnation), "state": RaiderState::Zombie,
+        "incarnation": was.map(|hook| hook.incarnation), "state": RaiderState::Stalled,
         "condition": null, "detail": detail, "until": null, "stalled_since": null,
         "hook": null, "branch": was.map(|hook| &hook.branch),
         "target": was.map(|hook| &hook.target), "harness": null, "session": null,
-        "sandbox": world.city.sandbox(&lone.raider), "git": git.map(git_json),
+        "sandbox": world.city.sandbox(&lone.raider), "git": was.and_then(|was| git_json(world, was)),
         "restarts": 0, "quarantined_until": null, "since": was.map(|hook| hook.charged_at),
         "suspended": false,
     })
 }
 
-fn git_json((ahead, dirty, untracked): &(u64, u64, u64)) -> Value {
-    json!({ "ahead": ahead, "dirty": dirty, "untracked": untracked })
+/// What git said of the sandbox last, and how many seconds ago; none before it was asked.
+fn git_json(world: &World, hook: &Hook) -> Option<Value> {
+    let seen = world.directory.glances.of(hook, world.clock.mono());
+    let ((ahead, dirty, untracked), age) = seen?;
+    Some(json!({
+        "ahead": ahead, "dirty": dirty, "untracked": untracked, "age_s": age.as_secs(),
+    }))
 }
 
 /// One line of the queue.
-pub(super) fn mr_json(mr: &MergeRequest) -> Value {
+pub(super) fn mr_json(mr: &MergeRequest, now: Timestamp) -> Value {
     json!({
         "id": mr.id, "rig": mr.rig, "relic": mr.relic, "raider": mr.raider, "branch": mr.branch,
-        "head": mr.head, "target": mr.target, "state": mr.state, "priority": mr.priority,
+        "head": mr.head, "target": mr.target, "state": mr.shown(now), "priority": mr.priority,
         "review": mr.review, "attempts": mr.attempts, "note": mr.note, "not_before": mr.not_before,
         "needs_person": mr.needs_person(),
     })
-}
-
-/// Counts of the sandboxes, as far as git answers in time.
-async fn glances(world: &World, rig: &Rig, hooks: &[&Hook]) -> BTreeMap<RaiderId, (u64, u64, u64)> {
-    let wanted: Vec<_> = hooks
-        .iter()
-        .map(|hook| {
-            (
-                hook.raider.clone(),
-                world.city.sandbox(&hook.raider),
-                hook.target.clone(),
-            )
-        })
-        .collect();
-    if wanted.is_empty() {
-        return BTreeMap::new();
-    }
-    let looked = effects::repo(world, &rig.name, move |repo| {
-        let glance = |(raider, path, target): &(RaiderId, std::path::PathBuf, String)| {
-            // A sandbox that cannot be read now is shown without counts.
-            repo.glance(path, target)
-                .ok()
-                .map(|counts| (raider.clone(), counts))
-        };
-        Ok(wanted.iter().filter_map(glance).collect())
-    });
-    match tokio::time::timeout(GLANCE_LIMIT, looked).await {
-        Ok(Ok(counts)) => counts,
-        Ok(Err(_)) | Err(_) => BTreeMap::new(),
-    }
 }
 
 /// The state of the raider that holds this hook.
@@ -290,8 +263,14 @@ pub(super) fn raider_state(
         done: hook.done.is_some(),
         finishing: under_way(SagaKind::Done) || under_way(SagaKind::Nuke),
         silent: stored.stalled.contains_key(&hook.raider) && !is_fresh(world, hook, view),
+        suspended: is_suspended(world, &hook.raider, stored),
         session: presence,
     })
+}
+
+fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
+    let id = ChildId::Raider(raider.clone());
+    world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
 
 /// What was done about a stalled raider is remembered when it gets a fresh session; that one is not stalled
@@ -317,10 +296,9 @@ fn raider_json(
     hook: &Hook,
     view: Option<&ChildView>,
     stored: &Stored,
-    seen: &Glanced<'_>,
+    ailment: Option<&Ailment>,
 ) -> Value {
     let state = raider_state(world, hook, view, stored);
-    let id = ChildId::Raider(hook.raider.clone());
     let blocked =
         saga_of(&stored.sagas, SagaKind::Done, &hook.raider.to_string()).and_then(done::blocked);
     let session = view.and_then(|view| view.session.as_ref());
@@ -330,7 +308,7 @@ fn raider_json(
     });
     let shown = accounts::condition(world, view, Some(&hook.harness));
     let sandbox = world.city.sandbox(&hook.raider);
-    let ailing = seen.ailment.map(|what| {
+    let ailing = ailment.map(|what| {
         let detail = format!("{}; {}", what.says(&sandbox), what.advice(&hook.raider));
         (Some(what.condition()), Some(detail))
     });
@@ -350,6 +328,7 @@ fn raider_json(
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
         "incarnation": hook.incarnation, "state": state,
         "condition": condition, "detail": detail, "choices": accounts::choices(shown.as_ref()),
+        "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until).or(waits.map(|wait| wait.until)),
         "stalled_since": stored.stalled.get(&hook.raider).map(|steps| steps.since),
         "blocked": stored.blocked.iter().any(|blocked| blocked.id == hook.relic),
@@ -365,18 +344,23 @@ fn raider_json(
             "generation": session.generation, "since": session.since,
         })),
         "sandbox": sandbox,
-        "git": seen.git.map(git_json),
+        "git": git_json(world, hook),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
         "since": view.map_or(hook.charged_at, |view| view.since),
         "retry_at": view.and_then(|view| view.retry_at),
-        "suspended": world.city.suspends(&id) || stored.said.suspended.contains(&id),
+        "suspended": is_suspended(world, &hook.raider, stored),
     })
 }
 
 /// Every agent of the configuration, members of pools one by one, and those that are not configured
 /// any more and come to their end.
-pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Value> {
+pub(super) fn agents(
+    world: &World,
+    views: &[ChildView],
+    said: &Said,
+    used: &BTreeMap<String, Sum>,
+) -> Vec<Value> {
     let city = &world.city;
     let mut rows: BTreeMap<&AgentName, Option<&ChildView>> = BTreeMap::new();
     for agent in city.agents.iter().filter(|agent| agent.pool.is_none()) {
@@ -414,6 +398,8 @@ pub(super) fn agents(world: &World, views: &[ChildView], said: &Said) -> Vec<Val
     let row = |(name, view)| {
         let mut row = agent_json(world, name, view, suspended(name));
         row["pool"] = json!(pool(name));
+        let today = used.get(name.as_str()).copied().unwrap_or_default();
+        row["usage"] = json!({ "today": today.to_json() });
         row
     };
     rows.into_iter().map(row).collect()
@@ -464,6 +450,7 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         "since": view.map(|view| view.since), "retry_at": view.and_then(|view| view.retry_at),
         "condition": shown.as_ref().map(Condition::word),
         "detail": shown.as_ref().map(Condition::text), "choices": accounts::choices(shown.as_ref()),
+        "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until),
         "session": session.map(|session| session.handle.id.clone()),
         // It is restarted for its new configuration once nobody is attached, nor asked anything.

@@ -3,16 +3,15 @@
 use serde_json::{Value, json};
 
 use super::names;
-use crate::actors::effects;
 use crate::actors::refusal::Refusal;
 use crate::actors::root::{SessionView, Work};
-use crate::actors::typing;
 use crate::actors::world::World;
+use crate::actors::{accounts, effects, typing};
 use crate::control::protocol::args::{Answer, Logs, Send};
 use crate::control::protocol::{ControlError, ErrorKind};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{HarnessName, SessionId};
+use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::keys;
 use crate::domain::transcript;
 use crate::ports::sessions::{AttachPoint, Input, SessionError, Sessions};
@@ -50,8 +49,12 @@ pub(super) async fn attach(world: &World, name: &str) -> Result<Value, ControlEr
     let point = on(world, &session.handle.id, move |p| p.attach(&handle)).await?;
     Ok(match point {
         AttachPoint::Holder(socket) => json!({ "name": id, "socket": socket, "seq": seq }),
-        AttachPoint::Command { argv, watch } => {
-            json!({ "name": id, "command": argv, "socket": watch })
+        AttachPoint::Tmux {
+            server,
+            pane,
+            watch,
+        } => {
+            json!({ "name": id, "tmux": { "socket": server, "id": pane }, "socket": watch })
         }
     })
 }
@@ -64,12 +67,15 @@ pub(super) async fn peek(world: &World, name: &str) -> Result<Value, ControlErro
 }
 
 pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlError> {
-    let (id, harness, session) = driven(world, &args.name).await?;
+    let (child, harness, session) = driven(world, &args.name).await?;
     let handle = session.handle;
     match (args.text, args.keys) {
-        (Some(text), None) => typing::submit(world, harness.as_ref(), &handle, &text)
-            .await
-            .map_err(|refusal| named(refusal, &args.name))?,
+        (Some(text), None) => {
+            refuse_parked(world, harness.as_ref(), &args.name)?;
+            typing::submit(world, harness.as_ref(), &handle, &text)
+                .await
+                .map_err(|refusal| named(refusal, &args.name))?;
+        }
         (None, Some(keys)) => {
             let input = Input::Raw(keys::bytes(&keys).map_err(ControlError::bad_request)?);
             let session = handle.id.clone();
@@ -80,21 +86,42 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
             return Err(ControlError::bad_request(message));
         }
     }
-    Ok(json!({ "name": id, "taken": true }))
+    Ok(json!({ "name": child.to_string(), "taken": true }))
 }
 
-pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, ControlError> {
-    let (id, harness, session) = driven(world, &args.name).await?;
+/// Refuses a text for a session whose account is parked: its program would be refused again.
+fn refuse_parked(
+    world: &World,
+    harness: Option<&HarnessName>,
+    name: &str,
+) -> Result<(), ControlError> {
+    let Some(harness) = harness else {
+        return Ok(());
+    };
+    accounts::refuse_parked(world, harness).map_err(|mut refusal| {
+        let anyway = format!("`hd send {name} --keys` and `hd attach {name}` type all the same");
+        let hint = refusal.hint.map(|hint| format!("{hint}; {anyway}"));
+        refusal.hint = Some(hint.unwrap_or(anyway));
+        ControlError::from(refusal)
+    })
+}
+
+pub(super) async fn answer(
+    world: &World,
+    asker: Asker,
+    args: Answer,
+) -> Result<Value, ControlError> {
+    let (child, harness, session) = driven(world, &args.name).await?;
     let answered = typing::answer(world, harness.as_ref(), &session.handle, &args.choice)
         .await
         .map_err(|refusal| named(refusal, &args.name))?;
     let data = json!({
         "question": answered.question, "answer": answered.answer, "session": session.handle.id,
     });
-    let event = NewEvent::new(EventType::RaiderAnswered, &id, Cause::Operator).with(data);
+    let event = NewEvent::new(EventType::RaiderAnswered, &child, &asker).with(data);
     world.store.note(vec![event]);
     Ok(json!({
-        "name": id, "question": answered.question, "answer": answered.answer,
+        "name": child.to_string(), "question": answered.question, "answer": answered.answer,
         "next": answered.next,
     }))
 }
@@ -103,14 +130,14 @@ pub(super) async fn answer(world: &World, args: Answer) -> Result<Value, Control
 async fn driven(
     world: &World,
     name: &str,
-) -> Result<(String, Option<HarnessName>, SessionView), ControlError> {
+) -> Result<(ChildId, Option<HarnessName>, SessionView), ControlError> {
     let view = names::child(world, name).await?;
     let harness = match &view.spec.work {
         Work::Raider { hook, .. } => Some(hook.harness.clone()),
         Work::Agent(agent) => agent.harness.clone(),
     };
-    let (id, session) = up(world, name).await?;
-    Ok((id, harness, session))
+    let (_, session) = up(world, name).await?;
+    Ok((view.spec.id, harness, session))
 }
 
 /// The refusal with the child's name in its advice.

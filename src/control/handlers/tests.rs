@@ -1,8 +1,10 @@
 //! What operators ask for, on a town of fakes under the paused clock.
 
+mod callers;
 mod doctor;
 mod doctor_work;
 mod fuzz;
+mod resume;
 mod shown;
 mod standing;
 
@@ -18,7 +20,7 @@ use crate::actors::store::StoreHandle;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::Caller;
+use crate::control::server::{Caller, Peer};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RelicId};
@@ -37,7 +39,13 @@ async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> 
         pid: None,
         uid: 0,
         who: Who::Operator,
+        peer: Peer::of_pid(std::process::id()),
     };
+    ask_as(town, caller, op, args).await
+}
+
+/// The request of this caller, as it comes over the socket.
+async fn ask_as(town: &Town, caller: Caller, op: &str, args: Value) -> Result<Value, ControlError> {
     let args = args.as_object().unwrap().clone();
     let op = Op::parse(op.parse().unwrap(), args).unwrap();
     dispatch(&town.world.newest(), caller, op).await

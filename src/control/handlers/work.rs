@@ -10,9 +10,9 @@ use crate::actors::witness::WitnessMsg;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{Charge, Run};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::city::Rig;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{HarnessName, RelicId, SlotName};
 use crate::domain::relic::{Relic, RelicKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
@@ -39,7 +39,11 @@ async fn ask_charge(world: &World, rig: &Rig, request: ChargeRequest) -> Result<
 }
 
 /// `charge`: returns when the raider works.
-pub(super) async fn charge(world: &World, args: Charge) -> Result<Value, ControlError> {
+pub(super) async fn charge(
+    world: &World,
+    asker: Asker,
+    args: Charge,
+) -> Result<Value, ControlError> {
     let rig = names::rig(world, Some(&args.rig))?;
     let slot = |name: String| {
         SlotName::new(name).map_err(|error| ControlError::bad_request(error.to_string()))
@@ -49,7 +53,7 @@ pub(super) async fn charge(world: &World, args: Charge) -> Result<Value, Control
         harness: harness(args.harness.as_deref())?,
         name: args.name.map(slot).transpose()?,
         target: args.target,
-        cause: Cause::Operator,
+        origin: Origin::from(&asker),
     };
     to_json(&ask_charge(world, rig, request).await?)
 }
@@ -58,7 +62,7 @@ pub(super) async fn charge(world: &World, args: Charge) -> Result<Value, Control
 /// the answer says so (`4-rules.md`, charge). What can be known beforehand is checked before any
 /// relic is made; from then on every relic is told of, also where its charge failed, so that nobody
 /// says `run` again and has the work twice.
-pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError> {
+pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     if rig.draining {
         let message = format!("rig {} is not configured any more", rig.name);
@@ -68,10 +72,10 @@ pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError>
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
     args.task.iter().try_for_each(|task| names::said(task))?;
-    let (prefix, tasks) = (rig.prefix.clone(), args.task);
+    let (prefix, tasks, own) = (rig.prefix.clone(), args.task, asker.clone());
     let relics = world
         .store
-        .run(move |txn| make(txn, &prefix, &tasks, after.as_ref()))
+        .run(move |txn| make(txn, &prefix, &tasks, after.as_ref(), &own))
         .await?;
     let charges = relics.iter().map(|relic| {
         let request = ChargeRequest {
@@ -79,7 +83,7 @@ pub(super) async fn run(world: &World, args: Run) -> Result<Value, ControlError>
             harness: harness.clone(),
             name: None,
             target: None,
-            cause: Cause::Operator,
+            origin: Origin::from(&asker),
         };
         ask_charge(world, rig, request)
     });
@@ -110,6 +114,7 @@ fn make(
     prefix: &str,
     tasks: &[String],
     after: Option<&RelicId>,
+    asker: &Asker,
 ) -> Result<Vec<Relic>, StoreError> {
     let mut relics = Vec::new();
     for task in tasks {
@@ -123,16 +128,21 @@ fn make(
             labels: Vec::new(),
             parent: None,
             deps: after.cloned().into_iter().collect(),
+            by: Some(asker.name.clone()),
         };
-        relics.push(created(txn, &new)?);
+        relics.push(created(txn, &new, asker)?);
     }
     Ok(relics)
 }
 
 /// Makes a relic and journals it.
-pub(super) fn created(txn: &mut dyn Txn, new: &NewRelic) -> Result<Relic, StoreError> {
+pub(super) fn created(
+    txn: &mut dyn Txn,
+    new: &NewRelic,
+    asker: &Asker,
+) -> Result<Relic, StoreError> {
     let relic = txn.create_relic(new)?;
     let data = json!({ "title": relic.title, "priority": relic.priority, "deps": relic.deps });
-    txn.record(&NewEvent::new(EventType::RelicCreated, &relic.id, Cause::Operator).with(data))?;
+    txn.record(&NewEvent::new(EventType::RelicCreated, &relic.id, asker).with(data))?;
     Ok(relic)
 }

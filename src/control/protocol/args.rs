@@ -6,12 +6,14 @@
 
 mod cost;
 mod read;
+mod session;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
 use self::read::{ids, not_blank, tasks, text_or_number, word};
+pub use self::session::{Handoff, Restart, Wait};
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{Exit, RelicKind, RelicStatus};
@@ -148,32 +150,6 @@ pub struct Done {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-}
-
-/// `handoff`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[serde(deny_unknown_fields)]
-pub struct Handoff {
-    /// What your successor must know
-    #[arg(short, long, value_name = "NOTE")]
-    #[serde(
-        default,
-        alias = "m",
-        alias = "note",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub message: Option<String>,
-}
-
-/// `wait`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[serde(deny_unknown_fields)]
-pub struct Wait {
-    /// How long, 24h at most: 30s, 10m, 2h; 0s ends a wait
-    pub duration: String,
-    /// What for
-    #[arg(long, value_parser = not_blank)]
-    pub reason: String,
 }
 
 /// `hook-event`: an event of a harness, as its hook gave it.

@@ -9,14 +9,13 @@
 
 pub mod args;
 mod errors;
-mod intent;
 mod ops;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use crate::domain::intent::Intent;
 pub use errors::{ControlError, ErrorKind, Exit};
-pub use intent::Intent;
 pub use ops::{Op, OpName, no_such_transition};
 
 /// The version of the protocol that this program speaks.

@@ -98,7 +98,7 @@ ops! {
     "agent.list" => AgentList(Nothing),
     "agent.start" => AgentStart(Named),
     "agent.stop" => AgentStop(Named),
-    "agent.restart" => AgentRestart(Named),
+    "agent.restart" => AgentRestart(Restart),
     "agent.suspend" => AgentSuspend(Named),
     "agent.resume" => AgentResume(Named),
     "agent.unquarantine" => AgentUnquarantine(Named),
@@ -135,7 +135,7 @@ pub fn no_such_transition(verb: &str) -> ControlError {
     } else {
         "to start over, `hd raider nuke NAME` (refuses to lose work) and then \
          `hd charge RELIC RIG`; for a broken sandbox, `hd raider repair NAME`; for a fresh \
-         session, `hd agent restart NAME`"
+         session, `hd agent restart NAME --fresh`"
     };
     ControlError::bad_request(format!(
         "a raider's state is not set from outside: there is no `hd raider {verb}`"

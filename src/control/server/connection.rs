@@ -17,10 +17,14 @@ use crate::control::codec::{Line, LineCodec};
 use crate::control::protocol::{Body, ControlError, ErrorKind, LINE_MAX, Op, Request, Response};
 use crate::control::rights;
 
+use super::places::{Doing, Place};
 use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
 
 /// How often a peer that closed its sending half is looked at while a stream has nothing to say.
 const HANGUP_TICK: Duration = Duration::from_secs(10);
+
+/// A connection that asks nothing for this long is closed.
+const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
 /// Whether the connection lives on.
 #[derive(PartialEq, Eq)]
@@ -35,6 +39,7 @@ struct Connection<S> {
     caller: Caller,
     service: Arc<S>,
     stopping: watch::Receiver<bool>,
+    place: Place,
 }
 
 /// Serves one admitted peer to its end.
@@ -43,6 +48,7 @@ pub(super) async fn run<S: Service>(
     caller: Caller,
     service: Arc<S>,
     stopping: watch::Receiver<bool>,
+    place: Place,
 ) {
     let (reader, writer) = stream.into_split();
     let mut connection = Connection {
@@ -51,6 +57,7 @@ pub(super) async fn run<S: Service>(
         caller,
         service,
         stopping,
+        place,
     };
     if let Err(error) = connection.serve().await {
         tracing::debug!(%error, pid = connection.caller.pid, "a control connection broke off");
@@ -64,14 +71,24 @@ impl<S: Service> Connection<S> {
                 biased;
                 () = stopped(&mut self.stopping) => return Ok(()),
                 line = self.lines.next() => line,
+                () = self.place.is_needed() => return self.close("its place was needed").await,
+                () = tokio::time::sleep(IDLE_LIMIT) => return self.close("it asked nothing").await,
             };
             let Some(line) = line.transpose()? else {
                 return Ok(());
             };
+            self.place.does(Doing::Busy);
             if self.line(line).await? == Next::Close {
                 return Ok(());
             }
+            self.place.does(Doing::Idle);
         }
+    }
+
+    /// Says why an idle connection is closed.
+    async fn close(&mut self, why: &str) -> io::Result<()> {
+        let error = ControlError::unavailable(format!("an idle connection was closed: {why}"));
+        self.write(Value::Null, Body::Failed(error)).await
     }
 
     async fn line(&mut self, line: Line) -> io::Result<Next> {
@@ -134,6 +151,7 @@ impl<S: Service> Connection<S> {
 
     /// A stream owns its connection: lines behind it wait until it has ended.
     async fn stream(&mut self, id: Value, mut items: Items) -> io::Result<Next> {
+        self.place.does(Doing::Streaming);
         loop {
             let said = tokio::select! {
                 biased;
@@ -144,6 +162,9 @@ impl<S: Service> Connection<S> {
                 },
                 () = stopped(&mut self.stopping) => {
                     Body::Failed(ControlError::unavailable("the supervisor is stopping"))
+                }
+                () = self.place.is_needed() => {
+                    Body::Failed(ControlError::unavailable("the place of this stream was needed"))
                 }
                 () = hung_up(self.lines.get_ref()) => return Ok(Next::Close),
             };

@@ -1,37 +1,87 @@
 //! Where the socket is made: in a private directory, private itself before anybody can connect.
+//!
+//! ```text
+//!  bind ─► Bound: the file is there, and nothing can connect ─ listen ─► listener, SocketFile
+//!                                                                          │ patrol: look
+//!                                        bind again ◄── gone, or a leftover┘
+//! ```
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixListener;
 
+use crate::regular;
+
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 256;
+/// A process that was killed while it started another one leaves its socket open until that one's `exec`.
+const MOMENT: Duration = Duration::from_millis(500);
 
-/// Listens on the path, mode 0600, in its directory, which is made 0700 if it is not there. A
-/// socket that is there is taken for a leftover: the caller holds the city's lock.
+/// A socket whose file is there, and to which nothing can connect yet.
+pub struct Bound {
+    socket: OwnedFd,
+    file: SocketFile,
+}
+
+/// The file of a socket of ours. It is removed with this value, if it is ours then.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+    /// Keeps the inode's number from being given to another file.
+    _pin: OwnedFd,
+}
+
+/// What is at the path of the socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AtSocket {
+    /// Our socket.
+    Ours,
+    /// Nothing, or a socket that nothing listens at.
+    Free,
+    /// Something that must not be removed, in words.
+    Taken(String),
+    /// It cannot be seen.
+    Unseen(String),
+}
+
+/// Makes the socket, mode 0600, in its directory, which is made 0700 if it is not there. A socket that is
+/// there and at which nothing listens is a leftover.
 ///
 /// # Errors
-/// The directory is not private and ours, something else is in the way, or the system refuses.
-pub fn bind(path: &Path) -> io::Result<UnixListener> {
+/// The directory is not private and ours, something else is in the way, another process listens there
+/// ([`io::ErrorKind::AddrInUse`]), or the system refuses.
+pub fn bind(path: &Path) -> io::Result<Bound> {
     let dir = path
         .parent()
         .ok_or_else(|| io::Error::other("the socket's path has no directory"))?;
     private_dir(dir)?;
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
-        Ok(_) => {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                format!("{} is in the way and is no socket", path.display()),
-            ));
+    match at(path, None) {
+        AtSocket::Free | AtSocket::Ours => {}
+        AtSocket::Taken(what) => {
+            let kind = match what == LISTENED {
+                true => io::ErrorKind::AddrInUse,
+                false => io::ErrorKind::AlreadyExists,
+            };
+            let message = format!("{} is in the way: {what}", path.display());
+            return Err(io::Error::new(kind, message));
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        AtSocket::Unseen(why) => return Err(io::Error::other(why)),
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -40,10 +90,93 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
         None,
     )?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let file = SocketFile {
+        path: path.to_owned(),
+        id: id(&fs::symlink_metadata(path)?),
+        _pin: rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?,
+    };
     // Nobody can connect before `listen`.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    UnixListener::from_std(StdListener::from(socket))
+    Ok(Bound { socket, file })
+}
+
+impl Bound {
+    /// Lets others connect.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn listen(self) -> io::Result<(UnixListener, SocketFile)> {
+        rustix::net::listen(&self.socket, BACKLOG)?;
+        let listener = UnixListener::from_std(StdListener::from(self.socket))?;
+        Ok((listener, self.file))
+    }
+}
+
+impl SocketFile {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is there now.
+    #[must_use]
+    pub fn look(&self) -> AtSocket {
+        at(&self.path, Some(self.id))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| id(&found) == self.id)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the control socket stays");
+        }
+    }
+}
+
+/// What is said of a socket that is not ours.
+const LISTENED: &str = "another process listens at it";
+
+fn id(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+fn at(path: &Path, ours: Option<(u64, u64)>) -> AtSocket {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return AtSocket::Free,
+        Err(error) => return AtSocket::Unseen(format!("{}: {error}", path.display())),
+    };
+    if Some(id(&found)) == ours {
+        return AtSocket::Ours;
+    }
+    if !found.file_type().is_socket() {
+        return AtSocket::Taken(format!("{}, and no socket", regular::kind(&found)));
+    }
+    match is_listened_at(path) {
+        Ok(false) => AtSocket::Free,
+        Ok(true) => AtSocket::Taken(LISTENED.to_owned()),
+        Err(error) => AtSocket::Unseen(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Whether a process listens at the socket, for longer than the last moment of one that was killed.
+fn is_listened_at(path: &Path) -> io::Result<bool> {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(false),
+            // One whose queue is full is there all the same.
+            Ok(()) | Err(Errno::AGAIN) if Instant::now() >= deadline => return Ok(true),
+            Ok(()) | Err(Errno::AGAIN) => thread::sleep(Duration::from_millis(20)),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Makes the directory, or verifies the one that is there: ours, and closed to everybody else. In
@@ -87,15 +220,40 @@ mod tests {
     async fn socket_and_directory_are_private_and_a_leftover_is_replaced() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("state/control.sock");
-        drop(bind(&path).unwrap());
-        assert!(path.exists(), "a dropped listener leaves its file");
-        let listener = bind(&path).unwrap();
+        let (listener, file) = bind(&path).unwrap().listen().unwrap();
+        std::mem::forget(file);
+        drop(listener);
+        assert!(path.exists(), "it was killed");
+        let bound = bind(&path).unwrap();
+        assert!(
+            tokio::net::UnixStream::connect(&path).await.is_err(),
+            "it does not listen yet"
+        );
+        let (listener, file) = bound.listen().unwrap();
+        assert_eq!(file.look(), AtSocket::Ours);
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let (connected, accepted) =
             tokio::join!(tokio::net::UnixStream::connect(&path), listener.accept());
         connected.unwrap();
         accepted.unwrap();
+        let taken = bind(&path).err().unwrap();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "somebody listens");
+        drop((listener, file));
+        assert!(!path.exists(), "its file goes with it");
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_is_removed_or_replaced_is_told_from_ours() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("state/control.sock");
+        let (_listener, file) = bind(&path).unwrap().listen().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(file.look(), AtSocket::Free);
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(file.look(), AtSocket::Taken(_)));
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
     #[tokio::test]
@@ -105,7 +263,7 @@ mod tests {
         fs::create_dir(&dir).unwrap();
         for open in [0o755, 0o770, 0o701] {
             fs::set_permissions(&dir, Permissions::from_mode(open)).unwrap();
-            let error = bind(&dir.join("control.sock")).unwrap_err();
+            let error = bind(&dir.join("control.sock")).err().unwrap();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{open:o}");
         }
     }
@@ -120,7 +278,7 @@ mod tests {
         assert!(bind(&link.join("control.sock")).is_err());
         let file = real.join("control.sock");
         fs::write(&file, "precious").unwrap();
-        let error = bind(&file).unwrap_err();
+        let error = bind(&file).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
     }

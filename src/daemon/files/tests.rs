@@ -1,13 +1,10 @@
-//! Edits while the files are being read: a pipe as the last of them holds a look up.
+//! Edits while the files are being read.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
-
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
 
 use super::*;
 
@@ -40,13 +37,6 @@ impl Place {
         fs::write(self.root.join("new"), text).unwrap();
         fs::rename(self.root.join("new"), self.path(file)).unwrap();
     }
-
-    /// A look at the city stops at its automation until that is fed.
-    fn stop_at_the_automation(&self) {
-        let pipe = self.root.join("pipe");
-        mkfifo(&pipe, Mode::from_bits_truncate(0o600)).unwrap();
-        fs::rename(pipe, self.path("automations/x/automation.toml")).unwrap();
-    }
 }
 
 fn listen(source: &OnDisk) -> Receiver<()> {
@@ -60,25 +50,39 @@ fn hear(heard: &Receiver<()>) {
     heard.recv_timeout(Duration::from_secs(20)).unwrap();
 }
 
-/// The agents that a look finds at a city that has just come to include this.
+/// The agents that a look finds at a city that has just come to include this, if that happens when its files
+/// have been read for the first time.
 fn look(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Receiver<()>) {
     let place = Place::new();
     place.put("new.toml", "");
-    let source = OnDisk::new(place.path("city.toml"));
+    let (reads, waits) = mpsc::channel();
+    let (goes_on, held) = mpsc::sync_channel(0);
+    let held = Mutex::new(Some((reads, held)));
+    let holds = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&holds);
+    let read = move |file: &Path| {
+        let read = config::read(file, &config::Env::of_process());
+        if own.load(Ordering::SeqCst)
+            && let Some((reads, held)) = held.lock().unwrap().take()
+        {
+            reads.send(()).unwrap();
+            held.recv().unwrap();
+        }
+        read
+    };
+    let open = |listener| DirWatch::new(listener).map_err(|error| error.to_string());
+    let source = OnDisk::with(place.path("city.toml"), Box::new(open), Box::new(read));
     let heard = listen(&source);
     source.load().unwrap();
     let city = format!("include = [\"{include}\"]\nworkspace.name = \"c\"\n");
     place.put("city.toml", &city);
     hear(&heard);
-    place.stop_at_the_automation();
-    hear(&heard);
+    holds.store(true, Ordering::SeqCst);
     let loaded = thread::scope(|scope| {
         let looking = scope.spawn(|| source.load().unwrap());
-        let automation = place.path("automations/x/automation.toml");
-        let mut pipe = File::options().write(true).open(&automation).unwrap();
+        waits.recv().unwrap();
         meanwhile(&place);
-        pipe.write_all(AUTOMATION.as_bytes()).unwrap();
-        drop(pipe);
+        goes_on.send(()).unwrap();
         looking.join().unwrap()
     });
     let agents = loaded.city.agents.iter();
@@ -94,8 +98,6 @@ fn what_is_edited_during_a_look_leads_to_another_one() {
 #[test]
 fn a_directory_that_was_not_watched_is_looked_at_once_more() {
     let (agents, _) = look("g/*.toml", |place| {
-        // The second look is not held up.
-        fs::remove_file(place.path("automations/x/automation.toml")).unwrap();
         place.put("g/late.toml", LATE);
     });
     assert_eq!(agents, ["late"]);
@@ -109,7 +111,11 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
         true => Err("too many open files".to_owned()),
         false => DirWatch::new(listener).map_err(|error| error.to_string()),
     };
-    let source = OnDisk::with(place.path("city.toml"), Box::new(open));
+    let source = OnDisk::with(
+        place.path("city.toml"),
+        Box::new(open),
+        Box::new(|file: &Path| config::read(file, &config::Env::of_process())),
+    );
     let heard = listen(&source);
     source.load().unwrap();
     source.load().unwrap();

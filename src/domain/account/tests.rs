@@ -92,8 +92,10 @@ fn children_go_on_in_their_order_one_after_another() {
     account.release(&[first.clone(), second.clone()], at(100), &middle);
     assert_eq!(account.parked(), None, "new work may come");
     assert!(account.holds(&first).is_some(), "its turn has jitter");
+    let turns = [&first, &second].map(|child| account.turn(child).unwrap());
+    assert!(turns.is_sorted() && at(100) < turns[0] && turns[1] <= at(110));
     assert_eq!(account.due(at(103)), Some(Due::Turns(vec![first.clone()])));
-    assert_eq!(account.holds(&first), None);
+    assert_eq!((account.holds(&first), account.turn(&first)), (None, None));
     assert!(account.holds(&second).is_some());
     assert_eq!(account.due(at(104)), None);
     assert_eq!(account.due(at(108)), Some(Due::Turns(vec![second])));
@@ -101,6 +103,31 @@ fn children_go_on_in_their_order_one_after_another() {
     assert_eq!(account.due(at(170)), Some(Due::Open));
     assert!(account.is_open());
     assert_eq!(account.next(), None);
+}
+
+/// Jitter moves a turn within its own five seconds: no child overtakes a more urgent one, and none is at the same
+/// place of its five seconds as all others.
+#[test]
+fn jitter_spreads_turns_and_never_changes_their_order() {
+    let children: Vec<_> = (0..20).map(|n| child(&format!("c{n}"))).collect();
+    let draws = std::cell::Cell::new(0_u32);
+    let random = || {
+        draws.set(draws.get().wrapping_mul(1_103_515_245).wrapping_add(12345));
+        f64::from(draws.get() >> 16) / f64::from(u16::MAX)
+    };
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    account.release(&children, at(100), &random);
+    let turns: Vec<_> = children.iter().map(|child| account.turn(child)).collect();
+    let mut places = std::collections::BTreeSet::new();
+    for (nth, turn) in turns.iter().enumerate() {
+        let begins = at(100) + APART * u32::try_from(nth).unwrap();
+        let jitter = Duration::try_from(turn.unwrap().duration_since(begins)).unwrap();
+        assert!(jitter <= APART, "{nth}: {jitter:?}");
+        places.insert(jitter);
+    }
+    assert!(turns.is_sorted());
+    assert!(places.len() > 10, "{places:?}");
 }
 
 #[test]
@@ -288,6 +315,18 @@ fn child_that_came_since_is_not_held_by_the_release() {
     account.release(&[child("a")], at(100), &middle);
     assert_eq!(account.holds(&child("new")), None);
     assert!(account.holds(&child("a")).is_some());
+}
+
+/// A raider that landed in the meantime leaves its name to the next one.
+#[test]
+fn child_that_ended_its_work_before_its_turn_holds_no_later_one_of_its_name() {
+    let mut account = Account::default();
+    account.told(&child("a"), limit(Some(100)), at(0));
+    account.release(&[child("a"), child("b")], at(100), &middle);
+    account.needs_no_turn(&child("a"));
+    assert_eq!(account.holds(&child("a")), None);
+    assert_eq!(account.turn(&child("a")), None);
+    assert!(account.holds(&child("b")).is_some());
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub struct Harness {
     pub process_names: Vec<String>,
     /// Arguments instead of the full-permission ones, after a crash; empty means none differ.
     pub reduced: Vec<String>,
+    /// Started so, it asks a person for what finishes its work: commits, and calls of `hd`.
+    pub reduced_asks: bool,
     /// Arguments that make it go on with the conversation `{session_id}`; empty means it cannot.
     pub resume: Vec<String>,
     /// What its sessions share with those of other harnesses of the same name: one login, one limit.
@@ -64,10 +66,10 @@ pub enum OnCompact {
 pub enum PromptMode {
     /// As `{prompt}` in the command, or as its last argument.
     Arg,
-    /// Typed into its terminal, then end of input.
+    /// Typed into its terminal when that is quiet, whatever it shows, then end of input.
     Stdin,
     /// As a file whose path replaces `{prompt}`, or is the last argument.
     File,
-    /// Pasted into its terminal and submitted.
+    /// Pasted into its terminal and submitted, once it waits for text.
     Paste,
 }

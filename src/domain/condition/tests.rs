@@ -135,6 +135,29 @@ fn report_of_a_question_holds_until_the_screen_shows_that_it_goes_on() {
     assert!(!watch.is_known(), "answered");
 }
 
+/// Esc closes a dialog, and no hook tells of it.
+#[test]
+fn reported_question_is_over_as_soon_as_its_dialog_has_gone() {
+    let mut watch = Watch::new("t");
+    let asks = Report::Asks {
+        question: "Red?".into(),
+        choices: Vec::new(),
+    };
+    let waits = seen("done\n❯ ");
+    watch.reported(&asks, at(0));
+    assert_eq!(watch.look_again(at(1)), Some(Duration::from_secs(2)));
+    watch.saw(waits.clone(), None, at(0));
+    assert!(watch.is_known(), "the dialog may not be drawn yet");
+    watch.saw(seen("Allow Red?"), None, at(1));
+    assert!(watch.is_known());
+    watch.saw(waits.clone(), None, at(2));
+    assert!(!watch.is_known(), "it was drawn, and has gone");
+    assert_eq!(watch.look_again(at(2)), None);
+    watch.reported(&asks, at(3));
+    watch.saw(waits, None, at(3));
+    assert!(watch.is_known(), "the next one");
+}
+
 #[test]
 fn limit_that_is_over_stays_over_while_its_text_is_on_the_screen() {
     let mut watch = Watch::new("t");
@@ -181,9 +204,103 @@ fn account_is_told_once_of_each_limit_and_of_its_end() {
         None,
         "the text is gone, the limit is not"
     );
-    watch.saw(seen("* Thinking (esc to interrupt)"), None, at(4));
+    let busy = seen("* Thinking (esc to interrupt)");
+    watch.saw(busy.clone(), Some(at(4)), at(4));
+    assert_eq!(watch.tell_account(), None, "it may be refused again");
+    assert!(!watch.is_fresh(Some(at(4))), "a later look decides");
+    watch.saw(busy, Some(at(4)), at(14));
     assert_eq!(watch.tell_account(), Some(AccountNews::Over));
     assert_eq!(watch.tell_account(), None);
+    assert!(watch.is_fresh(Some(at(4))));
+}
+
+/// The first prompt of a session comes after its first screen, and a person may type another one: each is refused again.
+#[test]
+fn prompt_that_was_submitted_ends_no_limit_and_no_login() {
+    let texts = ["Please run /login", "hit your limit · resets 9am (UTC)"];
+    for text in texts {
+        let (at_rest, busy) = (
+            seen(&format!("{text}\n❯ ")),
+            seen(&format!("{text}\n* Thinking (esc to interrupt)")),
+        );
+        let mut watch = Watch::new("t");
+        watch.saw(at_rest.clone(), None, at(1));
+        let told = watch.tell_account();
+        assert!(matches!(told, Some(AccountNews::Told(_))), "{text}");
+        assert!(watch.tell(at(1)).is_some());
+        for (second, look) in [(2, &busy), (4, &busy), (5, &at_rest), (200, &at_rest)] {
+            if second == 2 {
+                watch.reported(&Report::Begins, at(second));
+            }
+            watch.saw(look.clone(), None, at(second));
+            assert!(watch.is_known(), "{text} at {second}");
+            assert_eq!(watch.tell_account(), None, "{text} at {second}");
+            assert_eq!(watch.tell_end(), None, "{text} at {second}");
+        }
+        // However long the program tries: its hooks tell when it is served.
+        watch.reported(&Report::Begins, at(300));
+        for second in (300..400).step_by(5) {
+            watch.saw(busy.clone(), None, at(second));
+            assert_eq!(watch.tell_account(), None, "{text} at {second}");
+        }
+        assert!(watch.tell_end().is_some(), "it works, as far as is seen");
+        watch.reported(&Report::Waits, at(400));
+        watch.saw(at_rest.clone(), None, at(401));
+        assert!(watch.is_known(), "{text}: it was in vain");
+        assert_eq!(watch.tell_account(), None, "{text}: known");
+        watch.reported(&Report::Begins, at(500));
+        watch.reported(&Report::Answers, at(501));
+        assert_eq!(watch.tell_account(), Some(AccountNews::Over), "{text}");
+        watch.saw(at_rest, None, at(502));
+        assert_eq!(watch.condition(), None, "{text} is old");
+    }
+}
+
+/// A login may be made in the session itself: its screen shows none any more, and no hook tells of that.
+#[test]
+fn screen_that_shows_no_login_any_more_ends_one_after_a_while() {
+    let mut watch = Watch::new("t");
+    watch.reported(&Report::Begins, at(0));
+    watch.saw(seen("Please run /login\n❯ "), None, at(1));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+    watch.saw(seen("❯ "), Some(at(2)), at(2));
+    assert_eq!(watch.tell_account(), None, "the rest may not be drawn yet");
+    watch.saw(seen("Please run /login\n❯ "), None, at(3));
+    watch.saw(seen("❯ "), Some(at(20)), at(20));
+    assert!(!watch.is_fresh(Some(at(20))));
+    watch.saw(seen("❯ "), Some(at(20)), at(30));
+    assert_eq!(watch.tell_account(), Some(AccountNews::Over));
+}
+
+/// An account that did not take in what was told hears it again, although nothing is written any more.
+#[test]
+fn screen_is_looked_at_again_until_the_account_was_told() {
+    let mut watch = Watch::new("t");
+    watch.saw(seen("Please run /login"), Some(at(0)), at(10));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+    assert!(watch.is_fresh(Some(at(0))));
+    watch.forget_account();
+    assert!(!watch.is_fresh(Some(at(0))));
+    watch.saw(seen("Please run /login"), Some(at(0)), at(40));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+}
+
+/// What a program reports anew is no text of before, although its screen shows the same once.
+#[test]
+fn limit_that_is_reported_again_is_shown_again() {
+    let limit = seen("hit your limit · resets 9am (UTC)\n❯ ");
+    let mut watch = Watch::new("t");
+    watch.saw(limit.clone(), None, at(1));
+    watch.pass();
+    watch.saw(limit.clone(), None, at(2));
+    assert_eq!(watch.condition(), None);
+    let again = Report::Limited {
+        text: "hit your limit".into(),
+        until: None,
+    };
+    watch.reported(&again, at(3));
+    watch.saw(limit, None, at(10));
+    assert_eq!(watch.condition().map(Condition::word), Some("rate_limited"));
 }
 
 /// copilot shows that it works while it waits for the end of a limit.
@@ -202,7 +319,7 @@ fn reported_limit_holds_while_its_program_only_looks_busy() {
     assert_eq!(watch.tell_account(), None, "a spinner is no end of it");
     watch.saw(busy.clone(), None, at(601));
     assert_eq!(watch.condition(), None, "its time is over");
-    assert_eq!(watch.tell_account(), Some(AccountNews::Over));
+    assert_eq!(watch.tell_account(), None, "the account has a clock");
     watch.reported(&limit, at(0));
     watch.reported(&Report::Works, at(10));
     assert_eq!(watch.condition(), None, "it went on earlier");

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::proof::Proof;
 use super::{APART, AccountNews, Condition, Report, Sighting, is_short};
-use crate::domain::account::{Trouble, Why};
+use crate::domain::account::Trouble;
 
 /// Output may still be on its way to the screen this long after it was noted.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -24,6 +25,10 @@ pub struct Watch {
     screen: Option<Condition>,
     /// What the harness reported last, and when.
     reported: Option<(Condition, Timestamp)>,
+    /// The screen has shown a question since.
+    drawn: bool,
+    /// What the supervisor itself found wrong with its screen.
+    odd: Option<Condition>,
     /// A text of a limit or login that is over and may still be on the screen, and how many such texts
     /// were there: one more is a new one.
     past: Option<(Condition, usize)>,
@@ -42,8 +47,8 @@ pub struct Watch {
     fresh: bool,
     /// Whether the agent was seen at work, or heard to be, last.
     works: bool,
-    /// Whether it was seen to be at work or to wait for text last.
-    goes_on: bool,
+    /// Whether the account serves it again.
+    proof: Proof,
 }
 
 /// A reported question and each of its choices are cut after so many characters.
@@ -63,6 +68,8 @@ impl Watch {
             seen: None,
             screen: None,
             reported: None,
+            drawn: false,
+            odd: None,
             past: None,
             marks: 0,
             picture: 0,
@@ -72,7 +79,7 @@ impl Watch {
             account: None,
             fresh: false,
             works: false,
-            goes_on: false,
+            proof: Proof::default(),
         }
     }
 
@@ -82,6 +89,12 @@ impl Watch {
         self.token == token
     }
 
+    /// Which session is remembered.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Whether the screen is as it was when it was seen: nothing was written since.
     #[must_use]
     pub fn is_fresh(&self, activity: Option<Timestamp>) -> bool {
@@ -89,13 +102,27 @@ impl Watch {
             return false;
         };
         let settled = Duration::try_from(seen.duration_since(last)).unwrap_or_default() >= SETTLED;
-        settled && activity == Some(last)
+        settled && activity == Some(last) && !self.owes_account()
+    }
+
+    /// Whether its account is still to be told of a condition, or of its end.
+    fn owes_account(&self) -> bool {
+        let told_of = self.condition().and_then(Trouble::of);
+        match self.account {
+            None => told_of.is_some(),
+            Some(_) => told_of.is_none() && self.proof.is_pending(),
+        }
     }
 
     /// Takes in what the screen shows.
     pub fn saw(&mut self, sighting: Sighting, activity: Option<Timestamp>, now: Timestamp) {
-        let before = self.condition().cloned();
+        let before = self.shown().cloned();
+        let was_known = self.condition().is_some();
         let is_new = sighting.marks > self.marks;
+        self.proof.saw(&sighting, now);
+        if sighting.picture != self.picture {
+            self.moves();
+        }
         (self.marks, self.picture) = (sighting.marks, sighting.picture);
         // Texts that have left the screen come back as new ones.
         self.past = self.past.take().filter(|_| sighting.marks > 0);
@@ -112,7 +139,15 @@ impl Watch {
         let ending = sighting.ending.filter(|_| self.is_limited(now));
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
-        let shown = shown.or(sighting.asks).map(|seen| match is_new {
+        self.drawn |= sighting.asks.is_some();
+        // A dialog that was drawn, and has gone.
+        let has_gone = self.drawn && sighting.asks.is_none();
+        let shown = shown.or(sighting.asks);
+        // A prompt that was submitted is refused again, as far as is known: its spinner hides the text of before.
+        let tried = self.proof.is_tried(now) && sighting.works && sighting.marks > 0;
+        let before_it = self.screen.take_if(|_| tried);
+        let before_it = before_it.filter(|before| Trouble::of(before).is_some());
+        let shown = shown.or(before_it).map(|seen| match is_new {
             true => seen,
             false => self.as_first_read(seen),
         });
@@ -120,17 +155,18 @@ impl Watch {
             let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
             // A program that waits for the end of a limit by itself looks as if it worked.
             let waits = sighting.works && reported.until().is_some_and(|until| until > now);
-            if sighting.goes_on && !waits && age >= SHOWN_BY {
+            let is_over = age >= SHOWN_BY || has_gone && reported.word() == "needs_input";
+            if sighting.goes_on && !waits && is_over {
                 self.reported = None;
             }
         }
-        if before.is_none() {
+        if !was_known {
             // What an agent at work redraws may be old.
             self.fresh =
                 self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
         }
         (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
-        (self.works, self.goes_on) = (sighting.works, sighting.goes_on);
+        self.works = sighting.works;
         self.owe(before.as_ref());
     }
 
@@ -152,7 +188,9 @@ impl Watch {
 
     /// Takes in what the harness reports.
     pub fn reported(&mut self, report: &Report, now: Timestamp) {
-        let before = self.condition().cloned();
+        let before = self.shown().cloned();
+        self.proof.hears();
+        self.moves();
         match report {
             Report::Asks { question, choices } => {
                 // A session may report anything, and people are sent it.
@@ -162,30 +200,60 @@ impl Watch {
                     choices: choices.iter().take(MOST_CHOICES).map(cut).collect(),
                 };
                 self.reported = Some((condition, now));
+                self.drawn = false;
             }
             Report::Limited { until, .. } if is_short(*until, now) && !self.is_limited(now) => {}
             Report::Limited { text, until } => {
-                self.fresh = true;
+                (self.fresh, self.past) = (true, None);
                 let (text, until) = (text.clone(), *until);
                 self.reported = Some((Condition::RateLimited { text, until }, now));
             }
             Report::Auth { text } => {
+                self.past = None;
                 self.reported = Some((Condition::Auth { text: text.clone() }, now));
             }
-            Report::Works => {
-                (self.works, self.goes_on) = (true, true);
+            // Whether the prompt is refused is still to come.
+            Report::Begins => {
+                self.works = true;
+                self.answered();
+                self.proof.begins(now);
+            }
+            Report::Works | Report::Answers => {
+                self.works = *report == Report::Works;
                 self.reported = None;
                 self.put_past();
+                self.proof.answers();
             }
             // The end of a turn may be what the limit or the question led to.
             Report::Waits | Report::Ended => {
                 self.works = false;
-                let asks = |(condition, _): &(Condition, _)| condition.word() == "needs_input";
-                self.reported = self.reported.take().filter(|reported| !asks(reported));
+                self.answered();
             }
             Report::Started { .. } | Report::Compacts => {}
         }
         self.owe(before.as_ref());
+    }
+
+    /// Takes in what the supervisor found wrong with its screen, or that this is over.
+    pub fn set_odd(&mut self, odd: Option<Condition>) {
+        let before = self.shown().cloned();
+        self.odd = odd;
+        self.owe(before.as_ref());
+    }
+
+    /// Something happens: it shows no mere spinner.
+    pub fn moves(&mut self) {
+        self.odd
+            .take_if(|odd| matches!(odd, Condition::Spins { .. }));
+    }
+
+    /// When the screen is to be looked at again although nothing is written to it: a question that was reported may be
+    /// over before it was seen.
+    #[must_use]
+    pub fn look_again(&self, now: Timestamp) -> Option<Duration> {
+        let (_, at) = self.reported.as_ref()?;
+        let age = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
+        SHOWN_BY.checked_sub(age).filter(|left| !left.is_zero())
     }
 
     /// Returns the question that the harness reports, which its screen may not show yet.
@@ -213,15 +281,9 @@ impl Watch {
         self.account = None;
     }
 
-    /// Has the account told again by the next look.
+    /// Has the account told again of what the next look finds.
     pub fn forget_account(&mut self) {
         self.account = None;
-    }
-
-    /// Has the account told again of what stands on the screen then.
-    pub fn tell_again(&mut self) {
-        self.account = None;
-        self.seen = None;
     }
 
     fn put_past(&mut self) {
@@ -235,8 +297,8 @@ impl Watch {
     }
 
     /// What the account of the session is to be told of: a limit or a login that it was not told of, or
-    /// that it is over. The text of a limit may go from a screen before the limit ends: it is over only
-    /// for an agent that works, and a login for one that goes on.
+    /// that it is over. The text of it may go from a screen before, and a prompt that was submitted says nothing: it
+    /// is over when that is proven ([`Proof`]).
     pub fn tell_account(&mut self) -> Option<AccountNews> {
         let now = self.condition().and_then(Trouble::of).map(|now| Trouble {
             fresh: self.fresh,
@@ -245,28 +307,23 @@ impl Watch {
         match (now, &self.account) {
             (Some(now), before) if !before.as_ref().is_some_and(|before| before.is_same(&now)) => {
                 self.account = Some(now.clone());
+                self.proof.starts_over();
                 Some(AccountNews::Told(now))
             }
-            (None, Some(before)) => {
-                let over = match before.why {
-                    Why::RateLimited => self.works,
-                    Why::Auth => self.goes_on,
-                };
-                over.then(|| {
-                    self.account = None;
-                    AccountNews::Over
-                })
+            (None, Some(before)) if self.proof.is_given(before.why) => {
+                self.account = None;
+                Some(AccountNews::Over)
             }
-            (Some(_), _) | (None, None) => None,
+            (Some(_) | None, _) => None,
         }
     }
 
     fn owe(&mut self, before: Option<&Condition>) {
-        let same = match (before, self.condition()) {
+        let same = match (before, self.shown()) {
             (Some(before), Some(now)) => before.is_same(now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        self.owed = self.condition().is_some() && (self.owed || !same);
+        self.owed = self.shown().is_some() && (self.owed || !same);
     }
 
     /// The screen could not be seen: what it shows is not known any more.
@@ -281,6 +338,13 @@ impl Watch {
         self.screen
             .as_ref()
             .or(self.reported.as_ref().map(|(condition, _)| condition))
+    }
+
+    /// What people are shown: the condition, or what the supervisor found wrong with its screen. The latter keeps nothing
+    /// from being done.
+    #[must_use]
+    pub fn shown(&self) -> Option<&Condition> {
+        self.condition().or(self.odd.as_ref())
     }
 
     /// Whether a condition is known to hold.
@@ -304,13 +368,13 @@ impl Watch {
             return None;
         }
         (self.owed, self.told) = (false, Some(now));
-        self.open = self.condition().cloned();
+        self.open = self.shown().cloned();
         self.open.clone()
     }
 
     /// The condition that people were told of and that is over; it is told once.
     pub fn tell_end(&mut self) -> Option<Condition> {
-        let over = self.condition().is_none() && self.seen.is_some();
+        let over = self.shown().is_none() && self.seen.is_some();
         self.open.take_if(|_| over)
     }
 }

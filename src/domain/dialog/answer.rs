@@ -7,6 +7,9 @@
 //!                                                                        └──► Stuck(why)
 //! ```
 
+use std::collections::BTreeSet;
+
+use super::several::Ticking;
 use super::{Choice, Dialog, Form};
 
 const UP: &[u8] = b"\x1b[A";
@@ -20,6 +23,8 @@ const ENTER: &[u8] = b"\r";
 pub enum Reply {
     /// An entry of the list, from 0.
     Entry(usize),
+    /// These entries of the list and no others, ticked and submitted together.
+    Several(BTreeSet<usize>),
     /// Words of one's own, at this entry of a menu, or at the cursor.
     Words {
         /// The entry that takes words.
@@ -43,8 +48,8 @@ pub enum Unanswerable {
     /// How the dialog takes an answer is not known.
     #[error("how this dialog is answered is not known")]
     Unrecognised,
-    /// Entries are ticked one by one.
-    #[error("the dialog takes several choices at once")]
+    /// Entries are ticked one by one, by keys that are not known.
+    #[error("the dialog takes several choices at once, and by which keys is not known")]
     Multiple,
     /// An empty answer, or one with control characters.
     #[error("an answer is one line of text")]
@@ -85,7 +90,16 @@ pub fn choose(dialog: &Dialog, answer: &str) -> Result<Reply, Unanswerable> {
         return Err(Unanswerable::NotALine);
     }
     match &dialog.form {
-        Form::Menu { multiple: true, .. } => Err(Unanswerable::Multiple),
+        Form::Menu {
+            multiple: true,
+            several: None,
+            ..
+        } => Err(Unanswerable::Multiple),
+        Form::Menu {
+            multiple: true,
+            choices,
+            ..
+        } => several(choices, answer),
         Form::Menu { choices, .. } => match entry(choices, answer)? {
             Some(at) => Ok(Reply::Entry(at)),
             None => own_words(choices, answer),
@@ -129,6 +143,25 @@ fn entry(choices: &[Choice], answer: &str) -> Result<Option<usize>, Unanswerable
     }
 }
 
+/// Finds the entries that `1,3` means. One that takes words is not ticked: it opens a line.
+fn several(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
+    let mut wanted = BTreeSet::new();
+    for word in answer
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+    {
+        let no_such = || Unanswerable::NoSuchChoice(word.to_owned());
+        let at = entry(choices, word)?.ok_or_else(no_such)?;
+        let can = choices[at].ticked.is_some() && own_words(&choices[at..=at], word).is_err();
+        wanted.insert(can.then_some(at).ok_or_else(no_such)?);
+    }
+    match wanted.is_empty() {
+        true => Err(Unanswerable::NotALine),
+        false => Ok(Reply::Several(wanted)),
+    }
+}
+
 fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
     let takes = |choice: &Choice| {
         let label = choice.label.trim_start_matches(['•', ' ']).to_lowercase();
@@ -157,6 +190,7 @@ pub struct Answering {
     /// The selection before the last arrow.
     moved_from: Option<usize>,
     stills: u32,
+    ticking: Option<Ticking>,
 }
 
 /// An arrow that moved nothing is pressed so often before the answer is given up.
@@ -166,7 +200,14 @@ impl Answering {
     /// An answer to this dialog.
     #[must_use]
     pub fn new(dialog: Dialog, reply: Reply, lines: bool) -> Self {
+        let ticking = match (&reply, &dialog.form) {
+            (Reply::Several(wanted), Form::Menu { several, .. }) => {
+                several.map(|keys| Ticking::new(wanted.clone(), keys))
+            }
+            _ => None,
+        };
         Self {
+            ticking,
             first: dialog,
             reply,
             lines,
@@ -187,6 +228,10 @@ impl Answering {
     /// Decides on the next key from what is open now.
     #[must_use]
     pub fn next(&mut self, now: Option<&Dialog>) -> Step {
+        if let Some(ticking) = &mut self.ticking {
+            let is_it = now.is_some_and(|now| self.first.is_same(now));
+            return ticking.next(now, is_it);
+        }
         let Some(now) = now.filter(|now| self.is_it(now)) else {
             return match &self.reply {
                 Reply::Words { at: Some(_), .. } if !self.typed => {
@@ -311,12 +356,16 @@ impl Answering {
         }
         self.moved_from = Some(selected);
         let across = matches!(self.first.form, Form::Menu { across: true, .. });
-        let key = match (across, at > selected) {
-            (false, true) => DOWN,
-            (false, false) => UP,
-            (true, true) => RIGHT,
-            (true, false) => LEFT,
-        };
-        Step::Press(key.to_vec())
+        Step::Press(key_towards(at, selected, across).to_vec())
+    }
+}
+
+/// The arrow that moves the selection towards an entry.
+pub(super) fn key_towards(at: usize, selected: usize, across: bool) -> &'static [u8] {
+    match (across, at > selected) {
+        (false, true) => DOWN,
+        (false, false) => UP,
+        (true, true) => RIGHT,
+        (true, false) => LEFT,
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
         .map(|label| Choice {
             label: label.trim_matches(menu::FRAME).trim().to_owned(),
             key: None,
+            ticked: None,
         })
         .collect();
     if choices.len() < 2 {
@@ -36,6 +37,7 @@ pub(super) fn find(view: &ScreenView) -> Option<Dialog> {
             .position(|choice| Some(&choice.label) == marked.as_ref()),
         choices,
         multiple: false,
+        several: None,
         across: true,
     };
     let question = menu::question(view, row)?;

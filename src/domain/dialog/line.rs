@@ -16,6 +16,9 @@ static LETTERS: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// The key of one answer in `(D)on't ask again`.
 static BRACKETED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\(([A-Za-z])\)([A-Za-z' ]*)"));
+/// The keys that are listed in `[y/n/q/?]`.
+static LISTED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)[\[(]([a-z?](?:\s*[/|]\s*[a-z?])+)[\])]"));
 static ANY_KEY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(?:press|hit)\s+(?:the\s+)?(?:<?(?:enter|return|any key|space)>?)(?:\s+to\s+[\w ]{1,40}|\s+when\s+[\w ]{1,40})?\s*[\])]?[.:…]*\s*$",
@@ -89,16 +92,31 @@ fn letters(row: &str) -> Vec<Choice> {
             let key = found[1].chars().next()?;
             let label = format!("{}{}", &found[1], found[2].trim_end());
             let key = Some(key.to_ascii_lowercase());
-            Some(Choice { label, key })
+            Some(Choice {
+                label,
+                key,
+                ticked: None,
+            })
         })
         .collect();
     if bracketed.len() >= 2 {
         return bracketed;
     }
-    let yes_no = [("Yes", 'y'), ("No", 'n')];
-    let choice = |(label, key): (&str, char)| Choice {
-        label: label.to_owned(),
+    let listed = LISTED
+        .captures(row)
+        .map_or("y/n", |found| found.extract::<1>().1[0]);
+    let choice = |key: char| Choice {
+        label: match key {
+            'y' => "Yes".to_owned(),
+            'n' => "No".to_owned(),
+            other => other.to_string(),
+        },
         key: Some(key),
+        ticked: None,
     };
-    yes_no.into_iter().map(choice).collect()
+    let keys = listed.to_ascii_lowercase();
+    keys.split(['/', '|'])
+        .filter_map(|key| key.trim().chars().next())
+        .map(choice)
+        .collect()
 }

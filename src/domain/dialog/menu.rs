@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Choice, Dialog, Form};
+use super::{Choice, Dialog, Form, Several};
 use crate::domain::question::bare as bare_words;
 use crate::domain::screen::ScreenView;
 
@@ -18,6 +18,11 @@ const MARKERS: &[char] = &['❯', '›', '▶', '►', '→', '➜', '▸', '●
 const BULLETS: &[char] = &[
     '○', '◯', '●', '◉', '☐', '☑', '☒', '✓', '✔', '◻', '◼', '□', '■',
 ];
+/// Those of them that are no boxes, and those that are empty ones.
+const ROUND: &[char] = &['○', '◯', '●', '◉'];
+const EMPTY: &[char] = &['☐', '◻', '□'];
+/// Stands where a tick will be, in lists whose hint says that entries are ticked.
+const DOT: char = '•';
 /// Lines that frame a dialog.
 pub(super) const FRAME: &[char] = &['│', '┃', '║', '▌', '▐', '┆', '╎', '▎', '▏'];
 /// A question stands at most so many rows above its first answer.
@@ -56,7 +61,10 @@ fn pattern(text: &str) -> Regex {
 #[derive(Debug, Clone)]
 struct Row {
     marker: bool,
-    boxed: bool,
+    /// Whether its box is ticked, where it has one.
+    ticked: Option<bool>,
+    /// Whether it has a dot where a tick will be.
+    dotted: bool,
     number: Option<u32>,
     label: String,
     /// Where the label, or its number, begins.
@@ -75,14 +83,20 @@ fn row(text: &str) -> Option<Row> {
             (marker, rest) = (true, after.trim_start());
         }
     }
-    let mut boxed = false;
+    let mut ticked = None;
     let bullet = |rest: &str| rest.chars().next().filter(|c| BULLETS.contains(c));
     if let Some(first) = bullet(rest) {
         let after = &rest[first.len_utf8()..];
         if after.starts_with(' ') {
-            (boxed, rest) = (!matches!(first, '●' | '◉' | '○' | '◯'), after.trim_start());
+            ticked = (!ROUND.contains(&first)).then(|| !EMPTY.contains(&first));
+            rest = after.trim_start();
         }
     }
+    let undotted = rest
+        .strip_prefix(DOT)
+        .filter(|after| after.starts_with(' '));
+    let dotted = undotted.is_some();
+    rest = undotted.map_or(rest, str::trim_start);
     let column = whole - rest.chars().count();
     let (number, mut label) = match NUMBER.captures(rest) {
         Some(found) => (
@@ -92,16 +106,45 @@ fn row(text: &str) -> Option<Row> {
         None => (None, rest.to_owned()),
     };
     if let Some(found) = BOXED.find(&label) {
-        (boxed, label) = (true, label[found.end()..].to_owned());
+        ticked = Some(
+            found.as_str()[1..]
+                .trim_start()
+                .starts_with(['x', 'X', '✓', '✔', '*']),
+        );
+        label = label[found.end()..].to_owned();
     }
     let label = label.trim().to_owned();
     (!label.is_empty()).then_some(Row {
         marker,
-        boxed,
+        ticked,
+        dotted,
         number,
         label,
         column,
     })
+}
+
+/// The choices of these rows, whether they are ticked one by one, and by which keys.
+fn choices(
+    view: &ScreenView,
+    parts: &[Row],
+    (first, last): (usize, usize),
+) -> (Vec<Choice>, bool, Option<Several>) {
+    let below = view.rows.iter().skip(last + 1).take(BELOW);
+    let below: Vec<String> = below.cloned().collect();
+    let says_so = below
+        .iter()
+        .any(|row| row.contains("space toggle") || row.contains("enter toggle"));
+    let mut choices: Vec<Choice> = parts.iter().map(choice).collect();
+    let dots = choices.iter_mut().zip(parts).filter(|(_, row)| row.dotted);
+    if says_so {
+        dots.for_each(|(choice, _)| choice.ticked = Some(false));
+    }
+    let multiple = says_so || choices.iter().any(|choice| choice.ticked.is_some());
+    let several = multiple
+        .then(|| Several::read(view, first, &below))
+        .flatten();
+    (choices, multiple, several)
 }
 
 /// Finds the lowest list with a selected row.
@@ -158,11 +201,14 @@ fn unmarked(view: &ScreenView, rows: &[Option<Row>]) -> Option<(usize, Dialog)> 
     if entries.len() < 2 || !hinted(view, first, last) {
         return None;
     }
-    let parts = entries.iter().filter_map(|at| rows[*at].as_ref());
+    let parts = entries.iter().filter_map(|at| rows[*at].clone());
+    let parts: Vec<Row> = parts.collect();
+    let (choices, multiple, several) = choices(view, &parts, (first, last));
     let form = Form::Menu {
-        choices: parts.clone().map(choice).collect(),
+        choices,
         selected: None,
-        multiple: parts.into_iter().any(|row| row.boxed) || toggles(view, last),
+        multiple,
+        several,
         across: false,
     };
     let dialog = Dialog {
@@ -200,11 +246,12 @@ fn list(view: &ScreenView, rows: &[Option<Row>], at: usize) -> Option<(usize, Di
     if !asks && !hinted && parts.iter().any(|row| row.label.len() > 120) {
         return None;
     }
-    let choices = parts.iter().map(choice).collect();
+    let (choices, multiple, several) = choices(view, &parts, (first, last));
     let form = Form::Menu {
         choices,
         selected: entries.iter().position(|entry| *entry == at),
-        multiple: parts.iter().any(|row| row.boxed) || toggles(view, last),
+        multiple,
+        several,
         across: false,
     };
     let dialog = Dialog {
@@ -222,11 +269,13 @@ fn choice(row: &Row) -> Choice {
         return Choice {
             label: found[1].to_owned(),
             key: found[2].chars().next(),
+            ticked: row.ticked,
         };
     }
     Choice {
         label: row.label.clone(),
         key: digit,
+        ticked: row.ticked,
     }
 }
 
@@ -269,12 +318,6 @@ fn plain(rows: &[Option<Row>], at: usize, column: usize) -> Vec<usize> {
     above.reverse();
     let below = (at + 1..rows.len()).take_while(fits);
     above.into_iter().chain([at]).chain(below).collect()
-}
-
-/// Whether the hint below the list says that entries are ticked.
-fn toggles(view: &ScreenView, last: usize) -> bool {
-    let mut below = view.rows.iter().skip(last + 1).take(BELOW);
-    below.any(|row| row.contains("space toggle") || row.contains("enter toggle"))
 }
 
 /// Whether a row tells which keys do what.

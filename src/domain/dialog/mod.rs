@@ -6,7 +6,8 @@
 //!             ├─► buttons.rs: choices side by side
 //!             ├─► menu.rs: a list with one selected row
 //!             ├─► line.rs: "[y/N]", "Press Enter", "Password:" at the cursor
-//!             ├─► reads lines, or asked for marked pastes ──► Ready
+//!             ├─► the input line of its patterns ──► Ready
+//!             ├─► no patterns of one: reads lines, or asked for marked pastes ──► Ready
 //!             └─► none of these ──► Unrecognised: nothing is typed
 //! ```
 //!
@@ -16,12 +17,14 @@ pub mod answer;
 mod buttons;
 mod line;
 mod menu;
+mod several;
 
 use super::question::{Pattern, asked};
 use super::screen::ScreenView;
 use super::transcript::at_rest;
 
 pub use self::answer::{Answering, Reply, Step, Unanswerable, choose};
+pub use self::several::Several;
 
 /// Something that a program asks a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub enum Form {
         selected: Option<usize>,
         /// Entries are ticked one by one, and submitted together.
         multiple: bool,
+        /// By which keys, where the dialog names them.
+        several: Option<Several>,
         /// Entries stand side by side: the arrows to the sides move the selection.
         across: bool,
     },
@@ -71,6 +76,8 @@ pub struct Choice {
     pub label: String,
     /// The key that chooses it, where the dialog shows one.
     pub key: Option<char>,
+    /// Whether it is ticked; none where it has no box.
+    pub ticked: Option<bool>,
 }
 
 /// What a screen says about text.
@@ -80,7 +87,7 @@ pub enum Readiness {
     Ready,
     /// A dialog is open.
     Asks(Dialog),
-    /// The program reads keys, and nothing on the screen says what it would make of a text.
+    /// Nothing on the screen says what the program would make of a text.
     Unrecognised,
 }
 
@@ -116,7 +123,11 @@ impl Dialog {
     /// Whether both look the same, whatever stands above them or is typed behind them.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
-        self.is_same(other) && self.selected() == other.selected()
+        let ticks = |dialog: &Self| -> Vec<Option<bool>> {
+            let choices = dialog.choices().iter();
+            choices.map(|choice| choice.ticked).collect()
+        };
+        self.is_same(other) && self.selected() == other.selected() && ticks(self) == ticks(other)
     }
 
     fn selected(&self) -> Option<usize> {
@@ -168,15 +179,18 @@ pub fn find(looks: &Looks<'_>, view: &ScreenView) -> Option<Dialog> {
     }
 }
 
-/// Says whether text may be typed.
+/// Says whether text may be typed. Where it is known how the input line of a program looks, any other screen of it is one
+/// that nothing is known of: a panel of a later version takes a paste for keys.
 #[must_use]
 pub fn readiness(looks: &Looks<'_>, view: &ScreenView) -> Readiness {
     if let Some(dialog) = find(looks, view) {
         return Readiness::Asks(dialog);
     }
-    let shows_input = asked(looks.input, &view.text()).is_some();
-    let reads = view.reads_lines.unwrap_or(true) || view.bracketed_paste.unwrap_or(false);
-    match shows_input || reads {
+    let takes = match looks.input {
+        [] => view.reads_lines.unwrap_or(true) || view.bracketed_paste.unwrap_or(false),
+        input => asked(input, &view.text()).is_some(),
+    };
+    match takes {
         true => Readiness::Ready,
         false => Readiness::Unrecognised,
     }

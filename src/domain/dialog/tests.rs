@@ -3,6 +3,8 @@
 use super::*;
 use crate::domain::screen::Span;
 
+mod several;
+
 fn screen(text: &str) -> ScreenView {
     let mut view = ScreenView::of_text(text.trim_matches('\n'));
     let last = view.rows.len() - 1;
@@ -143,18 +145,22 @@ fn text_is_typed_only_where_something_says_that_it_is_taken() {
         bracketed_paste: paste,
         ..screen(text)
     };
-    for (looks, lines, paste, ready) in [
-        (none, Some(true), Some(false), true),
-        (none, Some(false), Some(true), true),
-        (none, None, None, true),
-        (none, Some(false), Some(false), false),
-        (known, Some(false), Some(false), true),
+    for (looks, text, lines, paste, ready) in [
+        (none, "❯ ", Some(true), Some(false), true),
+        (none, "❯ ", Some(false), Some(true), true),
+        (none, "❯ ", None, None, true),
+        (none, "❯ ", Some(false), Some(false), false),
+        (known, "❯ ", Some(false), Some(false), true),
+        // A panel that no rule knows, of a program whose input line is known.
+        (known, "What is new in 3.0", Some(false), Some(true), false),
+        (known, "What is new in 3.0", Some(true), Some(false), false),
+        (known, "What is new in 3.0", None, None, false),
     ] {
-        let is = readiness(&looks, &view("❯ ", lines, paste));
+        let is = readiness(&looks, &view(text, lines, paste));
         assert_eq!(
             is == Readiness::Ready,
             ready,
-            "{lines:?} {paste:?} {looks:?}"
+            "{text} {lines:?} {paste:?} {looks:?}"
         );
     }
     let menu = "Sure?\n❯ yes\n  no";

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::fill::Place;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
+use crate::domain::unattended::KEY;
 
 /// Events that say something of the session's state.
 const EVENTS: &[&str] = &[
@@ -36,9 +37,10 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
         .map(|event| ((*event).to_owned(), hook.clone()))
         .collect();
     let mut settings = json!({ "hooks": hooks, "skipDangerousModePermissionPrompt": true });
-    // A key in the environment is only used after a dialog; a helper's key needs none.
-    if (setting.has)("ANTHROPIC_API_KEY") {
-        settings["apiKeyHelper"] = json!("printenv ANTHROPIC_API_KEY");
+    // A key in the environment is only used after a dialog; a helper's key needs none. The user's own helper
+    // would be hidden by this one.
+    if (setting.has)(KEY) && !setting.own_helper {
+        settings["apiKeyHelper"] = json!(format!("printenv {KEY}"));
     }
     vec![HookFile {
         home: Home::Task,
@@ -52,9 +54,11 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),
-        "UserPromptSubmit" | "PostToolUse" | "PostToolUseFailure" => Some(Report::Works),
+        "UserPromptSubmit" => Some(Report::Begins),
+        "PostToolUse" | "PostToolUseFailure" => Some(Report::Works),
         "PermissionRequest" => asks(event),
-        "Stop" => Some(Report::Waits),
+        // A turn that its model refused ends with "StopFailure".
+        "Stop" => Some(hooks::turn_ended(event, "/last_assistant_message")),
         "StopFailure" => Some(failure(event)),
         "PreCompact" => Some(Report::Compacts),
         "SessionEnd" => Some(Report::Ended),

@@ -69,7 +69,8 @@ fn trusted(event: &str, timeout: u32, command: &str) -> String {
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),
-        "UserPromptSubmit" | "PostToolUse" => Some(Report::Works),
+        "UserPromptSubmit" => Some(Report::Begins),
+        "PostToolUse" => Some(Report::Works),
         "PreToolUse" if text(event, "/tool_name") == Some("request_user_input") => {
             hooks::question(event.pointer("/tool_input/questions")?)
         }
@@ -85,7 +86,8 @@ pub(super) fn report(event: &Value) -> Option<Report> {
                 (None, None) => hooks::permission(text(event, "/tool_name")?),
             })
         }
-        "Stop" | "Interrupt" => Some(Report::Waits),
+        "Stop" => Some(hooks::turn_ended(event, "/last_assistant_message")),
+        "Interrupt" => Some(Report::Waits),
         "PreCompact" => Some(Report::Compacts),
         "SessionEnd" => Some(Report::Ended),
         _ => None,
@@ -105,6 +107,7 @@ mod tests {
             dir: "/s",
             hd: "/x/hd",
             has: &|_| false,
+            own_helper: false,
         };
         set_up(&setting, &mut fill);
         let hooks = fill.put_in_all(&["{hooks}".to_owned()]).concat();

@@ -79,7 +79,8 @@ pub(super) fn report(event: &Value) -> Option<Report> {
                 .to_owned(),
             transcript: None,
         }),
-        "userPromptSubmitted" | "postToolUse" | "postToolUseFailure" => Some(Report::Works),
+        "userPromptSubmitted" => Some(Report::Begins),
+        "postToolUse" | "postToolUseFailure" => Some(Report::Works),
         "notification" => match text(event, "/notification_type")? {
             "permission_prompt" => Some(hooks::permission(text(event, "/message")?)),
             "elicitation_dialog" => Some(Report::Asks {

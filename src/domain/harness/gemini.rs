@@ -74,7 +74,8 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/hook_event_name")? {
         "SessionStart" => hooks::started(event, "/session_id"),
-        "BeforeAgent" | "AfterTool" => Some(Report::Works),
+        "BeforeAgent" => Some(Report::Begins),
+        "AfterTool" => Some(Report::Works),
         "BeforeTool" if text(event, "/tool_name") == Some("ask_user") => {
             hooks::question(event.pointer("/tool_input/questions")?)
         }
@@ -82,7 +83,7 @@ pub(super) fn report(event: &Value) -> Option<Report> {
             let what = text(event, "/details/command").or(text(event, "/details/title"));
             Some(hooks::permission(what.or(text(event, "/message"))?))
         }
-        "AfterAgent" => Some(Report::Waits),
+        "AfterAgent" => Some(hooks::turn_ended(event, "/prompt_response")),
         "SessionEnd" => Some(Report::Ended),
         _ => None,
     }

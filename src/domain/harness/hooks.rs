@@ -56,6 +56,8 @@ pub struct Setting<'a> {
     pub dir: &'a str,
     /// Whether this variable is in the session's environment.
     pub has: &'a dyn Fn(&str) -> bool,
+    /// Whether the user's own settings have a command that tells a key.
+    pub own_helper: bool,
 }
 
 impl Hooks {
@@ -180,6 +182,14 @@ pub fn is_conversation(id: &str) -> bool {
     (1..=128).contains(&id.len())
         && id.as_bytes()[0].is_ascii_alphanumeric()
         && id.bytes().all(fits)
+}
+
+/// A turn that ended: with the answer at this path, or without one.
+pub(super) fn turn_ended(event: &Value, answer: &str) -> Report {
+    match text(event, answer) {
+        Some(_) => Report::Answers,
+        None => Report::Waits,
+    }
 }
 
 /// A conversation that began or goes on.

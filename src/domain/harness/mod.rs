@@ -23,8 +23,10 @@ const END_OF_INPUT: char = '\u{4}';
 pub struct Launch {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// For the prompt modes `stdin` and `paste`.
+    /// For the prompt mode `stdin`: typed whatever the terminal shows.
     pub first_input: Option<String>,
+    /// For the prompt mode `paste`: typed once the program waits for text.
+    pub first_prompt: Option<String>,
 }
 
 /// What a session of a harness is started with.
@@ -53,20 +55,27 @@ pub fn launch(harness: &Harness, start: &Start<'_>) -> Launch {
     }
     put_in_resume(&mut argv, &harness.resume, start.resumes);
     let mut argv = start.fill.put_in_all(&argv);
-    let first_input = match harness.prompt {
+    let (first_input, first_prompt) = match harness.prompt {
         PromptMode::Arg => {
             put_in(&mut argv, start.prompt);
-            None
+            (None, None)
         }
         PromptMode::File => {
             put_in(&mut argv, &start.prompt_file.to_string_lossy());
-            None
+            (None, None)
         }
         // Input ends only at the start of a line.
-        PromptMode::Stdin => Some(format!("{}\n{END_OF_INPUT}", start.prompt.trim_end())),
-        PromptMode::Paste => Some(start.prompt.to_owned()),
+        PromptMode::Stdin => {
+            let input = format!("{}\n{END_OF_INPUT}", start.prompt.trim_end());
+            (Some(input), None)
+        }
+        PromptMode::Paste => (None, Some(start.prompt.to_owned())),
     };
-    Launch { argv, first_input }
+    Launch {
+        argv,
+        first_input,
+        first_prompt,
+    }
 }
 
 /// Puts the `resume` arguments in their place, or behind the program.
@@ -117,6 +126,7 @@ mod tests {
             limit_answer: String::new(),
             hooks: Hooks::None,
             done_on_exit: false,
+            reduced_asks: false,
             exclude: Vec::new(),
             review: String::new(),
             env: BTreeMap::new(),
@@ -205,7 +215,8 @@ mod tests {
         let paste = harness(&["x", "{prompt}"], PromptMode::Paste, &[]);
         let typed = start(&paste, false);
         assert_eq!(typed.argv, ["x", "{prompt}"]);
-        assert_eq!(typed.first_input.as_deref(), Some("do {prompt} it"));
+        assert_eq!(typed.first_prompt.as_deref(), Some("do {prompt} it"));
+        assert_eq!(typed.first_input, None, "the screen is looked at first");
         let stdin = start(&harness(&["x"], PromptMode::Stdin, &[]), false);
         assert_eq!(stdin.first_input.as_deref(), Some("do {prompt} it\n\u{4}"));
     }

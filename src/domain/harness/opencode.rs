@@ -34,6 +34,7 @@ const spend = (message) => {
   if (message?.role !== "assistant" || !message.tokens || !message.time?.completed) return
   if (told.has(message.id)) return
   told.add(message.id)
+  if (!message.error && message.tokens.output > 0) tell({ type: "horde.answered" })
   const { id, modelID: model, tokens, cost } = message
   const timestamp = new Date(message.time.completed).toISOString()
   write(`${JSON.stringify({ timestamp, id, model, tokens, cost })}\n`)
@@ -118,14 +119,16 @@ pub(super) fn report(event: &Value) -> Option<Report> {
             ))
         }
         "question.asked" => hooks::question(event.pointer("/properties/questions")?),
-        "permission.replied" | "question.replied" | "question.rejected" => Some(Report::Works),
+        "permission.replied" | "question.replied" | "question.rejected" | "horde.answered" => {
+            Some(Report::Works)
+        }
         _ => None,
     }
 }
 
 fn status(status: &Value) -> Option<Report> {
     match text(status, "/type")? {
-        "busy" => Some(Report::Works),
+        "busy" => Some(Report::Begins),
         "retry" => {
             let next = status.get("next").and_then(Value::as_i64);
             Some(Report::Limited {
@@ -163,6 +166,7 @@ mod tests {
             dir: "/s",
             hd: "/x/hd",
             has: &|_| false,
+            own_helper: false,
         };
         let files = files(&setting);
         let text = &files[0].text;

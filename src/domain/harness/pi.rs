@@ -60,10 +60,12 @@ export default (pi) => {{
   pi.on("after_provider_response", () => {{ asks = false }})
   pi.on("agent_start", () => {{ tell({{ type: "agent_start" }}) }})
   pi.on("tool_execution_end", () => {{ tell({{ type: "tool_execution_end" }}) }})
-  pi.on("agent_end", () => {{
+  pi.on("agent_end", (event) => {{
     asks = false
     work()
-    tell({{ type: "agent_end" }})
+    const last = event.messages?.at(-1)
+    const failed = last?.role !== "assistant" || ["error", "aborted"].includes(last.stopReason)
+    tell({{ type: "agent_end", answered: failed ? "" : "yes" }})
   }})
   pi.on("session_before_compact", () => {{ tell({{ type: "session_before_compact" }}) }})
   pi.on("session_shutdown", () => {{ tell({{ type: "session_shutdown" }}) }})
@@ -82,8 +84,9 @@ export default (pi) => {{
 pub(super) fn report(event: &Value) -> Option<Report> {
     match text(event, "/type")? {
         "session_start" => hooks::started(event, "/session"),
-        "agent_start" | "tool_execution_end" => Some(Report::Works),
-        "agent_end" => Some(Report::Waits),
+        "agent_start" => Some(Report::Begins),
+        "tool_execution_end" => Some(Report::Works),
+        "agent_end" => Some(hooks::turn_ended(event, "/answered")),
         "session_before_compact" => Some(Report::Compacts),
         "session_shutdown" => Some(Report::Ended),
         _ => None,
@@ -101,6 +104,7 @@ mod tests {
             dir: "/s",
             hd: "/x y/hd",
             has: &|_| false,
+            own_helper: false,
         }
     }
 
@@ -135,7 +139,7 @@ mod tests {
         };
         assert_eq!(report(&started), Some(expected));
         for (kind, expected) in [
-            ("agent_start", Some(Report::Works)),
+            ("agent_start", Some(Report::Begins)),
             ("tool_execution_end", Some(Report::Works)),
             ("agent_end", Some(Report::Waits)),
             ("session_before_compact", Some(Report::Compacts)),

@@ -1,14 +1,20 @@
 //! A session that lives and does nothing: its spinner turns, its clock runs, and for a long time nothing else happens.
-//! Some programs wait like that, for hours, for the end of a limit that they do not show. Others run a long command. Which of
-//! the two it is cannot be told, so nothing is done to the session: a person is called.
+//! Some programs wait like that, for hours, for the end of a limit that they do not show. Others think, or run a long command.
+//! Which of them it is cannot be told, so nothing is done to the session: a person is called, and its condition says so. A
+//! command that still runs is left more time.
 
 use std::time::Duration;
 
 use super::{Depth, Policy};
 use crate::domain::restart::Mono;
 
-/// So many times `stall_after` it is left alone.
+/// So many times `stall_after` it is left alone while a command of its own runs.
 pub const PATIENCE: u32 = 3;
+/// What is costly to see is looked at for the first time after one part in this many of `stall_after`: there has to be
+/// something to compare with.
+const FIRST: u32 = 2;
+/// A program draws the command that it starts, so a command is as old as what stands on the screen. It may be drawn late.
+const DRAWN_LATE: Duration = Duration::from_secs(60);
 /// A session that uses more than one part in this many of one processor computes something. A spinner takes less.
 const COMPUTES: u32 = 4;
 /// A session that writes nothing for so long shows no spinner: it is silent, which is another matter.
@@ -22,8 +28,10 @@ pub struct Still {
     since: Mono,
     /// When it was seen to have written last, or to have been quiet.
     heard: Mono,
-    /// What was costly to see after `stall_after`, and when that was.
+    /// What was costly to see before, and when that was.
     before: Option<(Depth, Mono)>,
+    /// A command of its own ran then.
+    runs: bool,
     called: bool,
     /// People may have been called, and were not told yet that it goes on.
     open: bool,
@@ -40,6 +48,7 @@ impl Still {
             since: now,
             heard: now,
             before: None,
+            runs: false,
             called: false,
             open: true,
             moved: false,
@@ -65,27 +74,41 @@ impl Still {
     }
 
     fn begin(&mut self, now: Mono) {
-        (self.since, self.before) = (now, None);
+        (self.since, self.before, self.runs) = (now, None, false);
         (self.called, self.moved) = (false, true);
     }
 
-    /// Whether what is costly to see is to be looked at: once after `stall_after`, and once more before a person is
+    /// Whether what is costly to see is to be looked at: once before `stall_after`, and once more before a person is
     /// called.
     #[must_use]
     pub fn is_due(&self, policy: &Policy, now: Mono) -> bool {
         let still = now.saturating_sub(self.since);
+        let patience = if self.runs { PATIENCE } else { 1 };
         match self.before {
-            None => still >= policy.after,
+            None => still >= policy.after / FIRST,
             // Both are far enough apart to be compared.
             Some((_, at)) => {
-                let apart = now.saturating_sub(at) >= policy.after;
-                !self.called && apart && still >= policy.after * PATIENCE
+                let apart = now.saturating_sub(at) >= policy.after / FIRST;
+                !self.called && apart && still >= policy.after * patience
             }
         }
     }
 
-    /// Takes in what is costly to see. Returns how long only a spinner was seen, when a person is to be called.
-    pub fn sounded(&mut self, depth: Depth, policy: &Policy, now: Mono) -> Option<Duration> {
+    /// How old a command of its own may be.
+    #[must_use]
+    pub fn commands_since(&self, now: Mono) -> Duration {
+        now.saturating_sub(self.since) + DRAWN_LATE
+    }
+
+    /// Takes in what is costly to see, and whether a command of its own runs. Returns how long only a spinner was seen,
+    /// when a person is to be called.
+    pub fn sounded(
+        &mut self,
+        depth: Depth,
+        runs: bool,
+        policy: &Policy,
+        now: Mono,
+    ) -> Option<Duration> {
         if !self.is_due(policy, now) {
             return None;
         }
@@ -96,6 +119,10 @@ impl Still {
         let used = depth.cpu.saturating_sub(before.cpu);
         if depth.changes != before.changes || used > now.saturating_sub(*at) / COMPUTES {
             self.begin(now);
+            return None;
+        }
+        if runs && now.saturating_sub(self.since) < policy.after * PATIENCE {
+            (self.before, self.runs) = (Some((depth, now)), true);
             return None;
         }
         (self.called, self.open, self.moved) = (true, true, false);

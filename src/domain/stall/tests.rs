@@ -275,6 +275,7 @@ struct Spinner {
     picture: u64,
     changes: &'static str,
     cpu_s: u64,
+    runs: bool,
 }
 
 /// When a person is called to a session that is looked at each second.
@@ -293,7 +294,11 @@ fn called(until: u64, what: impl Fn(u64) -> Spinner) -> Vec<u64> {
             Verdict::Spins => {
                 let Spinner { changes, cpu_s, .. } = what(now);
                 let depth = depth(changes, cpu_s * 1000);
-                if watch.still.sounded(depth, &POLICY, at(now)).is_some() {
+                if watch
+                    .still
+                    .sounded(depth, what(now).runs, &POLICY, at(now))
+                    .is_some()
+                {
                     called.push(now);
                 }
             }
@@ -312,8 +317,17 @@ fn session_that_only_spins_is_no_stall_and_a_person_is_called_once() {
         picture: 1,
         changes: "",
         cpu_s: 0,
+        runs: false,
     };
     let first = called(2_000, spins);
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!((100..=110).contains(&first[0]), "{first:?}");
+    // A command of its own takes its time.
+    let runs = |now| Spinner {
+        runs: true,
+        ..spins(now)
+    };
+    let first = called(2_000, runs);
     assert_eq!(first.len(), 1, "{first:?}");
     assert!((300..=310).contains(&first[0]), "{first:?}");
 }
@@ -333,41 +347,45 @@ fn session_that_declared_a_wait_spins_from_its_end_on() {
         watch.waits(Some(&declared), wall(i64::try_from(now).unwrap()), at(now));
         let moment = at(now) + AFTER / WORTH - Duration::from_secs(1);
         if watch.judge(&POLICY, None, moment) == Verdict::Spins {
-            let sounded = watch.still.sounded(depth("", 0), &POLICY, at(now));
+            let sounded = watch.still.sounded(depth("", 0), false, &POLICY, at(now));
             called.extend(sounded.map(|_| now));
         }
     }
     assert_eq!(called.len(), 1, "{called:?}");
-    assert!((1290..=1320).contains(&called[0]), "{called:?}");
+    assert!((1090..=1120).contains(&called[0]), "{called:?}");
 }
 
 #[test]
 fn session_that_spins_and_does_something_is_left_alone() {
     let nobody: Vec<u64> = Vec::new();
     let shows = |now| Spinner {
-        picture: now / 250,
+        picture: now / 80,
         changes: "",
         cpu_s: 0,
+        runs: false,
     };
     assert_eq!(called(2_000, shows), nobody, "new text on its screen");
     let writes = |now| Spinner {
         picture: 1,
-        changes: ["a", "b"][usize::try_from(now / 200 % 2).unwrap()],
+        changes: ["a", "b", "c"][usize::try_from(now / 40 % 3).unwrap()],
         cpu_s: 0,
+        runs: false,
     };
     assert_eq!(called(2_000, writes), nobody, "new files");
     let computes = |now| Spinner {
         picture: 1,
         changes: "",
         cpu_s: now / 2,
+        runs: false,
     };
     assert_eq!(called(2_000, computes), nobody, "half a processor");
     let draws = |now| Spinner {
         picture: 1,
         changes: "",
         cpu_s: now / 10,
+        runs: false,
     };
-    assert_eq!(called(350, draws).len(), 1, "a spinner takes some");
+    assert_eq!(called(150, draws).len(), 1, "a spinner takes some");
 }
 
 #[test]
@@ -377,15 +395,23 @@ fn person_who_was_called_to_a_spinner_is_told_that_it_goes_on() {
     still.saw(Some(2), true, false, at(1));
     assert!(still.goes_on(), "an earlier supervisor may have called");
     assert!(!still.goes_on());
-    still.saw(Some(2), true, false, at(101));
-    assert_eq!(still.sounded(depth("", 0), &POLICY, at(101)), None);
-    assert!(still.sounded(depth("", 0), &POLICY, at(301)).is_some());
-    assert!(!still.is_due(&POLICY, at(301)), "once");
+    still.saw(Some(2), true, false, at(51));
+    assert_eq!(still.sounded(depth("", 0), false, &POLICY, at(51)), None);
+    assert!(
+        still
+            .sounded(depth("", 0), false, &POLICY, at(101))
+            .is_some()
+    );
+    assert!(!still.is_due(&POLICY, at(101)), "once");
     still.was_not_called();
-    assert!(still.is_due(&POLICY, at(301)), "the call failed");
-    assert!(still.sounded(depth("", 0), &POLICY, at(301)).is_some());
+    assert!(still.is_due(&POLICY, at(101)), "the call failed");
+    assert!(
+        still
+            .sounded(depth("", 0), false, &POLICY, at(101))
+            .is_some()
+    );
     assert!(!still.goes_on());
-    still.saw(None, true, false, at(302));
+    still.saw(None, true, false, at(102));
     assert!(still.goes_on(), "what cannot be seen may have gone on");
 }
 
@@ -394,6 +420,7 @@ fn session_that_writes_nothing_does_not_spin() {
     let mut still = Still::new(Some(1), at(0));
     for now in (30..=600).step_by(30) {
         still.saw(Some(1), now == 300, false, at(now));
-        assert!(!still.is_due(&POLICY, at(now)), "{now}");
+        let called = still.sounded(depth("", 0), false, &POLICY, at(now));
+        assert_eq!(called, None, "{now}");
     }
 }

@@ -12,11 +12,13 @@
 //! says that a frame is complete. What stands there at that moment is what a person has seen.
 
 mod fold;
+mod follow;
 mod lines;
 mod terminal;
 mod tokens;
 
 pub use self::fold::at_rest;
+pub use self::follow::Following;
 use self::lines::Lines;
 use self::terminal::Terminal;
 use self::tokens::{Effect, tokens};

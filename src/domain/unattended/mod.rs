@@ -4,6 +4,7 @@
 
 mod asks;
 mod findings;
+mod keys;
 mod programs;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::asks::{Answer, Ask, asks};
 pub use self::findings::{Seen, findings};
+pub use self::keys::{KEY, KeyUse, is_helper, key_use, logins};
 pub(super) use self::programs::{CLAUDE, CODEX, COPILOT, GEMINI, PI};
 pub use self::programs::{Known, Login, PROGRAMS, Setting, Trace, known};
 use super::city::Harness;

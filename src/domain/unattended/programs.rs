@@ -1,6 +1,7 @@
 //! The programs of the presets: the version that each preset was proven with, and how a login of each is
 //! seen without reading any secret.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{Dir, Start};
@@ -211,12 +212,18 @@ impl Login {
     /// The variables that log sessions of this harness in, and the files to look at.
     #[must_use]
     pub fn traces(&self, start: &Start<'_>) -> Vec<Trace> {
-        let set = self.env.iter().filter(|name| start.has(name));
+        self.traces_in(start.env)
+    }
+
+    /// The same of sessions with this environment.
+    pub(super) fn traces_in(&self, env: &BTreeMap<String, String>) -> Vec<Trace> {
+        let has = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
+        let set = self.env.iter().filter(|name| has(name));
         let files = self.files.iter();
         let settings = self.settings.iter();
         set.map(|name| Trace::Variable(name))
-            .chain(files.map(|(dir, name)| Trace::File(dir.file(start, name))))
-            .chain(settings.map(|(dir, name, key)| Trace::Setting(dir.file(start, name), *key)))
+            .chain(files.map(|(dir, name)| Trace::File(dir.of(env).join(name))))
+            .chain(settings.map(|(dir, name, key)| Trace::Setting(dir.of(env).join(name), *key)))
             .collect()
     }
 }

@@ -74,6 +74,10 @@ pub enum By {
     Model,
     /// Harnesses.
     Harness,
+    /// Rigs; standing agents have none.
+    Rig,
+    /// Sessions, by the name that `status` shows: those of a raider at one relic after the other have the same.
+    Session,
 }
 
 impl By {
@@ -84,6 +88,8 @@ impl By {
             Self::Day => &row.day,
             Self::Model => &row.model,
             Self::Harness => &row.owner.harness,
+            Self::Rig => &row.owner.rig,
+            Self::Session => &row.owner.session,
         }
     }
 }
@@ -130,10 +136,7 @@ impl Sum {
             cache_read,
             cache_write,
         } = self.tokens;
-        let all = [input, output, cache_read, cache_write];
-        let all = all
-            .iter()
-            .fold(0_u64, |sum, more| sum.saturating_add(*more));
+        let all = self.tokens.all();
         let known = self.unpriced < all || all == 0;
         json!({
             "input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write,

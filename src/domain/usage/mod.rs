@@ -55,6 +55,15 @@ impl Tokens {
         }
     }
 
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        let kinds = [self.input, self.output, self.cache_read, self.cache_write];
+        kinds
+            .iter()
+            .fold(0, |sum: u64, more| sum.saturating_add(*more))
+    }
+
     /// Whether it is none at all.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -87,6 +96,17 @@ pub enum Format {
     Pi,
     /// opencode, by its plugin.
     Opencode,
+}
+
+impl Format {
+    /// Whether the program tells what its tokens cost.
+    #[must_use]
+    pub fn tells_money(self) -> bool {
+        match self {
+            Self::Pi | Self::Opencode => true,
+            Self::Claude | Self::Codex | Self::Gemini | Self::Copilot => false,
+        }
+    }
 }
 
 /// What one line of a transcript says was used.

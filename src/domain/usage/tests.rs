@@ -165,7 +165,7 @@ fn rows_are_put_together_and_what_has_no_price_is_told() {
     let row = |day: &str, child: &str, usd: f64, unpriced: u64| Row {
         day: day.to_owned(),
         owner: Owner {
-            session: "s".to_owned(),
+            session: format!("gt-horde-{child}"),
             rig: "horde".to_owned(),
             child: child.to_owned(),
             relic: "gt-1".to_owned(),
@@ -195,6 +195,11 @@ fn rows_are_put_together_and_what_has_no_price_is_told() {
         keys(By::Day),
         map(&[("2026-01-01", 1.0), ("2026-01-02", 0.5)])
     );
+    assert_eq!(
+        keys(By::Session),
+        map(&[("gt-horde-Ash", 0.0), ("gt-horde-Toast", 1.5)])
+    );
+    assert_eq!(keys(By::Rig), map(&[("horde", 1.5)]));
     assert_eq!(keys(By::Raider), map(&[("Ash", 0.0), ("Toast", 1.5)]));
     let told = |rows: &[Row]| Sum::of(rows).to_json()["usd"].clone();
     assert_eq!(told(&rows), 1.5);

@@ -1,17 +1,24 @@
 //! A provider that refuses: a limit, credentials that are not valid.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp, ToSpan, Unit};
 use serde_json::Value;
 
-use super::{FIRST, LAND_LIMIT, works};
+use super::{FIRST, LAND_LIMIT, SECOND, works};
+use crate::control::protocol::args::{Charge, Nothing, Send};
+use crate::control::protocol::{ErrorKind, Op};
 use crate::kit::bench::{Bench, Raider, Wait};
-use crate::kit::model::Step;
+use crate::kit::model::{Given, Step};
 use crate::kit::outcome::Ended;
+use crate::kit::place::{LOGGED_OUT, RIG};
 
 /// A limit that is over sooner would be one that programs wait for by themselves.
 const AT_LEAST: Duration = Duration::from_secs(60);
+/// A park that ends by a mistake has ended so long after what ended it.
+const STAYS: Duration = Duration::from_secs(4);
+/// How long a program may take to ask its model once more.
+const ASKS_AGAIN: Duration = Duration::from_secs(10);
 /// How far the end of a limit may be off: programs tell it without seconds.
 const CLOSE: SignedDuration = SignedDuration::from_secs(90);
 
@@ -38,15 +45,18 @@ pub(super) fn limit(bench: &Bench) -> Result<Option<String>, Ended> {
     }
     bench.record(&raider, "limit", "")?;
     let until = bench.end_of_limit()?;
+    parks(bench, &raider, None)?;
     let wait = Wait {
         what: "the limit is over",
         within: left + bench.limit,
         of: &[&raider],
         besides: "rate_limited",
     };
-    bench.wait(wait, || Ok((Timestamp::now() >= resets_at).then_some(())))?;
+    if !bench.short {
+        bench.wait(wait, || Ok((Timestamp::now() >= resets_at).then_some(())))?;
+    }
     bench.model.release(marker);
-    if until.is_none() {
+    if until.is_none() || bench.short {
         // The end is guessed, and later. A person may say that it is there.
         bench.resume_accounts()?;
     }
@@ -87,6 +97,11 @@ fn waits_by_itself(bench: &Bench, raider: &Raider) -> Result<Option<String>, End
 
 pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
     let marker = "kit-login";
+    if bench.says_logged_out {
+        let raider = bench.begin_logged_out(SECOND, "kit-no-login")?;
+        condition(bench, &raider, "auth")?;
+        parks(bench, &raider, Some(LOGGED_OUT))?;
+    }
     let mut steps = vec![Step::Unauthorised];
     steps.extend(works(bench, FIRST, marker));
     let raider = bench.begin(FIRST, marker, steps)?;
@@ -103,7 +118,94 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
         let told = bench.events("raider.auth", &raider)?;
         Ok((!told.is_empty()).then_some(()))
     })?;
+    parks(bench, &raider, None)?;
+    asks_again(bench, &raider)?;
+    parks(bench, &raider, None)?;
     Ok(None)
+}
+
+/// Sees that the account is parked and stays so, that no text is typed into its session, and that no work is charged
+/// to it.
+fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), Ended> {
+    let is_parked = || {
+        let status = bench.ask(&Op::Status(Nothing {}))?;
+        let mut parked = status["accounts"].as_array().into_iter().flatten();
+        Ok(parked.any(|account| {
+            let is_other = account["harness"] == LOGGED_OUT;
+            is_other == (harness == Some(LOGGED_OUT))
+        }))
+    };
+    let wait = Wait {
+        what: "its account is parked",
+        within: bench.limit,
+        of: &[],
+        besides: "",
+    };
+    bench.wait(wait, || Ok(is_parked()?.then_some(())))?;
+    let until = Instant::now() + STAYS;
+    let stays = Wait {
+        what: "its account stays parked",
+        within: STAYS * 2,
+        ..wait
+    };
+    bench.wait(stays, || match is_parked()? {
+        true => Ok((Instant::now() >= until).then_some(())),
+        false => Err(bench.failed(
+            raider,
+            "its account is parked no more, and nothing has changed",
+        )),
+    })?;
+    let refused = |what: &str, op: &Op| match bench.call(op) {
+        Err(error) if error.kind == ErrorKind::Parked => Ok(()),
+        Err(error) => Err(bench.failed(raider, format!("{what}: {}", error.message))),
+        Ok(_) => Err(bench.failed(raider, format!("its account is parked, and {what}"))),
+    };
+    let send = Op::Send(Send {
+        name: raider.name.clone(),
+        text: Some("Go on.".to_owned()),
+        keys: None,
+    });
+    refused("`hd send` types a text", &send)?;
+    let charge = Op::Charge(Charge {
+        relic: bench.relic("kit-parked", "Nothing.")?,
+        rig: RIG.to_owned(),
+        harness: harness.map(ToOwned::to_owned),
+        name: None,
+        target: None,
+    });
+    refused("work is charged", &charge)
+}
+
+/// Has the program ask its model once more, as a person does who types something; it is refused again.
+fn asks_again(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
+    let refusals = || {
+        let heard = bench.heard(&raider.marker);
+        heard
+            .iter()
+            .filter(|heard| matches!(heard.given, Given::Refused(_)))
+            .count()
+    };
+    let before = refusals();
+    let typed = bench.call(&Op::Send(Send {
+        name: raider.name.clone(),
+        text: None,
+        keys: Some("g o Enter".to_owned()),
+    }));
+    if typed.is_err() {
+        // It has ended.
+        return Ok(());
+    }
+    let wait = Wait {
+        what: "it asks its model again",
+        within: ASKS_AGAIN,
+        of: &[],
+        besides: "",
+    };
+    match bench.wait(wait, || Ok((refusals() > before).then_some(()))) {
+        // What was typed went into a dialog.
+        Err(Ended::Failed { late: true, .. }) => Ok(()),
+        asked => asked,
+    }
 }
 
 /// Waits until the raider is shown in this condition.

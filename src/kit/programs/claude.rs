@@ -21,4 +21,5 @@ fn point(url: &str) -> Pointed {
         ".claude.json",
         r#"{"hasCompletedOnboarding":true}"#.to_owned(),
     )
+    .login(&["CLAUDE_CODE_OAUTH_TOKEN"])
 }

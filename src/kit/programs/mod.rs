@@ -48,6 +48,8 @@ pub struct Pointed {
     pub env: BTreeMap<String, String>,
     /// Files in its home directory, each with its content; `{city}` is the directory of the city.
     pub files: Vec<(&'static str, String)>,
+    /// The variables without which it has no login, and says so at its start.
+    pub login: &'static [&'static str],
 }
 
 /// Programs of the presets.
@@ -120,7 +122,13 @@ impl Pointed {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             files: Vec::new(),
+            login: &[],
         }
+    }
+
+    fn login(mut self, variables: &'static [&'static str]) -> Self {
+        self.login = variables;
+        self
     }
 
     fn file(mut self, path: &'static str, content: String) -> Self {

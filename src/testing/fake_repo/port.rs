@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
+use jiff::Timestamp;
+
 use super::{FakeRepo, Inner, Sandbox, gate_run};
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -155,8 +157,10 @@ impl Repo for FakeRepo {
         inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))
     }
 
-    fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
-        let facts = self.facts(sandbox, target)?;
+    fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {
+        let inner = self.enter("glance", &sandbox.display().to_string())?;
+        let measured = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
+        let facts = measured.ok_or_else(|| no_sandbox(sandbox))?;
         Ok((
             facts.ahead,
             facts.dirty.len() as u64,
@@ -230,6 +234,14 @@ impl Repo for FakeRepo {
 
     fn drop_retired(&self) -> Result<usize, RepoError> {
         self.enter("drop_retired", "").map(|_| 0)
+    }
+
+    fn expire_retired(&self, _before: Timestamp) -> Result<usize, RepoError> {
+        self.enter("expire_retired", "").map(|_| 0)
+    }
+
+    fn expire_stash(&self, _before: Timestamp) -> Result<usize, RepoError> {
+        self.enter("expire_stash", "").map(|_| 0)
     }
 
     fn salvage_size(&self, sandbox: &Path) -> Result<u64, RepoError> {
@@ -416,7 +428,13 @@ impl Repo for FakeRepo {
         let mut inner = self.enter("run_gate", &what)?;
         let scripted = inner.gates.get_mut(&gate.name);
         let run = scripted.and_then(std::collections::VecDeque::pop_front);
-        Ok(run.unwrap_or_else(|| gate_run(Some(0))))
+        let mut run = run.unwrap_or_else(|| gate_run(Some(0)));
+        run.tree.get_or_insert_with(|| commit.clone());
+        Ok(run)
+    }
+
+    fn checkout_free(&self, target: &str, _landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
+        self.enter("checkout_free", target).map(drop)
     }
 
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {

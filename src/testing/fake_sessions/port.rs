@@ -132,11 +132,11 @@ impl Sessions for FakeSessions {
         let deaf = fake.ignores_term || fake.task() == Some(("ignores-term", ""));
         drop(inner);
         if deaf || grace.is_zero() {
-            self.crash(&handle.id, 9);
+            self.end_stopped(&handle.id, 9);
             self.world.released.notify_all();
             return Ok(Stopped::Killed);
         }
-        self.crash(&handle.id, 15);
+        self.end_stopped(&handle.id, 15);
         Ok(Stopped::Gracefully)
     }
 
@@ -226,6 +226,12 @@ impl Sessions for FakeSessions {
         let inner = self.inner();
         let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
         Some(fake.cpu)
+    }
+
+    fn runs_command(&self, id: &SessionId, within: Duration) -> Option<bool> {
+        let inner = self.inner();
+        let fake = inner.sessions.get(id).filter(|fake| fake.runs())?;
+        Some(!within.is_zero() && fake.runs_command)
     }
 
     fn agents_live(&self, of: &[(SessionId, Vec<String>)]) -> Vec<Option<bool>> {
@@ -325,8 +331,9 @@ impl FakeSessions {
             hidden: None,
             hollow: false,
             cpu: Duration::ZERO,
+            runs_command: false,
             ignores_term: false,
-            screen: Some(String::new()),
+            screen: Some(inner.at_start.clone()),
             meta: spec.meta.clone(),
             ear: Arc::clone(&self.ear),
             spec: spec.clone(),

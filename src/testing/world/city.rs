@@ -62,6 +62,7 @@ pub(super) fn city() -> City {
                 limit_answer: String::new(),
                 hooks: Hooks::None,
                 done_on_exit: false,
+                reduced_asks: false,
                 exclude: Vec::new(),
                 review: "/review".into(),
                 env: BTreeMap::new(),

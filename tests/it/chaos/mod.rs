@@ -27,13 +27,26 @@
 //! | C14 | output without end, newline or encoding | a_flood_is_bounded_and_stops_nobody, a_flood_is_bounded_on_disk_and_does_not_stop |
 //! | C15 | reloads in a storm of kills, half of them invalid | reloads_in_a_storm_touch_nobody_else |
 //! | C16 | clients that hang, stammer or rave | clients_that_hang_or_rave_delay_no_restart |
-//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, who_has_the_pid_of_ours_is_neither_adopted_nor_ended |
+//! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, who_has_the_pid_of_ours_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
 //! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, whatever_is_edited_and_whatever_breaks_what_is_asked_for_runs_once, a_stop_in_a_storm_leaves_nobody |
+//! | C19 | lock, socket, `.horde`, the city itself removed, moved or replaced at runtime | removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs, what_takes_the_place_of_the_socket_is_said_and_left_alone, removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word, state_that_is_moved_away_is_moved_back, city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody |
+//! | C19 | a link as `.horde`, something else in the place of the socket, at the start | link_as_state_directory_is_refused_and_its_target_keeps_its_mode, without_a_socket_no_session_is_started |
+//! | C19 | the relic store deleted under it, lost, or older than it was | store_that_is_lost_is_refused_until_a_person_says_what_to_do, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
+//! | C20 | a session's directory or record removed, garbled, forged | session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled, record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol, stranger_that_a_record_names_is_left_alone |
+//! | C20 | a session's log replaced by a FIFO or links while its agent dies | death_is_answered_whatever_was_made_of_the_log |
+//! | C21 | a stop that cannot end everybody | a_stop_names_what_it_could_not_end, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left |
+//! | C22 | signals ignored or blocked by the parent | signals_that_were_ignored_or_blocked_at_the_start_are_heard |
+//! | C22 | a log that nothing reads, is closed, is rotated | log_that_takes_nothing_holds_up_nothing, log_is_opened_again_after_it_was_rotated |
+//! | C22 | FIFO, device, directory, 100 MB as a file that is read | odd_files_are_said_and_hold_up_nothing, fifo_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody |
+//! | C22 | hundreds of idle connections; 64 descriptors; `ulimit -f`; no inotify; values of 100 kB | idle_connections_shut_nobody_out, with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left, limit_of_the_size_of_files_ends_nothing, without_inotify_changes_are_found_by_patrols_and_it_is_said, values_of_a_hundred_kilobytes_reach_the_agent |
 
 mod clients;
 mod disk;
 mod frozen;
+mod ground;
+mod hindered;
 mod kills;
+mod records;
 mod reused;
 mod scarce;
 

@@ -1,7 +1,9 @@
 //! Pids that went round: another process has the number that one of ours had.
 
 use std::fs;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::Signal;
 
 use super::{crowd, kill, pid, runs_as};
 use crate::support::live::until;
@@ -51,4 +53,51 @@ fn who_has_the_pid_of_ours_is_neither_adopted_nor_ended() {
         stranger.kill().unwrap();
         stranger.wait().unwrap();
     }
+}
+
+/// Whether the process waits for an answer: it has a socket, and sleeps.
+fn waits_on_a_socket(pid: u32) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let links = open
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.path()).ok());
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    links
+        .into_iter()
+        .any(|link| link.to_string_lossy().starts_with("socket:"))
+        && stat.contains(") S ")
+}
+
+/// It called while the daemon stood still, and has gone: the rights of the one that has its pid by then are
+/// not its own.
+#[test]
+fn caller_whose_pid_is_given_to_another_process_only_looks() {
+    if !apart(caller_whose_pid_is_given_to_another_process_only_looks) {
+        return;
+    }
+    let mut city = crowd(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    processes::signal(city.pid(), Signal::SIGSTOP);
+    let mut hd = city.program("hd");
+    hd.arg("--city")
+        .arg(city.root())
+        .args(["agent", "stop", "a0"]);
+    let mut caller = hd
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("it has asked", || waits_on_a_socket(caller.id()));
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    let mut another = stranger(caller.id());
+    processes::signal(city.pid(), Signal::SIGCONT);
+    let refused = city.wait_event(1, "control.forbidden", "invisible");
+    assert_eq!(refused["data"]["op"], "agent.stop", "{refused}");
+    assert!(processes::runs(agent));
+    another.kill().unwrap();
+    another.wait().unwrap();
+    city.stop();
 }

@@ -35,6 +35,14 @@ fn limit_parks_the_account_until_a_person_says_that_it_is_over() {
     for said in ["was made", "at a limit until", "hd harness resume limited"] {
         assert!(refused.err.contains(said), "{refused:?}");
     }
+    // A text would only meet the limit, and proves nothing.
+    let name = city.ask("raider.list", json!({})).unwrap()[0]["name"].clone();
+    let sent = city.hd(&["send", name.as_str().unwrap(), "hello"]);
+    assert_eq!(sent.code, 9, "{sent:?}");
+    for said in ["at a limit until", "hd harness resume limited", "--keys"] {
+        assert!(sent.err.contains(said), "{sent:?}");
+    }
+    assert_eq!(accounts(&city)[0], parked);
     let status = city.say(&["status"]);
     assert!(
         status.out.contains("account limited: at a limit until"),

@@ -45,6 +45,18 @@ fn cost_of_a_session_is_told_and_a_spent_budget_parks_new_work() {
         "{text}"
     );
 
+    assert!(text.contains("horde_rig_cost_today_usd{rig=\"horde\"} 4\n"));
+    let by_session = city.hd(&["cost", "--by", "session"]).json();
+    assert_eq!(by_session["rows"][0]["usd"], 4.0, "{by_session}");
+    let spent = &status["budgets"][0];
+    assert_eq!(
+        (&spent["of"], &spent["parks"]),
+        (&"harness spender".into(), &true.into())
+    );
+    let screen = city.say(&["status"]);
+    let said = "! the budget of harness spender is spent: 4.00 of 3.50 USD today; new work is charged after ";
+    assert!(screen.out.contains(said), "{screen:?}");
+
     let second = city.relic("second", &[]);
     let refused = city.hd(&["charge", &second, "horde"]).error(9);
     let message = refused["message"].as_str().unwrap();

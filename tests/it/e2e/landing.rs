@@ -111,6 +111,8 @@ fn the_older_words_take_work_all_the_way_too() {
     let rally = city.wait_tried("prime").json();
     assert_eq!(rally["raider"], "horde/raiders/Toast");
     assert_eq!(rally["relic"]["id"], relic.as_str());
+    let hd = rally["hd"].as_str().unwrap();
+    assert!(hd.starts_with('/') && hd.ends_with("/hd"), "{hd}");
     city.wait_status(&relic, "closed");
     assert!(city.hd(&["polecat", "list"]).json().is_array());
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -41,6 +42,25 @@ fn managed(city: &City) -> (UnixDatagram, Command) {
     let mut daemon = city.supervisor();
     daemon.env("NOTIFY_SOCKET", &socket);
     (manager, daemon)
+}
+
+/// A socket without a file, as containers have it.
+#[test]
+fn a_service_manager_at_an_abstract_socket_is_told() {
+    let city = City::made(&Plan::new());
+    let name = city.root().join("notify").display().to_string();
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let manager = UnixDatagram::bind_addr(&address).unwrap();
+    manager.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut daemon = city.supervisor();
+    let mut daemon = daemon
+        .env("NOTIFY_SOCKET", format!("@{name}"))
+        .spawn()
+        .unwrap();
+    heard(&manager, "READY=1");
+    processes::signal(daemon.id(), Signal::SIGTERM);
+    heard(&manager, "STOPPING=1");
+    assert!(wait("the daemon ends", || daemon.try_wait().unwrap()).success());
 }
 
 /// Stopping takes as long as the agents' grace: the manager hears of it at its beginning.

@@ -30,6 +30,7 @@ mod repair;
 mod retention;
 mod review;
 mod rights;
+mod shown;
 mod stall;
 mod stop;
 mod survive;

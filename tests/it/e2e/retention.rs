@@ -31,6 +31,7 @@ fn leave_wisps(city: &City) {
                 labels: vec!["merge".into()],
                 parent: None,
                 deps: Vec::new(),
+                by: None,
             })?;
             wisp.status = status;
             wisp.closed = Some("2026-01-01T00:00:00Z".parse().unwrap());

@@ -3,6 +3,7 @@
 //! `4-rules.md`, security and flags).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::{Value, json};
@@ -238,4 +239,33 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
         city.happened("raider.done", "horde/raiders/Toast")
             .is_empty()
     );
+}
+
+/// A hook of git runs what agents write, too, and may leave a process without parent and group.
+#[test]
+fn what_a_hook_of_git_leaves_behind_only_looks() {
+    let mut city = City::made(&Plan::new());
+    let (root, hd) = (city.root().display().to_string(), cargo_bin("hd"));
+    let signs = format!("{root}/signs");
+    let stray = format!(
+        "until [ -e {signs}/landed ]; do sleep 0.05; done; \
+         {} --json --city {root} stop >{signs}/stray.out 2>{signs}/stray.err; \
+         printf %s $? >{signs}/stray.new; mv {signs}/stray.new {signs}/stray",
+        hd.display()
+    );
+    // Each push runs the hook; one stray is enough.
+    let hook = format!(
+        "#!/bin/sh\nmkdir {signs}/once 2>/dev/null || exit 0\n\
+         (setsid sh -c '{stray}' >/dev/null 2>&1 </dev/null &)\n"
+    );
+    let path = city.root().join("horde-checkout/.git/hooks/pre-push");
+    write(city.root(), "horde-checkout/.git/hooks/pre-push", &hook);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    city.start();
+    let relic = city.work("change", &["commit a.txt", "hd done"]);
+    city.wait_status(&relic, "closed");
+    city.sign("landed");
+    let error = city.wait_tried("stray").error(1);
+    assert_eq!(error["kind"], "forbidden", "{error}");
+    city.wait_event(1, "control.forbidden", "errand");
 }

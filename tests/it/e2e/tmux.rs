@@ -8,6 +8,7 @@ use horde_supervisor::domain::city::tmux_server;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::support::git::write;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::{processes, tmux};
@@ -236,5 +237,51 @@ fn a_city_moves_to_tmux_session_by_session() {
     city.sign("go2");
     city.wait_status(&relic, "closed");
     assert_eq!(city.sessions_of(&relic), 2);
+    end(city);
+}
+
+/// The server would run anything for an agent, and is no session of its.
+#[test]
+fn what_the_server_runs_for_an_agent_only_looks() {
+    if !tmux::is_there() {
+        return;
+    }
+    let mut city = City::made(&on_tmux());
+    let socket = format!(
+        "/tmp/tmux-{}/{}",
+        nix::unistd::geteuid(),
+        tmux_server(city.root(), "")
+    );
+    let hd = assert_cmd::cargo::cargo_bin("hd");
+    let order = format!(
+        "{} --json --city {} agent suspend m",
+        hd.display(),
+        city.root().display()
+    );
+    let signs = city.root().join("signs");
+    let script = format!(
+        "#!/bin/sh\ncd {}\nuntil [ -e go ]; do sleep 0.05; done\n\
+         for how in env 'env -u TMUX' 'env -i' 'env -i setsid -w'; do\n\
+         name=$(echo \"$how\" | tr -d ' ')\n\
+         tmux -S {socket} run-shell \"$how {order} >{signs}/$name.out 2>{signs}/$name.err; \\\n\
+         printf %s \\$? >{signs}/$name.new; mv {signs}/$name.new {signs}/$name\"\n\
+         done\nsleep 100000\n",
+        signs.display(),
+        signs = signs.display(),
+    );
+    write(city.root(), "spy.sh", &script);
+    let agents = "[[agents]]\nname = \"m\"\ncommand = [\"sleep\", \"100000\"]\n\
+        [[agents]]\nname = \"spy\"\ncommand = [\"sh\", \"spy.sh\"]\nrights = \"read\"\n";
+    write(city.root(), "city.toml", on_tmux().add(agents).toml());
+    city.start();
+    city.wait_event(1, "agent.started", "m");
+    city.wait_event(1, "agent.started", "spy");
+    city.sign("go");
+    for name in ["env", "env-uTMUX", "env-i", "env-isetsid-w"] {
+        let error = city.wait_tried(name).error(1);
+        assert_eq!(error["kind"], "forbidden", "{name}: {error}");
+    }
+    city.wait_event(4, "control.forbidden", "invisible");
+    assert!(city.happened("agent.suspended", "m").is_empty());
     end(city);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::super::faults::city::{City, Plan};
-use super::super::support::git::{git, rev, write};
+use super::super::support::git::{commit_all, git, rev, write};
 use super::{assert_nobody_blamed, wait_parked};
 
 fn without_remote() -> City {
@@ -76,5 +76,48 @@ fn a_rig_that_must_not_push_lands_in_its_own_repository() {
     city.wait_status(&next, "closed");
     let log = git(&city.repo(), &["log", "--format=%s", "refs/heads/main"]);
     assert_eq!(log, "Work on w2\nWork on w1\nfirst");
+    city.stop();
+}
+
+/// In the middle of a rebase or a bisect the checkout is not touched; when that is over, the landing goes on without a word.
+#[test]
+fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over() {
+    let city = without_remote();
+    let checkout = city.checkout();
+    for at in 0..3 {
+        write(&checkout, "own", format!("{at}\n"));
+        commit_all(&checkout, "own");
+    }
+    git(&checkout, &["bisect", "start", "HEAD", "HEAD~2"]);
+    let before = (rev(&checkout, "main"), rev(&checkout, "HEAD"));
+    let relic = city.work("w1");
+    let mr = wait_parked(&city, &relic);
+    let note = mr["note"].as_str().expect("a text");
+    assert!(note.contains("in the middle of a bisect"), "{note}");
+    assert_eq!((rev(&checkout, "main"), rev(&checkout, "HEAD")), before);
+    git(&checkout, &["bisect", "reset"]);
+    city.wait_status(&relic, "closed");
+    city.assert_quiet();
+    assert_nobody_blamed(&city, &relic);
+    assert!(checkout.join("work/w1").exists());
+    city.stop();
+}
+
+/// What lands may be a file that a person has and ignores.
+#[test]
+fn an_ignored_file_in_the_way_is_never_overwritten() {
+    let city = without_remote();
+    let checkout = city.checkout();
+    write(&checkout, ".git/info/exclude", "work/\n");
+    write(&checkout, "work/w1", "mine\n");
+    let relic = city.work("w1");
+    let mr = wait_parked(&city, &relic);
+    let note = mr["note"].as_str().expect("a text");
+    assert!(note.contains("work/w1"), "{note}");
+    let kept = fs::read_to_string(checkout.join("work/w1"));
+    assert_eq!(kept.expect("it is there"), "mine\n");
+    fs::remove_file(checkout.join("work/w1")).expect("it goes");
+    city.wait_status(&relic, "closed");
+    assert_nobody_blamed(&city, &relic);
     city.stop();
 }

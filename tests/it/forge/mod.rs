@@ -61,7 +61,7 @@ fn wait_parked(city: &City, relic: &str) -> Value {
     let mrs = city.mrs(relic);
     assert_eq!(mrs.len(), 1);
     let mr = mrs[0].clone();
-    assert_eq!(mr["state"], "queued", "{mr}");
+    assert_eq!(mr["state"], "held", "{mr}");
     assert!(mr["not_before"].is_string(), "{mr}");
     assert!(mr["note"].is_string(), "{mr}");
     mr

@@ -13,27 +13,28 @@ use serde_json::Value;
 
 use super::agent;
 
-/// The cases that a recording stands for. A limit that is over within a minute is not believed, so that case
-/// takes minutes: it is one of the long tier.
-fn cases() -> Vec<&'static str> {
-    by_tier(
-        vec!["question", "login"],
-        vec!["question", "limit", "login"],
-    )
-}
+/// The cases that a recording stands for.
+const CASES: [&str; 3] = ["question", "limit", "login"];
 
 /// What programs do at a limit, as the agent does it; the others wait for text. aider ends in the end, which the
-/// recording does not show.
-const LIMITS: [(&str, &str); 5] = [
+/// recording does not show. A limit of copilot is told by a hook alone: no screen shows it.
+const LIMITS: [(&str, &str); 6] = [
     ("aider", "waits"),
     ("claude", "menu"),
+    ("copilot", "reports"),
     ("gemini", "menu"),
     ("opencode", "waits"),
     ("pi", "waits"),
 ];
-/// A limit of copilot is told by a hook alone: no screen shows it. Its menu is walked through with arrows, and a recording
-/// does not move with them.
-const UNSHOWN: [(&str, &str); 2] = [("copilot", "limit"), ("copilot", "question")];
+/// Copilot's menu is walked through with arrows, and a recording does not move with them.
+const UNSHOWN: [(&str, &str); 1] = [("copilot", "question")];
+
+/// A limit that is over within a minute is not believed, so its end is minutes away: it is waited for in the long
+/// tier. `cargo test` has the model take requests again as soon as the limit and its end were seen, and a person
+/// resume the account.
+fn is_short() -> bool {
+    by_tier(true, false)
+}
 
 /// The keys of a preset by which its screens are read and answered.
 const KEYS: [&str; 6] = [
@@ -64,9 +65,18 @@ fn city(root: &Path, preset: &str, screens: &Path) {
     let mut limits = LIMITS.iter();
     let limit = limits.find(|(program, _)| *program == preset);
     let limit = limit.map_or("text", |(_, form)| form);
+    let limit = match limit {
+        "waits" if is_short() => "retries",
+        form => form,
+    };
+    let hooks = match limit {
+        "reports" => preset,
+        _ => "",
+    };
     let mut harness = serde_json::json!({
         "command": [exe, "--exact", agent::TEST, "--nocapture", "--test-threads=1"],
         "prompt": "file",
+        "hooks": hooks,
         "env": {agent::ROLE: "", agent::SCREENS: screens, agent::LIMIT: limit},
     });
     for key in KEYS {
@@ -74,7 +84,7 @@ fn city(root: &Path, preset: &str, screens: &Path) {
     }
     // The agent's own input line, which is there when the recorded dialog has gone.
     let input = harness["input_patterns"].as_array_mut();
-    input.unwrap().push("^> ".into());
+    input.unwrap().push("^>( |$)".into());
     let city = serde_json::json!({"workspace": {"name": "x"}, "harness": {"replayed": harness}});
     fs::write(root.join("city.toml"), toml::to_string(&city).unwrap()).unwrap();
 }
@@ -86,7 +96,7 @@ fn wrong(program: &Path) -> Vec<String> {
     let recorded = |case: &&str| {
         program.join(format!("kit-{case}.raw")).is_file() && !UNSHOWN.contains(&(preset, case))
     };
-    let cases: Vec<_> = cases().into_iter().filter(recorded).collect();
+    let cases: Vec<_> = CASES.into_iter().filter(recorded).collect();
     if cases.is_empty() {
         return Vec::new();
     }
@@ -94,6 +104,7 @@ fn wrong(program: &Path) -> Vec<String> {
     city(temp.path(), preset, program);
     let mut words = vec!["--json", "harness", "test", "replayed"];
     words.extend(cases.iter().flat_map(|case| ["--case", case]));
+    words.extend(is_short().then_some("--short"));
     let output = hd(temp.path(), &words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let told: Value = serde_json::from_slice(&output.stdout)

@@ -53,6 +53,26 @@ fn json(root: &Path, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// What presets there are is asked before `hd init`.
+#[test]
+fn presets_are_listed_and_shown_outside_of_a_city() {
+    let temp = made();
+    fs::remove_file(temp.path().join("city.toml")).unwrap();
+    let rows = json(temp.path(), &["harness", "list"]);
+    let claude = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["name"] == "claude");
+    assert_eq!(claude.unwrap()["version"], "2.1.197", "{rows:#}");
+    let shown = json(temp.path(), &["harness", "show", "claude"]);
+    assert_eq!(shown["name"], "claude");
+    assert_eq!(
+        hd(temp.path(), &["harness", "show", "clade"]).status.code(),
+        Some(4)
+    );
+}
+
 #[test]
 fn list_tells_which_programs_are_there() {
     let temp = made();

@@ -264,8 +264,9 @@ impl Seen {
             homes.extend(above.map(Path::to_owned));
         }
         homes.retain(|home| home.join(".git").exists());
-        let inner = homes.into_iter().map(|home| {
-            let repo = Repository::open(&home).expect("a repository");
+        let inner = homes.into_iter().filter_map(|home| {
+            // A worktree that the agent made comes back as files: its link leads nowhere.
+            let repo = Repository::open(&home).ok()?;
             let own = repo.path().starts_with(dir) || repo.path().starts_with(admin);
             let mut files = if own {
                 walk(repo.path(), true)
@@ -279,7 +280,7 @@ impl Seen {
                 index: self::index(&repo),
                 files,
             };
-            (name(&home, dir), inner)
+            Some((name(&home, dir), inner))
         });
         let mut inner: BTreeMap<_, _> = inner.collect();
         let library = admin.join("modules/lib");

@@ -59,18 +59,20 @@ const DAEMON_ONLY: &[&str] = &["ractor", "git2", "rusqlite", "notify"];
 const LAYERS: &[Layer] = &[
     Layer { at: "domain", may: &[], never: IMPURE },
     Layer { at: "ports", may: &["domain"], never: IMPURE },
-    Layer { at: "adapters", may: &["domain", "ports"], never: &["ractor"] },
+    Layer { at: "regular", may: &[], never: DAEMON_ONLY },
+    Layer { at: "startup", may: &[], never: DAEMON_ONLY },
+    Layer { at: "adapters", may: &["domain", "ports", "regular"], never: &["ractor"] },
     Layer { at: "actors", may: &["domain", "ports"], never: THE_WORLD },
-    Layer { at: "config", may: &["domain"], never: DAEMON_ONLY },
+    Layer { at: "config", may: &["domain", "regular"], never: DAEMON_ONLY },
     Layer { at: "control::protocol", may: &["domain"], never: DAEMON_ONLY },
     Layer { at: "control::codec", may: &["domain", "control::protocol"], never: DAEMON_ONLY },
     Layer { at: "control::client", may: &["domain", "control::protocol", "control::codec"], never: DAEMON_ONLY },
-    Layer { at: "control", may: &["domain", "ports", "actors"], never: ALL_BUT_SOCKETS },
+    Layer { at: "control", may: &["domain", "ports", "actors", "regular"], never: ALL_BUT_SOCKETS },
     Layer { at: "kit", may: &["domain", "config", "control::protocol", "control::codec", "control::client"], never: DAEMON_ONLY },
-    Layer { at: "cli", may: &["domain", "config", "control::protocol", "control::codec", "control::client", "kit"], never: DAEMON_ONLY },
+    Layer { at: "cli", may: &["domain", "config", "control::protocol", "control::codec", "control::client", "kit", "regular"], never: DAEMON_ONLY },
     Layer { at: "faults", may: &["domain", "actors"], never: &[] },
-    Layer { at: "telemetry", may: &["domain"], never: DAEMON_ONLY },
-    Layer { at: "daemon", may: &["domain", "ports", "adapters", "actors", "control", "config", "faults", "telemetry"], never: &[] },
+    Layer { at: "telemetry", may: &["domain", "regular"], never: DAEMON_ONLY },
+    Layer { at: "daemon", may: &["domain", "ports", "adapters", "actors", "control", "config", "faults", "regular", "telemetry"], never: &[] },
 ];
 
 fn is_in(path: &str, module: &str) -> bool {

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use super::super::{ChildState, RootMsg};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
-use crate::actors::{accounts, conditions, launch};
+use crate::actors::{accounts, ask, conditions, launch};
 use crate::domain::account::{Trouble, Why};
+use crate::domain::cause::Cause;
 use crate::domain::city::City;
 use crate::domain::condition::Report;
 use crate::domain::event::EventType;
@@ -171,6 +172,40 @@ async fn sessions_go_on_one_after_another() {
     assert_eq!(all(), 3, "{seen:?}");
 }
 
+/// The most urgent work goes on first, whatever began first.
+#[tokio::test(start_paused = true)]
+async fn sessions_go_on_in_the_order_of_the_priority_of_their_work() {
+    let town = town().await;
+    let mut sessions = Vec::new();
+    for (title, priority) in [("one", 0), ("two", 5), ("three", -1), ("four", 9)] {
+        let charged = town.worker(title).await;
+        let id = charged.relic.clone();
+        town.store(move |txn| {
+            let mut relic = txn.relic(&id)?;
+            relic.priority = priority;
+            txn.put_relic(&relic)
+        })
+        .await;
+        sessions.push((priority, charged.session));
+    }
+    let text = limit(&town, MINUTE * 10);
+    for (_, session) in &sessions {
+        show(&town, session, &text);
+    }
+    town.pass(PATROL).await;
+    town.pass(MINUTE * 9).await;
+    let mut order = Vec::new();
+    for _ in 0..240 {
+        town.pass(Duration::from_millis(500)).await;
+        for (priority, session) in &sessions {
+            if told(&town, session) > 0 && !order.contains(priority) {
+                order.push(*priority);
+            }
+        }
+    }
+    assert_eq!(order, [9, 5, 0, -1]);
+}
+
 /// One login is missing for all: one person is called once, and no session is started.
 #[tokio::test(start_paused = true)]
 async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
@@ -199,6 +234,99 @@ async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     let closed = called.iter().all(|call| call.status == RelicStatus::Closed);
     assert!(closed && called.len() == 1, "the call is over: {called:?}");
     assert!(town.charge(&relic).await.is_ok());
+}
+
+/// The first prompt of a session comes after its first screen. It proves nothing: the program refuses it as well.
+#[tokio::test(start_paused = true)]
+async fn prompt_of_a_session_does_not_end_the_park_that_it_told_of() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    let handle = town
+        .view(&child(&charged))
+        .await
+        .unwrap()
+        .session
+        .unwrap()
+        .handle;
+    show(&town, &session, "please log in\n> ");
+    town.pass(PATROL).await;
+    let relic = town.relic("two").await;
+    for _ in 0..3 {
+        assert!(conditions::report(&town.world, &handle, &Report::Begins));
+        show(&town, &session, "please log in\nthinking");
+        town.pass(PATROL).await;
+        show(&town, &session, "please log in\n> ");
+        assert!(conditions::report(&town.world, &handle, &Report::Waits));
+        town.pass(PATROL).await;
+        let refused = town.charge(&relic).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Parked, "{refused}");
+    }
+    assert_eq!(town.events(EventType::AccountParked).await.len(), 1);
+    assert!(town.events(EventType::AccountResumed).await.is_empty());
+    assert_eq!(town.starts(&session), 1);
+    let called = town.escalations().await;
+    assert!(
+        called.len() == 1 && called[0].status != RelicStatus::Closed,
+        "{called:?}"
+    );
+    // An answer of its model proves it.
+    assert!(conditions::report(&town.world, &handle, &Report::Answers));
+    town.pass(PATROL).await;
+    assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
+    assert!(town.charge(&relic).await.is_ok());
+}
+
+/// A raider takes another harness of its rig over with its next session, and an account that nothing runs on any more is
+/// parked no longer.
+#[tokio::test(start_paused = true)]
+async fn raider_takes_another_harness_over_and_the_old_account_is_forgotten() {
+    let second = |city: &mut City| {
+        let mut other = city.harnesses.values().next().unwrap().clone();
+        other.name = HarnessName::new("other").unwrap();
+        other.account = "other".into();
+        other.command = vec!["other".into()];
+        city.harnesses.insert(other.name.clone(), other);
+    };
+    let town = Scenario::new().with(looks).with(second).start().await;
+    let (kept, gone) = (town.worker("one").await, town.worker("two").await);
+    converse(&town, &child(&gone)).await;
+    show(&town, &kept.session, "please log in\n> ");
+    town.pass(PATROL).await;
+    // It ends of the same login, and rests.
+    town.parts.sessions.print(&gone.session, "please log in");
+    town.parts.sessions.exit(&gone.session, 1);
+    town.pass(PATROL).await;
+    assert_eq!(
+        (town.starts(&gone.session), town.escalations().await.len()),
+        (1, 1)
+    );
+    town.reconfigure(|city| city.rigs[0].raiders.harness = HarnessName::new("other").unwrap())
+        .await;
+    town.pass(PATROL).await;
+    assert_eq!(town.starts(&gone.session), 2);
+    let last = || town.parts.sessions.starts().last().unwrap().argv.clone();
+    assert_eq!(last()[0], "other");
+    assert!(
+        !last().contains(&"c-1".to_owned()),
+        "no conversation of another program"
+    );
+    let parked = || !town.world.directory.accounts.all_parked().is_empty();
+    assert!(parked(), "a session of it runs");
+    ask::cycle(&town.world, child(&kept), Cause::Operator)
+        .await
+        .unwrap();
+    town.pass(PATROL).await;
+    assert_eq!(
+        (town.starts(&kept.session), last()[0].as_str()),
+        (2, "other")
+    );
+    assert!(!parked());
+    let called = town.escalations().await;
+    assert!(
+        called.iter().all(|call| call.status == RelicStatus::Closed),
+        "{called:?}"
+    );
 }
 
 /// What is parked is parked for the next supervisor, too: a crash of it starts nothing early.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::super::RootMsg;
+use crate::actors::conditions;
 use crate::domain::city::{City, RestartType};
+use crate::domain::condition::Report;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::question::Pattern;
@@ -166,4 +168,86 @@ async fn a_question_ends_with_its_session() {
         token: old.token,
     };
     assert_eq!(town.world.directory.conditions.of(&gone), None);
+}
+
+/// Conditions are gone within a second of their end, whatever the patrol does.
+#[tokio::test(start_paused = true)]
+async fn question_a_limit_and_a_login_are_gone_within_a_second_of_their_end() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let town = Scenario::new().with(asking).with(looks).start().await;
+    // Holders tell of changed screens.
+    conditions::connect(&town.world);
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let sessions = &town.parts.sessions;
+    town.pass(PATROL).await;
+    let limit = format!(
+        "at your limit until {}",
+        town.world.clock.now() + SECOND * 600
+    );
+    for (shown, word, after) in [
+        ("Trust this folder?", "needs_input", "> "),
+        (&limit, "rate_limited", "thinking"),
+        ("please log in", "auth", "> "),
+    ] {
+        sessions.show(&charged.session, Some(shown));
+        town.pass(SECOND).await;
+        assert_eq!(known(&town, &id).await, Some(word));
+        sessions.show(&charged.session, Some(after));
+        town.pass(SECOND).await;
+        assert_eq!(known(&town, &id).await, None, "{word}");
+    }
+}
+
+/// A hook told of it, nothing was written since it closed, and no hook tells of that.
+#[tokio::test(start_paused = true)]
+async fn reported_question_that_was_dismissed_is_gone_without_a_patrol() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let town = Scenario::new().with(asking).with(looks).start().await;
+    // Holders tell of changed screens.
+    conditions::connect(&town.world);
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let sessions = &town.parts.sessions;
+    town.pass(PATROL).await;
+    let handle = town.view(&id).await.unwrap().session.unwrap().handle;
+    let asks = || Report::Asks {
+        question: "Which colour?".into(),
+        choices: Vec::new(),
+    };
+    assert!(conditions::report(&town.world, &handle, &asks()));
+    sessions.show(&charged.session, Some("Which colour?"));
+    town.pass(SECOND / 2).await;
+    assert_eq!(known(&town, &id).await, Some("needs_input"));
+    sessions.show(&charged.session, Some("> "));
+    town.pass(SECOND).await;
+    assert_eq!(known(&town, &id).await, None, "it was drawn, and has gone");
+    // Closed before it was seen.
+    assert!(conditions::report(&town.world, &handle, &asks()));
+    sessions.show(&charged.session, Some("> "));
+    town.pass(SECOND).await;
+    assert_eq!(
+        known(&town, &id).await,
+        Some("needs_input"),
+        "not drawn yet"
+    );
+    town.pass(SECOND * 3).await;
+    assert_eq!(known(&town, &id).await, None);
+}
+
+async fn known(town: &Town, id: &ChildId) -> Option<&'static str> {
+    let session = town.view(id).await?.session?;
+    let shown = town.world.directory.conditions.of(&session.handle)?;
+    Some(shown.word())
+}
+
+/// Has every harness show its limits, its logins, its work and its input line.
+fn looks(city: &mut City) {
+    let pattern = |text: &str| Pattern::new(text).into_iter().collect();
+    for harness in city.harnesses.values_mut() {
+        harness.looks.limit = pattern(r"at your limit(?: until (?P<until>\S+))?");
+        harness.looks.auth = pattern("please log in");
+        harness.looks.working = pattern("thinking");
+        harness.looks.input = pattern("^> $");
+    }
 }

@@ -10,6 +10,7 @@ use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, ChildId};
 use crate::domain::restart::{Deaths, History};
+use crate::ports::sessions::StartError;
 use crate::testing::world::{Parts, Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -160,6 +161,78 @@ async fn a_death_while_nobody_watched_counts_though_the_child_cannot_start_yet()
     town.settle().await;
     let view = town.view(&clerk).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 1));
+}
+
+/// With a history in memory, too (`agent-lifecycle.md`, section 3).
+#[tokio::test(start_paused = true)]
+async fn a_raider_that_died_while_no_supervisor_ran_comes_back_with_fewer_permissions() {
+    let town = careful().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let town = again(town, careful(), |parts| {
+        parts.sessions.exit_unheard(&charged.session, 1);
+    })
+    .await;
+    let crashed = town.events(EventType::AgentCrashed).await;
+    assert_eq!(crashed.len(), 1);
+    assert_eq!(crashed[0].subject, charged.raider.to_string());
+    assert_eq!(crashed[0].data["code"], 1);
+    let view = town.view(&id).await.unwrap();
+    assert_eq!((view.state, view.restarts), (ChildState::Running, 1));
+    assert!(is_careful(&town));
+    // Nothing but that outlives the supervisor.
+    let town = again(town, careful(), |_| {}).await;
+    assert_eq!(town.view(&id).await.unwrap().restarts, 0);
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert_eq!(rows(&town).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_fails_after_a_crash_gives_no_permissions_back() {
+    let town = careful().start().await;
+    let charged = town.worker("a").await;
+    assert!(!is_careful(&town));
+    let refused = StartError::Provider("no memory".into());
+    town.parts.sessions.refuse_start(&charged.session, refused);
+    town.parts.sessions.crash(&charged.session, 9);
+    town.settle().await;
+    town.parts.sessions.accept_starts();
+    town.pass(SECOND * 61).await;
+    assert!(town.runs(&charged.session) && is_careful(&town));
+}
+
+/// A harness with a form of fewer permissions.
+fn careful() -> Scenario {
+    Scenario::new().with(|city| {
+        for harness in city.harnesses.values_mut() {
+            harness.reduced = vec!["--careful".into()];
+        }
+    })
+}
+
+/// Whether the last session began with fewer permissions.
+fn is_careful(town: &Town) -> bool {
+    let starts = town.parts.sessions.starts();
+    let last = starts.last().unwrap();
+    last.argv.iter().any(|word| word == "--careful")
+}
+
+/// Planned ends are no deaths (`4-rules.md`, stop and start).
+#[tokio::test(start_paused = true)]
+async fn a_graceful_stop_of_raiders_counts_nothing_in_memory() {
+    let mut town = careful().start().await;
+    let charged = town.worker("a").await;
+    for mode in [StopMode::Graceful, StopMode::Now, StopMode::KeepSessions] {
+        let (clock, parts) = (town.world.clock.clone(), town.parts.clone());
+        town.stop(mode).await;
+        town = careful().start_on(parts.rewired(), clock).await;
+        assert!(
+            town.runs(&charged.session) && !is_careful(&town),
+            "{mode:?}"
+        );
+    }
+    assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
 /// Planned ends are no deaths, whoever ends (`4-rules.md`, stop and start).

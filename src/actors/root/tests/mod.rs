@@ -94,5 +94,6 @@ mod planned;
 mod pools;
 mod recovery;
 mod restart;
+mod shells;
 mod shutdown;
 mod storm;

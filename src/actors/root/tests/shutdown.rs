@@ -184,6 +184,21 @@ async fn a_stop_ends_sessions_that_no_child_has() {
     }
 }
 
+/// "Stopped" is said only when nothing is left.
+#[tokio::test(start_paused = true)]
+async fn a_stop_names_what_it_could_not_end() {
+    let town = two().await;
+    let (stubborn, unseen) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
+    town.parts.sessions.refuse_stop(&stubborn);
+    town.parts.sessions.hide(&unseen, Some("fog"));
+    let world = town.world.clone();
+    town.stop(StopMode::Now).await;
+    let left = world.directory.left.told();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left[0].contains(unseen.as_str()) && left[0].contains("fog"));
+    assert!(left[1].contains(stubborn.as_str()));
+}
+
 /// What cannot be seen does not hold up the stop; the next start finds it.
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_what_cannot_be_seen() {

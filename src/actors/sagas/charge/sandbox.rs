@@ -14,7 +14,7 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
     let rig = city
         .rig(&plan.raider.rig)
         .ok_or_else(|| Refusal::not_found(format!("rig {} is not configured", plan.raider.rig)))?;
-    let task_dir = city.task_dir(&plan.raider.rig, &plan.relic, plan.incarnation);
+    let task_dir = city.task_dir(&plan.raider, &plan.relic, plan.incarnation);
     let text = launch::task_text(world, rig, &plan.hook(world)).await?;
     let dir = task_dir.clone();
     effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;

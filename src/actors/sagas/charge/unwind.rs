@@ -24,6 +24,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
         relic: Some(plan.relic.clone()),
         detected: None,
         done: false,
+        asker: None,
     };
     nuke::remove(world, &target).await.map_err(|kept| {
         let raider = &plan.raider;

@@ -13,10 +13,11 @@ use jiff::Timestamp;
 
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
+use super::wait::forget;
 use super::{Attempt, Plan, pack};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{FailureType, GateVerdict, MergeRequest, MrState, PARKED_MAX};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
@@ -117,6 +118,7 @@ pub(super) async fn record_merged(
         if mr.state == MrState::Merged {
             return Ok(());
         }
+        forget(txn, &mr.id)?;
         mr.state = MrState::Merged;
         mr.merge_commit = Some(commit.clone());
         mr.not_before = None;
@@ -160,6 +162,7 @@ pub(super) async fn fail(
         if mr.is_over() {
             return Ok(());
         }
+        forget(txn, &mr.id)?;
         let conflict = failure_type == FailureType::Conflict;
         mr.state = if conflict {
             MrState::Conflict
@@ -196,45 +199,84 @@ pub(super) async fn fail(
 /// Infrastructure failed: the merge request waits, 10 s, doubling to 10 min (`4-rules.md`), and
 /// others go on. A person is called when that does not help.
 pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
+    let wait = pause(mr.attempts, PARKED_MAX);
+    tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");
+    hold(world, mr.id, why, wait, Tried::Begun).await
+}
+
+/// Whether the attempt that did not get through was counted when it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// It was.
+    Begun,
+    /// It did not begin. It is counted as long as a person was not called.
+    Not,
+}
+
+/// How long the next attempt waits after so many.
+pub(super) fn pause(attempts: u32, most: Duration) -> Duration {
     const FIRST: Duration = Duration::from_secs(10);
-    let doublings = mr.attempts.saturating_sub(1).min(10);
-    let wait = (FIRST * 2_u32.pow(doublings)).min(PARKED_MAX);
+    let doublings = attempts.saturating_sub(1).min(10);
+    (FIRST * 2_u32.pow(doublings)).min(most)
+}
+
+/// Has it wait for its next attempt. It is journalled where it says something new; a person is called at
+/// the attempt that makes it one too many.
+pub(super) async fn hold(
+    world: &World,
+    id: RelicId,
+    why: String,
+    wait: Duration,
+    tried: Tried,
+) -> Result<Attempt, Refusal> {
     let at = world.clock.now().checked_add(wait);
     let at = at.unwrap_or(Timestamp::MAX);
-    tracing::warn!(mr = %mr.id, why, ?wait, "a merge request is parked");
     let parked = world.store.run(move |txn| {
-        let mut mr = txn.mr(&mr.id)?;
+        let mut mr = txn.mr(&id)?;
         if mr.is_over() {
             return Ok(());
         }
+        let counts = tried == Tried::Not && mr.attempts < PATIENCE;
+        mr.attempts += u32::from(counts);
+        let news = mr.note.as_ref() != Some(&why);
         mr.state = MrState::Queued;
         mr.not_before = Some(at);
         mr.note = Some(why.clone());
         txn.put_mr(&mr)?;
-        record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
-        if mr.attempts != PATIENCE {
+        if news {
+            record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
+        }
+        if mr.attempts != PATIENCE || tried == Tried::Not && !counts {
             return Ok(());
         }
-        let body = Escalation {
-            agent: mr.raider.to_string(),
-            problem: format!(
-                "{} was tried {PATIENCE} times and cannot be landed yet",
-                mr.id
-            ),
-            relic: Some(mr.relic),
-            severity: Severity::Medium,
-            evidence: why.clone(),
-        };
-        txn.send(
-            &message::forge(&mr.rig),
-            message::SHAMAN,
-            Body::Escalation(body),
-        )
-        .map(|_| ())
+        let problem = format!(
+            "{} was tried {PATIENCE} times and cannot be landed yet",
+            mr.id
+        );
+        call(txn, mr, problem, why.clone())
     });
     parked.await?;
     world.nudge(message::SHAMAN);
     Ok(Attempt::Parked)
+}
+
+/// Calls a person about a merge request that goes on being tried.
+pub(super) fn call(
+    txn: &mut dyn Txn,
+    mr: MergeRequest,
+    problem: String,
+    evidence: String,
+) -> Result<(), StoreError> {
+    let body = Escalation {
+        agent: mr.raider.to_string(),
+        problem,
+        relic: Some(mr.relic),
+        severity: Severity::Medium,
+        evidence,
+    };
+    let from = message::forge(&mr.rig);
+    txn.send(&from, message::SHAMAN, Body::Escalation(body))
+        .map(|_| ())
 }
 
 /// An attempt failed for a reason of its own, a bug or a damaged row: it is parked, so that the
@@ -245,27 +287,6 @@ pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result
 pub async fn set_back(world: &World, id: RelicId, why: String) -> Result<Attempt, Refusal> {
     let mr = world.store.run(move |txn| txn.mr(&id)).await?;
     park(world, mr, why).await
-}
-
-/// Back into the queue as if it had not been tried.
-pub(super) async fn put_back(
-    world: &World,
-    saga: u64,
-    mr: MergeRequest,
-) -> Result<Attempt, Refusal> {
-    let put_back = world.store.run(move |txn| {
-        txn.close_saga(saga)?;
-        let mut mr = txn.mr(&mr.id)?;
-        if !mr.is_over() {
-            mr.state = MrState::Queued;
-            mr.attempts = mr.attempts.saturating_sub(1);
-            mr.not_before = None;
-            txn.put_mr(&mr)?;
-        }
-        Ok(())
-    });
-    put_back.await?;
-    Ok(Attempt::Again)
 }
 
 /// Back into the queue after an interruption.
@@ -299,16 +320,17 @@ pub fn withdraw(
     txn: &mut dyn Txn,
     mr: &mut MergeRequest,
     note: Option<&str>,
-    cause: Cause,
+    origin: impl Into<Origin>,
 ) -> Result<bool, StoreError> {
     if mr.is_over() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
         return Ok(false);
     }
+    forget(txn, &mr.id)?;
     mr.state = MrState::Rejected;
     mr.note = note.map(str::to_owned);
     mr.not_before = None;
     txn.put_mr(mr)?;
-    record_mr(txn, EventType::MrRejected, mr, cause)?;
+    record_mr(txn, EventType::MrRejected, mr, origin)?;
     // What its raider declared waits for nobody any more.
     for message in txn.inbox(&message::witness(&mr.rig))? {
         let about = matches!(&message.body, Body::PolecatDone(done)
@@ -328,13 +350,13 @@ pub fn record_mr(
     txn: &mut dyn Txn,
     kind: EventType,
     mr: &MergeRequest,
-    cause: Cause,
+    origin: impl Into<Origin>,
 ) -> Result<(), StoreError> {
     let data = serde_json::json!({
         "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
         "branch": mr.branch, "head": mr.head, "target": mr.target, "note": mr.note,
         "not_before": mr.not_before,
     });
-    txn.record(&NewEvent::new(kind, &mr.id, cause).with(data))
+    txn.record(&NewEvent::new(kind, &mr.id, origin).with(data))
         .map(|_| ())
 }

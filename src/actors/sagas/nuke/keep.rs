@@ -175,6 +175,6 @@ pub fn record_salvage(
         "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": target.relic,
         "incarnation": target.incarnation,
     });
-    let event = NewEvent::new(EventType::RaiderSalvaged, &target.raider, target.cause);
+    let event = NewEvent::new(EventType::RaiderSalvaged, &target.raider, target.origin());
     txn.record(&event.with(data)).map(|_| ())
 }

@@ -1,12 +1,14 @@
 //! A session whose screen only moves (`domain::stall::Still` decides).
 
-use super::super::super::effects;
 use super::super::super::refusal::Refusal;
+use super::super::super::{conditions, effects};
 use super::super::WitnessArgs;
 use super::super::inbox::escalate;
 use super::seen::{Seen, see};
 use super::{note, remember, rows, sound};
+use crate::domain::condition::Condition;
 use crate::domain::stall::Policy;
+use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// Looks at what is costly to see, and calls a person when nothing happens there either.
 pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Result<(), Refusal> {
@@ -18,14 +20,33 @@ pub(super) async fn look(args: &WitnessArgs, policy: &Policy, seen: Seen) -> Res
         return Ok(());
     };
     note(args, policy, &seen, None).await?;
+    let Some(age) = remember(args, raider, |watch, now| watch.still.commands_since(now)) else {
+        return Ok(());
+    };
+    let id = seen.facts.id.clone();
+    let runs = effects::sessions(&args.world, &seen.facts.id, move |provider| {
+        let why = "which commands it runs cannot be seen".to_owned();
+        let runs = provider.runs_command(&id, age);
+        runs.ok_or(SessionError::Failed { id, why })
+    });
+    let runs = runs.await?;
     let spun = remember(args, raider, |watch, now| {
-        watch.still.sounded(depth, policy, now)
+        watch.still.sounded(depth, runs, policy, now)
     });
     let Some(spun) = spun.flatten() else {
         return Ok(());
     };
     let minutes = spun.as_secs() / 60;
     let screen = effects::tail(&args.world, &seen.facts.id).await;
+    let handle = SessionHandle {
+        id: seen.facts.id.clone(),
+        token: seen.facts.token.clone(),
+    };
+    let spins = Condition::Spins {
+        text: format!("for {minutes} minutes only its spinner moved"),
+        screen: screen.clone(),
+    };
+    conditions::set_odd(&args.world, &handle, Some(spins));
     let evidence = format!(
         "for {minutes} minutes its screen showed only a spinner or a clock that moves, no file changed, and its \
          processes used little processor time. It may wait for a limit that it does not show, or for a long command. \

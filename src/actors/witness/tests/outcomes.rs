@@ -3,27 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::witness::WitnessMsg;
 use crate::domain::event::EventType;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::ChildId;
+use crate::domain::intent::Intent;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
-use crate::ports::tasks::Intent;
-use crate::testing::fake_tasks::done_intent;
-use crate::testing::world::{Scenario, Town, asking, rig};
+use crate::testing::fake_tasks::{done_intent, sign};
+use crate::testing::world::{Scenario, Town, asking};
 
 const PATROL: Duration = Duration::from_secs(31);
 const PASSED: &str = r#"{"outcome":"passed"}"#;
 
 fn dir(town: &Town, charged: &Charged) -> std::path::PathBuf {
     let city = &town.world.city;
-    city.task_dir(&rig(), &charged.relic, charged.incarnation)
+    city.task_dir(&charged.raider, &charged.relic, charged.incarnation)
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +261,9 @@ async fn what_one_raider_left_is_heard_in_order() {
     town.parts.repo.fail("facts", gone);
     let first = done_intent(&charged);
     let mut second = first.clone();
-    second.args = json!({ "status": "escalated", "reason": "no key" });
+    second.args.insert("status".into(), "escalated".into());
+    second.args.insert("reason".into(), "no key".into());
+    let second = sign(&charged, second);
     town.parts.tasks.leave_unheard(first);
     town.parts.tasks.leave_unheard(second);
     town.pass(PATROL).await;
@@ -282,7 +282,12 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
     let forge = |change: &dyn Fn(&mut Intent)| {
         let mut forged = honest.clone();
         change(&mut forged);
-        forged
+        // Its own key is all that it has.
+        sign(&own, forged)
+    };
+    let unsigned = Intent {
+        mac: None,
+        ..honest.clone()
     };
     let forged = [
         forge(&|it| it.session = Some(other.session.to_string())),
@@ -296,6 +301,9 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
         forge(&|it| it.raider = Some(other.raider.to_string())),
         forge(&|it| it.raider = Some("../../Toast".into())),
         forge(&|it| it.op = "stop".into()),
+        // All of it is forged, and signed with another key, or not at all.
+        sign(&own, done_intent(&other)),
+        unsigned,
     ];
     for intent in &forged {
         town.parts.tasks.leave(intent.clone());
@@ -311,8 +319,8 @@ async fn an_intent_that_is_not_what_it_says_is_set_aside_and_an_event() {
     assert_eq!(garbage.data["message"], "it is not JSON");
     assert_eq!(told.len(), forged.len());
     let subjects = |name: &str| told.iter().filter(|told| told.subject == name).count();
-    assert_eq!(subjects(&own.raider.to_string()), 8);
-    assert_eq!(subjects(&other.raider.to_string()), 1);
+    assert_eq!(subjects(&own.raider.to_string()), 9);
+    assert_eq!(subjects(&other.raider.to_string()), 2);
     assert!(town.events(EventType::RaiderDone).await.is_empty());
     assert!(town.runs(&own.session) && town.runs(&other.session));
     town.parts.tasks.leave(honest);
@@ -351,6 +359,7 @@ async fn a_handoff_note_never_reaches_the_next_incarnation() {
         note: Some("mind the gap".into()),
         relic: Some(charged.relic.clone()),
         totem_step: None,
+        resume: false,
     });
     town.store(move |txn| txn.send(&address, &address, note.clone()))
         .await;

@@ -135,19 +135,100 @@ async fn work_that_is_done_after_the_quarantine_lands_and_settles_the_call() {
     assert!(calls(&town).await.is_empty());
 }
 
-/// Deaths are counted in memory; that a person is wanted stands in the store.
-#[tokio::test(start_paused = true)]
-async fn a_restart_of_the_supervisor_tries_again_and_leaves_the_relic_blocked() {
-    let (town, charged) = crashed().await;
+async fn restarted(town: Town) -> Town {
     let clock = std::sync::Arc::clone(&town.world.clock);
     let parts = town.crash().await;
-    let scenario = fragile().rig(|rig| rig.raiders.auto_charge = true);
-    let town = scenario.start_on(parts, clock).await;
-    assert!(town.runs(&charged.session), "as the seeds have it");
+    let scenario = fragile().rig(|rig| {
+        rig.raiders.auto_charge = true;
+        rig.raiders.respawn_reduced = true;
+    });
+    let scenario = scenario.with(|city| {
+        for harness in city.harnesses.values_mut() {
+            harness.reduced = vec!["reduced".into()];
+        }
+    });
+    scenario.start_on(parts, clock).await
+}
+
+/// Deaths are counted in memory; that a person is wanted, and the time that `status` promised, stand in the store.
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_on_trial() {
+    let (town, charged) = crashed().await;
+    let promised = town.view(&child(&charged)).await.unwrap();
+    let promised = promised.quarantined_until.unwrap();
+    town.pass(HOUR / 3).await;
+    let starts = town.starts(&charged.session);
+    let town = restarted(town).await;
+    let view = town.view(&child(&charged)).await.unwrap();
+    assert_eq!(view.state, ChildState::Quarantined);
+    let shown = view.quarantined_until.unwrap();
+    assert!(shown.duration_since(promised).unsigned_abs() < Duration::from_secs(1));
+    assert_eq!(town.starts(&charged.session), starts);
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
     assert_eq!(calls(&town).await.len(), 1);
-    town.pass(GROWN).await;
+    // Another restart changes nothing of that.
+    let town = restarted(town).await;
+    let left = promised
+        .duration_since(town.world.clock.now())
+        .unsigned_abs();
+    town.pass(left - Duration::from_secs(1)).await;
+    assert_eq!(town.starts(&charged.session), starts);
+    town.pass(Duration::from_secs(2)).await;
+    assert_eq!(town.starts(&charged.session), starts + 1, "its one try");
+    let argv = town.parts.sessions.starts().last().unwrap().argv.clone();
+    assert!(argv.contains(&"reduced".to_owned()), "{argv:?}");
+    // The session is adopted, and is on trial still.
+    let town = restarted(town).await;
+    assert!(town.runs(&charged.session));
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL).await;
+    let view = town.view(&child(&charged)).await.unwrap();
+    assert_eq!(view.state, ChildState::Quarantined);
+    assert_eq!(town.starts(&charged.session), starts + 1);
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&town).await.len(), 1);
+}
+
+/// The time came while no supervisor ran: what follows is the try that was promised, with fewer permissions.
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_that_ended_while_no_supervisor_ran_is_followed_by_one_try() {
+    let (town, charged) = crashed().await;
+    let starts = town.starts(&charged.session);
+    let id = charged.relic.clone();
+    let passed = town.world.clock.now();
+    town.store(move |txn| {
+        let mut held = crate::actors::quarantine::held(txn)?;
+        held[0].until = passed;
+        let text = serde_json::json!(held).to_string();
+        txn.set("raiders.quarantined", Some(&text))
+    })
+    .await;
+    let town = restarted(town).await;
+    assert_eq!(town.starts(&charged.session), starts + 1);
+    let argv = town.parts.sessions.starts().last().unwrap().argv.clone();
+    assert!(argv.contains(&"reduced".to_owned()), "{argv:?}");
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL).await;
+    assert_eq!(
+        town.state(&child(&charged)).await,
+        Some(ChildState::Quarantined)
+    );
+    assert_eq!(town.starts(&charged.session), starts + 1);
+    let relic = town.store(move |txn| txn.relic(&id)).await;
+    assert_eq!(relic.status, RelicStatus::Blocked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_ends_a_quarantine_for_the_next_supervisor_too() {
+    let (town, charged) = crashed().await;
+    town.wake(&child(&charged)).await.unwrap();
+    town.settle().await;
+    assert!(town.store(crate::actors::quarantine::held).await.is_empty());
+    let town = restarted(town).await;
+    town.parts.sessions.crash(&charged.session, 9);
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session), "its deaths are forgotten");
+    assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
 }
 
 /// A store that did not take it: the patrol sees that the relic is not blocked.

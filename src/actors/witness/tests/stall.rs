@@ -7,6 +7,7 @@ use crate::actors::root::ChildState;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::shaman;
 use crate::actors::witness::{WitnessMsg, stall};
+use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
@@ -67,7 +68,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     // Somebody knows; work begins everything anew, and ends what people were called for.
     let called = town.escalations().await.remove(0).id;
     let known = called.clone();
-    town.store(move |txn| shaman::acknowledge(txn, &known))
+    town.store(move |txn| shaman::acknowledge(txn, &known, &Asker::person()))
         .await;
     town.parts.repo.commit(&charged.raider.name);
     town.pass(MINUTE).await;

@@ -7,6 +7,7 @@ use super::PATROL;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::sagas::land;
 use crate::actors::witness::rework;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::merge::{MrState, Review};
@@ -103,7 +104,7 @@ async fn what_is_rejected_after_its_raider_was_nuked_is_begun_anew() {
     let mut mr = town.mr(&charged.relic).await.unwrap();
     town.store(move |txn| {
         land::withdraw(txn, &mut mr, None, Cause::Operator)?;
-        rework::reject(txn, &mr, None)
+        rework::reject(txn, &mr, None, &Asker::person())
     })
     .await;
     town.world.nudge(&message::witness(&rig()));

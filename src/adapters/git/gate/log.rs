@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use crate::adapters::beneath;
 use crate::adapters::commands::tail::Tail;
 
 /// The file holds no more than this.
@@ -25,8 +26,10 @@ pub(super) struct Log {
 impl Log {
     /// A new log file.
     pub(super) fn create(path: &Path) -> std::io::Result<Self> {
+        let (dir, name) = (path.parent(), path.file_name());
+        let (dir, name) = (dir.unwrap_or(Path::new("/")), name.unwrap_or_default());
         Ok(Self {
-            file: File::create(path)?,
+            file: beneath::create_anew(dir, Path::new(name))?,
             left: FILE_MAX,
             cut: 0,
             broken: None,

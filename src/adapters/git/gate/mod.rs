@@ -1,14 +1,15 @@
 //! Running a gate on exactly what would land.
 //!
 //! ```text
-//! lock ─▶ end what an earlier run left behind ─▶ worktree brought to the commit's tree
+//! lock ─▶ end what an earlier run left behind ─▶ work tree brought to the commit's tree, proved
 //!      ─▶ record ─▶ run (process) ─▶ everything of it ended ─▶ tracked files compared
 //! ```
 //!
-//! One detached worktree per rig is used again and again, so that ignored build caches stay warm;
+//! One work tree per rig is used again and again, so that ignored build caches stay warm;
 //! tracked files are exact and untracked ones are removed before each run.
 
 mod log;
+mod own;
 mod worktree;
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ pub(super) fn run_gate(
     let _lock = lock(&forge.join("gate-0.lock"))?;
     end_leftovers(repo)?;
     let worktree = Worktree::new(repo, &forge.join("gate-0"));
-    let mut sound = worktree.check_out(commit)?;
+    let tree = worktree.check_out(commit)?;
 
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
@@ -71,13 +72,14 @@ pub(super) fn run_gate(
         tail: log.finish(),
         log: path,
         changed: Vec::new(),
+        tree: Some(tree),
     };
     match end.map_err(|error| failed("the gate's processes", &error))? {
         End::NotStarted(why) => run.spawn_error = Some(why),
         End::Ended { code, signal, cut } => {
             (run.code, run.signal) = (code, signal);
             run.timed_out = cut == Some(Cut::TimedOut);
-            run.changed = sound.changed(commit)?;
+            run.changed = worktree.changed(commit)?;
         }
     }
     Ok(run)

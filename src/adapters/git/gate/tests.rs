@@ -163,22 +163,22 @@ fn a_broken_worktree_is_mended() {
     let commit = rig.commit(&rig.base, &[("a", "a\n"), ("dir/b", "b\n")]);
     passes(&rig, &commit, "true");
     let tree = worktree(&rig);
-    let admin = rig.repo.repo_dir().join("worktrees/gate-0");
+    let index = tree.with_extension("index");
     let good = "test -f a && test -f dir/b && git status --porcelain | cmp - /dev/null";
-    fs::write(admin.join("index.lock"), "").unwrap();
-    fs::write(admin.join("HEAD.lock"), "").unwrap();
+    fs::write(tree.with_extension("index.lock"), "").unwrap();
+    fs::write(tree.join(".git/HEAD.lock"), "").unwrap();
     fs::remove_file(tree.join("a")).unwrap();
     passes(&rig, &commit, good);
-    fs::write(admin.join("index"), "no index").unwrap();
+    fs::write(&index, "no index").unwrap();
     passes(&rig, &commit, good);
-    fs::remove_dir_all(rig.repo.repo_dir().join("worktrees")).unwrap();
+    fs::remove_file(&index).unwrap();
     passes(&rig, &commit, good);
     fs::remove_dir_all(&tree).unwrap();
     passes(&rig, &commit, good);
     fs::create_dir_all(tree.join("locked/inner")).unwrap();
     fs::set_permissions(tree.join("locked"), fs::Permissions::from_mode(0o500)).unwrap();
     passes(&rig, &commit, good);
-    fs::remove_file(tree.join(".git")).unwrap();
+    fs::remove_dir_all(tree.join(".git")).unwrap();
     passes(&rig, &commit, good);
 }
 
@@ -188,13 +188,148 @@ fn another_repository_is_never_touched() {
     passes(&rig, &rig.base, "true");
     let precious = rig.origin().join("precious");
     fs::write(&precious, "mine\n").unwrap();
-    let link = format!("gitdir: {}", rig.origin().join(".git").display());
-    fs::write(worktree(&rig).join(".git"), &link).unwrap();
+    let theirs = rig.origin().join(".git");
+    let become_theirs = format!("rm -rf .git; echo 'gitdir: {}' > .git", theirs.display());
+    passes(&rig, &rig.base, &become_theirs);
     passes(&rig, &rig.base, "test -f file");
-    let run = gate(&rig, &rig.base, &format!("echo '{link}' > .git"));
-    assert_eq!(run.changed, [".git"]);
-    passes(&rig, &rig.base, "test -f file");
+    let become_theirs = format!("rm -rf .git; ln -s '{}' .git", theirs.display());
+    passes(&rig, &rig.base, &become_theirs);
+    passes(
+        &rig,
+        &rig.base,
+        "test -f file && test \"$(git rev-parse HEAD)\" != '' && test ! -L .git",
+    );
     assert_eq!(fs::read_to_string(&precious).unwrap(), "mine\n");
+    assert!(theirs.join("HEAD").exists());
+}
+
+/// What gates leave, and whether it changes what is tracked.
+const LEFT: &[(&str, bool)] = &[
+    ("echo x > a; echo y > new", true),
+    ("echo x > a; git add -A", true),
+    ("echo x > new; git add new; git commit -qm new", false),
+    (
+        "echo x > a; git commit -qam x; git checkout -q --detach HEAD~1",
+        false,
+    ),
+    ("git rm -q a; git commit -qm gone", true),
+    (
+        "git checkout -q -b other; echo x > a; git commit -qam x",
+        true,
+    ),
+    ("git update-index --assume-unchanged a; echo x > a", true),
+    (
+        "git config core.trustctime false; git config core.checkStat minimal; cp -p a b; echo x > a; touch -r b a",
+        true,
+    ),
+    ("git config core.fileMode false; chmod +x a", true),
+    (
+        "printf '* filter=evil\\n' > .git/info/attributes; git config filter.evil.smudge 'echo evil'; rm a; git checkout a",
+        true,
+    ),
+    ("mkdir -p dir; git init -q dir; git -C dir add b", false),
+    ("git init -q new/nested; touch new/nested/x", false),
+    (
+        "rm -rf .git; git init -q .; git add -A; git commit -qm mine",
+        false,
+    ),
+    (
+        "mkdir -p .git/hooks; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        false,
+    ),
+    (
+        "printf a > cache; touch .git/index.lock .git/HEAD.lock",
+        false,
+    ),
+    (
+        "git replace HEAD \"$(git commit-tree HEAD^{tree} -m x)\"",
+        false,
+    ),
+    ("rm -rf a dir .git", true),
+];
+
+/// What one gate leaves is not there for the next: else main itself would seem red.
+#[test]
+fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
+    let rig = Rigged::new();
+    let commit = rig.commit(
+        &rig.base,
+        &[(".gitignore", "cache\n"), ("a", "a\n"), ("dir/b", "b\n")],
+    );
+    let untouched = "set -e; test \"$(cat a dir/b)\" = \"$(printf 'a\\nb')\"; test -z \"$(git status --porcelain)\"\n\
+                     test ! -e new; test ! -e dir/.git; test ! -e .git/hooks/pre-commit; git fsck --no-dangling\n\
+                     test \"$(git rev-parse HEAD)\" = \"$(git rev-parse \"$WANTED\")\"; test -z \"$(git for-each-ref refs/heads)\"";
+    let clean = || {
+        let mut spec = spec(&rig, untouched, LONG);
+        spec.env.insert("WANTED".into(), commit.to_string());
+        let run = run_gate(&rig.repo, &commit, &spec).unwrap();
+        assert_eq!(run.code, Some(0), "{}", run.tail);
+        assert_eq!(run.tree.unwrap().as_str(), rig.tree(&commit));
+    };
+    clean();
+    // In the environment: some of these make a repository anew.
+    let who =
+        "export GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x;";
+    for (left, changes) in LEFT {
+        let run = gate(&rig, &commit, &format!("{who} {left}"));
+        assert_eq!(run.code, Some(0), "{left}: {}", run.tail);
+        assert_eq!(
+            !run.changed.is_empty(),
+            *changes,
+            "{left}: {:?}",
+            run.changed
+        );
+        clean();
+    }
+    // Nothing of it came into the supervisor's repository.
+    let refs = rig.repo.git().arg("for-each-ref").run().unwrap().text();
+    assert!(
+        !refs.contains("other") && !refs.contains("replace"),
+        "{refs}"
+    );
+    passes(&rig, &rig.base, "test \"$(ls)\" = file");
+}
+
+/// A replacement that an agent made, of a file or of a whole tree, is seen by no gate.
+#[test]
+fn gate_sees_the_bytes_that_land_whatever_is_replaced() {
+    let rig = Rigged::new();
+    let git = |args: &[&str]| rig.repo.git().args(args).run().unwrap().text();
+    let bad = rig.commit(&rig.base, &[("a", "BAD\n")]);
+    let good = rig.commit(&rig.base, &[("a", "good\n")]);
+    let object = |commit: &Oid, what: &str| git(&["rev-parse", &format!("{commit}{what}")]);
+    for what in [":a", "^{tree}", "^0"] {
+        git(&["replace", "-f", &object(&bad, what), &object(&good, what)]);
+        let run = gate(&rig, &bad, "cat a");
+        assert_eq!(run.tail, "BAD\n", "{what}");
+        assert_eq!(run.tree.unwrap().as_str(), object(&bad, "^{tree}"));
+        git(&["replace", "-d", &object(&bad, what)]);
+    }
+}
+
+/// It may ask what the remote has, and which tags there are; it cannot push.
+#[test]
+fn gate_has_the_history_and_cannot_push_by_accident() {
+    let rig = Rigged::new();
+    let commit = rig.commit(&rig.base, &[("a", "a\n")]);
+    rig.repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    rig.repo
+        .git()
+        .args(["tag", "v1", rig.base.as_str()])
+        .run()
+        .unwrap();
+    let ask = "set -e; git describe --tags; git diff --name-only origin/main...HEAD; git log --format=%an";
+    let run = gate(&rig, &commit, ask);
+    assert_eq!(run.code, Some(0), "{}", run.tail);
+    assert!(run.tail.starts_with("v1-1-g"), "{}", run.tail);
+    assert!(run.tail.ends_with("\na\nAnn\nAnn\n"), "{}", run.tail);
+    let run = gate(&rig, &commit, "git push -q origin HEAD:refs/heads/stolen");
+    assert_ne!(run.code, Some(0));
+    assert_eq!(rig.at("stolen"), None);
 }
 
 #[test]

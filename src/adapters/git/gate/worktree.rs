@@ -1,35 +1,52 @@
-//! The gate's worktree: used again and again, brought to exactly one commit's tree, made anew when
-//! it is found broken. It belongs to the forge alone and holds nothing of anybody's.
+//! The gate's work tree: used again and again, brought to exactly one commit's tree, made anew when it is
+//! found broken. It belongs to the forge alone and holds no work.
+//!
+//! A gate runs code that an agent may have written. It gets a repository of its own (`own`), made anew for
+//! each run, and what decides here never looks at that: the work tree is written and compared with the
+//! supervisor's repository and an index that lies outside of it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::failed;
+use super::{failed, own};
+use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
+/// However the user's configuration has work trees compared, here every byte and mode counts.
+const EXACT: &[&str] = &[
+    "core.hooksPath=/dev/null",
+    "core.sparseCheckout=false",
+    "core.splitIndex=false",
+    "core.untrackedCache=false",
+    "core.trustctime=true",
+    "core.checkStat=default",
+    "core.ignoreStat=false",
+    "core.ignoreCase=false",
+    "core.fileMode=true",
+    "core.symlinks=true",
+];
+
 /// Where it is, or should be.
 pub(super) struct Worktree<'r> {
     repo: &'r GitRepo,
     path: PathBuf,
-}
-
-/// It is there, and its administrative directory belongs to it.
-pub(super) struct Sound<'w> {
-    worktree: &'w Worktree<'w>,
-    admin: PathBuf,
+    /// The index that says what is checked out.
+    index: PathBuf,
 }
 
 impl<'r> Worktree<'r> {
-    /// The worktree at that path.
+    /// The work tree at that path.
     pub(super) fn new(repo: &'r GitRepo, path: &Path) -> Self {
         Self {
             repo,
             path: path.to_owned(),
+            index: path.with_extension("index"),
         }
     }
 
@@ -38,63 +55,26 @@ impl<'r> Worktree<'r> {
         &self.path
     }
 
-    /// Brings it to exactly the commit's tree. What cannot be mended is made anew, once.
-    pub(super) fn check_out(&self, commit: &Oid) -> Result<Sound<'_>, RepoError> {
-        if let Some(admin) = self.admin() {
-            let sound = Sound {
-                worktree: self,
-                admin,
-            };
-            match sound.bring(commit) {
-                Ok(()) => return Ok(sound),
+    /// Brings it to exactly the commit's tree and returns that. What cannot be mended is made anew, once.
+    pub(super) fn check_out(&self, commit: &Oid) -> Result<Oid, RepoError> {
+        if self.index.is_file() && self.path.is_dir() {
+            match self.bring(commit) {
+                Ok(tree) => return Ok(tree),
                 Err(error) => {
                     tracing::warn!(path = %self.path.display(), %error, "the gate worktree is made anew");
                 }
             }
         }
-        self.make(commit)?;
-        let admin = self.admin().ok_or_else(|| {
-            RepoError::Failed(format!("git made no worktree at {}", self.path.display()))
-        })?;
-        let sound = Sound {
-            worktree: self,
-            admin,
-        };
-        sound.bring(commit)?;
-        Ok(sound)
-    }
-
-    /// Its administrative directory, when both point at each other: a gate may have done anything
-    /// to the `.git` file, and git must never act on another repository from here.
-    fn admin(&self) -> Option<PathBuf> {
-        let link = fs::read_to_string(self.path.join(".git")).ok()?;
-        let admin = PathBuf::from(link.strip_prefix("gitdir: ")?.trim_end());
-        let admin = self.path.join(admin).canonicalize().ok()?;
-        let home = self.repo.repo_dir().join("worktrees").canonicalize().ok()?;
-        let back = fs::read_to_string(admin.join("gitdir")).ok()?;
-        let back = admin.join(back.trim_end()).canonicalize().ok()?;
-        let own = self.path.join(".git").canonicalize().ok()?;
-        (admin.parent() == Some(home.as_path()) && back == own).then_some(admin)
-    }
-
-    fn make(&self, commit: &Oid) -> Result<(), RepoError> {
         self.set_aside()?;
-        let _worktrees = self.repo.worktrees();
-        // Forced twice: an entry of a worktree that is gone may be left, even a locked one.
-        self.repo
-            .git()
-            .args(["-c", "core.hooksPath=/dev/null", "worktree", "add"])
-            .args(["--force", "--force", "--detach", "--no-checkout"])
-            .arg(&self.path)
-            .arg(commit.as_str())
-            .limit(CHECKOUT)
-            .run()
-            .map(drop)
+        fs::create_dir_all(&self.path)
+            .map_err(|error| failed(&self.path.display().to_string(), &error))?;
+        self.bring(commit)
     }
 
     /// Moves what is there out of the way and removes it. A rename works also where a gate left
     /// directories that cannot be emptied.
     fn set_aside(&self) -> Result<(), RepoError> {
+        remove(&self.index)?;
         let mut places = (0..).map(|n: u32| self.path.with_extension(format!("discarded-{n}")));
         let free = places.find(|place| {
             remove_all(place);
@@ -110,24 +90,25 @@ impl<'r> Worktree<'r> {
         }
         Ok(())
     }
-}
 
-impl Sound<'_> {
-    /// git on this worktree and no other, without hooks, with all paths checked out.
+    /// git on this work tree and no other, by the supervisor's repository and index.
     fn git(&self) -> Git {
-        Git::in_dir(&self.worktree.path)
-            .env("GIT_DIR", &self.admin)
-            .env("GIT_WORK_TREE", &self.worktree.path)
-            .args(["-c", "core.hooksPath=/dev/null"])
-            .args(["-c", "core.sparseCheckout=false"])
-            .limit(CHECKOUT)
+        let mut git = Git::in_dir(&self.path)
+            .env("GIT_DIR", self.repo.repo_dir())
+            .env("GIT_WORK_TREE", &self.path)
+            .env("GIT_INDEX_FILE", &self.index)
+            .limit(CHECKOUT);
+        for setting in EXACT {
+            git = git.args(["-c", setting]);
+        }
+        git
     }
 
-    fn bring(&self, commit: &Oid) -> Result<(), RepoError> {
-        self.remove_locks()?;
-        self.git()
-            .args(["update-ref", "--no-deref", "HEAD", commit.as_str()])
-            .run()?;
+    /// Writes the commit's tree, and proves it: index and commit name the same one.
+    fn bring(&self, commit: &Oid) -> Result<Oid, RepoError> {
+        // Of a git that was killed. Nothing else works here.
+        remove(&self.index.with_extension("index.lock"))?;
+        self.drop_repositories(commit)?;
         self.git()
             .args(["read-tree", "--reset", "-u", commit.as_str()])
             .run()?;
@@ -138,41 +119,49 @@ impl Sound<'_> {
             .arg("rev-parse")
             .arg(format!("{commit}^{{tree}}"))
             .run()?;
-        let found = oid(&self.git().arg("write-tree").run()?.text())?;
-        if found != oid(&wanted.text())? {
+        let (found, wanted) = (
+            oid(&self.git().arg("write-tree").run()?.text())?,
+            oid(&wanted.text())?,
+        );
+        if found != wanted {
             return Err(RepoError::Failed(format!(
                 "the gate worktree has tree {found} instead of that of {commit}"
             )));
         }
-        Ok(())
+        own::make(self.repo, &self.path, &self.index, commit)?;
+        Ok(found)
     }
 
-    /// Lock files of git processes that were killed. Nobody else works here.
-    fn remove_locks(&self) -> Result<(), RepoError> {
-        let broken = |error| failed(&self.admin.display().to_string(), &error);
-        for entry in fs::read_dir(&self.admin).map_err(broken)? {
-            let path = entry.map_err(broken)?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "lock")
-            {
-                fs::remove_file(&path).map_err(broken)?;
+    /// Removes repositories that a gate made where the commit has files: git would take what is below for
+    /// another one's. Those of submodules are theirs.
+    fn drop_repositories(&self, commit: &Oid) -> Result<(), RepoError> {
+        let list = self
+            .git()
+            .args(["ls-tree", "-r", "-d", "-z", "--full-tree", commit.as_str()])
+            .run()?;
+        for line in bytes::split(&list.stdout) {
+            let Some(tab) = line.iter().position(|byte| *byte == b'\t') else {
+                continue;
+            };
+            if line.starts_with(b"040000 ") {
+                let dir = self.path.join(bytes::path(&line[tab + 1..]));
+                let link = dir.join(".git");
+                if fs::symlink_metadata(&link).is_ok() {
+                    remove_all(&link);
+                    remove(&link)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Tracked paths that are not as the commit has them. Paths that differ right after a checkout
-    /// too (line ends that a filter rewrites) are nobody's change.
-    pub(super) fn changed(&mut self, commit: &Oid) -> Result<Vec<String>, RepoError> {
-        let Some(admin) = self.worktree.admin() else {
-            return Ok(vec![".git".to_owned()]);
-        };
-        self.admin = admin;
+    /// Tracked paths that are not as the commit has them, after a gate ran. Paths that differ right after a
+    /// checkout too (line ends that a filter rewrites) are no change of the gate's.
+    pub(super) fn changed(&self, commit: &Oid) -> Result<Vec<String>, RepoError> {
         let mut changed = self.differing(commit)?;
         if !changed.is_empty() {
             self.bring(commit)?;
-            let always = self.differing(commit)?;
+            let always: HashSet<String> = self.differing(commit)?.into_iter().collect();
             changed.retain(|path| !always.contains(path));
         }
         Ok(changed)
@@ -182,24 +171,31 @@ impl Sound<'_> {
         let output = self
             .git()
             .args(["diff", "--name-only", "-z", "--no-ext-diff", "--no-renames"])
-            .args(["--ignore-submodules=untracked", commit.as_str(), "--"])
+            // What is in a submodule is not what lands, and git would run there as a gate set it up.
+            .args(["--ignore-submodules=all", commit.as_str(), "--"])
             .run()?;
-        let paths = output.stdout.split(|byte| *byte == 0);
-        Ok(paths
-            .filter(|path| !path.is_empty())
-            .map(|path| String::from_utf8_lossy(path).into_owned())
-            .collect())
+        Ok(bytes::split(&output.stdout).map(bytes::lossy).collect())
+    }
+}
+
+/// Removes a file or link that may not be there.
+pub(super) fn remove(path: &Path) -> Result<(), RepoError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(failed(&path.display().to_string(), &error))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Removes a directory as far as that is possible; the rest is tried again the next time.
-fn remove_all(path: &Path) {
-    if fs::remove_dir_all(path).is_ok() || !path.exists() {
+pub(super) fn remove_all(path: &Path) {
+    if fs::remove_dir_all(path).is_ok() || !path.is_dir() {
         return;
     }
     open_up(path);
     if let Err(error) = fs::remove_dir_all(path) {
-        tracing::warn!(path = %path.display(), %error, "a discarded gate worktree is left");
+        tracing::warn!(path = %path.display(), %error, "what a gate left cannot be removed");
     }
 }
 

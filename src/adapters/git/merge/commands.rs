@@ -30,6 +30,20 @@ pub(super) struct Able {
     pub(super) merge_base: bool,
 }
 
+/// What a merge is made with, whatever the user's settings say: git's defaults. Drivers are not among
+/// them: the attributes of the target name one, and the settings say what it runs.
+const MERGE: &[&str] = &[
+    "merge.renames=true",
+    "merge.directoryRenames=conflict",
+    "merge.renameLimit=7000",
+    "merge.renormalize=false",
+    "merge.default=text",
+    "diff.renames=true",
+    "diff.renameLimit=1000",
+    "diff.algorithm=histogram",
+    "core.attributesFile=/dev/null",
+];
+
 /// Asked once: nobody exchanges git under a running daemon for an older one.
 fn able() -> Able {
     static ABLE: OnceLock<Able> = OnceLock::new();
@@ -139,6 +153,33 @@ impl Engine for Commands {
         Commit::parse(id, &output.stdout)
     }
 
+    /// Only git knows every encoding, so it is asked where a commit names one.
+    fn utf8(&self, commit: &Commit) -> Result<Commit, RepoError> {
+        let mut decoded = commit.clone();
+        if decoded.encoding.take().is_some() {
+            let output = self
+                .git()
+                .args(["log", "-1", "--no-walk", "--encoding=UTF-8"])
+                .args(["--no-show-signature", "--no-notes", "--no-mailmap"])
+                .args(["--format=%an%x00%ae%x00%B", commit.id.as_str()])
+                .run()?;
+            let mut parts = output.stdout.splitn(3, |byte| *byte == 0);
+            let mut next = || parts.next().unwrap_or_default().to_vec();
+            let (name, email, message) = (next(), next(), next());
+            let when = Ident::parse(&commit.author).when;
+            decoded.author = [&name[..], b" <", &email, b"> ", when].concat();
+            decoded.message = message;
+        }
+        for text in [&mut decoded.author, &mut decoded.message] {
+            // As git shows it: what is no UTF-8 and names no encoding is Latin-1.
+            if std::str::from_utf8(text).is_err() {
+                let chars = text.iter().map(|byte| char::from(*byte));
+                *text = chars.collect::<String>().into_bytes();
+            }
+        }
+        Ok(decoded)
+    }
+
     fn write(&self, draft: &Draft) -> Result<Oid, RepoError> {
         if self.signs {
             return self.write_signed(draft);
@@ -176,6 +217,9 @@ impl Engine for Commands {
 
     fn join(&self, base: Option<&Commit>, ours: &Oid, theirs: &Oid) -> Result<Joined, RepoError> {
         let mut git = self.git();
+        for setting in MERGE {
+            git = git.args(["-c", setting]);
+        }
         if self.able.attributes {
             git = git.arg(format!("--attr-source={ours}"));
         }

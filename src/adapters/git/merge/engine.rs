@@ -1,15 +1,14 @@
 //! Two ways to read, merge and write: in process with git2, and by the `git` program. The styles
 //! do not know which one they use.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use git2::{ObjectType, Repository, Sort};
 
+use super::commands;
 use super::commands::Commands;
 use super::commit::{Commit, Draft};
 use super::tree::{self, Stop};
-use super::{attributes, commands};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -26,6 +25,9 @@ pub(super) enum Joined {
 pub(super) trait Engine {
     /// Reads a commit.
     fn commit(&self, id: &Oid) -> Result<Commit, RepoError>;
+
+    /// The commit with its author and message in UTF-8.
+    fn utf8(&self, commit: &Commit) -> Result<Commit, RepoError>;
 
     /// Writes a commit, signed when the repository says so.
     fn write(&self, draft: &Draft) -> Result<Oid, RepoError>;
@@ -47,13 +49,11 @@ pub(super) trait Engine {
 pub(super) struct InProcess {
     repo: Repository,
     dir: PathBuf,
-    /// Attributes outside of the trees, read when a content is merged first.
-    driven: OnceCell<bool>,
     fallback: Commands,
 }
 
 /// The engine that fits the repository: `git` alone where libgit2 cannot open it (reftable,
-/// sha256, partial clones), or where it would not see what shapes every merge or its history.
+/// sha256, partial clones), or does not see the history that is there.
 pub(super) fn open(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
     let Some(engine) = InProcess::open(dir) else {
         return Ok(Box::new(Commands::new(dir, commands::signs(dir)?)));
@@ -69,14 +69,13 @@ impl InProcess {
             .config()
             .and_then(|mut config| config.snapshot())
             .ok()?;
-        if repo.is_shallow() || attributes::settings_drive_merges(&config) {
+        if repo.is_shallow() {
             return None;
         }
         let signs = config.get_bool("commit.gpgsign").unwrap_or(false);
         Some(Self {
             repo,
             dir: dir.to_owned(),
-            driven: OnceCell::new(),
             fallback: Commands::new(dir, signs),
         })
     }
@@ -91,15 +90,7 @@ impl InProcess {
         let tree_of = |id: &Oid| Ok::<_, git2::Error>(self.repo.find_commit(raw(id)?)?.tree_id());
         let trees = (|| Ok((tree_of(base)?, tree_of(ours)?, tree_of(theirs)?)))();
         let (base, ours, theirs) = trees.map_err(|error: git2::Error| failed(&error))?;
-        let driven = || {
-            *self.driven.get_or_init(|| {
-                let outside =
-                    |config| attributes::outside_may_drive_merges(self.repo.commondir(), &config);
-                // Settings that cannot be read are a reason for doubt.
-                self.repo.config().map_or(true, outside)
-            })
-        };
-        match tree::merge(&self.repo, &driven, base, ours, theirs) {
+        match tree::merge(&self.repo, base, ours, theirs) {
             Ok(tree) => Ok(Ok(domain(tree)?)),
             Err(Stop::Doubt(why)) => Ok(Err(why)),
             Err(Stop::Git(error)) => Err(failed(&error)),
@@ -122,6 +113,10 @@ impl Engine for InProcess {
             }
             Err(error) => Err(failed(&error)),
         }
+    }
+
+    fn utf8(&self, commit: &Commit) -> Result<Commit, RepoError> {
+        self.fallback.utf8(commit)
     }
 
     fn write(&self, draft: &Draft) -> Result<Oid, RepoError> {

@@ -73,11 +73,28 @@ impl Lab {
             "tree {tree}\n{parents}author {author} 1700000000 +0200\n\
              committer {author} 1700000000 +0200\n\n{message}"
         );
+        self.store(body.as_bytes())
+    }
+
+    /// A commit of a tree that is there.
+    pub(super) fn commit_tree(&self, tree: &str, parents: &[&Oid]) -> Oid {
+        let parents: String = parents.iter().map(|id| format!("parent {id}\n")).collect();
+        let who = "Ann <ann@example.invalid> 1700000000 +0200";
+        let body = format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n\nwork\n");
+        self.store(body.as_bytes())
+    }
+
+    /// A commit as it is written here.
+    pub(super) fn store(&self, body: &[u8]) -> Oid {
         let odb = self.repo.odb().unwrap();
-        let id = odb
-            .write(git2::ObjectType::Commit, body.as_bytes())
-            .unwrap();
+        let id = odb.write(git2::ObjectType::Commit, body).unwrap();
         Oid::new(id.to_string()).unwrap()
+    }
+
+    /// The tree of a commit.
+    pub(super) fn tree(&self, commit: &Oid) -> String {
+        let id = git2::Oid::from_str(commit.as_str()).unwrap();
+        self.repo.find_commit(id).unwrap().tree_id().to_string()
     }
 
     /// The files of a commit, as text by path.

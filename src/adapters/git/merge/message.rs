@@ -53,23 +53,52 @@ pub(super) fn squash(title: &str, commits: &[Commit], trailers: &[String]) -> Ve
     with_trailers(text.as_bytes(), trailers)
 }
 
-/// `Co-authored-by` for everybody but the author of the result, each address once.
+/// The author line of a squash: that of the last commit of the author with the most of them.
+pub(super) fn author(commits: &[Commit]) -> Option<Vec<u8>> {
+    let email = |commit: &Commit| Ident::parse(&commit.author).email.to_ascii_lowercase();
+    let own = |one: &Commit| {
+        let same = commits.iter().filter(|other| email(other) == email(one));
+        same.count()
+    };
+    let most = commits.iter().map(own).max()?;
+    // Where several have as many, it is the one that began.
+    let first = commits.iter().find(|commit| own(commit) == most)?;
+    let last = commits
+        .iter()
+        .rfind(|commit| email(commit) == email(first))?;
+    Some(last.author.clone())
+}
+
+/// `Co-authored-by` for every author and every co-author that the messages name, but the author of
+/// the result; each address once.
 pub(super) fn co_authors(author: &[u8], commits: &[Commit]) -> Vec<String> {
     let mut seen = vec![Ident::parse(author).email.to_ascii_lowercase()];
     let mut trailers = Vec::new();
     for commit in commits {
-        let ident = Ident::parse(&commit.author);
-        let email = ident.email.to_ascii_lowercase();
-        if !seen.contains(&email) {
-            seen.push(email);
-            trailers.push(format!(
-                "Co-authored-by: {} <{}>",
-                String::from_utf8_lossy(ident.name),
-                String::from_utf8_lossy(ident.email)
-            ));
+        let named = commit.message.split(|byte| *byte == b'\n');
+        let named = named.filter_map(co_author).map(Ident::parse);
+        for ident in std::iter::once(Ident::parse(&commit.author)).chain(named) {
+            let email = ident.email.to_ascii_lowercase();
+            if !seen.contains(&email) {
+                seen.push(email);
+                trailers.push(format!(
+                    "Co-authored-by: {} <{}>",
+                    String::from_utf8_lossy(ident.name),
+                    String::from_utf8_lossy(ident.email)
+                ));
+            }
         }
     }
     trailers
+}
+
+/// The name and address of a `Co-authored-by` line.
+fn co_author(line: &[u8]) -> Option<&[u8]> {
+    const KEY: &[u8] = b"co-authored-by:";
+    let line = line.trim_ascii();
+    let (key, value) = line.split_at_checked(KEY.len())?;
+    let whole = value.contains(&b'<') && value.ends_with(b">");
+    (key.eq_ignore_ascii_case(KEY) && whole).then(|| value.trim_ascii())
 }
 
 /// The message of a merge commit.
@@ -152,5 +181,26 @@ mod tests {
             "Add it (gt-1)\n\n* one\n* two\n* three\n\nCo-authored-by: B <b@x>\n"
         );
         assert_eq!(squash("one", &commits[..1], &[]), b"one\n\nwhy\n");
+    }
+
+    #[test]
+    fn a_squash_is_by_the_author_of_all_its_commits_and_keeps_the_co_authors_they_name() {
+        let commits = [
+            commit(
+                "A <a@x>",
+                "one\n\nCo-authored-by: C <c@x>\nco-Authored-By: A <A@x>\n",
+            ),
+            commit("A <a@x>", "two\n\nnot one: Co-authored-by: D <d@x>\n"),
+            commit("B <b@x>", "three\n\nCo-authored-by: nobody\n"),
+        ];
+        let by = author(&commits).unwrap();
+        assert_eq!(
+            by, commits[1].author,
+            "most commits are theirs, not the last one"
+        );
+        let who = co_authors(&by, &commits);
+        assert_eq!(who, ["Co-authored-by: C <c@x>", "Co-authored-by: B <b@x>"]);
+        assert_eq!(author(&commits[1..]).unwrap(), commits[1].author);
+        assert_eq!(author(&[]), None);
     }
 }

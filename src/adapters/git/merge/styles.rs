@@ -7,32 +7,15 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, RepoError};
 
-/// Whether the target has the work already, as equal patches. Asked only where a merge conflicts:
-/// a change that was landed and then built upon conflicts with its own source.
-pub(super) trait Upstream {
-    /// Whether one commit's patch is on the target.
-    fn has_commit(&self, onto: &Oid, commit: &Commit) -> Result<bool, RepoError>;
-
-    /// Whether all of the work is, commit by commit or as one squashed patch.
-    fn has_all(&self, onto: &Oid, head: &Oid) -> Result<bool, RepoError>;
-}
-
 /// Makes the commits that would land.
-pub(super) fn land(
-    engine: &dyn Engine,
-    upstream: &dyn Upstream,
-    request: &LandRequest,
-) -> Result<MergeOutcome, RepoError> {
+pub(super) fn land(engine: &dyn Engine, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let onto = engine.commit(&request.onto)?;
     let work = engine.missing(&request.onto, &request.head)?;
     if work.is_empty() {
         return Ok(MergeOutcome::Nothing);
     }
     if engine.merge_bases(&request.onto, &request.head)?.is_empty() {
-        return Err(RepoError::Failed(format!(
-            "{} shares no history with {}",
-            request.head, request.onto
-        )));
+        return Ok(MergeOutcome::Unrelated);
     }
     let work = work
         .iter()
@@ -40,7 +23,6 @@ pub(super) fn land(
         .collect::<Result<Vec<_>, _>>()?;
     let landing = Landing {
         engine,
-        upstream,
         request,
         onto,
         committer: ident_now(&request.committer),
@@ -57,7 +39,6 @@ pub(super) fn land(
 
 struct Landing<'a> {
     engine: &'a dyn Engine,
-    upstream: &'a dyn Upstream,
     request: &'a LandRequest,
     onto: Commit,
     /// The committer line of what is written.
@@ -76,8 +57,9 @@ struct Replayed {
 }
 
 impl Landing<'_> {
-    /// Replays one commit after the other. Those that change nothing any more are skipped, and
-    /// so are those that conflict because the target has an equal patch.
+    /// Replays one commit after the other, as `git rebase --reapply-cherry-picks` does: those that
+    /// change nothing any more are skipped. Patches are not compared with those of the target: an
+    /// equal one may have been taken back there, or differ in white space.
     fn rebase(&self) -> Result<MergeOutcome, RepoError> {
         let commits = self.work.iter().filter(|commit| commit.parents.len() == 1);
         let (mut tip, mut tree) = (self.onto.id.clone(), self.onto.tree.clone());
@@ -89,8 +71,7 @@ impl Landing<'_> {
             let parent = self.engine.commit(&commit.parents[0])?;
             let merged = match self.replayed(&parent, &tip, &tree, commit)? {
                 Joined::Tree(merged) => merged,
-                Joined::Conflict(_) if self.upstream.has_commit(&self.onto.id, commit)? => continue,
-                Joined::Conflict(paths) => return self.conflict(paths),
+                Joined::Conflict(paths) => return Ok(MergeOutcome::Conflict(paths)),
             };
             if merged == tree {
                 continue;
@@ -153,7 +134,7 @@ impl Landing<'_> {
     fn rebase_around_merges(&self) -> Result<MergeOutcome, RepoError> {
         let whole = match self.engine.join(None, &self.onto.id, &self.request.head)? {
             Joined::Tree(tree) => tree,
-            Joined::Conflict(paths) => return self.conflict(paths),
+            Joined::Conflict(paths) => return Ok(MergeOutcome::Conflict(paths)),
         };
         if whole == self.onto.tree {
             return Ok(MergeOutcome::Nothing);
@@ -162,23 +143,19 @@ impl Landing<'_> {
         if matches!(&line, MergeOutcome::Clean { tree, .. } if *tree == whole) {
             return Ok(line);
         }
-        self.finish(self.squashed(whole))
+        self.finish(self.squashed(whole)?)
     }
 
     /// Lands the merge of the whole as one commit.
-    fn whole(&self, draft: fn(&Self, Oid) -> Draft) -> Result<MergeOutcome, RepoError> {
+    fn whole(
+        &self,
+        draft: fn(&Self, Oid) -> Result<Draft, RepoError>,
+    ) -> Result<MergeOutcome, RepoError> {
         match self.engine.join(None, &self.onto.id, &self.request.head)? {
             Joined::Tree(tree) if tree == self.onto.tree => Ok(MergeOutcome::Nothing),
-            Joined::Tree(tree) => self.finish(draft(self, tree)),
-            Joined::Conflict(paths) => self.conflict(paths),
+            Joined::Tree(tree) => self.finish(draft(self, tree)?),
+            Joined::Conflict(paths) => Ok(MergeOutcome::Conflict(paths)),
         }
-    }
-
-    fn conflict(&self, paths: Vec<String>) -> Result<MergeOutcome, RepoError> {
-        if self.upstream.has_all(&self.onto.id, &self.request.head)? {
-            return Ok(MergeOutcome::Nothing);
-        }
-        Ok(MergeOutcome::Conflict(paths))
     }
 
     fn finish(&self, draft: Draft) -> Result<MergeOutcome, RepoError> {
@@ -187,40 +164,35 @@ impl Landing<'_> {
         Ok(MergeOutcome::Clean { tip, tree })
     }
 
-    /// One commit by the author of the head, with everybody else as co-author.
-    fn squashed(&self, tree: Oid) -> Draft {
-        let single: Vec<Commit> = self
-            .work
-            .iter()
-            .filter(|commit| commit.parents.len() < 2)
-            .cloned()
-            .collect();
-        let head = self
-            .work
-            .iter()
-            .find(|commit| commit.id == self.request.head);
-        let author = head.map_or_else(|| self.committer.clone(), |head| head.author.clone());
+    /// One commit by the author of all commits, or of most of them, with the others as co-authors. Its
+    /// text is UTF-8, whatever theirs is.
+    fn squashed(&self, tree: Oid) -> Result<Draft, RepoError> {
+        let single = self.work.iter().filter(|commit| commit.parents.len() < 2);
+        let single: Vec<Commit> = single
+            .map(|commit| self.engine.utf8(commit))
+            .collect::<Result<_, _>>()?;
+        let author = message::author(&single).unwrap_or_else(|| self.committer.clone());
         let mut trailers = message::co_authors(&author, &single);
         trailers.extend(self.request.trailers.iter().cloned());
-        Draft {
+        Ok(Draft {
             tree,
             parents: vec![self.onto.id.clone()],
             message: message::squash(&self.request.title, &single, &trailers),
             author,
             committer: self.committer.clone(),
             encoding: None,
-        }
+        })
     }
 
     /// A merge commit of the target and the work.
-    fn joined(&self, tree: Oid) -> Draft {
-        Draft {
+    fn joined(&self, tree: Oid) -> Result<Draft, RepoError> {
+        Ok(Draft {
             tree,
             parents: vec![self.onto.id.clone(), self.request.head.clone()],
             message: message::merge(&self.request.title, &self.request.trailers),
             author: self.committer.clone(),
             committer: self.committer.clone(),
             encoding: None,
-        }
+        })
     }
 }

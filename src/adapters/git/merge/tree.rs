@@ -1,12 +1,12 @@
 //! The pruned three-way merge of trees: equal subtrees are never opened, so it costs what the
 //! change costs, not what the repository holds.
 //!
-//! It decides only what is beyond doubt. Whatever could involve a rename, a type change, a merge
-//! driver or a conflict is a [`Stop::Doubt`], and the `git` program is asked instead.
+//! It only puts together paths that one side alone changed, where no rename can be among them. As
+//! soon as a path was changed on both sides, or a mode, a link, a submodule, an attributes file or a
+//! possible rename is in it, the whole merge is a [`Stop::Doubt`], and the `git` program makes it:
+//! contents are never merged here.
 
-use git2::{MergeFileInput, ObjectType, Oid, Repository, Tree, merge_file};
-
-use super::attributes;
+use git2::{Oid, Repository, Tree};
 
 /// Why there is no merged tree.
 #[derive(Debug)]
@@ -23,27 +23,20 @@ impl From<git2::Error> for Stop {
     }
 }
 
-/// Larger files are merged by `git`.
-const CONTENT_MAX: usize = 16 * 1024 * 1024;
 /// Deeper trees are merged by `git`.
 const DEPTH_MAX: usize = 512;
+/// Larger changes are merged by `git`: opening each of their directories costs as much as git does.
+const PATHS_MAX: usize = 50_000;
 
 const TREE: i32 = 0o040_000;
 const REGULAR: i32 = 0o100_644;
 const EXECUTABLE: i32 = 0o100_755;
 
-/// Merges the trees and writes the result. `driven`: whether attributes outside of the trees may
-/// choose how contents are merged; asked only when a content is merged.
+/// Merges the trees and writes the result.
 ///
 /// # Errors
 /// [`Stop`]: there is doubt, or git failed.
-pub(super) fn merge(
-    repo: &Repository,
-    driven: &dyn Fn() -> bool,
-    base: Oid,
-    ours: Oid,
-    theirs: Oid,
-) -> Result<Oid, Stop> {
+pub(super) fn merge(repo: &Repository, base: Oid, ours: Oid, theirs: Oid) -> Result<Oid, Stop> {
     if ours == theirs || base == theirs {
         return Ok(ours);
     }
@@ -55,7 +48,17 @@ pub(super) fn merge(
         ours: Some(repo.find_tree(ours)?),
         theirs: Some(repo.find_tree(theirs)?),
     };
-    match (Merger { repo, driven }).directory(&trees, false, 0)? {
+    let mut merger = Merger {
+        repo,
+        seen: Seen::default(),
+    };
+    let merged = merger.directory(&trees, 0)?;
+    // A removed path may have become an added one, and a removed directory may be what the other side
+    // adds to.
+    if merger.seen.removed && merger.seen.added {
+        return Err(Stop::Doubt("a path is removed and another one added"));
+    }
+    match merged {
         Some(tree) => Ok(tree),
         None => Ok(repo.treebuilder(None)?.write()?),
     }
@@ -71,62 +74,33 @@ struct Sides<T> {
 /// What a name refers to: object and mode.
 type Item = (Oid, i32);
 
-/// What becomes of a name.
-enum Verdict {
-    /// This, or nothing.
-    Take(Option<Item>),
-    /// Open the three trees.
-    Descend,
-    /// Merge the three contents; the mode is settled.
-    Content(i32),
+/// What the sides did, as far as it matters for renames.
+#[derive(Default)]
+struct Seen {
+    added: bool,
+    removed: bool,
+    paths: usize,
 }
 
 struct Merger<'r> {
     repo: &'r Repository,
-    driven: &'r dyn Fn() -> bool,
+    seen: Seen,
 }
 
-impl Merger<'_> {
-    /// Merges one directory; none when nothing is left in it. `driven`: an attribute above may
-    /// choose how contents are merged.
-    fn directory(
-        &self,
-        trees: &Sides<Tree<'_>>,
-        driven: bool,
-        depth: usize,
-    ) -> Result<Option<Oid>, Stop> {
+impl<'r> Merger<'r> {
+    /// Merges one directory; none when nothing is left in it.
+    fn directory(&mut self, trees: &Sides<Tree<'_>>, depth: usize) -> Result<Option<Oid>, Stop> {
         if depth > DEPTH_MAX {
             return Err(Stop::Doubt("the tree is very deep"));
         }
-        let driven = driven || self.attributes(trees)?;
-        let start = trees.ours.as_ref();
-        let mut built = self.repo.treebuilder(start)?;
-        let (mut removed, mut added) = ([false; 2], [false; 2]);
-        for name in names(trees) {
-            let item = |tree: &Option<Tree<'_>>| {
-                let entry = tree.as_ref()?.get_name_bytes(&name)?;
-                Some((entry.id(), entry.filemode_raw()))
-            };
+        let mut built = self.repo.treebuilder(trees.ours.as_ref())?;
+        for name in names(&[&trees.base, &trees.ours, &trees.theirs]) {
             let items = Sides {
-                base: item(&trees.base),
-                ours: item(&trees.ours),
-                theirs: item(&trees.theirs),
+                base: item(trees.base.as_ref(), &name),
+                ours: item(trees.ours.as_ref(), &name),
+                theirs: item(trees.theirs.as_ref(), &name),
             };
-            for (side, item) in [items.ours, items.theirs].into_iter().enumerate() {
-                removed[side] |= items.base.is_some() && item.is_none();
-                added[side] |= items.base.is_none() && item.is_some();
-            }
-            let merged = match judge(&items)? {
-                Verdict::Take(item) => {
-                    self.refuse_hidden_removals(&items)?;
-                    item
-                }
-                Verdict::Descend => self.descend(&items, driven, depth)?,
-                Verdict::Content(_) if driven || (self.driven)() => {
-                    return Err(Stop::Doubt("an attribute may choose a merge driver"));
-                }
-                Verdict::Content(mode) => Some((self.content(&items)?, mode)),
-            };
+            let merged = self.name(&name, &items, depth)?;
             if merged == items.ours {
                 continue;
             }
@@ -137,121 +111,89 @@ impl Merger<'_> {
                 None => built.remove(&name[..])?,
             }
         }
-        // A removal here and an addition there may be one half each of a renamed directory.
-        if (removed[0] && added[1]) || (removed[1] && added[0]) {
-            return Err(Stop::Doubt("one side removes where the other adds"));
-        }
         if built.is_empty() {
             return Ok(None);
         }
         Ok(Some(built.write()?))
     }
 
-    fn descend(
-        &self,
+    /// What becomes of one name.
+    fn name(
+        &mut self,
+        name: &[u8],
         items: &Sides<Item>,
-        driven: bool,
         depth: usize,
     ) -> Result<Option<Item>, Stop> {
-        let open = |item: Option<Item>| {
-            item.map(|(id, _)| self.repo.find_tree(id))
-                .transpose()
-                .map_err(Stop::from)
-        };
+        let Sides { base, ours, theirs } = *items;
+        if base == theirs {
+            self.change(name, base, ours, depth)?;
+            return Ok(ours);
+        }
+        if base == ours {
+            self.change(name, base, theirs, depth)?;
+            return Ok(theirs);
+        }
+        let directories = [base, ours, theirs].into_iter().flatten().all(is_tree);
+        if !directories || ours.is_none() || theirs.is_none() {
+            return Err(Stop::Doubt("both sides change a path"));
+        }
         let trees = Sides {
-            base: open(items.base)?,
-            ours: open(items.ours)?,
-            theirs: open(items.theirs)?,
+            base: self.open(base)?,
+            ours: self.open(ours)?,
+            theirs: self.open(theirs)?,
         };
-        let merged = self.directory(&trees, driven, depth + 1)?;
+        let merged = self.directory(&trees, depth + 1)?;
         Ok(merged.map(|id| (id, TREE)))
     }
 
-    /// Whether a `.gitattributes` of this directory could choose how contents are merged.
-    fn attributes(&self, trees: &Sides<Tree<'_>>) -> Result<bool, Stop> {
-        let all = [&trees.base, &trees.ours, &trees.theirs];
-        for tree in all.into_iter().flatten() {
-            let Some(entry) = tree.get_name_bytes(b".gitattributes") else {
-                continue;
-            };
-            if entry.kind() == Some(ObjectType::Blob)
-                && attributes::may_drive_merges(self.repo.find_blob(entry.id())?.content())
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn content(&self, items: &Sides<Item>) -> Result<Oid, Stop> {
-        let blob = |item: Option<Item>| match item {
-            Some((id, _)) => Ok(self.repo.find_blob(id)?),
-            None => Err(Stop::Doubt("both sides add it differently")),
-        };
-        let (base, ours, theirs) = (blob(items.base)?, blob(items.ours)?, blob(items.theirs)?);
-        for content in [base.content(), ours.content(), theirs.content()] {
-            if content.len() > CONTENT_MAX || is_binary(content) {
-                return Err(Stop::Doubt("a content is binary or very large"));
-            }
-        }
-        let input = |content| {
-            let mut input = MergeFileInput::new();
-            input.content(content);
-            input
-        };
-        let merged = merge_file(
-            &input(base.content()),
-            &input(ours.content()),
-            &input(theirs.content()),
-            None,
-        )?;
-        if !merged.is_automergeable() {
-            return Err(Stop::Doubt("contents conflict"));
-        }
-        Ok(self.repo.blob(merged.content())?)
-    }
-
-    /// A path that both sides removed may be a rename that only `git` can see, also where the
-    /// sides agree and are therefore not opened.
-    fn refuse_hidden_removals(&self, items: &Sides<Item>) -> Result<(), Stop> {
-        if items.ours != items.theirs || items.base == items.ours {
-            return Ok(());
-        }
-        let Some(base) = items.base else {
-            return Ok(());
-        };
-        if self.loses_a_path(base, items.ours, 0)? {
-            return Err(Stop::Doubt("both sides remove a path"));
-        }
-        Ok(())
-    }
-
-    /// Whether a path of `before` is not in `after`.
-    fn loses_a_path(&self, before: Item, after: Option<Item>, depth: usize) -> Result<bool, Stop> {
-        let Some(after) = after else {
-            return Ok(true);
-        };
+    /// Looks at what one side alone did to a name, and to all below it.
+    fn change(
+        &mut self,
+        name: &[u8],
+        before: Option<Item>,
+        after: Option<Item>,
+        depth: usize,
+    ) -> Result<(), Stop> {
         if before == after {
-            return Ok(false);
+            return Ok(());
         }
-        if depth > DEPTH_MAX || is_tree(before) != is_tree(after) {
-            return Ok(true);
+        self.seen.paths += 1;
+        if depth > DEPTH_MAX || self.seen.paths > PATHS_MAX {
+            return Err(Stop::Doubt("the change is very large"));
         }
-        if !is_tree(before) {
-            return Ok(false);
+        let present = || [before, after].into_iter().flatten();
+        if present().all(is_tree) {
+            let trees = [self.open(before)?, self.open(after)?];
+            for name in names(&[&trees[0], &trees[1]]) {
+                let [before, after] = [&trees[0], &trees[1]].map(|tree| item(tree.as_ref(), &name));
+                self.change(&name, before, after, depth + 1)?;
+            }
+            return Ok(());
         }
-        let (before, after) = (
-            self.repo.find_tree(before.0)?,
-            self.repo.find_tree(after.0)?,
-        );
-        for entry in &before {
-            let now = after.get_name_bytes(entry.name_bytes());
-            let now = now.map(|entry| (entry.id(), entry.filemode_raw()));
-            if self.loses_a_path((entry.id(), entry.filemode_raw()), now, depth + 1)? {
-                return Ok(true);
+        if name == b".gitattributes" {
+            return Err(Stop::Doubt("attributes change"));
+        }
+        if !present().all(|(_, mode)| mode == REGULAR || mode == EXECUTABLE) {
+            return Err(Stop::Doubt("it is a link or a submodule, or becomes one"));
+        }
+        match (before, after) {
+            (Some((_, old)), Some((_, new))) if old != new => Err(Stop::Doubt("a mode changes")),
+            (Some(_), Some(_)) => Ok(()),
+            (before, _) => {
+                self.seen.removed |= before.is_some();
+                self.seen.added |= before.is_none();
+                Ok(())
             }
         }
-        Ok(false)
+    }
+
+    fn open(&self, item: Option<Item>) -> Result<Option<Tree<'r>>, Stop> {
+        let tree = item.map(|(id, _)| self.repo.find_tree(id)).transpose()?;
+        match tree {
+            // git drops it from what it merges.
+            Some(tree) if tree.is_empty() => Err(Stop::Doubt("a directory is empty")),
+            tree => Ok(tree),
+        }
     }
 }
 
@@ -259,70 +201,22 @@ fn is_tree(item: Item) -> bool {
     item.1 == TREE
 }
 
-/// What becomes of one name, as far as that is beyond doubt.
-fn judge(items: &Sides<Item>) -> Result<Verdict, Stop> {
-    let Sides { base, ours, theirs } = *items;
-    if ours == theirs || base == theirs {
-        return Ok(Verdict::Take(ours));
-    }
-    if base == ours {
-        return Ok(Verdict::Take(theirs));
-    }
-    let (Some(ours), Some(theirs)) = (ours, theirs) else {
-        return Err(Stop::Doubt("one side removes what the other changes"));
-    };
-    let present = [base, Some(ours), Some(theirs)];
-    let mut present = present.into_iter().flatten();
-    if present.clone().all(is_tree) {
-        return Ok(Verdict::Descend);
-    }
-    let Some(base) = base else {
-        return Err(Stop::Doubt("both sides add it differently"));
-    };
-    if !present.all(|(_, mode)| mode == REGULAR || mode == EXECUTABLE) {
-        return Err(Stop::Doubt("types differ, or it is a link or a submodule"));
-    }
-    let mode = pick(base.1, ours.1, theirs.1).ok_or(Stop::Doubt("modes clash"))?;
-    match pick(base.0, ours.0, theirs.0) {
-        Some(id) => Ok(Verdict::Take(Some((id, mode)))),
-        None => Ok(Verdict::Content(mode)),
-    }
+fn item(tree: Option<&Tree<'_>>, name: &[u8]) -> Option<Item> {
+    let entry = tree?.get_name_bytes(name)?;
+    Some((entry.id(), entry.filemode_raw()))
 }
 
-/// The three-way choice between single values.
-fn pick<T: PartialEq>(base: T, ours: T, theirs: T) -> Option<T> {
-    if ours == theirs || base == theirs {
-        Some(ours)
-    } else if base == ours {
-        Some(theirs)
-    } else {
-        None
-    }
-}
-
-/// Names whose entries are not the same on all three sides, each once.
-fn names(trees: &Sides<Tree<'_>>) -> Vec<Vec<u8>> {
-    let all = [&trees.base, &trees.ours, &trees.theirs];
+/// Names whose entries are not the same in all of the trees, each once.
+fn names(trees: &[&Option<Tree<'_>>]) -> Vec<Vec<u8>> {
     let mut names = std::collections::BTreeSet::new();
-    for (which, tree) in all.into_iter().enumerate() {
+    for (which, tree) in trees.iter().enumerate() {
         for entry in tree.iter().flat_map(|tree| tree.iter()) {
-            let same = |other: &Option<Tree<'_>>| {
-                let found = other.as_ref()?.get_name_bytes(entry.name_bytes())?;
-                Some(found.id() == entry.id() && found.filemode_raw() == entry.filemode_raw())
-            };
-            let others = all.iter().enumerate().filter(|(at, _)| *at != which);
-            if !others
-                .map(|(_, tree)| same(tree))
-                .all(|same| same == Some(true))
-            {
+            let here = Some((entry.id(), entry.filemode_raw()));
+            let mut others = trees.iter().enumerate().filter(|(at, _)| *at != which);
+            if others.any(|(_, tree)| item(tree.as_ref(), entry.name_bytes()) != here) {
                 names.insert(entry.name_bytes().to_vec());
             }
         }
     }
     names.into_iter().collect()
-}
-
-/// As git decides it.
-fn is_binary(content: &[u8]) -> bool {
-    content.iter().take(8000).any(|byte| *byte == 0)
 }

@@ -1,335 +1,325 @@
-//! Stores the content of a measured sandbox as trees: the index as it is, the work tree byte for
-//! byte, git directories of nested repositories, the state of operations in progress.
+//! Stores the content of a measured sandbox as blobs, and lists it. What HEAD has is not stored twice.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
+use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
-use super::super::links;
+use super::super::command::Git;
+use super::super::files::compare::{Item, read};
+use super::super::files::open::Root;
+use super::super::files::seen::Seen;
+use super::super::files::store::{Store, Unstored};
+use super::super::files::walk::{All, Entry, Kind, walk};
+use super::super::ground::seen_file;
+use super::super::inner::Home;
 use super::super::measure::Measured;
-use super::super::nested::walk;
-use super::super::raw::{Raw, record_path};
+use super::super::rig::GitRepo;
 use super::super::special::ASIDE;
-use super::super::status::IndexEntry;
+use super::manifest::{Line, Numbers, Place};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Names in the administrative directory that are not state of the agent's work.
-const NOT_STATE: &[&str] = &["index", "gitdir", "commondir", "locked", "horde.json"];
+const NOT_STATE: &[&str] = &["gitdir", "commondir", "locked"];
 
-/// What was stored. Two captures of the same content are equal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What was stored.
 pub(super) struct Capture {
-    /// The index as a tree; in a conflict, our side of it.
-    pub(super) index: Oid,
-    /// The work tree.
-    pub(super) worktree: Oid,
-    /// Index records of the files stored byte for byte.
-    pub(super) raw: Vec<Vec<u8>>,
-    /// Tracked paths that are not there.
-    pub(super) absent: Vec<RelPath>,
-    /// Git directories, in the order of the measured nested repositories.
-    pub(super) nested: Vec<Option<Oid>>,
-    /// Files of the administrative directory.
-    pub(super) state: Oid,
-    /// Which those are.
-    pub(super) state_files: Vec<RelPath>,
+    /// A line for every entry.
+    pub(super) lines: Vec<Line>,
+    /// The blobs that HEAD does not reach.
+    pub(super) blobs: BTreeSet<Oid>,
+    /// Bytes of file content among them.
+    pub(super) bytes: u64,
+    /// Pipes, sockets and devices.
+    pub(super) other: Vec<String>,
 }
 
-/// Stores it all. Changes nothing in the sandbox.
-pub(super) fn capture(raw: &Raw, measured: &Measured, round: usize) -> Result<Capture, RepoError> {
-    let root = &measured.place.sandbox;
-    let (mut files, absent) = sort_out(measured)?;
-    let unsure = converted(measured, &files, &absent)?;
-    files.extend(
-        unsure
-            .into_iter()
-            .filter(|path| kind(root, path) == Kind::File),
-    );
-    let index = raw.index(&format!("index-{round}"));
-    let staged = staged(measured);
-    index.load(staged.iter().map(Vec::as_slice))?;
-    let index_tree = index.write_tree()?;
-    let tree = raw.index(&format!("worktree-{round}"));
-    tree.load(staged.iter().map(Vec::as_slice))?;
-    tree.load(
-        absent
-            .iter()
-            .map(|path| removal(&index_tree, path))
-            .collect::<Vec<_>>()
-            .iter()
-            .map(Vec::as_slice),
-    )?;
-    tree.add(root, files.iter().map(Vec::as_slice))?;
-    let worktree = tree.write_tree()?;
-    let exact = tree
-        .records()?
-        .into_iter()
-        .filter(|record| files.contains(record_path(record)))
-        .collect();
-    let mut nested = Vec::new();
-    for (n, repository) in measured.nested.iter().enumerate() {
-        let stored = match &repository.git_dir {
-            Some(dir) => Some(store_dir(
-                raw,
-                &format!("nested-{n}-{round}"),
-                dir,
-                &walk(dir, true)?,
-            )?),
-            None => None,
-        };
-        nested.push(stored);
+/// An entry that is to be saved.
+struct Planned<'a> {
+    home: Home,
+    root: &'a Root,
+    entry: Entry,
+    id: Option<Oid>,
+}
+
+/// The directories that entries lie in.
+struct Roots {
+    sandbox: Option<Root>,
+    admin: Option<Root>,
+    other: HashMap<std::path::PathBuf, Root>,
+}
+
+impl Roots {
+    fn of(measured: &Measured) -> Result<Self, RepoError> {
+        let open = |dir: &Path| Root::open(dir).map_err(|error| failed("cannot read", dir, &error));
+        let ground = &measured.ground;
+        let mut other = HashMap::new();
+        for (home, _) in &measured.inner.more {
+            if let Home::Other(dir) = home
+                && !other.contains_key(dir)
+            {
+                other.insert(dir.clone(), open(dir)?);
+            }
+        }
+        Ok(Self {
+            sandbox: match ground.gone {
+                true => None,
+                false => Some(open(&ground.sandbox)?),
+            },
+            admin: ground.admin.as_deref().map(open).transpose()?,
+            other,
+        })
     }
-    let state_files = state_files(&measured.place.admin)?;
-    let name = format!("state-{round}");
-    Ok(Capture {
-        index: index_tree,
-        worktree,
-        raw: exact,
-        absent: absent.into_iter().collect(),
-        nested,
-        state: store_dir(raw, &name, &measured.place.admin, &state_files)?,
-        state_files,
-    })
+
+    fn get(&self, home: &Home) -> Option<&Root> {
+        match home {
+            Home::Sandbox => self.sandbox.as_ref(),
+            Home::Admin => self.admin.as_ref(),
+            Home::Other(dir) => self.other.get(dir),
+        }
+    }
+}
+
+/// What there is to be saved of the sandbox's work, with the ids of all files.
+fn plan<'a>(
+    repo: &GitRepo,
+    measured: &Measured,
+    roots: &'a Roots,
+) -> Result<Vec<Planned<'a>>, RepoError> {
+    if let Some(closed) = measured.inner.inner.iter().find(|inner| inner.closed) {
+        let path = bytes::lossy(&closed.path);
+        let what = format!("not all of {path} can be read: it cannot be saved");
+        return Err(RepoError::Failed(what));
+    }
+    if let Some(mount) = measured.mounts.first() {
+        let path = measured.ground.sandbox.join(bytes::path(mount));
+        let what = format!(
+            "{} is a mount point: `umount` it, then what is left can be saved",
+            path.display()
+        );
+        return Err(RepoError::Failed(what));
+    }
+    let own = measured
+        .files
+        .items
+        .iter()
+        .map(|item| (Home::Sandbox, item));
+    let more = measured
+        .inner
+        .more
+        .iter()
+        .map(|(home, item)| (home.clone(), item));
+    let mut known: HashSet<(Home, &RelPath)> = HashSet::new();
+    let (file, mut planned) = (seen_file(repo, &measured.ground.sandbox), Vec::new());
+    let mut seen = Seen::read(&file);
+    for (home, Item { entry, id }) in own.chain(more) {
+        let Some(root) = roots.get(&home) else {
+            continue;
+        };
+        if !known.insert((home.clone(), &entry.path)) {
+            continue;
+        }
+        let (entry, id) = match id {
+            None if entry.git_mode().is_some() => {
+                // It is as it was checked out, and was not read until now.
+                match read(root, entry.clone(), measured.format, &mut seen)? {
+                    Some((entry, id)) => (entry, Some(id)),
+                    None => continue,
+                }
+            }
+            id => (entry.clone(), id.clone()),
+        };
+        planned.push(Planned {
+            home,
+            root,
+            entry,
+            id,
+        });
+    }
+    seen.write(&file)?;
+    Ok(planned)
+}
+
+/// Blobs that a ref to HEAD reaches.
+fn known(measured: &Measured) -> HashSet<&Oid> {
+    match measured.ground.head {
+        Some(_) => measured.tree.values().map(|(_, id)| id).collect(),
+        None => HashSet::new(),
+    }
 }
 
 /// Bytes of the files that [`capture`] would store, but for the state of git itself.
-pub(super) fn size(measured: &Measured) -> Result<u64, RepoError> {
-    let length = |dir: &Path, files: &mut dyn Iterator<Item = &RelPath>| -> u64 {
-        let lengths = files.map(|file| fs::symlink_metadata(dir.join(bytes::path(file))));
-        lengths.flatten().map(|meta| meta.len()).sum()
-    };
-    let (mut files, absent) = sort_out(measured)?;
-    files.extend(changed_bytes(
-        measured,
-        converted(measured, &files, &absent)?,
-    )?);
-    let mut total = length(&measured.place.sandbox, &mut files.iter());
-    for dir in measured
-        .nested
-        .iter()
-        .filter_map(|nested| nested.git_dir.as_ref())
-    {
-        total += length(dir, &mut walk(dir, true)?.iter());
+pub(super) fn size(repo: &GitRepo, measured: &Measured) -> Result<u64, RepoError> {
+    let roots = Roots::of(measured)?;
+    let known = known(measured);
+    let mut counted = HashSet::new();
+    let mut total = 0;
+    for planned in plan(repo, measured, &roots)? {
+        if let Some(id) = planned.id
+            && !known.contains(&id)
+            && counted.insert(id)
+        {
+            total += planned.entry.stamp.size;
+        }
     }
     Ok(total)
 }
 
-fn store_dir(raw: &Raw, name: &str, dir: &Path, files: &[RelPath]) -> Result<Oid, RepoError> {
-    let index = raw.index(name);
-    index.add(dir, files.iter().map(Vec::as_slice))?;
-    index.write_tree()
-}
-
-/// The record that removes a path from an index.
-fn removal(any: &Oid, path: &[u8]) -> Vec<u8> {
-    let mut record = format!("0 {} 0\t", "0".repeat(any.as_str().len())).into_bytes();
-    record.extend_from_slice(path);
-    record
-}
-
-/// Paths that the index only promises to have (`git add -N`).
-pub(super) fn intents(measured: &Measured) -> BTreeSet<&RelPath> {
-    let promised = measured
-        .status
-        .changes
-        .iter()
-        .filter(|change| change.intent);
-    promised.map(|change| &change.path).collect()
-}
-
-/// The index as one tree can hold it: of conflicting paths, our side or else theirs.
-fn staged(measured: &Measured) -> Vec<Vec<u8>> {
-    let intents = intents(measured);
-    let best = |entry: &&IndexEntry| match entry.stage {
-        0 | 2 => true,
-        stage => !measured.index.iter().any(|other| {
-            other.path == entry.path && (other.stage == 2 || (stage == 1 && other.stage == 3))
-        }),
-    };
-    let plain = measured
-        .index
-        .iter()
-        .filter(|entry| !intents.contains(&entry.path));
-    let conflicts: Vec<_> = plain
-        .clone()
-        .filter(|entry| entry.stage > 0)
-        .filter(best)
-        .collect();
-    plain
-        .filter(|entry| entry.stage == 0)
-        .chain(conflicts)
-        .map(|entry| entry.record(&entry.path, 0))
-        .collect()
-}
-
-/// Files that are to be stored byte for byte whatever git converts, and tracked paths that are not there.
-fn sort_out(measured: &Measured) -> Result<(BTreeSet<RelPath>, BTreeSet<RelPath>), RepoError> {
-    let root = &measured.place.sandbox;
-    let mut files = BTreeSet::new();
-    let mut absent = BTreeSet::new();
-    let changed = measured
-        .status
-        .changes
-        .iter()
-        .filter(|change| change.in_tree || change.conflict);
-    let skipped = measured
-        .index
-        .iter()
-        .filter(|entry| entry.skip)
-        .map(|entry| &entry.path);
-    let tracked = changed
-        .map(|change| &change.path)
-        .chain(&measured.hidden)
-        .chain(skipped);
-    for path in tracked {
-        match kind(root, path) {
-            Kind::File => {
-                files.insert(path.clone());
-            }
-            Kind::Absent => {
-                absent.insert(path.clone());
-            }
-            // A submodule, whose files come below, or a file that became a directory.
-            Kind::Directory if is_gitlink(measured, path) => {}
-            Kind::Directory => {
-                absent.insert(path.clone());
-            }
-        }
-    }
-    let hidden_names = links::EXCLUDED.iter().map(|name| name.as_bytes().to_vec());
-    let beside: Vec<RelPath> = hidden_names
-        .filter(|path| !links::is_ours(root, path))
-        .filter(|path| !measured.index.iter().any(|entry| &entry.path == path))
-        .collect();
-    for path in measured.untracked().chain(&beside) {
-        match kind(root, path) {
-            Kind::File => {
-                files.insert(path.clone());
-            }
-            Kind::Absent => {}
-            Kind::Directory if path.ends_with(b"/") => {}
-            Kind::Directory => {
-                let inner = walk(&root.join(bytes::path(path)), false)?;
-                files.extend(inner.iter().map(|name| bytes::below(path, name)));
-            }
-        }
-    }
-    for nested in &measured.nested {
-        if nested.closed {
-            let path = bytes::lossy(&nested.path);
-            let what = format!("not all of {path} can be read: it cannot be saved");
-            return Err(RepoError::Failed(what));
-        }
-        files.extend(nested.files.iter().cloned());
-    }
-    Ok((files, absent))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    File,
-    Directory,
-    Absent,
-}
-
-fn kind(root: &Path, path: &[u8]) -> Kind {
-    match fs::symlink_metadata(root.join(bytes::path(path))) {
-        Ok(meta) if meta.is_dir() => Kind::Directory,
-        Ok(meta) if meta.is_file() || meta.is_symlink() => Kind::File,
-        // Sockets and pipes hold nothing; what cannot be read is noticed by the second look.
-        Ok(_) | Err(_) => Kind::Absent,
-    }
-}
-
-fn is_gitlink(measured: &Measured, path: &[u8]) -> bool {
-    measured
-        .index
-        .iter()
-        .any(|entry| entry.is_gitlink() && entry.path == path)
-}
-
-/// Unchanged files whose bytes git does not vouch for, because line endings, `ident` or an encoding
-/// are converted: two different files can both be "unchanged". Filters (LFS) do vouch.
-fn converted(
+/// Stores it all. Changes nothing in the sandbox.
+///
+/// # Errors
+/// [`Unstored::Changed`] when a file is not what it was when it was measured.
+pub(super) fn capture<F: Fn() -> Git>(
+    repo: &GitRepo,
+    store: &mut Store<F>,
     measured: &Measured,
-    files: &BTreeSet<RelPath>,
-    absent: &BTreeSet<RelPath>,
-) -> Result<Vec<RelPath>, RepoError> {
-    let git = || measured.place.git();
-    let auto = git()
-        .args(["config", "--get", "core.autocrlf"])
-        .output()?
-        .text();
-    let auto = matches!(auto.as_str(), "true" | "input" | "yes" | "on" | "1");
-    let rest = measured.index.iter().filter(|entry| {
-        !entry.is_gitlink() && !files.contains(&entry.path) && !absent.contains(&entry.path)
-    });
-    let listed = git()
-        .args([
-            "check-attr",
-            "-z",
-            "--stdin",
-            "filter",
-            "text",
-            "eol",
-            "ident",
-        ])
-        .arg("working-tree-encoding")
-        .stdin(bytes::join(rest.map(|entry| entry.path.as_slice())))
-        .run()?;
-    let fields: Vec<&[u8]> = listed.stdout.split(|byte| *byte == 0).collect();
-    let mut found = Vec::new();
-    for about in fields.chunks_exact(15) {
-        let value = |n: usize| about[3 * n + 2];
-        let set = |n: usize| !matches!(value(n), b"unspecified" | b"unset");
-        let text = set(1) || (auto && value(1) == b"unspecified");
-        if !set(0) && (text || set(2) || set(3) || set(4)) {
-            found.push(about[0].to_vec());
+) -> Result<Capture, Unstored> {
+    let roots = Roots::of(measured)?;
+    let known = known(measured);
+    let mut list = List::default();
+    let mut bytes = 0;
+    for planned in plan(repo, measured, &roots)? {
+        let Planned {
+            home,
+            root,
+            entry,
+            id,
+        } = planned;
+        if let Some(id) = id.as_ref().filter(|id| !known.contains(id)) {
+            store.entry(root, &entry, id)?;
+            if list.blobs.insert(id.clone()) {
+                bytes += entry.stamp.size;
+            }
+        }
+        list.add(&home, entry, id);
+    }
+    if let Some(root) = &roots.admin {
+        for entry in state(root)? {
+            let read = read(root, entry, measured.format, &mut Seen::default())?;
+            let Some((entry, id)) = read else { continue };
+            store.entry(root, &entry, &id)?;
+            list.blobs.insert(id.clone());
+            list.add(&Home::Admin, entry, Some(id));
         }
     }
-    Ok(found)
+    if measured.ground.gone {
+        list.lines.extend(as_staged(repo, measured)?);
+    }
+    store.flush()?;
+    list.lines
+        .sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
+    list.lines
+        .dedup_by(|a, b| (a.place, &a.path) == (b.place, &b.path));
+    let is_other = |line: &&Line| line.kind == Kind::Other;
+    let other = list.lines.iter().filter(is_other);
+    Ok(Capture {
+        other: other.map(|line| bytes::lossy(&line.path)).collect(),
+        lines: list.lines,
+        blobs: list.blobs,
+        bytes,
+    })
 }
 
-/// Of files that are unchanged but for what git converts, those of another length than their blobs: the
-/// others are stored already, as good as all of them.
-fn changed_bytes(measured: &Measured, unsure: Vec<RelPath>) -> Result<Vec<RelPath>, RepoError> {
-    let unsure: BTreeSet<RelPath> = unsure.into_iter().collect();
-    let entries = measured.index.iter();
-    let entries: Vec<_> = entries
-        .filter(|entry| unsure.contains(&entry.path))
-        .collect();
-    let lines: Vec<String> = entries
+/// The files of a sandbox whose directory is gone, as its index has them. Their blobs are taken with what is
+/// staged.
+fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError> {
+    let merged = measured
+        .index
+        .entries
         .iter()
-        .map(|entry| format!("{}\n", entry.oid))
-        .collect();
-    let git = measured.place.git();
-    let sizes = git
+        .filter(|it| it.stage == 0 && !it.skip);
+    let merged: Vec<_> = merged.filter(|it| !it.promised).collect();
+    let list: String = merged.iter().map(|it| format!("{}\n", it.id)).collect();
+    let sizes = repo
+        .lens()
         .args(["cat-file", "--batch-check=%(objectsize)"])
-        .stdin(lines.concat())
+        .stdin(list)
         .run()?
         .text();
-    let other = |(entry, size): &(&IndexEntry, &str)| {
-        let file = measured.place.sandbox.join(bytes::path(&entry.path));
-        let length = fs::symlink_metadata(file).map(|meta| meta.len().to_string());
-        length.is_ok_and(|length| length != *size)
-    };
-    let pairs = entries.into_iter().zip(sizes.lines()).filter(other);
-    Ok(pairs.map(|(entry, _)| entry.path.clone()).collect())
+    let lines = merged
+        .iter()
+        .zip(sizes.lines())
+        .filter_map(|(staged, size)| {
+            let (kind, mode) = match staged.mode.as_str() {
+                "160000" => (Kind::Dir, 0o755),
+                "120000" => (Kind::Link, 0o777),
+                "100755" => (Kind::File, 0o755),
+                _ => (Kind::File, 0o644),
+            };
+            // What is not there any more cannot come back.
+            let size = match kind {
+                Kind::Dir => 0,
+                _ => size.parse().ok()?,
+            };
+            Some(Line {
+                place: Place::Work,
+                path: staged.path.clone(),
+                kind,
+                mode,
+                size,
+                modified: (
+                    measured.ground.note.as_ref().map_or(0, |note| note.created),
+                    0,
+                ),
+                id: (kind != Kind::Dir).then(|| staged.id.clone()),
+                file: None,
+            })
+        });
+    Ok(lines.collect())
 }
 
-/// Files of the administrative directory that describe the agent's work.
-pub(super) fn state_files(admin: &Path) -> Result<Vec<RelPath>, RepoError> {
-    let mut files = walk(admin, true)?;
-    files.retain(|path| {
-        let text = bytes::lossy(path);
-        let first = text.split('/').next().unwrap_or_default();
-        first != "modules"
-            && !NOT_STATE.contains(&text.as_str())
-            && !text.ends_with(".lock")
-            && (!first.contains(".aside") || ASIDE.iter().any(|kept| first.starts_with(kept)))
-            && !first.starts_with("sharedindex.")
-    });
-    Ok(files)
+/// The lines under way.
+#[derive(Default)]
+struct List {
+    lines: Vec<Line>,
+    blobs: BTreeSet<Oid>,
+    numbers: Numbers,
+    others: Vec<std::path::PathBuf>,
+}
+
+impl List {
+    fn add(&mut self, home: &Home, entry: Entry, id: Option<Oid>) {
+        let place = match home {
+            Home::Sandbox => Place::Work,
+            Home::Admin => Place::Admin,
+            Home::Other(dir) => {
+                let at = self.others.iter().position(|known| known == dir);
+                Place::Other(at.unwrap_or_else(|| {
+                    self.others.push(dir.clone());
+                    self.others.len() - 1
+                }))
+            }
+        };
+        let shared = entry.kind == Kind::File && entry.links > 1 && place == Place::Work;
+        self.lines.push(Line {
+            place,
+            kind: entry.kind,
+            mode: entry.stamp.mode,
+            size: entry.stamp.size,
+            modified: entry.stamp.modified,
+            id,
+            file: shared.then(|| self.numbers.of(entry.stamp.inode)),
+            path: entry.path,
+        });
+    }
+}
+
+/// Files of the administrative directory that describe the agent's work, the index among them.
+fn state(root: &Root) -> Result<Vec<Entry>, RepoError> {
+    let walked = walk(root, &mut All);
+    let walked = walked.map_err(|error| failed("cannot read", root.path(), &error))?;
+    let mut entries = walked.entries;
+    entries.retain(|entry| entry.git_mode().is_some() && is_state(&entry.path));
+    Ok(entries)
+}
+
+/// Whether a file of an administrative directory describes the agent's work.
+pub(super) fn is_state(path: &[u8]) -> bool {
+    let text = bytes::lossy(path);
+    let first = text.split('/').next().unwrap_or_default();
+    first != "modules"
+        && !NOT_STATE.contains(&text.as_str())
+        && !text.ends_with(".lock")
+        && (!first.contains(".aside") || ASIDE.iter().any(|kept| first.starts_with(kept)))
 }

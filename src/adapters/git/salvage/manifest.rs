@@ -1,20 +1,24 @@
-//! What salvage writes beside content: enough to put index, flags and nested repositories back as
-//! they were.
+//! What salvage writes beside content. The manifest is for people and tools; the list has a line for every
+//! entry, with all that a restore puts back and proves.
 
-use std::fs;
-use std::path::Path;
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
+use super::super::files::text::{decode, encode};
+use super::super::files::walk::Kind;
 use super::super::measure::Measured;
-use super::super::nested::Nested;
 use super::super::rig::GitRepo;
-use super::capture::{Capture, intents};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
+
+/// The version of what is written here. The first one stored trees instead of a list.
+pub(super) const VERSION: u32 = 2;
+
+/// How a list begins.
+const FORMAT: &str = "horde-salvage-files 2";
 
 /// The readable part, `manifest.json` in the tree of `meta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +31,9 @@ pub(super) struct Manifest {
     pub(super) incarnation: Incarnation,
     /// Where it was.
     pub(super) sandbox: String,
+    /// Where its administrative directory was.
+    #[serde(default)]
+    pub(super) admin: String,
     /// HEAD's commit.
     pub(super) head: Option<Oid>,
     /// HEAD's branch.
@@ -42,6 +49,12 @@ pub(super) struct Manifest {
     /// Clones of which only what differs from their HEAD was saved.
     #[serde(default)]
     pub(super) clones: Vec<Cloned>,
+    /// Bytes of file content that only this salvage holds.
+    #[serde(default)]
+    pub(super) bytes: u64,
+    /// Pipes, sockets and devices: they hold nothing, and do not come back.
+    #[serde(default)]
+    pub(super) other: Vec<String>,
 }
 
 /// A clone, which can be made again.
@@ -57,113 +70,130 @@ pub(super) struct Cloned {
 
 /// Those in a sandbox.
 pub(super) fn clones(measured: &Measured) -> Vec<Cloned> {
-    let clone = |nested: &Nested| {
+    let inner = measured.inner.inner.iter();
+    let clone = inner.filter_map(|inner| {
         Some(Cloned {
-            path: bytes::lossy(&nested.path),
-            head: nested.head.clone(),
-            url: nested.origin.clone()?,
+            path: bytes::lossy(&inner.path),
+            head: inner.head.clone(),
+            url: inner.origin.clone()?,
         })
+    });
+    clone.collect()
+}
+
+/// Where an entry was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// In the sandbox.
+    Work,
+    /// In its administrative directory.
+    Admin,
+    /// In that of a worktree which the agent made inside: its repository is still there, so this one is kept
+    /// and not restored.
+    Other(usize),
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) place: Place,
+    pub(super) path: RelPath,
+    pub(super) kind: Kind,
+    pub(super) mode: u32,
+    pub(super) size: u64,
+    /// Seconds and nanoseconds.
+    pub(super) modified: (i64, u32),
+    /// The blob with its bytes, or with where it leads.
+    pub(super) id: Option<Oid>,
+    /// Names with the same number are one file.
+    pub(super) file: Option<usize>,
+}
+
+/// The list as text.
+pub(super) fn render(lines: &[Line]) -> String {
+    let mut text = format!("{FORMAT}\n");
+    for line in lines {
+        let place = match line.place {
+            Place::Work => "w".to_owned(),
+            Place::Admin => "a".to_owned(),
+            Place::Other(n) => format!("o{n}"),
+        };
+        let kind = match line.kind {
+            Kind::File => 'f',
+            Kind::Link => 'l',
+            Kind::Dir => 'd',
+            Kind::Other => 'o',
+        };
+        let id = line.id.as_ref().map_or("-", Oid::as_str);
+        let file = line.file.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let (seconds, nanos) = line.modified;
+        text.push_str(&format!(
+            "{place} {kind} {:o} {} {seconds} {nanos} {id} {file} {}\n",
+            line.mode,
+            line.size,
+            encode(&line.path)
+        ));
+    }
+    text
+}
+
+/// Reads a list.
+pub(super) fn parse(text: &[u8]) -> Result<Vec<Line>, RepoError> {
+    let damaged = || RepoError::Failed("the list of salvaged files is damaged".to_owned());
+    let text = std::str::from_utf8(text).map_err(|_| damaged())?;
+    let mut lines = text.lines();
+    if lines.next() != Some(FORMAT) {
+        return Err(damaged());
+    }
+    lines.map(|text| line(text).ok_or_else(damaged)).collect()
+}
+
+fn line(text: &str) -> Option<Line> {
+    let fields: Vec<&str> = text.split(' ').collect();
+    let &[place, kind, mode, size, seconds, nanos, id, file, path] = fields.as_slice() else {
+        return None;
     };
-    measured.nested.iter().filter_map(clone).collect()
+    let path = decode(path)?;
+    let mut parts = path.split(|byte| *byte == b'/');
+    let is_plain = parts.all(|part| !matches!(part, b"" | b"." | b".."));
+    is_plain.then_some(())?;
+    Some(Line {
+        place: match place {
+            "w" => Place::Work,
+            "a" => Place::Admin,
+            other => Place::Other(other.strip_prefix('o')?.parse().ok()?),
+        },
+        kind: match kind {
+            "f" => Kind::File,
+            "l" => Kind::Link,
+            "d" => Kind::Dir,
+            "o" => Kind::Other,
+            _ => return None,
+        },
+        mode: u32::from_str_radix(mode, 8).ok()?,
+        size: size.parse().ok()?,
+        modified: (seconds.parse().ok()?, nanos.parse().ok()?),
+        id: match id {
+            "-" => None,
+            id => Some(Oid::new(id).ok()?),
+        },
+        file: match file {
+            "-" => None,
+            file => Some(file.parse().ok()?),
+        },
+        path,
+    })
 }
 
-/// The lists for machines: NUL-separated, names of files in the tree of `meta`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lists {
-    /// Index records, all stages.
-    pub(super) index: Vec<Vec<u8>>,
-    /// Index records of files stored byte for byte.
-    pub(super) raw: Vec<Vec<u8>>,
-    /// Tracked paths that were not there.
-    pub(super) absent: Vec<RelPath>,
-    /// Paths only promised to the index.
-    pub(super) intent: Vec<RelPath>,
-    /// Paths with skip-worktree.
-    pub(super) skip: Vec<RelPath>,
-    /// Paths with assume-unchanged.
-    pub(super) assume: Vec<RelPath>,
-    /// Nested repositories: path, and where its git directory was (`s:` in the sandbox, `a:` in the
-    /// administrative directory, `-` elsewhere), in turns.
-    pub(super) nested: Vec<RelPath>,
-}
+/// Numbers files by their inodes.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(HashMap<u64, usize>);
 
-impl Lists {
-    /// The lists of a captured sandbox.
-    pub(super) fn of(measured: &Measured, capture: &Capture) -> Self {
-        let intents = intents(measured);
-        let flagged = |flag: fn(&super::super::status::IndexEntry) -> bool| {
-            let entries = measured
-                .index
-                .iter()
-                .filter(|entry| entry.stage == 0 && flag(entry));
-            entries.map(|entry| entry.path.clone()).collect()
-        };
-        let index = measured
-            .index
-            .iter()
-            .filter(|entry| !intents.contains(&entry.path));
-        let mut nested = Vec::new();
-        for repository in &measured.nested {
-            nested.push(repository.path.clone());
-            nested.push(home(measured, repository.git_dir.as_deref()));
-        }
-        Self {
-            index: index
-                .map(|entry| entry.record(&entry.path, entry.stage))
-                .collect(),
-            raw: capture.raw.clone(),
-            absent: capture.absent.clone(),
-            intent: intents.into_iter().cloned().collect(),
-            skip: flagged(|entry| entry.skip),
-            assume: flagged(|entry| entry.assume),
-            nested,
-        }
-    }
-
-    fn files(&self) -> [(&'static str, &Vec<Vec<u8>>); 7] {
-        [
-            ("index", &self.index),
-            ("raw", &self.raw),
-            ("absent", &self.absent),
-            ("intent", &self.intent),
-            ("skip", &self.skip),
-            ("assume", &self.assume),
-            ("nested", &self.nested),
-        ]
-    }
-
-    /// Writes manifest and lists into a directory; returns the files' names.
-    pub(super) fn write(&self, manifest: &Manifest, dir: &Path) -> Result<Vec<RelPath>, RepoError> {
-        let text = serde_json::to_vec_pretty(manifest)
-            .map_err(|error| RepoError::Failed(format!("the manifest: {error}")))?;
-        let put = |name: &str, content: &[u8]| {
-            let file = dir.join(name);
-            fs::write(&file, content).map_err(|error| failed("cannot write", &file, &error))
-        };
-        put("manifest.json", &text)?;
-        let mut names = vec![b"manifest.json".to_vec()];
-        for (name, list) in self.files() {
-            put(name, &bytes::join(list.iter().map(Vec::as_slice)))?;
-            names.push(name.as_bytes().to_vec());
-        }
-        Ok(names)
-    }
-
-    /// Reads the lists back.
-    pub(super) fn read(repo: &GitRepo, meta: &str) -> Result<Self, RepoError> {
-        let list = |name: &str| -> Result<Vec<Vec<u8>>, RepoError> {
-            let list = blob(repo.git(), meta, name)?;
-            Ok(bytes::split(&list).map(<[u8]>::to_vec).collect())
-        };
-        Ok(Self {
-            index: list("index")?,
-            raw: list("raw")?,
-            absent: list("absent")?,
-            intent: list("intent")?,
-            skip: list("skip")?,
-            assume: list("assume")?,
-            nested: list("nested")?,
-        })
+impl Numbers {
+    /// The number of a file that has several names.
+    pub(super) fn of(&mut self, inode: u64) -> usize {
+        let next = self.0.len();
+        *self.0.entry(inode).or_insert(next)
     }
 }
 
@@ -176,25 +206,48 @@ impl Manifest {
     }
 }
 
-fn blob(git: Git, meta: &str, name: &str) -> Result<Vec<u8>, RepoError> {
+/// The list of a salvage.
+pub(super) fn lines(repo: &GitRepo, meta: &str) -> Result<Vec<Line>, RepoError> {
+    parse(&blob(repo.git(), meta, "files")?)
+}
+
+/// A file in the tree of `meta`.
+pub(super) fn blob(git: Git, meta: &str, name: &str) -> Result<Vec<u8>, RepoError> {
     let object = format!("{meta}:{name}");
     Ok(git.args(["cat-file", "blob", &object]).run()?.stdout)
 }
 
-/// Where a git directory was, relative to what goes with the sandbox.
-fn home(measured: &Measured, git_dir: Option<&Path>) -> Vec<u8> {
-    let Some(dir) = git_dir.and_then(|dir| fs::canonicalize(dir).ok()) else {
-        return b"-".to_vec();
-    };
-    let homes = [
-        (b"s:", &measured.place.sandbox),
-        (b"a:", &measured.place.admin),
-    ];
-    for (mark, home) in homes {
-        let home = fs::canonicalize(home).unwrap_or_else(|_| home.clone());
-        if let Ok(below) = dir.strip_prefix(&home) {
-            return [mark, bytes::of(below)].concat();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_comes_back_whatever_its_paths_are() {
+        let line = |place, kind, path: &[u8]| Line {
+            place,
+            path: path.to_vec(),
+            kind,
+            mode: 0o4755,
+            size: 3,
+            modified: (-1, 999_999_999),
+            id: (kind == Kind::File).then(|| Oid::new("a".repeat(40)).unwrap()),
+            file: (kind == Kind::File).then_some(4),
+        };
+        let lines = [
+            line(Place::Work, Kind::File, b".GIT/\xff x\n"),
+            line(Place::Admin, Kind::Link, b"logs/HEAD"),
+            line(Place::Other(2), Kind::Dir, b"%"),
+            line(Place::Work, Kind::Other, b"pipe"),
+        ];
+        assert_eq!(parse(render(&lines).as_bytes()).unwrap(), lines);
+        assert!(parse(b"something else\n").is_err());
+    }
+
+    #[test]
+    fn list_that_leads_out_of_a_directory_is_damaged() {
+        for path in ["../x", "/x", "a//b", "a/./b"] {
+            let text = format!("{FORMAT}\nw f 644 1 0 0 - - {path}\n");
+            assert!(parse(text.as_bytes()).is_err(), "{path}");
         }
     }
-    b"-".to_vec()
 }

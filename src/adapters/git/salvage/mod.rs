@@ -1,28 +1,33 @@
-//! Salvage: everything a sandbox holds, as refs in `repo.git`, and back.
+//! Salvage: everything a sandbox holds, as refs in ours, and back.
 //!
 //! ```text
 //!   refs/horde/salvage/<rig>/<raider>/<incarnation>[.n]/
 //!     head        HEAD's commit
-//!     index       the index; in a conflict our side, all stages are in meta
-//!     worktree    every file, byte for byte; `git diff <ref>^ <ref>` shows what was not committed
 //!     stash-k     stash entries of this sandbox
 //!     reflog-k    commits that only HEAD's reflog named
-//!     nested-k    the git directory of a repository inside the sandbox, as plain files
-//!     staged-k    the index of a worktree that the agent made inside the sandbox, by stages
-//!     meta        manifest, exact index, flags, state of a rebase, merge or bisect; its parents
-//!                 are the commits that this state names
+//!     meta        what else there was; its parents are the commits that the state of git names
+//!       manifest.json   for people
+//!       files           a line for every entry: path, mode, size, time, and the blob with its bytes
+//!       blobs/<id>      the blobs that HEAD does not reach
 //! ```
 //!
-//! A merge request that never landed has no sandbox any more: its salvage is `head` alone.
+//! The sandbox is its bytes: files are stored raw, by our own walk, and put back in the same way. Neither an
+//! index nor a configuration of git takes part. The index itself is one of the files.
 //!
-//! `measure ─► capture ─► refs (one transaction) ─► read back ─► measure and capture again: equal?`
+//! A merge request that never landed has no sandbox any more: its salvage is `head` alone. Salvage of the
+//! first plan has trees instead of a list ([`legacy`]).
+//!
+//! `measure ─► blobs ─► refs (one transaction) ─► read back ─► measure again: equal?`
 
 mod capture;
+mod legacy;
 mod manifest;
 mod part;
 mod prune;
+mod relink;
 mod restore;
 mod store;
+mod written;
 
 use std::path::Path;
 
@@ -31,10 +36,9 @@ pub(super) use restore::restore;
 pub(super) use store::keep;
 
 use self::capture::{Capture, capture};
-use self::manifest::{Lists, Manifest, clones};
-use super::admin::Note;
+use self::manifest::{Manifest, VERSION, clones};
+use super::files::store::{Store, Unstored};
 use super::measure::{Measured, measure_left};
-use super::raw::Raw;
 use super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
@@ -48,11 +52,11 @@ pub(super) fn size(repo: &GitRepo, sandbox: &Path) -> Result<u64, RepoError> {
     let Some(left) = measure_left(repo, sandbox)? else {
         return Ok(0);
     };
-    let saved = match Note::read(&left.place.admin) {
+    let saved = match &left.ground.note {
         Some(note) => store::existing(repo, &note.raider, note.incarnation, &left.fingerprint)?,
         None => None,
     };
-    saved.map_or_else(|| capture::size(&left), |_| Ok(0))
+    saved.map_or_else(|| capture::size(repo, &left), |_| Ok(0))
 }
 
 /// Saves the sandbox, or what git still knows of it where its directory is gone. What was saved before
@@ -71,13 +75,16 @@ pub(super) fn salvage(
     if let Some(record) = store::existing(repo, raider, incarnation, &before.fingerprint)? {
         return Ok(record);
     }
-    let raw = Raw::new(repo)?;
-    for round in 0..ROUNDS {
-        let first = capture(&raw, &before, 2 * round)?;
-        let second = capture(&raw, &before, 2 * round + 1)?;
+    for _ in 0..ROUNDS {
+        let mut blobs = Store::new(|| repo.git(), before.format);
+        let captured = capture(repo, &mut blobs, &before);
         let after = measure()?;
-        if first == second && before.fingerprint == after.fingerprint {
-            return store::write(repo, &raw, &before, &first, raider, incarnation);
+        match captured {
+            Ok(captured) if before.fingerprint == after.fingerprint => {
+                return store::write(repo, blobs, &before, &captured, raider, incarnation);
+            }
+            Ok(_) | Err(Unstored::Changed) => {}
+            Err(Unstored::Failed(error)) => return Err(error),
         }
         before = after;
     }
@@ -94,14 +101,19 @@ fn describe(
     raider: &RaiderId,
     incarnation: Incarnation,
     ignored: Vec<String>,
-) -> (Manifest, Lists) {
-    let manifest = Manifest {
-        version: 1,
+) -> Manifest {
+    let ground = &measured.ground;
+    let admin = ground.admin.as_ref();
+    Manifest {
+        version: VERSION,
         raider: raider.clone(),
         incarnation,
-        sandbox: measured.place.sandbox.display().to_string(),
-        head: measured.status.head.clone(),
-        branch: measured.status.branch.clone(),
+        sandbox: ground.sandbox.display().to_string(),
+        admin: admin
+            .map(|admin| admin.display().to_string())
+            .unwrap_or_default(),
+        head: ground.head.clone(),
+        branch: ground.branch.clone(),
         fingerprint: measured.fingerprint.clone(),
         stashes: measured
             .stashes
@@ -111,6 +123,7 @@ fn describe(
         special: measured.special.clone(),
         ignored,
         clones: clones(measured),
-    };
-    (manifest, Lists::of(measured, capture))
+        bytes: 0,
+        other: capture.other.clone(),
+    }
 }

@@ -1,20 +1,22 @@
-//! Writes what was captured as commits and refs, and reads it back before anybody relies on it.
+//! Writes what was captured as commits and refs, and reads it back before it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::super::admin::{Note, failed, linked};
+use super::super::admin::failed;
 use super::super::bytes;
-use super::super::command::Git;
+use super::super::command::{CHECKOUT, Git};
 use super::super::facts::LIST_MAX;
+use super::super::files::list::list;
+use super::super::files::store::Store;
 use super::super::ignored::precious;
 use super::super::measure::Measured;
-use super::super::raw::Raw;
 use super::super::rig::{GitRepo, oid};
-use super::super::status;
 use super::super::traces::{ids, kinds, tips};
-use super::capture::state_files;
+use super::capture::is_state;
+use super::manifest::render;
 use super::{Capture, Manifest, describe};
+use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SalvageRecord};
 
@@ -88,7 +90,7 @@ pub(super) fn existing(
             readable(repo, &refs)?;
             return Ok(Some(SalvageRecord {
                 id: id(raider, incarnation, number),
-                bytes: size(repo, &refs, manifest.head.as_ref())?,
+                bytes: manifest.bytes,
                 refs,
                 ignored: manifest.ignored,
             }));
@@ -136,9 +138,9 @@ pub(in super::super) fn keep(
 }
 
 /// Writes commits and refs, makes them durable, and reads them back.
-pub(super) fn write(
+pub(super) fn write<F: Fn() -> Git>(
     repo: &GitRepo,
-    raw: &Raw,
+    mut blobs: Store<F>,
     measured: &Measured,
     capture: &Capture,
     raider: &RaiderId,
@@ -146,85 +148,79 @@ pub(super) fn write(
 ) -> Result<SalvageRecord, RepoError> {
     let number = next_number(repo, raider, incarnation)?;
     let prefix = format!("{}{}", prefix(raider, incarnation), suffix(number));
-    let note = Note::read(&measured.place.admin);
-    let ignored: Vec<_> = precious(&measured.status, note.as_ref())
+    let ignored: Vec<_> = precious(&measured.hidden, measured.ground.note.as_ref())
         .take(LIST_MAX)
         .collect();
-    let commit = |what: &str, tree: &Oid, parents: &[Oid]| {
-        let message = format!("{what} of {raider}, incarnation {incarnation}");
-        commit_tree(repo, raider, tree, parents, &message)
-    };
-    let head: Vec<Oid> = measured.status.head.iter().cloned().collect();
-    let index = commit("Index", &capture.index, &head)?;
-    let parents: Vec<Oid> = head.iter().cloned().chain([index.clone()]).collect();
-    let worktree = commit("Work tree", &capture.worktree, &parents)?;
-    let tree = meta_tree(raw, measured, capture, raider, incarnation, ignored.clone())?;
-    let meta = commit("State", &tree, &named_commits(measured)?)?;
-    let mut refs: Vec<(String, Oid)> = head
-        .into_iter()
-        .map(|head| ("head".to_owned(), head))
-        .collect();
-    refs.extend([
-        ("index".to_owned(), index),
-        ("worktree".to_owned(), worktree),
-        ("meta".to_owned(), meta),
-    ]);
+    let staged = staged(repo, measured)?;
+    let own = staged.iter().filter(|(id, _)| !capture.blobs.contains(id));
+    let size = capture.bytes + own.map(|(_, size)| size).sum::<u64>();
+    let mut manifest = describe(measured, capture, raider, incarnation, ignored.clone());
+    manifest.bytes = size;
+    let text = serde_json::to_vec_pretty(&manifest)
+        .map_err(|error| RepoError::Failed(format!("the manifest: {error}")))?;
+    let manifest = blobs.bytes(&text)?;
+    let files = blobs.bytes(render(&capture.lines).as_bytes())?;
+    blobs.flush()?;
+    let held = capture.blobs.iter().chain(staged.iter().map(|(id, _)| id));
+    let held: BTreeSet<&Oid> = held.collect();
+    let tree = meta_tree(repo, &manifest, &files, &held)?;
+    let named = named_commits(repo, measured)?;
+    repo.take(&named)?;
+    let message = format!("State of {raider}, incarnation {incarnation}");
+    let meta = commit_tree(repo, raider, &tree, &named, &message)?;
+    let head = measured.ground.head.iter();
+    let mut refs: Vec<(String, Oid)> = head.map(|head| ("head".to_owned(), head.clone())).collect();
+    refs.push(("meta".to_owned(), meta));
     let numbered = |name: &str, n: usize, id: &Oid| (format!("{name}-{n}"), id.clone());
     let stashes = measured.stashes.iter().enumerate();
     refs.extend(stashes.map(|(n, stash)| numbered("stash", n, &stash.commit)));
     let lost = measured.lost.tips.iter().enumerate();
     refs.extend(lost.map(|(n, id)| numbered("reflog", n, id)));
-    for (n, tree) in capture.nested.iter().enumerate() {
-        if let Some(tree) = tree {
-            refs.push((
-                format!("nested-{n}"),
-                commit("Nested repository", tree, &[])?,
-            ));
-        }
-    }
-    for (n, nested) in measured.nested.iter().enumerate() {
-        if nested.git_dir.is_none()
-            && let Some(tree) = staged_elsewhere(raw, measured, &nested.path, n)?
-        {
-            refs.push((format!("staged-{n}"), commit("Index", &tree, &[])?));
-        }
-    }
     let refs = make_refs(repo, &prefix, refs)?;
     readable(repo, &refs)?;
     Ok(SalvageRecord {
         id: id(raider, incarnation, number),
-        bytes: size(repo, &refs, measured.status.head.as_ref())?,
+        bytes: size,
         refs,
         ignored,
     })
 }
 
-/// The index of a worktree that the agent made inside the sandbox, by stages: its git directory
-/// outlives the sandbox, but nothing keeps what only its index names.
-fn staged_elsewhere(
-    raw: &Raw,
-    measured: &Measured,
-    path: &[u8],
-    n: usize,
-) -> Result<Option<Oid>, RepoError> {
-    let dir = measured.place.sandbox.join(bytes::path(path));
-    let ours = linked(&dir).is_some_and(|found| found.parent() == measured.place.admin.parent());
-    if !ours {
-        return Ok(None);
-    }
-    let entries = status::index(Git::in_dir(&dir).env("GIT_OPTIONAL_LOCKS", "0"))?;
-    let records: Vec<_> = entries
+/// What is staged, here and in worktrees that the agent made inside, and HEAD does not reach: taken into ours,
+/// with its size. What is not there any more cannot be saved.
+fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoError> {
+    let known: BTreeSet<&Oid> = match measured.ground.head {
+        Some(_) => measured.tree.values().map(|(_, id)| id).collect(),
+        None => BTreeSet::new(),
+    };
+    let index = &measured.index;
+    let own = index
+        .entries
         .iter()
-        .map(|entry| {
-            entry.record(
-                &bytes::below(entry.stage.to_string().as_bytes(), &entry.path),
-                0,
-            )
-        })
-        .collect();
-    let index = raw.index(&format!("staged-{n}"));
-    index.load(records.iter().map(Vec::as_slice))?;
-    index.write_tree().map(Some)
+        .filter(|it| !it.is_link() && !it.promised);
+    let own = own.map(|it| &it.id).chain(&index.more);
+    let all = own.chain(&measured.inner.staged);
+    let wanted: BTreeSet<Oid> = all.filter(|id| !known.contains(id)).cloned().collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list: String = wanted.iter().map(|id| format!("{id}\n")).collect();
+    let format = "--batch-check=%(objectname) %(objecttype) %(objectsize)";
+    let told = repo
+        .lens()
+        .args(["cat-file", format])
+        .stdin(list)
+        .run()?
+        .text();
+    let blob = |line: &str| {
+        let (id, rest) = line.split_once(' ')?;
+        let size = rest.strip_prefix("blob ")?.parse().ok()?;
+        Some((Oid::new(id).ok()?, size))
+    };
+    let there: Vec<(Oid, u64)> = told.lines().filter_map(blob).collect();
+    let ids: Vec<Oid> = there.iter().map(|(id, _)| id.clone()).collect();
+    repo.take(&ids)?;
+    Ok(there)
 }
 
 /// Makes the refs below the prefix, all or none, and reads them back. Answers with their full names.
@@ -234,8 +230,6 @@ fn make_refs(
     mut refs: Vec<(String, Oid)>,
 ) -> Result<Vec<String>, RepoError> {
     refs.sort();
-    let ids: Vec<Oid> = refs.iter().map(|(_, id)| id.clone()).collect();
-    repo.take_all(&ids)?;
     sync(repo)?;
     let mut script = String::new();
     for (name, id) in &refs {
@@ -260,68 +254,49 @@ fn make_refs(
     Ok(refs.iter().map(full).collect())
 }
 
-/// The tree of `meta`: manifest, lists, state, and every stage of conflicting paths.
+/// The tree of `meta`. git refuses it where one of the blobs is missing.
 fn meta_tree(
-    raw: &Raw,
-    measured: &Measured,
-    capture: &Capture,
-    raider: &RaiderId,
-    incarnation: Incarnation,
-    ignored: Vec<String>,
+    repo: &GitRepo,
+    manifest: &Oid,
+    files: &Oid,
+    blobs: &BTreeSet<&Oid>,
 ) -> Result<Oid, RepoError> {
-    let (manifest, lists) = describe(measured, capture, raider, incarnation, ignored);
-    let dir = raw.staging("meta")?;
-    let names = lists.write(&manifest, &dir)?;
-    let index = raw.index("meta");
-    index.add(&dir, names.iter().map(Vec::as_slice))?;
-    index.graft("state", &capture.state)?;
-    let stages = measured
-        .index
-        .iter()
-        .filter(|entry| entry.stage > 0)
-        .map(|entry| {
-            let dir = format!("stages/{}", entry.stage);
-            entry.record(&bytes::below(dir.as_bytes(), &entry.path), 0)
-        });
-    let stages: Vec<_> = stages.collect();
-    index.load(stages.iter().map(Vec::as_slice))?;
-    index.write_tree()
+    let make = |text: String| {
+        let made = repo
+            .git()
+            .args(["mktree", "-z"])
+            .stdin(text)
+            .limit(CHECKOUT);
+        oid(&made.run()?.text())
+    };
+    let mut text = format!("100644 blob {manifest}\tmanifest.json\0100644 blob {files}\tfiles\0");
+    if !blobs.is_empty() {
+        let entries = blobs.iter().map(|id| format!("100644 blob {id}\t{id}\0"));
+        let below = make(entries.collect())?;
+        text.push_str(&format!("040000 tree {below}\tblobs\0"));
+    }
+    make(text)
 }
 
 /// Commits that the state of the sandbox and of worktrees inside it names (a rebase's `orig-head`,
 /// `MERGE_HEAD`, an autostash, HEAD's reflog) and HEAD does not reach.
-fn named_commits(measured: &Measured) -> Result<Vec<Oid>, RepoError> {
+fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoError> {
     let mut named: BTreeSet<Oid> = measured.lost.tips.iter().cloned().collect();
-    named.extend(
-        measured
-            .nested
-            .iter()
-            .filter_map(|nested| nested.head.clone()),
-    );
-    for admin in &measured.admins {
-        for file in state_files(admin)? {
-            let path = admin.join(bytes::path(&file));
-            let small = fs::metadata(&path).is_ok_and(|meta| meta.len() <= SEARCH_MAX);
-            if small {
-                let text = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
+    for admin in measured.admins() {
+        for file in list(&admin, true)?.iter().filter(|file| is_state(file)) {
+            // What is larger is saved, but names no commits.
+            if let Ok(Some(text)) = beneath::read(&admin, bytes::path(file), SEARCH_MAX) {
                 named.extend(ids(&text));
             }
         }
     }
     named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));
-    let mut named = kinds(measured.place.git(), &named)?;
+    let mut named = kinds(repo.lens(), &named)?;
     named.retain(|(_, kind)| kind == "commit");
     let named = named.into_iter().map(|(id, _)| id).collect();
-    let known = measured
-        .status
-        .head
-        .as_ref()
-        .map(|head| format!("^{head}\n"));
-    tips(
-        measured.place.git(),
-        &named,
-        known.unwrap_or_default().as_bytes(),
-    )
+    let known = measured.ground.head.as_ref();
+    let known = known.map(|head| format!("^{head}\n")).unwrap_or_default();
+    tips(repo.lens(), &named, known.as_bytes())
 }
 
 fn commit_tree(
@@ -360,42 +335,4 @@ fn readable(repo: &GitRepo, refs: &[String]) -> Result<(), RepoError> {
         .args(["--not", "--remotes"])
         .run()?;
     Ok(())
-}
-
-/// Bytes of file content that the salvaged trees have and HEAD's tree has not.
-fn size(repo: &GitRepo, refs: &[String], head: Option<&Oid>) -> Result<u64, RepoError> {
-    let blobs = |name: &str| -> Result<BTreeSet<Oid>, RepoError> {
-        let output = repo.git().args(["ls-tree", "-r", "-z", name]).run()?;
-        Ok(bytes::split(&output.stdout).filter_map(tree_blob).collect())
-    };
-    let mut ours = BTreeSet::new();
-    for name in refs {
-        let last = name.rsplit('/').next().unwrap_or_default();
-        if matches!(last, "index" | "worktree") || last.starts_with("nested-") {
-            ours.extend(blobs(name)?);
-        }
-    }
-    if let Some(head) = head {
-        for known in blobs(head.as_str())? {
-            ours.remove(&known);
-        }
-    }
-    let list: String = ours.iter().map(|id| format!("{id}\n")).collect();
-    let output = repo
-        .git()
-        .args(["cat-file", "--batch-check=%(objectsize)"])
-        .stdin(list)
-        .run()?;
-    Ok(output
-        .text()
-        .lines()
-        .filter_map(|line| line.parse::<u64>().ok())
-        .sum())
-}
-
-/// The blob of a tree's record, `<mode> blob <oid>\t<path>`; none for a submodule.
-fn tree_blob(record: &[u8]) -> Option<Oid> {
-    let head = record.split(|byte| *byte == b'\t').next()?;
-    let (_, id) = std::str::from_utf8(head).ok()?.split_once(" blob ")?;
-    Oid::new(id).ok()
 }

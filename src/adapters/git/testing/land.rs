@@ -66,51 +66,6 @@ fn a_hook_of_the_remote_can_refuse() {
 }
 
 #[test]
-fn a_checkout_moves_with_its_branch_when_it_is_clean() {
-    let rig = Rigged::local();
-    let file = rig.origin().join("file");
-    let new = rig.commit(&rig.base, &[("file", "1\n2\n3\n4\n"), ("dir/a", "a\n")]);
-    std::fs::write(&file, "mine\n").unwrap();
-    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
-    let RepoError::CheckoutDirty { path, detail } = &error else {
-        panic!("{error}");
-    };
-    assert_eq!((path, detail.as_str()), (&rig.origin(), "file"));
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine\n");
-    assert_eq!(rig.at("main"), Some(rig.base.clone()));
-
-    std::fs::write(&file, "1\n2\n3\n").unwrap();
-    std::fs::create_dir(rig.origin().join("dir")).unwrap();
-    std::fs::write(rig.origin().join("dir/a"), "untracked\n").unwrap();
-    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
-    assert!(matches!(error, RepoError::CheckoutDirty { .. }), "{error}");
-    let kept = std::fs::read_to_string(rig.origin().join("dir/a")).unwrap();
-    assert_eq!(kept, "untracked\n");
-
-    std::fs::remove_file(rig.origin().join("dir/a")).unwrap();
-    land(&rig.repo, "main", &rig.base, &new).unwrap();
-    assert_eq!(rig.at("main"), Some(new));
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n2\n3\n4\n");
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
-    let setting = rig.in_origin(&["config", "--list", "--local"]);
-    assert!(!setting.contains("denycurrentbranch"), "{setting}");
-}
-
-#[test]
-fn a_branch_that_is_not_checked_out_just_moves() {
-    let rig = Rigged::local();
-    rig.in_origin(&["checkout", "-q", "-b", "mine"]);
-    std::fs::write(rig.origin().join("file"), "mine\n").unwrap();
-    let new = rig.commit(&rig.base, &[("a", "a\n")]);
-    land(&rig.repo, "main", &rig.base, &new).unwrap();
-    assert_eq!(rig.at("main"), Some(new));
-    assert_eq!(
-        std::fs::read_to_string(rig.origin().join("file")).unwrap(),
-        "mine\n"
-    );
-}
-
-#[test]
 fn without_pushing_the_target_moves_here() {
     let rig = Rigged::silent();
     fetch_target(&rig.repo, "main").unwrap();
@@ -147,6 +102,29 @@ fn work_is_on_main_as_it_is_rebased_or_squashed() {
     assert!(on(&rig.commit(&rebased, &[("a", "later\n")])));
     assert!(on(&squashed));
     assert!(on(&rig.commit(&squashed, &[("b", "later\n")])));
+    // What was taken back is not there, one by one or squashed; landed once more, it is.
+    let reverted = rig.commit(&squashed, &[("a", ""), ("b", "")]);
+    assert!(!on(&reverted), "it was reverted");
+    let again = rig.commit(&reverted, &[("a", "a\n"), ("b", "b\n")]);
+    assert!(on(&again));
+    let half = rig.commit(&rebased, &[("b", "")]);
+    assert!(!on(&half), "a part of it was reverted");
+}
+
+/// The same words in another block are another program.
+#[test]
+fn patch_that_differs_in_white_space_is_not_on_main() {
+    let rig = Rigged::new();
+    let start = "def f(x):\n    if x:\n        a()\n    return x\n";
+    let base = rig.commit(&rig.base, &[("f.py", start)]);
+    let inside = start.replace("a()\n", "a()\n        b()\n");
+    let outside = start.replace("a()\n", "a()\n    b()\n");
+    let head = rig.commit(&base, &[("f.py", &outside)]);
+    rig.foreign_push("main", &rig.commit(&base, &[("f.py", &inside)]));
+    assert!(!on_main(&rig.repo, &head, "main").unwrap());
+    let first = rig.commit(&base, &[("other", "x\n")]);
+    rig.foreign_push("main", &rig.commit(&first, &[("f.py", &outside)]));
+    assert!(on_main(&rig.repo, &head, "main").unwrap());
 }
 
 #[test]

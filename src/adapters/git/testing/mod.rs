@@ -1,6 +1,8 @@
 //! A rig with its remote in a temporary directory, for the tests of landing.
 
+mod checkout;
 mod land;
+mod push;
 mod remote;
 
 use std::path::{Path, PathBuf};
@@ -88,6 +90,7 @@ impl Rigged {
             repo.git().args(["config", key, value]).run().unwrap();
         }
         share::init(&repo).unwrap();
+        share::lend(&repo).unwrap();
         let base = commit(&repo, None, &[("file", "1\n2\n3\n")]);
         let mut rigged = Self { dir, repo, base };
         rigged.seed(local);
@@ -130,6 +133,17 @@ impl Rigged {
     /// A commit in ours on a parent.
     pub(super) fn commit(&self, parent: &Oid, files: &[(&str, &str)]) -> Oid {
         commit(&self.repo, Some(parent), files)
+    }
+
+    /// The tree of a commit.
+    pub(super) fn tree(&self, commit: &Oid) -> String {
+        let name = format!("{commit}^{{tree}}");
+        self.repo
+            .git()
+            .args(["rev-parse", &name])
+            .run()
+            .unwrap()
+            .text()
     }
 
     /// Somebody else pushes, past this rig.

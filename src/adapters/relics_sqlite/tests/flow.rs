@@ -89,6 +89,7 @@ fn a_handoff_goes_to_the_successor_of_the_same_name() {
         note: None,
         relic: None,
         totem_step: Some("2".into()),
+        resume: false,
     });
     let name = toast().to_string();
     run(&mut store, |txn| txn.send(&name, &name, note.clone())).unwrap();

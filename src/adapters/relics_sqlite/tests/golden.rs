@@ -62,6 +62,7 @@ fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
         note: Some("half way".into()),
         relic: Some(work.id.clone()),
         totem_step: None,
+        resume: false,
     });
     txn.send("horde/raiders/Toast", "horde/raiders/Toast", note)?;
     let new = NewRelic {

@@ -48,6 +48,7 @@ fn task(title: &str) -> NewRelic {
         labels: vec![],
         parent: None,
         deps: vec![],
+        by: None,
     }
 }
 

@@ -23,7 +23,7 @@ pub use self::pane::Pane;
 use self::meeting::Meeting;
 use super::files::PaneId;
 use super::launch::{COLS, HOLD, Launch, ROWS, Reply};
-use crate::adapters::proc;
+use crate::adapters::{beneath, proc};
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
 
@@ -94,7 +94,11 @@ impl Tmux {
     /// It is not, or the settings cannot be written.
     pub fn prepare(&self) -> io::Result<()> {
         check()?;
-        std::fs::write(&self.settings, SETTINGS)
+        let (dir, name) = (self.settings.parent(), self.settings.file_name());
+        let (Some(dir), Some(name)) = (dir, name) else {
+            return Err(io::Error::other("the settings of tmux have no place"));
+        };
+        beneath::replace(dir, Path::new(name), SETTINGS.as_bytes()).map(drop)
     }
 
     /// Starts a holder in a new pane and waits for its reply. What is left of an earlier one is removed
@@ -174,15 +178,32 @@ impl Tmux {
 ///
 /// # Errors
 /// tmux does not answer.
-pub fn remove(pane: &PaneId, holder: u32) -> io::Result<()> {
+pub fn remove(pane: &PaneId, holder: u32, id: &SessionId) -> io::Result<()> {
     if !pane.socket.exists() {
         return Ok(());
     }
-    // A later server gives the same ids to others.
-    let ours = format!("#{{==:#{{pane_pid}},{holder}}}");
+    // A later server gives the same ids to others, and a record may name any pane: ours was started to hold
+    // that very session.
+    let held = format!("#{{m:*{}*/{id}*,#{{pane_start_command}}}}", HOLD[1]);
+    let ours = format!("#{{&&:#{{==:#{{pane_pid}},{holder}}},{held}}}");
     let kill = format!("kill-pane -t {}", pane.id);
     let words = ["if-shell", "-F", "-t", &pane.id, &ours, &kill];
     nothing_left(on(&pane.socket, &words.map(Into::into)))
+}
+
+/// Whether a process is the server of this name, as [`Tmux`] starts it. It keeps the words of the client that
+/// it was forked from.
+#[must_use]
+pub fn is_server(pid: u32, name: &str) -> bool {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = words.split(|byte| *byte == 0).collect();
+    let named = words
+        .windows(2)
+        .any(|pair| pair == [b"-L", name.as_bytes()]);
+    let program = words
+        .first()
+        .and_then(|word| word.rsplit(|byte| *byte == b'/').next());
+    named && program == Some(b"tmux")
 }
 
 /// Whether a process is, or was, the holder of the session in this directory.
@@ -247,13 +268,6 @@ pub fn sweep(socket: &Path) -> io::Result<HashMap<u32, Glance>> {
         Some((u32::try_from(pid).ok()?, Glance { attached, activity }))
     };
     Ok(said.lines().filter_map(glance).collect())
-}
-
-/// What a person runs to see the session, whatever they renamed it to.
-pub fn attach_command(pane: &PaneId) -> Vec<String> {
-    let socket = pane.socket.to_string_lossy();
-    let words = ["tmux", "-S", &socket, "attach-session", "-t", &pane.id];
-    words.map(str::to_owned).into()
 }
 
 /// Where `tmux` is. The server looks in another PATH than we do.

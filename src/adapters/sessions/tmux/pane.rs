@@ -84,6 +84,26 @@ impl Pane {
         clients.is_ok_and(|clients| clients.trim().parse().is_ok_and(|count: u32| count > 0))
     }
 
+    /// Whether a person who is attached to its session pressed a key within this; false when tmux does not say. That a
+    /// client attaches counts as its first activity, to the second.
+    pub fn typed_within(&self, time: Duration) -> bool {
+        let Ok(clients) = self.run(
+            "list-clients",
+            &["-F", "#{client_created} #{client_activity}"],
+        ) else {
+            return false;
+        };
+        let now = jiff::Timestamp::now().as_second();
+        let time = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        clients.lines().any(|line| {
+            let mut times = line.split(' ').map(str::parse::<i64>);
+            let (Some(Ok(created)), Some(Ok(active))) = (times.next(), times.next()) else {
+                return false;
+            };
+            active > created && now.saturating_sub(active) <= time
+        })
+    }
+
     /// Runs a command on this pane.
     fn run(&self, verb: &str, more: &[&str]) -> io::Result<String> {
         let target = ["-t", &self.id.id];

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
     } else {
         Lives::WithUs
     };
-    let mut supervisor = supervisor::start(&city, lives)?;
+    let mut supervisor = supervisor::start(&city, lives, &[])?;
     supervisor.ready(&city)?;
     output::say(&format!(
         "hd: the supervisor runs; {} tasks for as many raiders",

@@ -14,7 +14,7 @@ use crate::domain::city::Harness;
 use crate::domain::doctor::{Finding, Kind};
 use crate::domain::jsonc;
 use crate::domain::session_env;
-use crate::domain::unattended::{self, Answer, Ask, Known, Seen, Start, Trace};
+use crate::domain::unattended::{self, Answer, Ask, KeyUse, Known, Seen, Start, Trace};
 use crate::kit::{installed, programs};
 
 /// A login is more than brackets and a line end.
@@ -71,6 +71,8 @@ pub(in crate::cli::commands) struct Looked {
     pub known: Option<&'static Known>,
     /// What was seen of what it needs; nothing where its program is not known or not there.
     pub seen: Option<Seen>,
+    /// What becomes of a key of its API in the environment.
+    pub key: Option<KeyUse>,
     /// Whether its full mode does not start here.
     pub refuses_root: bool,
     /// What keeps it from starting without a person.
@@ -99,17 +101,24 @@ pub(in crate::cli::commands) fn look(
         file,
         known,
         seen: None,
+        key: None,
         refuses_root: false,
         findings: Vec::new(),
     };
     let (Some(known), Some(_)) = (known, &looked.file) else {
         return looked;
     };
+    let others = unattended::logins(&env).into_iter().find_map(shown);
+    looked.key = unattended::key_use(harness.hooks, &harness.env, &env, others.is_some());
+    let spared = looked.key == Some(KeyUse::Spared);
     with_start(loaded, harness, machine, |start| {
         let (asks, unreadable) = open(unattended::asks(known, start));
         let seen = Seen {
             version: looked.version.clone().and_then(Result::ok),
-            login: login(known, start),
+            login: match spared {
+                true => others,
+                false => known.login.traces(start).into_iter().find_map(shown),
+            },
             asks,
             unreadable,
         };
@@ -209,10 +218,9 @@ fn version(
     installed::version(file, env)
 }
 
-/// What shows that a program is logged in.
-fn login(known: &Known, start: &Start<'_>) -> Option<String> {
-    let mut traces = known.login.traces(start).into_iter();
-    traces.find_map(|trace| match trace {
+/// A trace of a login that is there.
+fn shown(trace: Trace) -> Option<String> {
+    match trace {
         Trace::Variable(name) => Some(name.to_owned()),
         Trace::File(path) => {
             let meta = fs::metadata(&path).ok()?;
@@ -222,7 +230,7 @@ fn login(known: &Known, start: &Start<'_>) -> Option<String> {
             let text = settings(&path).ok()??;
             setting.is_in(&text).then(|| path.display().to_string())
         }
-    })
+    }
 }
 
 /// The questions that settings do not answer yet, and why a settings file cannot be read.

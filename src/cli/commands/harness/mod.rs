@@ -6,11 +6,13 @@ mod setup;
 mod survey;
 mod test;
 
+use std::fs;
+
 use crate::cli::args::HarnessVerb;
 use crate::cli::context::Context;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Doing};
 use crate::cli::render::harness;
-use crate::config::Loaded;
+use crate::config::{Env, FILE, Loaded, load as load_file};
 use crate::control::protocol::{Exit, Op};
 use crate::domain::city::Harness;
 use crate::domain::ids::HarnessName;
@@ -21,21 +23,37 @@ use super::config;
 pub(super) fn run(verb: HarnessVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         HarnessVerb::Resume(args) => context.show(&Op::HarnessResume(args), harness::resumed),
-        HarnessVerb::List => context.print(&survey::all(&config::load(context)?), harness::list),
+        HarnessVerb::List => context.print(&survey::all(&load(context)?), harness::list),
         HarnessVerb::Show { name } => {
-            let loaded = config::load(context)?;
+            let loaded = load(context)?;
             let shown = survey::one(&loaded, find(&loaded, &name)?);
             context.print(&shown, harness::show)
         }
         HarnessVerb::Setup(args) => {
-            let loaded = config::load(context)?;
+            let loaded = load(context)?;
             setup::run(&args, &loaded, find(&loaded, &args.name)?, context)
         }
         HarnessVerb::Test(args) => {
-            let loaded = config::load(context)?;
+            let loaded = load(context)?;
             test::run(&args, &loaded, find(&loaded, &args.name)?, context)
         }
     }
+}
+
+/// The configuration; outside of a city, that of a city that sets nothing: what the presets are.
+fn load(context: &Context) -> Result<Loaded, CliError> {
+    match context.city_file() {
+        Ok(_) => config::load(context),
+        Err(_) => presets(),
+    }
+}
+
+fn presets() -> Result<Loaded, CliError> {
+    let temp = tempfile::tempdir().doing("a temporary directory")?;
+    let file = temp.path().join(FILE);
+    fs::write(&file, "[workspace]\nname = \"presets\"\n").doing(file.display())?;
+    let loaded = load_file(&file, &Env::of_process());
+    loaded.map_err(|errors| CliError::failed(errors.render(false)))
 }
 
 fn find<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Harness, CliError> {

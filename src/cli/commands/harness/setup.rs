@@ -81,7 +81,7 @@ pub(super) fn run(
         }
     }
     match context.json {
-        true => output::line(&result.to_string()),
+        true => output::json(&result),
         false => Ok(()),
     }
 }

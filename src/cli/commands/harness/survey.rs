@@ -8,6 +8,7 @@ use crate::config::{self, Loaded};
 use crate::domain::city::Harness;
 use crate::domain::harness::fill::PLACEHOLDERS;
 use crate::domain::harness::hooks::Hooks;
+use crate::domain::unattended::KeyUse;
 
 use super::look::{Machine, look, users};
 
@@ -65,6 +66,7 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
         "proven": looked.known.and_then(|known| known.proven),
         "logged_in": seen.map(|seen| seen.login.is_some()),
         "login": seen.and_then(|seen| seen.login.clone()),
+        "api_key": looked.key.map(api_key),
         "asks": seen.map(|seen| seen.asks.iter().map(|ask| &ask.what).collect::<Vec<_>>()),
         "refuses_root": seen.map(|_| looked.refuses_root),
         "findings": looked.findings,
@@ -73,9 +75,20 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
             "needs_input": harness.looks.asks.len(), "rate_limited": harness.looks.limit.len(),
             "auth": harness.looks.auth.len(),
         },
-        "reduced": !harness.reduced.is_empty(), "resume": !harness.resume.is_empty(),
+        "reduced": !harness.reduced.is_empty(),
+        "reduced_asks": !harness.reduced.is_empty() && harness.reduced_asks,
+        "resume": !harness.resume.is_empty(),
         "used_by": users(loaded, harness),
     })
+}
+
+/// What becomes of a key of its API in the environment, in a word.
+fn api_key(key: KeyUse) -> &'static str {
+    match key {
+        KeyUse::Configured => "configured",
+        KeyUse::Only => "used",
+        KeyUse::Spared => "not_used",
+    }
 }
 
 /// The kind of its hooks as the configuration has it; none where it reports nothing.

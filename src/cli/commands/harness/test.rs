@@ -70,13 +70,10 @@ pub(super) fn run(
         && !outcomes.iter().any(Outcome::is_failure);
     if context.json {
         let cases: Vec<_> = outcomes.iter().map(Outcome::to_json).collect();
-        output::line(
-            &json!({
-                "harness": harness.name, "file": shown["file"], "version": shown["version"],
-                "held": held, "cases": cases,
-            })
-            .to_string(),
-        )?;
+        output::json(&json!({
+            "harness": harness.name, "file": shown["file"], "version": shown["version"],
+            "held": held, "cases": cases,
+        }))?;
     }
     let count = outcomes
         .iter()
@@ -133,7 +130,9 @@ impl Trial<'_> {
             hd: supervisor::program()?.with_file_name("hd"),
             limit: self.args.limit,
             resumes: !self.harness.resume.is_empty(),
+            says_logged_out: !pointed.login.is_empty(),
             record: self.args.record.clone(),
+            short: self.args.short,
         };
         let told = cases::run(&bench, wanted, tell);
         if bench.is_up() {

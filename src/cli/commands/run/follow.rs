@@ -298,6 +298,36 @@ mod tests {
         assert_eq!(exit(&[End::Blocked, died.clone()]), Exit::Failed);
         assert_eq!(exit(&[died, End::Blocked]), Exit::Failed);
         assert_eq!(exit(&[End::NotMerged, End::Blocked]), Exit::MergeFailed);
+        let parked = End::Parked("a limit".into());
+        assert_eq!(exit(std::slice::from_ref(&parked)), Exit::Parked);
+        assert_eq!(exit(&[End::Closed, parked.clone()]), Exit::Parked);
+        assert_eq!(exit(&[parked, End::NotMerged]), Exit::MergeFailed);
+    }
+
+    /// Contract 2.3, exit 9: a limit or a login ends the following, and it says until when.
+    #[test]
+    fn parked_relic_ends_the_following_unless_its_session_has_gone_on() {
+        let hooked = json!({"status": "hooked"});
+        for (kind, said) in [
+            ("raider.rate_limited", "a limit until T: at your limit"),
+            ("raider.auth", "a login: at your limit"),
+        ] {
+            let mut follow = one();
+            let until = if kind == "raider.auth" {
+                json!(null)
+            } else {
+                json!("T")
+            };
+            let event = json!({"type": kind, "subject": "horde/raiders/Toast",
+                "data": {"text": "at your limit", "until": until}});
+            follow.saw("gt-1", &event, &hooked);
+            assert_eq!(follow.ends["gt-1"], Some(End::Parked(said.into())));
+            let error = follow.verdict().unwrap_err();
+            assert_eq!(error.exit, Exit::Parked);
+            assert!(error.message.contains(said), "{}", error.message);
+            follow.saw("gt-1", &json!({"type": "raider.resumed"}), &hooked);
+            assert_eq!(follow.ends["gt-1"], None);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ask, dispatch};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::control::rights::Who;
-use crate::control::server::Caller;
+use crate::control::server::{Caller, Peer};
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::{Generation, Incarnation, RelicId, SessionId, SlotName};
@@ -205,6 +205,7 @@ async fn who_may_only_look_may_not_mend() {
             pid: None,
             uid: 0,
             who,
+            peer: Peer::of_pid(std::process::id()),
         };
         let args = json!({ "fix": fix }).as_object().unwrap().clone();
         let op = Op::parse("doctor".parse().unwrap(), args).unwrap();

@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
 use crate::actors::ask;
+use crate::actors::root::StopEnd;
 use crate::actors::sagas::charge::Charged;
 use crate::control::handlers::Handlers;
 use crate::control::protocol::{LINE_MAX, OpName};
@@ -309,12 +310,16 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
     let (stop, mut asked) = mpsc::channel(4);
     let stopper = tokio::spawn(async move {
         while let Some((mode, done)) = asked.recv().await {
-            let _gone = tokio::sync::oneshot::Sender::send(done, mode);
+            let left = Vec::new();
+            let _gone = tokio::sync::oneshot::Sender::send(done, StopEnd { mode, left });
         }
     });
     let handlers = Arc::new(Handlers::new(Arc::clone(&town.world), stop));
     let (stopping, stops) = watch::channel(false);
-    let server = tokio::spawn(serve(bind(&socket).unwrap(), handlers, stops));
+    let (listener, _until_served) = bind(&socket).unwrap().listen().unwrap();
+    let (renew, listeners) = mpsc::channel(1);
+    renew.try_send(listener).unwrap();
+    let server = tokio::spawn(serve(listeners, handlers, stops));
     let before = (snapshot(&town).await, others(&town, &other).await);
 
     let mut peer = Peer::at(&socket).await;

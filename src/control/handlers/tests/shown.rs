@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ask;
+use crate::domain::question::Pattern;
 use crate::testing::world::{Scenario, Town};
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn toast(town: &Town) -> Value {
@@ -45,4 +47,130 @@ async fn a_raider_in_its_back_off_says_when_it_is_tried_again() {
     assert!(at.is_some_and(|at| at > now.as_str()), "{shown}");
     town.pass(MINUTE).await;
     assert_eq!(toast(&town).await["retry_at"], Value::Null);
+}
+
+/// Several sessions go on one after another: none shows a limit that ended before now.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not_at_all() {
+    let looks = |city: &mut crate::domain::city::City| {
+        let pattern = r"at your limit(?: until (?P<until>\S+))?";
+        for harness in city.harnesses.values_mut() {
+            harness.looks.limit = Pattern::new(pattern).into_iter().collect();
+            harness.looks.input = Pattern::new("^> ").into_iter().collect();
+        }
+    };
+    let town = Scenario::new().with(looks).start().await;
+    let first = town.worker("one").await;
+    // The older work has the first turn.
+    town.pass(SECOND).await;
+    let second = town.worker("two").await;
+    let ends = town.world.clock.now() + 10 * MINUTE;
+    for session in [&first.session, &second.session] {
+        let screen = format!("at your limit until {ends}\n> ");
+        town.parts.sessions.show(session, Some(&screen));
+        let now = town.world.clock.now();
+        town.parts.sessions.set_last_activity(session, Some(now));
+    }
+    town.pass(MINUTE).await;
+    let shown = async |name: &str| {
+        let args = json!({ "name": name });
+        ask(&town, "raider.show", args).await.unwrap()
+    };
+    assert_eq!(shown("Toast").await["condition"], "rate_limited");
+    let left = ends.duration_since(town.world.clock.now()).unsigned_abs();
+    town.pass(left + SECOND).await;
+    assert_eq!(
+        shown("Toast").await["condition"],
+        Value::Null,
+        "within a second"
+    );
+    let waits = shown("Shadow").await;
+    assert_eq!(waits["condition"], "rate_limited");
+    let turn = (ends + 5 * SECOND).to_string();
+    let (until, detail) = (waits["until"].as_str(), waits["detail"].as_str());
+    assert!(until.unwrap() >= turn.as_str(), "{waits}");
+    assert!(detail.unwrap().contains("in its turn"), "{waits}");
+    town.pass(5 * SECOND).await;
+    assert_eq!(shown("Shadow").await["condition"], Value::Null);
+}
+
+/// Nothing that answers a client runs git: what it said last is shown, with its age.
+#[tokio::test(start_paused = true)]
+async fn status_shows_what_git_said_last_and_waits_for_no_git() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let counts = || town.parts.repo.count("glance");
+    town.settle().await;
+    let shown = toast(&town).await["git"].clone();
+    assert_eq!(
+        (&shown["ahead"], &shown["untracked"]),
+        (&json!(1), &json!(0)),
+        "{shown}"
+    );
+    assert_eq!(shown["age_s"], 0);
+    town.pass(MINUTE).await;
+    // git hangs: the answer comes all the same, and there is one refresh at a time.
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    town.parts.repo.interlude("glance", move || {
+        // Over as well when the test is.
+        let _told = wait.lock().unwrap().recv();
+    });
+    town.parts.repo.dirty(&charged.raider.name, "b");
+    let before = counts();
+    for _ in 0..3 {
+        let shown = toast(&town).await["git"].clone();
+        assert_eq!(
+            (&shown["dirty"], &shown["age_s"]),
+            (&json!(0), &json!(60)),
+            "{shown}"
+        );
+    }
+    town.until("git is asked", || counts() == before + 1).await;
+    drop(go);
+    town.pass(Duration::from_secs(2)).await;
+    assert_eq!(toast(&town).await["git"]["dirty"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_city_asks_nothing_of_git() {
+    let town = Scenario::new().start().await;
+    town.worker("a").await;
+    town.pass(MINUTE * 2).await;
+    let before = town.parts.repo.count("glance");
+    assert!(before >= 1, "a patrol saw that HEAD had moved");
+    town.pass(MINUTE * 10).await;
+    assert_eq!(town.parts.repo.count("glance"), before);
+}
+
+/// `raider-lifecycle.md`: what is suspended is not supposed to work.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_raider_is_not_stalled() {
+    let town = Scenario::new().start().await;
+    town.worker("a").await;
+    let name = json!({ "name": "Toast" });
+    ask(&town, "raider.suspend", name).await.unwrap();
+    town.pass(MINUTE).await;
+    assert_eq!(toast(&town).await["state"], "suspended");
+}
+
+/// One that waits for its time is held, and not in its turn.
+#[tokio::test(start_paused = true)]
+async fn a_parked_merge_request_is_shown_as_held() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let broken = crate::ports::repo::RepoError::Failed("no network".into());
+    town.parts.repo.break_op("merge", broken);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(Duration::from_secs(5)).await;
+    let listed = ask(&town, "mq.list", json!({})).await.unwrap();
+    assert_eq!(listed[0]["state"], "held", "{listed}");
+    let mr = json!({ "mr": listed[0]["id"] });
+    assert_eq!(
+        ask(&town, "mq.show", mr.clone()).await.unwrap()["state"],
+        "held"
+    );
+    town.parts.repo.mend("merge");
+    let retried = ask(&town, "mq.retry", mr).await.unwrap();
+    assert_eq!(retried["state"], "queued");
 }

@@ -204,3 +204,23 @@ async fn members_of_a_suspended_pool_are_suspended() {
         assert!(members(&town).is_empty());
     }
 }
+
+/// A rig that was taken out while a raider worked is gone after a restart: what needs it says so.
+#[tokio::test(start_paused = true)]
+async fn what_needs_a_rig_that_was_taken_out_says_how_it_comes_back() {
+    let town = Scenario::new().start().await;
+    town.worker("a").await;
+    let town = restarted(town, Scenario::new().with(|city| city.rigs.clear())).await;
+    for (op, args) in [
+        ("raider.repair", json!({ "name": "Toast", "yes": true })),
+        ("raider.nuke", json!({ "name": "Toast", "yes": true })),
+        ("raider.nuke", json!({ "name": "Toast", "dry_run": true })),
+        ("raider.show", json!({ "name": "Toast" })),
+    ] {
+        let refused = ask(&town, op, args).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{op}: {refused}");
+        let says = "rig horde is not configured any more";
+        assert!(refused.message.contains(says), "{op}: {refused}");
+        assert!(refused.hint.unwrap().contains("city.toml"), "{op}");
+    }
+}

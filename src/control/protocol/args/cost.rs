@@ -14,7 +14,7 @@ pub struct Cost {
     #[arg(long, value_name = "D")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Sums by raider, relic, day, model or harness; default: day
+    /// Sums by raider, relic, session, rig, day, model or harness; default: day
     #[arg(long, value_name = "WHAT", value_parser = word::<By>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,

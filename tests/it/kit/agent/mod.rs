@@ -8,8 +8,11 @@ mod times;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use horde_supervisor::kit::model::{Model, Scenario, Step};
+use horde_supervisor::testing::poll::pass;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::model::{Reply, ask};
@@ -25,9 +28,11 @@ pub const ROLE: &str = "KIT_AGENT";
 /// The variable that names a directory with recordings of a real program: the agent shows these in
 /// place of screens of its own.
 pub const SCREENS: &str = "KIT_SCREENS";
-/// The variable that says what the agent does at a limit: it `waits` for the end of it, shows a `menu`, or waits
-/// for text.
+/// The variable that says what the agent does at a limit: it `waits` for the end of it, it `retries` every half second,
+/// shows a `menu`, or waits for text. `reports` is `retries` with a hook of copilot that tells of the limit.
 pub const LIMIT: &str = "KIT_LIMIT";
+/// Between two requests of a program that waits for the end of a limit.
+const RETRY: Duration = Duration::from_millis(500);
 /// The test that is the agent.
 pub const TEST: &str = "kit::agent::agent_does_what_its_model_says";
 
@@ -124,6 +129,13 @@ impl Agent {
                             self.terminal.wait_until(until);
                             true
                         }
+                        (form @ ("retries" | "reports"), Some(until)) => {
+                            if form == "reports" {
+                                report_limit(&why, until);
+                            }
+                            self.retry();
+                            true
+                        }
                         ("menu", Some(_)) => {
                             self.terminal.dismiss();
                             self.listen()
@@ -136,6 +148,14 @@ impl Agent {
                 return;
             }
         }
+    }
+
+    /// Asks the model again until it answers, and shows nothing of the limit then.
+    fn retry(&self) {
+        while matches!(ask(&self.messages), Reply::Refused { .. }) {
+            pass(RETRY);
+        }
+        self.terminal.end_of_limit();
     }
 
     /// Waits for a text of the user; false when there will be none.
@@ -185,6 +205,27 @@ impl Agent {
         self.terminal.say(&said);
         said
     }
+}
+
+/// Tells of a limit as copilot's hook `errorOccurred` does.
+fn report_limit(why: &str, until: Timestamp) {
+    let now = Timestamp::now();
+    let left = until.duration_since(now).as_secs().max(1);
+    let said = format!("Rate limit reached: {why}. Please try again in {left}s.");
+    let event = json!({
+        "hook_event_name": "errorOccurred", "timestamp": now.as_millisecond(), "errorContext": "model_call",
+        "error": {"name": "Error", "message": json!({"message": said}).to_string()},
+    });
+    let hook = Command::new("hd")
+        .args(["hook-event", "copilot"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut hook = hook.unwrap();
+    let input = hook.stdin.take().unwrap();
+    serde_json::to_writer(input, &event).unwrap();
+    assert!(hook.wait().unwrap().success());
 }
 
 /// The identity of the agent that came first in this home directory, as a background process that is

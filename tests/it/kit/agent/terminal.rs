@@ -92,6 +92,11 @@ impl Terminal {
         self.clear();
     }
 
+    /// Shows nothing of the limit any more.
+    pub fn end_of_limit(&self) {
+        self.clear();
+    }
+
     fn clear(&self) {
         self.write("\x1b[?1049l\x1b[2J\x1b[H");
     }

@@ -210,6 +210,40 @@ fn a_slow_attacher_is_dropped_and_never_the_agent() {
     assert!(screen.contains("399999"));
 }
 
+/// `/exit`, an entry of a menu, what the terminal itself sends, and a crash.
+#[test]
+fn the_end_of_a_program_by_what_an_attached_person_typed_is_told_as_that() {
+    let bench = LocalBench::new(Provider::Holder);
+    let sessions = bench.provider();
+    let reads = "stty raw -echo; echo ready; dd bs=1 count=1 >/dev/null 2>&1";
+    let ends = format!("{reads}; exit 3");
+    let crashes = format!("{reads}; kill -SEGV $$");
+    for (program, typed, size, by_person) in [
+        (&ends, "/exit\r", (24, 80), true),
+        (&ends, "2", (24, 80), true),
+        (&ends, "/exit\r", (0, 0), false),
+        (&ends, "\x1b[I", (24, 80), false),
+        (&crashes, "/exit\r", (24, 80), false),
+    ] {
+        let started = sessions.start(&script(&bench, program)).unwrap();
+        await_screen(&sessions, &started.handle, "ready");
+        let mut attached = Attached::connect(&sessions, &started.handle, &started.handle.token);
+        let (rows, cols) = size;
+        attached.say(&Request::Attach { rows, cols });
+        attached.hear_until("ready");
+        attached.say(&Request::Keys(typed.as_bytes().to_vec()));
+        let ended = loop {
+            match attached.hear() {
+                Some(Answer::Ended(ended)) => break ended,
+                Some(_) => {}
+                None => panic!("no end is told"),
+            }
+        };
+        assert_eq!(ended.exit.by_person, by_person, "{typed:?}: {ended:?}");
+        assert!(!by_person || !ended.exit.is_success());
+    }
+}
+
 /// Ctrl-C of a person who is attached, of one who only watches, and of a program that types.
 #[test]
 fn the_end_of_a_program_by_a_key_of_an_attached_person_is_told_as_that() {

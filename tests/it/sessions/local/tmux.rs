@@ -103,10 +103,10 @@ fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
     let started = sessions.start(&script(&bench, "sleep 1000")).unwrap();
     let renamed = bench.tmux(&["rename-session", "-t", "=s", "mine"]);
     assert!(renamed.status.success());
-    let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
-        panic!("no command");
+    let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&started.handle).unwrap() else {
+        panic!("no pane");
     };
-    let mut person = person(&argv);
+    let mut person = person(&server, &pane);
     let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     eventually("a person is attached", || attached().then_some(()));
     kill(started.holder.as_ref().unwrap());
@@ -118,8 +118,9 @@ fn a_renamed_session_is_attached_to_and_its_pane_is_removed_all_the_same() {
 }
 
 /// A person's terminal: `script` gives it one.
-fn person(argv: &[String]) -> Child {
-    let line = shell_words::join(argv);
+fn person(server: &Path, pane: &str) -> Child {
+    let server = server.to_str().unwrap();
+    let line = shell_words::join(["tmux", "-S", server, "attach-session", "-t", pane]);
     let mut script = Command::new("script");
     script.args(["--quiet", "--command", &line, "/dev/null"]);
     script.env("TERM", "xterm").env_remove("TMUX");
@@ -128,7 +129,7 @@ fn person(argv: &[String]) -> Child {
 }
 
 #[test]
-fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
+fn person_that_attaches_to_the_pane_counts_as_attached() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
     };
@@ -138,11 +139,16 @@ fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
     await_screen(&sessions, &started.handle, "50 200");
     let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     assert!(!attached());
-    let AttachPoint::Command { argv, watch } = sessions.attach(&started.handle).unwrap() else {
-        panic!("no command");
+    let AttachPoint::Tmux {
+        server,
+        pane,
+        watch,
+    } = sessions.attach(&started.handle).unwrap()
+    else {
+        panic!("no pane");
     };
     assert!(watch.exists());
-    let mut person = person(&argv);
+    let mut person = person(&server, &pane);
     eventually("a person is attached", || attached().then_some(()));
     let mut keys = person.stdin.take().unwrap();
     keys.write_all(b"hello\r").unwrap();
@@ -155,7 +161,7 @@ fn a_person_attaches_by_the_command_that_is_given_and_counts_as_attached() {
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 }
 
-/// The keys are pressed in tmux: that a person did it is known by who is attached.
+/// The keys are pressed in tmux: that a person did it is known by who is attached. Keys that are sent are a person's, too.
 #[test]
 fn an_interrupt_is_a_persons_while_one_is_attached() {
     let Some(bench) = LocalBench::on_tmux() else {
@@ -163,31 +169,86 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
     };
     let sessions = bench.provider();
     let waits = "echo ready; sleep 1000";
-    for attached in [false, true] {
+    for (attached, sent) in [(false, false), (false, true), (true, false)] {
         let started = sessions.start(&script(&bench, waits)).unwrap();
         await_screen(&sessions, &started.handle, "ready");
-        let AttachPoint::Command { argv, .. } = sessions.attach(&started.handle).unwrap() else {
-            panic!("no command");
+        let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&started.handle).unwrap()
+        else {
+            panic!("no pane");
         };
-        let mut person = attached.then(|| person(&argv));
+        let mut person = attached.then(|| person(&server, &pane));
         if let Some(person) = &mut person {
             let seen = || sessions.facts(&id("s")).unwrap().unwrap().attached;
             eventually("a person is attached", || seen().then_some(()));
             let keys = person.stdin.as_mut().unwrap();
             keys.write_all(b"\x03").unwrap();
-        } else {
+        } else if sent {
             let interrupt = Input::Raw(b"\x03".to_vec());
             sessions.send(&started.handle, &interrupt).unwrap();
+        } else {
+            // As the terminal does: all of its group.
+            let group = i32::try_from(started.agent.pid).unwrap();
+            let group = rustix::process::Pid::from_raw(group).unwrap();
+            rustix::process::kill_process_group(group, Signal::INT).unwrap();
         }
         let exit = eventually("it ends", || match state(&sessions, &id("s")) {
             RunState::Exited(exit) => Some(exit),
             _ => None,
         });
-        assert_eq!(exit.by_person, attached, "{exit:?}");
+        assert_eq!(exit.by_person, attached || sent, "{exit:?}");
         if let Some(mut person) = person {
             person.wait().unwrap();
         }
     }
+}
+
+/// Programs that end in order when they are told to look like any that ends.
+#[test]
+fn an_end_in_order_is_a_persons_who_typed_moments_before() {
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
+    let sessions = bench.provider();
+    let takes = "trap 'exit 0' INT; echo ready; while read -r line; do [ \"$line\" = /exit ] && exit 0; done";
+    for typed in ["\x03", "/exit\r"] {
+        let started = sessions.start(&script(&bench, takes)).unwrap();
+        await_screen(&sessions, &started.handle, "ready");
+        let attach = sessions.attach(&started.handle).unwrap();
+        let AttachPoint::Tmux { server, pane, .. } = attach else {
+            panic!("no pane");
+        };
+        let mut person = person(&server, &pane);
+        let keys = person.stdin.as_mut().unwrap();
+        // tmux tells of times by the second: that a client came is no key that it pressed.
+        let times = ["list-clients", "-F", "#{client_created} #{client_activity}"];
+        eventually("a key counts as one that was pressed", || {
+            keys.write_all(b"x").unwrap();
+            let said = String::from_utf8(bench.tmux(&times).stdout).unwrap();
+            let mut times = said.split_whitespace();
+            let (created, active) = (times.next()?, times.next()?);
+            (created != active).then_some(())
+        });
+        keys.write_all(b"\r").unwrap();
+        keys.write_all(typed.as_bytes()).unwrap();
+        let exit = eventually("it ends", || match state(&sessions, &id("s")) {
+            RunState::Exited(exit) => Some(exit),
+            _ => None,
+        });
+        assert_eq!(
+            (exit.code, exit.by_person),
+            (Some(0), true),
+            "{typed:?}: {exit:?}"
+        );
+        person.wait().unwrap();
+    }
+    let started = sessions
+        .start(&script(&bench, "echo ready; exit 0"))
+        .unwrap();
+    let exit = eventually("it ends", || match state(&sessions, &started.handle.id) {
+        RunState::Exited(exit) => Some(exit),
+        _ => None,
+    });
+    assert!(!exit.by_person, "nobody is attached");
 }
 
 #[test]
@@ -197,10 +258,10 @@ fn a_new_session_has_its_size_though_a_person_sits_at_a_small_terminal() {
     };
     let sessions = bench.provider();
     let first = sessions.start(&script(&bench, "sleep 1000")).unwrap();
-    let AttachPoint::Command { argv, .. } = sessions.attach(&first.handle).unwrap() else {
-        panic!("no command");
+    let AttachPoint::Tmux { server, pane, .. } = sessions.attach(&first.handle).unwrap() else {
+        panic!("no pane");
     };
-    let mut person = person(&argv);
+    let mut person = person(&server, &pane);
     let attached = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     eventually("a person is attached", || attached().then_some(()));
     let mut second = script(&bench, "stty size; sleep 1000");

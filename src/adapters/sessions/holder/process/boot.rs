@@ -8,7 +8,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -74,12 +73,7 @@ pub fn become_holder(
 }
 
 fn let_go_of_the_daemon() {
-    let complaints = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(files::COMPLAINT);
+    let complaints = files::create_anew(Path::new("."), files::COMPLAINT);
     let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
         return;
     };
@@ -188,6 +182,8 @@ fn own_signals(in_pane: bool) -> io::Result<SignalFd> {
         Signal::SIGTSTP,
         Signal::SIGTTIN,
         Signal::SIGTTOU,
+        // A log that may not grow any more ends no session.
+        Signal::SIGXFSZ,
     ] {
         // SAFETY: ignoring installs no handler.
         unsafe { sigaction(signal, &ignore)? };

@@ -25,7 +25,7 @@ use crate::domain::holder_wire::{Answer, Ended};
 const UNKILLABLE: Duration = Duration::from_secs(5);
 /// Most of the last output that is read, so that a survivor that floods does not delay the end.
 const LAST_READS: usize = 1024;
-/// A program ends so soon after the key that it ends by: some ask for it twice, and write down what was said.
+/// A program ends so soon after what was typed to end it: some ask for it twice, and write down what was said.
 const TAKES: Duration = Duration::from_secs(5);
 /// Connections get this long to take the announcement.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -62,16 +62,26 @@ impl Holder {
         self.end()
     }
 
-    /// Whether the agent ended because of a key that a person typed: nothing else was about to end it. What is
-    /// typed in tmux is not seen here: there it is an end as the interrupt key makes it, while a person is attached.
+    /// Whether the agent ended because of what a person typed: nothing else was about to end it. It may be a key that ends
+    /// programs, a word like `/exit`, or an entry of a menu; by those it ends itself, and not by a signal. What is typed
+    /// in tmux is not seen here, only when that was.
     fn is_ended_by_person(&self, agent: Option<Dead>) -> bool {
         if self.stopping.is_some() || self.lost {
             return false;
         }
+        let lately = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < TAKES);
+        if lately(self.ending_key) {
+            return true;
+        }
+        let Some(agent) = agent else {
+            return false;
+        };
+        let by_itself = agent.signal.is_none() || agent.is_interrupted();
         match &self.terminal {
-            Terminal::Own(..) => self.ending_key.is_some_and(|at| at.elapsed() < TAKES),
+            Terminal::Own(..) => by_itself && lately(self.typed),
             Terminal::Pane(pane) => {
-                agent.is_some_and(|agent| agent.is_interrupted()) && pane.is_attached()
+                let interrupted = agent.is_interrupted() && pane.is_attached();
+                interrupted || by_itself && pane.typed_within(TAKES)
             }
         }
     }

@@ -356,7 +356,7 @@ impl Holder {
         // Whoever is attached is not disturbed: by the marker the supervisor puts off nudges, drift
         // restarts and idle kills. Without it they come as if nobody were there.
         if attached {
-            let _best_effort = std::fs::File::create(files::ATTACHED);
+            let _best_effort = files::create_anew(std::path::Path::new("."), files::ATTACHED);
         } else {
             let _best_effort = std::fs::remove_file(files::ATTACHED);
             if before && !self.terminal.is_pane() {

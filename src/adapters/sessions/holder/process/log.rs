@@ -1,13 +1,14 @@
 //! The terminal log: two segments, `log.0` (newest) and `log.1`, together never above the limit.
 //! It goes on across generations; a disk that is full costs log lines, never the agent.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::terminal::Terminal;
-use crate::adapters::sessions::files::{LOG, OLDER_LOG};
+use crate::adapters::beneath;
+use crate::adapters::sessions::files::{self, LOG, OLDER_LOG};
 use crate::domain::terminal_log::{SIZE, screen_mark, size_mark};
 
 /// Below this a log would be all rotation.
@@ -56,12 +57,7 @@ impl Log {
     }
 
     fn reopen(&mut self) {
-        let opened = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(self.dir.join(LOG));
-        self.file = opened.ok();
+        self.file = files::append(&self.dir, LOG).ok();
         let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
         self.length = metadata.map_or(0, |metadata| metadata.len());
     }
@@ -137,12 +133,20 @@ fn begins_anew(output: &[u8]) -> bool {
 /// # Errors
 /// The file system refuses.
 pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    /// A rotation takes a moment, and does not come again at once.
+    const LOOKS: usize = 8;
+    let mut looks = 0;
     loop {
         let newest = open(dir, LOG)?;
-        let older = open(dir, OLDER_LOG)?;
-        // A rotation between the two looks: the newest has become the older one. Look again.
+        let mut older = open(dir, OLDER_LOG)?;
+        // A rotation between the two looks: the newest has become the older one. Look again. Where both names
+        // are links to one file, they stay that.
         if inode(newest.as_ref()) == inode(older.as_ref()) && newest.is_some() {
-            continue;
+            looks += 1;
+            if looks < LOOKS {
+                continue;
+            }
+            older = None;
         }
         let end = read_end(newest, bytes)?;
         let mut tail = read_end(older, bytes - (end.len() as u64).min(bytes))?;
@@ -151,11 +155,11 @@ pub fn tail(dir: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     }
 }
 
+/// A segment of the log. What took its place is no log.
 fn open(dir: &Path, name: &str) -> io::Result<Option<File>> {
-    match File::open(dir.join(name)) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+    match files::open(dir, name) {
+        Err(error) if beneath::is_odd(&error) => Ok(None),
+        opened => opened,
     }
 }
 
@@ -277,6 +281,34 @@ mod tests {
             log.append(session.as_bytes());
             assert_eq!(tail(dir.path(), 100).unwrap(), all.as_bytes());
         }
+    }
+
+    #[test]
+    fn what_was_put_in_the_place_of_a_log_holds_up_neither_writer_nor_reader() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name| dir.path().join(name);
+        let fifo = |name| {
+            rustix::fs::mkfifoat(rustix::fs::CWD, path(name), rustix::fs::Mode::RWXU).unwrap();
+        };
+        fs::write(path("other"), "precious").unwrap();
+        std::os::unix::fs::symlink("other", path(LOG)).unwrap();
+        fifo(OLDER_LOG);
+        assert_eq!(tail(dir.path(), 100).unwrap(), b"");
+        let mut log = Log::open(dir.path(), 16 * 1024);
+        log.append(b"one");
+        assert_eq!(tail(dir.path(), 100).unwrap(), b"one");
+        assert_eq!(fs::read(path("other")).unwrap(), b"precious");
+        fs::remove_file(path(LOG)).unwrap();
+        fifo(LOG);
+        Log::open(dir.path(), 16 * 1024).append(b"two");
+        assert_eq!(tail(dir.path(), 100).unwrap(), b"two");
+        fs::remove_file(path(OLDER_LOG)).unwrap();
+        fs::hard_link(path(LOG), path(OLDER_LOG)).unwrap();
+        assert_eq!(
+            tail(dir.path(), 100).unwrap(),
+            b"two",
+            "two names of one file"
+        );
     }
 
     #[test]

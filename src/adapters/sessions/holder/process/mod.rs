@@ -174,8 +174,10 @@ struct Holder {
     stopping: Option<Stopping>,
     /// The supervisor interrupted it, which is the first step of ending it: its end is not its own.
     interrupted: bool,
-    /// When a person who is attached last typed a key that ends programs.
+    /// When a key that ends programs was typed last, by a person who is attached or by `hd send --keys`.
     ending_key: Option<Instant>,
+    /// When a person who is attached last typed anything.
+    typed: Option<Instant>,
     /// Whether the terminal was taken from us.
     lost: bool,
 }
@@ -206,6 +208,7 @@ impl Holder {
             stopping: None,
             interrupted: false,
             ending_key: None,
+            typed: None,
             lost: false,
         }
     }

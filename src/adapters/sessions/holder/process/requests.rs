@@ -37,7 +37,7 @@ impl Holder {
                 Answer::Refused("keys are pressed in tmux itself".to_owned())
             }
             Request::Keys(bytes) => match self.input.type_bytes(bytes.clone(), None) {
-                Ok(()) => return self.note_ending_key(at, &bytes),
+                Ok(()) => return self.note_typed(at, &bytes),
                 Err(why) => Answer::Refused(why),
             },
             Request::Type(_) | Request::Submit(_) | Request::Paste(_) => {
@@ -95,10 +95,14 @@ impl Holder {
         }
     }
 
-    /// Remembers when a person pressed a key that ends programs.
-    fn note_ending_key(&mut self, at: usize, typed: &[u8]) {
-        if self.peers[at].attached && keys::ends_programs(typed) {
-            self.ending_key = Some(Instant::now());
+    /// Remembers when a person who is attached typed, and when that was a key that ends programs.
+    fn note_typed(&mut self, at: usize, typed: &[u8]) {
+        if !self.peers[at].attached || !keys::is_typed(typed) {
+            return;
+        }
+        self.typed = Some(Instant::now());
+        if keys::ends_programs(typed) {
+            self.ending_key = self.typed;
         }
     }
 

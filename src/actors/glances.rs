@@ -1,0 +1,185 @@
+//! The counts of sandboxes that `status` shows: as git said last, with their age. Nothing that answers a client
+//! runs git.
+//!
+//! ```text
+//!  asked ────► the last counts, at once ─┐
+//!  patrol ───► HEAD or index moved ──────┴─► one refresh per rig, beside everything else, within its budget
+//! ```
+//!
+//! An idle city asks nothing of git: a sandbox is not looked at again unless a client asks, or its mark moved.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::effects;
+use super::refusal::Refusal;
+use super::world::{Claim, World};
+use crate::domain::ids::{Incarnation, RaiderId, RigName};
+use crate::domain::relic::Hook;
+use crate::domain::restart::Mono;
+
+/// Counts that are younger are not asked for again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// After a refresh its rig has rest for so many times as long as that took.
+const REST: u32 = 4;
+
+/// A patrol has at most so many sandboxes of a rig looked at.
+const PATROL_MAX: usize = 16;
+
+/// Commits ahead of the target, dirty paths, untracked paths.
+pub type Counts = (u64, u64, u64);
+
+/// What git said of one sandbox.
+#[derive(Debug, Clone)]
+struct Glance {
+    incarnation: Incarnation,
+    counts: Counts,
+    /// What `Repo::progress` said before.
+    mark: Option<String>,
+    at: Mono,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    raiders: BTreeMap<RaiderId, Glance>,
+    /// When the next refresh of a rig may begin.
+    rest: BTreeMap<RigName, Mono>,
+}
+
+/// What git said of all sandboxes.
+#[derive(Debug, Default)]
+pub struct Glances(Mutex<Known>);
+
+impl Glances {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Every change is one insert or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the last counts of the sandbox that was made for this hook, and their age.
+    #[must_use]
+    pub fn of(&self, hook: &Hook, now: Mono) -> Option<(Counts, Duration)> {
+        let known = self.known();
+        let glance = known.raiders.get(&hook.raider)?;
+        let same = glance.incarnation == hook.incarnation;
+        same.then(|| (glance.counts, now.saturating_sub(glance.at)))
+    }
+
+    fn mark(&self, hook: &Hook) -> Option<String> {
+        let known = self.known();
+        let glance = known.raiders.get(&hook.raider)?;
+        glance
+            .mark
+            .clone()
+            .filter(|_| glance.incarnation == hook.incarnation)
+    }
+
+    /// Forgets the sandboxes of a rig that are no more.
+    fn keep_only(&self, rig: &RigName, hooks: &[Hook]) {
+        let there = |raider: &RaiderId| hooks.iter().any(|hook| hook.raider == *raider);
+        let raiders = &mut self.known().raiders;
+        raiders.retain(|raider, _| raider.rig != *rig || there(raider));
+    }
+
+    fn note(&self, hook: &Hook, counts: Counts, mark: Option<String>, at: Mono) {
+        let glance = Glance {
+            incarnation: hook.incarnation,
+            counts,
+            mark,
+            at,
+        };
+        self.known().raiders.insert(hook.raider.clone(), glance);
+    }
+
+    fn rests(&self, rig: &RigName, now: Mono) -> bool {
+        self.known().rest.get(rig).is_some_and(|until| *until > now)
+    }
+}
+
+/// Has the counts of a rig's sandboxes asked for anew, beside whatever goes on, if that is due. `all` are the
+/// sandboxes that the rig has.
+pub fn refresh(world: &World, rig: &RigName, all: Vec<Hook>) {
+    let (glances, now) = (&world.directory.glances, world.clock.mono());
+    glances.keep_only(rig, &all);
+    let old = |hook: &Hook| glances.of(hook, now).is_none_or(|(_, age)| age >= FRESH);
+    let mut due: Vec<Hook> = all.into_iter().filter(old).collect();
+    // Those that were never looked at come first.
+    due.sort_by_key(|hook| {
+        std::cmp::Reverse(glances.of(hook, now).map_or(Duration::MAX, |(_, age)| age))
+    });
+    if let Some(alone) = begin(world, rig).filter(|_| !due.is_empty()) {
+        tokio::spawn(look(world.clone(), rig.clone(), due, alone));
+    }
+}
+
+/// Has the counts of those sandboxes asked for anew in which git moved something since.
+pub fn patrol(world: &World, rig: &RigName) {
+    let Some(alone) = begin(world, rig) else {
+        return;
+    };
+    let (world, rig) = (world.clone(), rig.clone());
+    tokio::spawn(async move {
+        match moved(&world, &rig).await {
+            Ok(due) => look(world, rig, due, alone).await,
+            Err(error) => tracing::warn!(%rig, %error, "no counts of sandboxes are refreshed"),
+        }
+    });
+}
+
+/// The sandboxes in which HEAD or index moved since their counts were asked for.
+async fn moved(world: &World, rig: &RigName) -> Result<Vec<Hook>, Refusal> {
+    let wanted = rig.clone();
+    let hooks = world.store.run(move |txn| txn.hooks(Some(&wanted))).await?;
+    let paths: Vec<_> = hooks
+        .iter()
+        .map(|hook| world.city.sandbox(&hook.raider))
+        .collect();
+    let marks = effects::repo(world, rig, move |repo| {
+        let marks = paths.iter().map(|path| repo.progress(path).ok());
+        Ok(marks.collect::<Vec<_>>())
+    });
+    let marks = marks.await?;
+    let moved = hooks
+        .into_iter()
+        .zip(marks)
+        .filter(|(hook, mark)| mark.is_some() && *mark != world.directory.glances.mark(hook));
+    Ok(moved.map(|(hook, _)| hook).take(PATROL_MAX).collect())
+}
+
+/// The claim of a refresh; none while one is under way, or its rig has rest.
+fn begin(world: &World, rig: &RigName) -> Option<Claim> {
+    let rests = world.directory.glances.rests(rig, world.clock.mono());
+    if rests || world.is_stopping() {
+        return None;
+    }
+    world.claims.claim(format!("glances/{rig}"))
+}
+
+/// Asks git of one sandbox after the other. What it says was so when it was asked.
+async fn look(world: World, rig: RigName, due: Vec<Hook>, alone: Claim) {
+    let (glances, began) = (&world.directory.glances, world.clock.mono());
+    for hook in due {
+        if world.is_stopping() {
+            break;
+        }
+        let (path, target, at) = (
+            world.city.sandbox(&hook.raider),
+            hook.target.clone(),
+            world.clock.mono(),
+        );
+        let seen = effects::repo(&world, &rig, move |repo| {
+            let mark = repo.progress(&path).ok();
+            Ok((repo.glance(&path, &target)?, mark))
+        });
+        // One that cannot be read keeps its last counts, which grow old.
+        if let Ok((counts, mark)) = seen.await {
+            glances.note(&hook, counts, mark, at);
+        }
+    }
+    let ended = world.clock.mono();
+    let rest = ended.saturating_sub(began) * REST;
+    glances.known().rest.insert(rig, ended + rest);
+    drop(alone);
+}

@@ -1,0 +1,178 @@
+//! What is wrong with the supervisor's own files, as the last look found it: said once by an event, a log
+//! line and an escalation, and shown by `status` and `doctor` for as long as it lasts.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::json;
+
+use super::shaman;
+use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::doctor::{Finding, Kind};
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ground::{Look, Part, Trouble};
+use crate::domain::message::{self, Escalation, Severity};
+use crate::ports::relics::Txn;
+
+/// The troubles that are known, by part.
+#[derive(Default)]
+pub struct Ground(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Of the last look.
+    looked: BTreeMap<Part, Trouble>,
+    /// Said by what noticed it, until that says otherwise.
+    standing: BTreeMap<Part, Trouble>,
+    /// What was said, and the words that people were called with.
+    said: BTreeMap<Part, Trouble>,
+}
+
+impl Ground {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let known = self.known();
+        let all = known.looked.values().chain(known.standing.values());
+        all.cloned().collect()
+    }
+
+    /// Notes that a part is in trouble, or is not any more; the next look says it.
+    pub fn note(&self, part: Part, trouble: Option<Trouble>) {
+        let mut known = self.known();
+        match trouble {
+            Some(trouble) => known.standing.insert(part, trouble),
+            None => known.standing.remove(&part),
+        };
+    }
+
+    /// What `doctor` says of it.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        let finding = |trouble: Trouble| {
+            let Trouble {
+                path, says, hint, ..
+            } = trouble;
+            Finding::new(Kind::Ground, path.display(), says, hint)
+        };
+        self.troubles().into_iter().map(finding).collect()
+    }
+
+    /// Takes in a look. Returns what is new, and what is over.
+    fn take(&self, look: &Look) -> (Vec<Trouble>, Vec<Trouble>) {
+        let mut known = self.known();
+        let left = look.left.iter().cloned();
+        known.looked = left.map(|trouble| (trouble.part, trouble)).collect();
+        let mut now = known.standing.clone();
+        now.extend(known.looked.clone());
+        let before = std::mem::replace(&mut known.said, now.clone());
+        let new = now.values().filter(|it| before.get(&it.part) != Some(it));
+        let over = before.values().filter(|it| !now.contains_key(&it.part));
+        (new.cloned().collect(), over.cloned().collect())
+    }
+}
+
+/// Takes in a look at the supervisor's files, and says what changed.
+pub async fn looked(world: &World, look: Look) {
+    let (new, over) = world.directory.ground.take(&look);
+    for trouble in look.mended.iter().chain(&over) {
+        let (path, says) = (trouble.path.display(), &trouble.says);
+        tracing::warn!(%path, says, "it is in order again");
+        note(world, EventType::GroundMended, trouble);
+    }
+    for trouble in &new {
+        let (path, says, hint) = (trouble.path.display(), &trouble.says, &trouble.hint);
+        tracing::error!(%path, says, hint, "one of the supervisor's own files is not as it was left");
+        note(world, EventType::GroundLost, trouble);
+    }
+    for trouble in new {
+        if let Err(error) = call(world, trouble).await {
+            tracing::warn!(%error, "no person could be called about the supervisor's files");
+        }
+    }
+    if !over.is_empty()
+        && let Err(error) = settle(world, over).await
+    {
+        tracing::warn!(%error, "a call that is over stays open");
+    }
+}
+
+fn note(world: &World, kind: EventType, trouble: &Trouble) {
+    let data = json!({
+        "part": trouble.part, "path": trouble.path, "says": trouble.says, "hint": trouble.hint,
+    });
+    let event = NewEvent::new(kind, &world.city.name, Cause::Internal);
+    world.store.note(vec![event.with(data)]);
+}
+
+/// What an escalation is called, and closed by.
+fn problem(trouble: &Trouble) -> String {
+    format!("{}: {}", trouble.path.display(), trouble.says)
+}
+
+async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Refusal> {
+    let body = Escalation {
+        agent: world.city.name.clone(),
+        relic: None,
+        problem: problem(&trouble),
+        severity: match trouble.part {
+            // Everything is done all the same, only later.
+            Part::Watch => Severity::Medium,
+            _ => Severity::High,
+        },
+        evidence: trouble.hint,
+    };
+    shaman::escalate(world, "root", body).await
+}
+
+async fn settle(world: &World, over: Vec<Trouble>) -> Result<(), super::refusal::Refusal> {
+    let problems: Vec<String> = over.iter().map(problem).collect();
+    let settle = move |txn: &mut dyn Txn| {
+        let problems: Vec<_> = problems.iter().map(String::as_str).collect();
+        shaman::over(txn, &problems, |_, _| true)
+    };
+    world.store.run(settle).await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::relic::{Relic, RelicStatus};
+    use crate::testing::world::Scenario;
+
+    fn lost(says: &str) -> Look {
+        let mut look = Look::default();
+        look.leave(
+            Part::Lock,
+            "/city/.horde/supervisor.lock",
+            says,
+            "remove it",
+        );
+        look
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trouble_is_said_once_shown_while_it_lasts_and_settled_when_it_is_over() {
+        let town = Scenario::new().start().await;
+        let world = &town.world;
+        for _ in 0..3 {
+            looked(world, lost("it is a FIFO")).await;
+        }
+        assert_eq!(world.directory.ground.findings().len(), 1);
+        assert_eq!(town.events(EventType::GroundLost).await.len(), 1);
+        town.settle().await;
+        assert_eq!(town.escalations().await.len(), 1, "a person is called");
+        looked(world, Look::default()).await;
+        assert!(world.directory.ground.findings().is_empty());
+        assert_eq!(town.events(EventType::GroundMended).await.len(), 1);
+        let open = |relic: &Relic| relic.status != RelicStatus::Closed;
+        assert!(!town.escalations().await.iter().any(open));
+    }
+}

@@ -1,0 +1,55 @@
+//! A raider whose rig runs another harness by now takes it over with its next session. One that was charged with a
+//! harness of its own keeps that.
+
+use super::super::root::RootMsg;
+use super::super::world::World;
+use crate::domain::city::City;
+use crate::domain::relic::Hook;
+use crate::ports::relics::{StoreError, Txn};
+
+/// Moves a hook to the harness that its next session runs; true when that is another one.
+///
+/// # Errors
+/// The store's.
+pub(in crate::actors) fn move_on(
+    txn: &mut dyn Txn,
+    city: &City,
+    hook: &mut Hook,
+) -> Result<bool, StoreError> {
+    let Some(rig) = city.rig(&hook.raider.rig).filter(|_| hook.done.is_none()) else {
+        return Ok(false);
+    };
+    let next = match txn.relic(&hook.relic)?.harness {
+        Some(own) => own,
+        None => rig.raiders.harness.clone(),
+    };
+    if next == hook.harness || !city.harnesses.contains_key(&next) {
+        return Ok(false);
+    }
+    hook.harness = next;
+    txn.put_hook(hook)?;
+    Ok(true)
+}
+
+/// Returns the hook with the harness of the session that is started now.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn hook_now(world: &World, hook: &Hook) -> Result<Hook, StoreError> {
+    let (city, known) = (std::sync::Arc::clone(&world.city), hook.clone());
+    let moved = world.store.run(move |txn| {
+        let stored = txn.hook(&known.raider)?;
+        let same = |stored: &Hook| stored.incarnation == known.incarnation;
+        let Some(mut stored) = stored.filter(same) else {
+            return Ok((known.clone(), false));
+        };
+        let moved = move_on(txn, &city, &mut stored)?;
+        Ok((stored, moved))
+    });
+    let (hook, moved) = moved.await?;
+    if moved {
+        world.directory.tell_root(RootMsg::Look);
+        world.directory.tell_root(RootMsg::Accounts);
+    }
+    Ok(hook)
+}

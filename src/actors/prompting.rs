@@ -1,0 +1,227 @@
+//! The first prompt of a program that takes it in its terminal (`prompt = "paste"`): typed by the same judgement as
+//! every other text. A login or a menu at the start keeps it back, is shown as what it is, and takes no Enter of it.
+//!
+//! ```text
+//!  session is up ──► owed? ──► drawn, and quiet ──► waits for text ──► typed ──► nothing is owed
+//!                       ▲                      ├──► a dialog, a limit, a login ──┐
+//!                       │                      └──► nothing is known of it ──► after LONG a person is called
+//!                       └── its screen was looked at again, or a patrol's time ──┘
+//! ```
+//!
+//! What is owed is kept with the session, so a supervisor that adopts the session goes on here. A prompt that was typed in
+//! the moment in which a supervisor died is typed twice, which is better than not at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::root::{ChildSpec, Work};
+use super::world::World;
+use super::{conditions, effects, shaman, typing};
+use crate::actors::refusal::RefusalKind;
+use crate::domain::condition::Condition;
+use crate::domain::dialog::Readiness;
+use crate::domain::ids::{ChildId, HarnessName, RelicId};
+use crate::domain::message::{Escalation, Severity};
+use crate::domain::restart::Mono;
+use crate::domain::screen::ScreenView;
+use crate::ports::sessions::{SessionError, SessionHandle};
+
+/// The fact of a session that holds the prompt until it was typed.
+pub(super) const OWED: &str = "first_prompt";
+/// A person is called in these words.
+const UNTYPED: &str = "its first prompt cannot be typed";
+/// A program that draws is looked at again after this; one that shows the same then is quiet.
+const QUIET: Duration = Duration::from_millis(300);
+/// One that never gets quiet gets its prompt after this,
+const NEVER_QUIET: Duration = Duration::from_secs(10);
+/// and one that reads lines and has printed nothing after this: a program that is about to read keys would take the
+/// lines for something else.
+const SILENT: Duration = Duration::from_secs(3);
+/// A screen of which nothing is known is a condition after this.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A session and whose it is.
+struct Owed {
+    child: ChildId,
+    relic: Option<RelicId>,
+    harness: HarnessName,
+    handle: SessionHandle,
+    text: String,
+}
+
+/// What was seen of it so far.
+#[derive(Default)]
+struct Course {
+    began: Mono,
+    view: Option<ScreenView>,
+    /// Since when its screen changes at each look.
+    moves: Option<Mono>,
+    /// Since when nothing is known of its screen.
+    unknown: Option<Mono>,
+    called: bool,
+}
+
+/// What to do next.
+enum Next {
+    /// Nothing more.
+    Over,
+    /// Look again in a moment.
+    Soon,
+    /// Look again when the screen has changed.
+    Later,
+}
+
+/// Types the first prompt of a session, if it is owed, in a task of its own.
+pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle: &SessionHandle) {
+    let relic = match &spec.work {
+        Work::Raider { hook, .. } => Some(hook.relic.clone()),
+        Work::Agent(_) => None,
+    };
+    let (child, harness, handle) = (spec.id.clone(), harness.clone(), handle.clone());
+    let directory = Arc::clone(&world.directory);
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let id = handle.id.clone();
+        let kept = effects::sessions(&world, &handle.id, move |p| p.get_meta(&id, OWED)).await;
+        let Some(text) = kept.ok().flatten().filter(|text| !text.is_empty()) else {
+            return;
+        };
+        let began = world.clock.mono();
+        drop(world);
+        let owed = Owed {
+            child,
+            relic,
+            harness,
+            handle,
+            text,
+        };
+        let mut course = Course {
+            began,
+            ..Course::default()
+        };
+        // A supervisor that stops leaves it to the next one.
+        while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
+            let wait = match attempt(&world, &owed, &mut course).await {
+                Next::Over => return,
+                Next::Soon => QUIET,
+                Next::Later => world.city.daemon.patrol_interval,
+            };
+            let changed = world.directory.conditions.looked(&owed.handle);
+            drop(world);
+            match changed.filter(|_| wait > QUIET) {
+                // What comes first.
+                Some(changed) => drop(tokio::time::timeout(wait, changed.notified()).await),
+                None => tokio::time::sleep(wait).await,
+            }
+        }
+    });
+}
+
+async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
+    let (view, ready) = match typing::look(world, Some(&owed.harness), &owed.handle).await {
+        Ok(seen) => seen,
+        Err(SessionError::Gone(_)) => return ended(world, owed, course).await,
+        Err(SessionError::Failed { .. }) => return Next::Later,
+    };
+    let now = world.clock.mono();
+    let age = now.saturating_sub(course.began);
+    let drawn = !view.text().trim().is_empty();
+    let reads_keys = view.reads_lines == Some(false) || view.bracketed_paste == Some(true);
+    if !drawn && !reads_keys && age < SILENT || moves(course, &view, now) {
+        return Next::Soon;
+    }
+    if let Readiness::Unrecognised = ready {
+        return unknown(world, owed, course, &view).await;
+    }
+    course.unknown = None;
+    conditions::set_odd(world, &owed.handle, None);
+    let shown = world.directory.conditions.of(&owed.handle);
+    let parked = world
+        .directory
+        .accounts
+        .held(world, &owed.harness, &owed.child);
+    let asks = matches!(ready, Readiness::Asks(_));
+    if asks || parked.is_some() || shown.is_some() {
+        // The condition tells people.
+        return Next::Later;
+    }
+    match typing::submit(world, Some(&owed.harness), &owed.handle, &owed.text).await {
+        Ok(()) => {
+            let of = owed.handle.clone();
+            let paid = move |provider: &dyn crate::ports::sessions::Sessions| {
+                provider.set_meta(&of, OWED, "")
+            };
+            if let Err(error) = effects::sessions(world, &owed.handle.id, paid).await {
+                tracing::warn!(session = %owed.handle.id, %error, "its first prompt may be typed again");
+            }
+            ended(world, owed, course).await
+        }
+        Err(gone) if gone.kind == RefusalKind::NotFound => ended(world, owed, course).await,
+        Err(_) => Next::Soon,
+    }
+}
+
+/// Whether the screen is not quiet yet.
+fn moves(course: &mut Course, view: &ScreenView, now: Mono) -> bool {
+    if course.view.replace(view.clone()).as_ref() == Some(view) {
+        course.moves = None;
+        return false;
+    }
+    let since = *course.moves.get_or_insert(now);
+    now.saturating_sub(since) < NEVER_QUIET
+}
+
+/// Nothing says what the program would make of the prompt: it may still be starting. Once that has lasted, a person is
+/// called.
+async fn unknown(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
+    let now = world.clock.mono();
+    let since = *course.unknown.get_or_insert(now);
+    if now.saturating_sub(since) < LONG {
+        return Next::Soon;
+    }
+    let screen = view.text();
+    let condition = Condition::Unrecognised {
+        text: "its first prompt waits: nothing on its screen is known to take text".to_owned(),
+        screen: screen.clone(),
+    };
+    conditions::set_odd(world, &owed.handle, Some(condition));
+    if !course.called {
+        let body = Escalation {
+            agent: owed.child.to_string(),
+            relic: owed.relic.clone(),
+            problem: UNTYPED.to_owned(),
+            severity: Severity::High,
+            evidence: format!(
+                "nothing on its screen is known to take text, and it is no dialog that is known either. `hd attach {0}` or \
+                 `hd send {0} --keys \"...\"` brings it to where it takes text; `input_patterns` of its harness say how \
+                 that looks. Its screen:\n{screen}",
+                owed.child
+            ),
+        };
+        match shaman::call(world, "root", body).await {
+            Ok(()) => course.called = true,
+            Err(error) => {
+                tracing::warn!(child = %owed.child, %error, "a person could not be called yet");
+            }
+        }
+    }
+    Next::Later
+}
+
+/// It was typed, or its session has ended: what people were called for is over.
+async fn ended(world: &World, owed: &Owed, course: &Course) -> Next {
+    conditions::set_odd(world, &owed.handle, None);
+    if course.called {
+        let who = owed.child.to_string();
+        let over = world
+            .store
+            .run(move |txn| shaman::over(txn, &[UNTYPED], |of, _| of == who));
+        if let Err(error) = over.await {
+            tracing::warn!(child = %owed.child, %error, "a call about its first prompt may stay open");
+        }
+    }
+    Next::Over
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! First prompts and the screens that they meet.
+
+use std::time::Duration;
+
+use crate::actors::conditions;
+use crate::actors::sagas::charge::Charged;
+use crate::domain::city::{City, PromptMode};
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::question::Pattern;
+use crate::domain::relic::RelicStatus;
+use crate::ports::sessions::Input;
+use crate::testing::world::{Scenario, Town};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LOGIN: &str = "Log in now? [(y)es, (n)o]";
+
+fn pastes(city: &mut City) {
+    for harness in city.harnesses.values_mut() {
+        harness.prompt = PromptMode::Paste;
+    }
+}
+
+/// A raider whose program shows this from its start on.
+async fn raider(town: &Town, screen: &str) -> Charged {
+    // Holders tell of changed screens.
+    conditions::connect(&town.world);
+    let relic = town.relic("a").await;
+    town.parts.sessions.shows_at_start(screen);
+    town.charge(&relic).await.unwrap()
+}
+
+/// The prompts that were typed.
+fn typed(town: &Town, charged: &Charged) -> usize {
+    let sent = town.parts.sessions.sent(&charged.session);
+    let is_prompt = |input: &&Input| match input {
+        Input::Submit(text) | Input::Paste(text) => text.contains("autonomous coding agent"),
+        Input::Raw(_) => false,
+    };
+    sent.iter().filter(is_prompt).count()
+}
+
+async fn condition(town: &Town, charged: &Charged) -> Option<&'static str> {
+    let id = ChildId::Raider(charged.raider.clone());
+    let session = town.view(&id).await?.session?;
+    let shown = town.world.directory.conditions.of(&session.handle)?;
+    Some(shown.word())
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_prompt_waits_until_a_dialog_has_gone() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    town.parts.sessions.reads_keys(&charged.session);
+    town.pass(60 * SECOND).await;
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    assert_eq!(condition(&town, &charged).await, Some("needs_input"));
+    assert_eq!(town.events(EventType::RaiderNeedsInput).await.len(), 1);
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(3 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    assert_eq!(condition(&town, &charged).await, None);
+    let sent = town.parts.sessions.sent(&charged.session);
+    assert_eq!(sent.last(), Some(&Input::Raw(b"\r".to_vec())), "submitted");
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1, "once");
+}
+
+/// A program that reads lines and shows nothing gets it all the same.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_of_a_program_that_reads_lines_is_typed_although_it_shows_nothing() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, "").await;
+    town.pass(10 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prompt() {
+    let known = |city: &mut City| {
+        pastes(city);
+        let input = || Pattern::new("^> ").into_iter().collect();
+        city.harnesses
+            .values_mut()
+            .for_each(|harness| harness.looks.input = input());
+    };
+    let town = Scenario::new().with(known).start().await;
+    let charged = raider(&town, "What is new in version 3").await;
+    town.parts.sessions.reads_keys(&charged.session);
+    town.pass(20 * SECOND).await;
+    assert_eq!(condition(&town, &charged).await, None, "it may be starting");
+    town.pass(20 * SECOND).await;
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    assert_eq!(condition(&town, &charged).await, Some("unrecognised"));
+    let told = town.events(EventType::RaiderUnclear).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].data["screen"], "What is new in version 3");
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(
+        called[0].body.contains("What is new in version 3"),
+        "{called:?}"
+    );
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(3 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    assert_eq!(condition(&town, &charged).await, None);
+    let called = town.relic_now(&called[0].id).await;
+    assert_eq!(called.status, RelicStatus::Closed);
+}

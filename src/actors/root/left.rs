@@ -1,0 +1,63 @@
+//! What a stop has not ended, so that "stopped" is said only when nothing is left.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::StopMode;
+
+/// Sessions that are not known to have ended, and why.
+#[derive(Default)]
+pub struct Left(Mutex<BTreeMap<String, String>>);
+
+impl Left {
+    fn names(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        // Every change is a single call, so a panic elsewhere left it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes one that is not known to have ended.
+    pub(super) fn add(&self, name: impl ToString, why: impl ToString) {
+        self.names().insert(name.to_string(), why.to_string());
+    }
+
+    /// Notes that this one has ended.
+    pub(super) fn ended(&self, name: &str) {
+        self.names().remove(name);
+    }
+
+    /// Forgets what an earlier look found.
+    pub(super) fn clear(&self) {
+        self.names().clear();
+    }
+
+    /// Each that is left, with the reason.
+    #[must_use]
+    pub fn told(&self) -> Vec<String> {
+        let names = self.names();
+        names
+            .iter()
+            .map(|(name, why)| format!("{name} ({why})"))
+            .collect()
+    }
+}
+
+/// What a stop came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopEnd {
+    /// How the sessions were stopped.
+    pub mode: StopMode,
+    /// Those that run on although they were to end, with the reason of each.
+    pub left: Vec<String>,
+}
+
+impl StopEnd {
+    /// What is left, in a sentence.
+    #[must_use]
+    pub fn says(&self) -> String {
+        let count = self.left.len();
+        let which = self.left.join(", ");
+        format!(
+            "the supervisor has stopped, and {count} of its sessions run on or cannot be seen: {which}"
+        )
+    }
+}

@@ -1,0 +1,115 @@
+//! Standing agents whose program has died inside its wrapper (`health-patrol.md`, zombie capture): the session
+//! is up, and the agent not among its processes. Found as a raider's is (`domain/zombie/agent_dead.rs`): two
+//! patrols running must have seen it so, for a program that starts its agent anew is without one for a moment.
+//! What it wrote last is kept, and a fresh session started in its place, which counts as a death.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::world::World;
+use super::super::{ask, effects};
+use super::wanted::Want;
+use super::{Meant, Root};
+use crate::domain::facts::{RunState, SessionFacts};
+use crate::domain::ids::{ChildId, SessionId};
+use crate::domain::reconcile::Mode;
+use crate::domain::restart::Mono;
+
+/// A session of an agent, and the programs of which one is its agent.
+#[derive(Debug, Clone)]
+pub(super) struct Shell {
+    session: SessionId,
+    token: String,
+    programs: Vec<String>,
+}
+
+impl Shell {
+    fn question(&self) -> (SessionId, Vec<String>) {
+        (self.session.clone(), self.programs.clone())
+    }
+}
+
+/// Sessions of agents without their agent, and since when they were seen so.
+pub(super) type Shells = BTreeMap<ChildId, (Shell, Mono)>;
+
+/// Returns the agents whose sessions run without their agent. A harness has as long as a start may take until
+/// its agent runs; where a person is attached, the session is the person's.
+///
+/// None where it is no patrol's look: processes are not looked at for every event.
+pub(super) async fn look(
+    world: &World,
+    patrol: bool,
+    wants: &[Want],
+    by_id: &BTreeMap<&SessionId, &SessionFacts>,
+) -> Option<BTreeMap<ChildId, Shell>> {
+    if !patrol {
+        return None;
+    }
+    let agents = wants.iter().filter(|(wanted, spec)| {
+        matches!(spec.id, ChildId::Agent(_)) && matches!(wanted.mode, Mode::Run | Mode::Drain)
+    });
+    let asked = agents.filter_map(|(_, spec)| {
+        let facts = by_id.get(&spec.session)?;
+        let age = world.age(&format!("up/{}", facts.token), facts.started_at);
+        let runs = facts.state == RunState::Running && !facts.attached;
+        let harness = spec.harness();
+        let harness = harness.and_then(|name| world.city.harnesses.get(name));
+        let shell = Shell {
+            session: facts.id.clone(),
+            token: facts.token.clone(),
+            programs: harness.map_or_else(Vec::new, |harness| harness.process_names.clone()),
+        };
+        let old = age >= world.city.session.startup_timeout;
+        (runs && old).then(|| (spec.id.clone(), shell))
+    });
+    let asked: Vec<_> = asked.collect();
+    let lives = live(
+        world,
+        asked.iter().map(|(_, shell)| shell.question()).collect(),
+    )
+    .await;
+    let known = asked.into_iter().zip(lives);
+    let shells = known.filter_map(|(shell, lives)| (lives == Some(false)).then_some(shell));
+    Some(shells.collect())
+}
+
+/// Returns whether the agents are among the processes of these sessions, where that can be told.
+async fn live(world: &World, asked: Vec<(SessionId, Vec<String>)>) -> Vec<Option<bool>> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
+    let provider = Arc::clone(&world.sessions);
+    let lives = effects::blocking(move || provider.agents_live(&asked));
+    lives.await.unwrap_or_default()
+}
+
+impl Root {
+    /// Replaces the sessions that the patrol before saw without their agent, too.
+    pub(super) fn replace_shells(&mut self, seen: BTreeMap<ChildId, Shell>) {
+        let mono = self.world.clock.mono();
+        // A patrol out of turn comes a moment after another.
+        let lasting = self.world.city.daemon.patrol_interval / 2;
+        let before = std::mem::take(&mut self.shells);
+        for (id, shell) in seen {
+            let same = before.get(&id).filter(|(of, _)| of.token == shell.token);
+            let since = same.map_or(mono, |(_, since)| *since);
+            if mono.saturating_sub(since) >= lasting {
+                let world = Arc::clone(&self.world);
+                tokio::spawn(replace(world, id.clone(), shell.clone()));
+            }
+            self.shells.insert(id, (shell, since));
+        }
+    }
+}
+
+/// Looks at one anew, and has it replaced.
+async fn replace(world: Arc<World>, id: ChildId, shell: Shell) {
+    if live(&world, vec![shell.question()]).await.first() != Some(&Some(false)) {
+        return;
+    }
+    let tail = effects::tail(&world, &shell.session).await;
+    let meant = Meant::any(id.clone(), shell.session).only(shell.token);
+    if let Err(error) = ask::replace_dead(&world, meant, tail).await {
+        tracing::warn!(child = %id, %error, "a session without its agent is not replaced yet");
+    }
+}

@@ -1,0 +1,101 @@
+//! Waits that no branch is blamed for: a target that moved, a person's checkout.
+
+use std::time::Duration;
+
+use super::super::super::effects;
+use super::super::super::refusal::Refusal;
+use super::super::super::world::World;
+use super::Attempt;
+use super::record::{Tried, call, hold, pause, record_mr};
+use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
+use crate::domain::event::EventType;
+use crate::domain::ids::RelicId;
+use crate::domain::merge::{Chase, MergeRequest, MrState};
+use crate::domain::message;
+use crate::ports::relics::{StoreError, Txn};
+use crate::ports::repo::RepoError;
+
+/// The longest wait between two looks at a checkout: a landing goes on soon after it is free.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// Waits where the checkout that would move with the target cannot, before anything is made or tested.
+/// None when nothing is in the way, or it cannot be told: the attempt finds out.
+pub(super) async fn wait_for_checkout(
+    world: &World,
+    rig: &Rig,
+    id: &RelicId,
+) -> Result<Option<Attempt>, Refusal> {
+    let own = id.clone();
+    let mr = world.store.run(move |txn| txn.mr(&own)).await?;
+    if mr.state != MrState::Queued {
+        return Ok(None);
+    }
+    let target = mr.target.clone();
+    let free = effects::repo(world, &rig.name, move |repo| {
+        repo.checkout_free(&target, None)
+    });
+    let Err(busy @ RepoError::CheckoutBusy { .. }) = free.await else {
+        return Ok(None);
+    };
+    let wait = pause(mr.attempts + 1, LOOK_MAX);
+    tracing::debug!(mr = %mr.id, %busy, ?wait, "a merge request waits for a checkout");
+    let held = hold(world, mr.id, busy.to_string(), wait, Tried::Not);
+    held.await.map(Some)
+}
+
+/// Back into the queue, as if it had not been tried: the target moved. The more often it does, the longer
+/// the next attempt waits, and a person is called when that goes on.
+pub(super) async fn put_back(
+    world: &World,
+    saga: u64,
+    mr: MergeRequest,
+) -> Result<Attempt, Refusal> {
+    let put_back = world.store.run(move |txn| {
+        txn.close_saga(saga)?;
+        let mut mr = txn.mr(&mr.id)?;
+        if mr.is_over() {
+            return Ok(Attempt::Again);
+        }
+        let (key, now) = (key(&mr.id), txn.now());
+        let known = txn.get(&key)?;
+        let known = known.and_then(|text| serde_json::from_str(&text).ok());
+        let mut chase: Chase = known.unwrap_or_default();
+        let calls = chase.moved(now);
+        let why = chase.note(&mr.target);
+        mr.state = MrState::Queued;
+        mr.attempts = mr.attempts.saturating_sub(1);
+        mr.not_before = chase.wait().and_then(|wait| now.checked_add(wait).ok());
+        mr.note = Some(why.clone());
+        txn.put_mr(&mr)?;
+        txn.set(&key, Some(&serde_json::json!(chase).to_string()))?;
+        let waits = mr.not_before.is_some();
+        if waits {
+            record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
+        }
+        if calls {
+            let problem = format!(
+                "{} cannot be landed: {} moves all the time",
+                mr.id, mr.target
+            );
+            call(txn, mr, problem, why)?;
+        }
+        Ok(if waits {
+            Attempt::Parked
+        } else {
+            Attempt::Again
+        })
+    });
+    let attempt = put_back.await?;
+    world.nudge(message::SHAMAN);
+    Ok(attempt)
+}
+
+/// Forgets how often the target moved: the merge request is over.
+pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    txn.set(&key(id), None)
+}
+
+fn key(id: &RelicId) -> String {
+    format!("chase/{id}")
+}

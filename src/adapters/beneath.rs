@@ -1,0 +1,359 @@
+//! Files below a directory that agents can write to: no link is followed, none but regular files are opened,
+//! and none beyond a size is read. What is written is made beside the old file and renamed over it, so that
+//! a link, a second name of another file or a pipe that was put there is replaced and never written to.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, renameat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// No part of the way may be a link, or lead out of the directory.
+const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+/// Without `NONBLOCK` a pipe would be waited for.
+const SAFELY: OFlags = OFlags::NONBLOCK
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// Mode of the files and directories that are made.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Returns what a regular file holds; none where there is no file of that name.
+///
+/// # Errors
+/// It is something else than a regular file ([`is_odd`]), it is larger than `max` bytes, a link is on the way
+/// to it, or it cannot be read.
+pub fn read(root: &Path, name: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(file) = open(root, name)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        let what = format!("it is larger than {max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(Some(bytes))
+}
+
+/// Returns the text of a regular file, as [`read`] does; what is no text is replaced.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_text(root: &Path, name: &Path, max: u64) -> io::Result<Option<String>> {
+    let bytes = read(root, name, max)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Opens a regular file to be read; none where there is no file of that name.
+///
+/// # Errors
+/// As [`read`].
+pub fn open(root: &Path, name: &Path) -> io::Result<Option<File>> {
+    match open_with(root, name, OFlags::RDONLY) {
+        Ok(file) => regular(file).map(Some),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Opens a regular file to be written at its end, and makes it where there is none. What is no regular file,
+/// or has another name besides, is taken out of the way first.
+///
+/// # Errors
+/// The file system refuses, or a link is on the way to it.
+pub fn append(root: &Path, name: &Path) -> io::Result<File> {
+    let how = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    let alone = |file: File| -> io::Result<File> {
+        let meta = file.metadata()?;
+        match meta.is_file() && meta.nlink() == 1 {
+            true => Ok(file),
+            false => Err(odd("it is not a regular file of one name")),
+        }
+    };
+    match open_with(root, name, how).and_then(alone) {
+        Err(error) if is_odd(&error) => {
+            remove(root, name)?;
+            open_with(root, name, how | OFlags::EXCL)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens a regular file to be locked, and makes it where there is none.
+///
+/// # Errors
+/// It is something else, a link is on the way to it, or the file system refuses.
+pub fn open_lock(root: &Path, name: &Path) -> io::Result<File> {
+    open_with(root, name, OFlags::RDWR | OFlags::CREATE).and_then(regular)
+}
+
+/// Makes a file that was not there, to be written.
+///
+/// # Errors
+/// It is there, the file system refuses, or a link is on the way to it.
+pub fn create(root: &Path, name: &Path) -> io::Result<File> {
+    open_with(root, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+}
+
+/// Makes a file anew, to be written; what has the name goes, and is not written to.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_anew(root: &Path, name: &Path) -> io::Result<File> {
+    remove(root, name)?;
+    create(root, name)
+}
+
+/// Writes a file so that a reader sees the old one or the new one whole. Returns the new one.
+///
+/// # Errors
+/// The file system refuses, or a link is on the way to it.
+pub fn replace(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<File> {
+    let part = beside(name)?;
+    let mut file = create_anew(root, Path::new(&part))?;
+    file.write_all(bytes)?;
+    rename(root, Path::new(&part), name)?;
+    Ok(file)
+}
+
+/// As [`replace`], and the file is on the disk when it returns.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_durably(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = beside(name)?;
+    let mut file = create_anew(root, Path::new(&part))?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    rename(root, Path::new(&part), name)?;
+    let parent = name.parent().unwrap_or(Path::new(""));
+    let dir = openat2(
+        dir(root)?,
+        or_itself(parent),
+        OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        INSIDE,
+    )?;
+    File::from(dir).sync_all()
+}
+
+/// Gives a file another name, in place of what has it.
+///
+/// # Errors
+/// The file system refuses, or a link is on the way to one of them.
+pub fn rename(root: &Path, from: &Path, to: &Path) -> io::Result<()> {
+    let (from_dir, from) = parent(root, from)?;
+    let (to_dir, to) = parent(root, to)?;
+    Ok(renameat(from_dir, from, to_dir, to)?)
+}
+
+/// Removes a name that is no directory's; that it is not there is fine.
+///
+/// # Errors
+/// The file system refuses, or a link is on the way to it.
+pub fn remove(root: &Path, name: &Path) -> io::Result<()> {
+    let removed =
+        parent(root, name).and_then(|(dir, name)| Ok(unlinkat(dir, name, AtFlags::empty())?));
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Makes a directory with those above it, below the root.
+///
+/// # Errors
+/// The file system refuses, or a link or file is on the way to it.
+pub fn make_dirs(root: &Path, name: &Path) -> io::Result<()> {
+    let mut made = std::path::PathBuf::new();
+    for part in name.components() {
+        made.push(part);
+        let (within, name) = parent(root, &made)?;
+        match mkdirat(within, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // What was there already may be something else.
+    let found = open_dir(root, name);
+    found.map(drop).map_err(named)
+}
+
+/// As [`make_dirs`]; a link or file of that name goes.
+///
+/// # Errors
+/// As [`make_dirs`].
+pub fn make_dir_anew(root: &Path, name: &Path) -> io::Result<()> {
+    match make_dirs(root, name) {
+        Err(error) if is_odd(&error) || error.kind() == io::ErrorKind::NotADirectory => {
+            remove(root, name)?;
+            make_dirs(root, name)
+        }
+        made => made,
+    }
+}
+
+/// Whether the error says that something else than a plain file was found, and not that the system failed.
+#[must_use]
+pub fn is_odd(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge
+    )
+}
+
+fn odd(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// The error of a lookup, with a link on the way told from other failures.
+fn named(error: io::Error) -> io::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP | Errno::XDEV) => odd("a link is on the way to it"),
+        // A socket, or a pipe that nothing reads.
+        Some(Errno::NXIO) => odd("it is not a regular file"),
+        Some(Errno::ISDIR) => odd("it is a directory"),
+        _ => error,
+    }
+}
+
+fn regular(file: File) -> io::Result<File> {
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(odd("it is not a regular file")),
+    }
+}
+
+fn dir(root: &Path) -> io::Result<OwnedFd> {
+    let place = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    Ok(openat(CWD, root, place, Mode::empty())?)
+}
+
+fn open_dir(root: &Path, name: &Path) -> io::Result<OwnedFd> {
+    let place = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    Ok(openat2(
+        dir(root)?,
+        or_itself(name),
+        place,
+        Mode::empty(),
+        INSIDE,
+    )?)
+}
+
+fn open_with(root: &Path, name: &Path, how: OFlags) -> io::Result<File> {
+    let mode = match how.contains(OFlags::CREATE) {
+        true => PRIVATE,
+        false => Mode::empty(),
+    };
+    let opened = dir(root)
+        .and_then(|dir| Ok(openat2(&dir, name, how | SAFELY, mode, INSIDE)?))
+        .map_err(named)?;
+    Ok(File::from(opened))
+}
+
+/// The directory that the name is in, and the last part of the name.
+fn parent<'a>(root: &Path, name: &'a Path) -> io::Result<(OwnedFd, &'a std::ffi::OsStr)> {
+    let last = name.file_name().ok_or_else(|| odd("it names no file"))?;
+    let above = name.parent().unwrap_or(Path::new(""));
+    Ok((open_dir(root, above).map_err(named)?, last))
+}
+
+fn or_itself(dir: &Path) -> &Path {
+    match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    }
+}
+
+/// Where the new contents of a file are written.
+fn beside(name: &Path) -> io::Result<OsString> {
+    let last = name.file_name().ok_or_else(|| odd("it names no file"))?;
+    let mut part = last.to_owned();
+    part.push(".new");
+    Ok(name.with_file_name(part).into_os_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn pipe(path: &Path) {
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+
+    #[test]
+    fn only_regular_files_beneath_the_directory_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::write(dir.path().join("secret"), "no").unwrap();
+        fs::write(root.join("sub/plain"), "yes").unwrap();
+        symlink(dir.path().join("secret"), root.join("link")).unwrap();
+        symlink(dir.path(), root.join("out")).unwrap();
+        pipe(&root.join("pipe"));
+        let read = |name: &str| read(&root, Path::new(name), 3);
+        assert_eq!(read("sub/plain").unwrap().as_deref(), Some(&b"yes"[..]));
+        assert_eq!(read("absent").unwrap(), None);
+        assert_eq!(read("sub/plain/below").unwrap(), None);
+        for name in ["link", "out/secret", "../secret", "pipe", "sub"] {
+            assert!(is_odd(&read(name).unwrap_err()), "{name}");
+        }
+        fs::write(root.join("large"), "four").unwrap();
+        assert!(is_odd(&read("large").unwrap_err()));
+    }
+
+    #[test]
+    fn nothing_is_written_through_what_was_put_in_a_files_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "keep").unwrap();
+        symlink(&secret, root.join("a")).unwrap();
+        symlink(&secret, root.join("a.new")).unwrap();
+        fs::hard_link(&secret, root.join("b")).unwrap();
+        fs::hard_link(&secret, root.join("b.new")).unwrap();
+        pipe(&root.join("c"));
+        pipe(&root.join("c.new"));
+        symlink(dir.path(), root.join("out")).unwrap();
+        for name in ["a", "b", "c", "new"].map(Path::new) {
+            replace(&root, name, b"one").unwrap();
+            replace_durably(&root, name, b"two").unwrap();
+            assert_eq!(read(&root, name, 9).unwrap().unwrap(), b"two");
+        }
+        for name in ["la", "lb", "lc", "ld"].map(|name| root.join(name)) {
+            match name.file_name().unwrap().as_encoded_bytes() {
+                b"la" => symlink(&secret, &name).unwrap(),
+                b"lb" => fs::hard_link(&secret, &name).unwrap(),
+                b"lc" => pipe(&name),
+                _ => {}
+            }
+            let name = Path::new(name.file_name().unwrap());
+            append(&root, name).unwrap().write_all(b"one").unwrap();
+            append(&root, name).unwrap().write_all(b"two").unwrap();
+            assert_eq!(read(&root, name, 9).unwrap().unwrap(), b"onetwo");
+        }
+        for outside in ["out/new", "../new"].map(Path::new) {
+            assert!(replace(&root, outside, b"x").is_err());
+            assert!(append(&root, outside).is_err());
+            assert!(make_dirs(&root, outside).is_err());
+        }
+        make_dirs(&root, Path::new("deep/deeper")).unwrap();
+        make_dirs(&root, Path::new("deep/deeper")).unwrap();
+        assert!(root.join("deep/deeper").is_dir());
+        assert!(make_dirs(&root, Path::new("a")).is_err(), "a file is there");
+        assert_eq!(fs::read(&secret).unwrap(), b"keep");
+        assert!(!dir.path().join("new").exists());
+    }
+}

@@ -1,0 +1,264 @@
+//! A person's checkout, which moves with its branch when something lands on a rig without a remote.
+//!
+//! It is moved only where that takes nothing away from what the person does there. git's own check
+//! (`receive.denyCurrentBranch=updateInstead`) sees changes of tracked files and no more: it overwrites
+//! ignored files, and moves a worktree in the middle of a rebase or a bisect.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::bytes;
+use super::command::Git;
+use super::rig::GitRepo;
+use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
+use crate::ports::repo::RepoError;
+
+/// So many files are named.
+const NAMED_MAX: usize = 20;
+
+/// Files of a git directory that are there while something is under way, and what it is. Those that work on
+/// a detached HEAD may be about the branch all the same: they say so in another file.
+const UNDERWAY: &[(&str, &str)] = &[
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply/applying", "an am"),
+    ("rebase-apply", "a rebase"),
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("sequencer", "a sequence of cherry-picks or reverts"),
+    ("BISECT_START", "a bisect"),
+    ("BISECT_LOG", "a bisect"),
+    ("index.lock", "a git command, or one left index.lock behind"),
+];
+
+/// Files that name the branch that a rebase or bisect came from, and gives back at its end.
+const ABOUT: &[&str] = &[
+    "rebase-merge/head-name",
+    "rebase-merge/update-refs",
+    "rebase-apply/head-name",
+    "BISECT_START",
+];
+
+/// Looks whether the checkout could move with the target.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`]; git cannot look at it.
+pub(super) fn free(
+    repo: &GitRepo,
+    target: &str,
+    landing: Option<(&Oid, &Oid)>,
+) -> Result<(), RepoError> {
+    let checkout = match repo.pushes() {
+        true => repo.own_origin()?,
+        false => None,
+    };
+    let Some(checkout) = checkout else {
+        return Ok(());
+    };
+    let mut on_it = Vec::new();
+    for worktree in worktrees(checkout)? {
+        let busy = |why| RepoError::CheckoutBusy {
+            path: worktree.path.clone(),
+            why,
+        };
+        let on = worktree.branch.as_deref() == Some(target);
+        match worktree.git_dir() {
+            Some(dir) => {
+                if let Some(what) = underway(&dir, target, on) {
+                    return Err(busy(CheckoutBusy::Underway(what.to_owned())));
+                }
+            }
+            None if on => return Err(busy(CheckoutBusy::Gone)),
+            None => {}
+        }
+        on_it.extend(on.then(|| worktree.path.clone()));
+    }
+    let [path] = &on_it[..] else {
+        return several(on_it);
+    };
+    let why = match changed(path)? {
+        Some(names) => Some(CheckoutBusy::Changed(names)),
+        None => match landing {
+            Some((old, new)) => in_the_way(repo, path, old, new)?,
+            None => None,
+        },
+    };
+    let path = path.clone();
+    why.map_or(Ok(()), |why| Err(RepoError::CheckoutBusy { path, why }))
+}
+
+/// Only one worktree of a branch can move with it; where there is none, nothing does.
+fn several(paths: Vec<PathBuf>) -> Result<(), RepoError> {
+    let shown: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    match paths.into_iter().next() {
+        None => Ok(()),
+        Some(path) => Err(RepoError::CheckoutBusy {
+            path,
+            why: CheckoutBusy::Several(shown.join(", ")),
+        }),
+    }
+}
+
+/// One of a repository's worktrees.
+struct Worktree {
+    path: PathBuf,
+    branch: Option<String>,
+}
+
+impl Worktree {
+    /// Its own git directory; none where there is none.
+    fn git_dir(&self) -> Option<PathBuf> {
+        let link = self.path.join(".git");
+        if link.is_dir() {
+            return Some(link);
+        }
+        let text = fs::read_to_string(&link).ok()?;
+        let dir = self.path.join(text.strip_prefix("gitdir: ")?.trim_end());
+        dir.is_dir().then_some(dir)
+    }
+}
+
+/// All worktrees of the checkout, linked ones too. A bare repository is none.
+fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
+    let list = Git::in_dir(checkout)
+        .args(["worktree", "list", "--porcelain", "-z"])
+        .run()?;
+    let mut found = Vec::new();
+    for line in list.stdout.split(|byte| *byte == 0) {
+        if let Some(path) = line.strip_prefix(b"worktree ") {
+            found.push(Worktree {
+                path: bytes::path(path).to_owned(),
+                branch: None,
+            });
+        } else if line == b"bare" {
+            found.pop();
+        } else if let Some(branch) = line.strip_prefix(b"branch refs/heads/")
+            && let Some(last) = found.last_mut()
+        {
+            last.branch = Some(bytes::lossy(branch));
+        }
+    }
+    Ok(found)
+}
+
+/// What is under way in a worktree that has the branch checked out, or that gives it back at its end.
+fn underway(dir: &Path, target: &str, on: bool) -> Option<&'static str> {
+    let full = format!("refs/heads/{target}");
+    let about = ABOUT.iter().any(|name| {
+        let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
+        text.lines().any(|line| line == full || line == target)
+    });
+    let begun = |name: &str| fs::symlink_metadata(dir.join(name)).is_ok();
+    let found = UNDERWAY.iter().find(|(name, _)| begun(name));
+    found.filter(|_| on || about).map(|(_, what)| *what)
+}
+
+/// What is changed or staged in a worktree, for people.
+fn changed(path: &Path) -> Result<Option<String>, RepoError> {
+    let status = Git::in_dir(path)
+        .args(["--no-optional-locks", "status", "--porcelain", "-z", "-uno"])
+        .args(["--no-renames", "--ignore-submodules=dirty"])
+        .run()?;
+    let names = bytes::split(&status.stdout).filter_map(|line| line.get(3..));
+    Ok(named(names.map(bytes::lossy).collect()))
+}
+
+/// The names, as many as can be read; none where there are none.
+fn named(mut names: Vec<String>) -> Option<String> {
+    let more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// What is not tracked, ignored files too, where the landing puts a file; or what git itself says of it.
+fn in_the_way(
+    repo: &GitRepo,
+    path: &Path,
+    old: &Oid,
+    new: &Oid,
+) -> Result<Option<CheckoutBusy>, RepoError> {
+    let diff = repo
+        .git()
+        .args(["diff-tree", "-r", "-z", "--name-status", "--no-renames"])
+        .args([old.as_str(), new.as_str()])
+        .run()?;
+    let mut fields = bytes::split(&diff.stdout);
+    let (mut added, mut removed) = (Vec::new(), HashSet::new());
+    while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
+        match status {
+            b"A" => added.push(name),
+            b"D" => drop(removed.insert(name)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for name in added {
+        if found.len() > NAMED_MAX {
+            break;
+        }
+        look(path, name, &removed, &mut found);
+    }
+    found.dedup();
+    if let Some(names) = named(found) {
+        return Ok(Some(CheckoutBusy::InTheWay(names)));
+    }
+    // A file that was only touched is no change: git must look at it first.
+    Git::in_dir(path)
+        .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
+        .output()?;
+    // Flags of the index hide changes from the status, but not from this.
+    let rehearsal = Git::in_dir(path)
+        .env(
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+            repo.repo_dir().join("objects"),
+        )
+        .args(["read-tree", "--dry-run", "-u", "-m"])
+        .args([old.as_str(), new.as_str()])
+        .output()?;
+    let said = rehearsal.stderr.trim().to_owned();
+    Ok((!rehearsal.ok()).then_some(CheckoutBusy::Changed(said)))
+}
+
+/// Looks for what stands where `name` comes to be: on the way to it, at it, or below it. What the landing
+/// itself removes does not.
+fn look(top: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    for (end, _) in slashes {
+        let parent = &name[..end];
+        match fs::symlink_metadata(top.join(bytes::path(parent))) {
+            Ok(kind) if kind.is_dir() => {}
+            Ok(_) if removed.contains(parent) => return,
+            Ok(_) => return found.push(bytes::lossy(parent)),
+            Err(_) => return,
+        }
+    }
+    let place = top.join(bytes::path(name));
+    match fs::symlink_metadata(&place) {
+        Ok(kind) if kind.is_dir() => below(&place, name, removed, found),
+        Ok(_) => found.push(bytes::lossy(name)),
+        Err(_) => {}
+    }
+}
+
+/// Looks for what is in a directory that becomes a file. A directory that cannot be read is in the way.
+fn below(dir: &Path, name: &[u8], removed: &HashSet<&[u8]>, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return found.push(bytes::lossy(name));
+    };
+    for entry in entries.flatten() {
+        let name = bytes::below(name, bytes::of(Path::new(&entry.file_name())));
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => below(&entry.path(), &name, removed, found),
+            _ if removed.contains(&name[..]) => {}
+            _ => found.push(bytes::lossy(&name)),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Compares files with the commit that they were checked out from, by their bytes and modes. What an index
+//! says is only added: something may be staged that neither a commit nor a file has.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Read as _};
+use std::time::SystemTime;
+
+use super::super::admin::failed;
+use super::super::bytes::{self, RelPath};
+use super::super::command::Git;
+use super::convert::{Suspect, Why};
+use super::hash::{self, Format};
+use super::index::{Index, Staged};
+use super::open::{Root, is_nothing};
+use super::seen::Seen;
+use super::walk::{Entry, Kind, stamp};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// Files of a commit: mode and blob by path.
+pub(in super::super) type Tree = HashMap<RelPath, (String, Oid)>;
+
+/// A file that shrinks while it is read is read again, so often.
+const TRIES: usize = 3;
+
+/// The mode of a submodule.
+const LINK: &str = "160000";
+
+/// An entry, and the id of its bytes, where they were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Item {
+    pub(in super::super) entry: Entry,
+    /// None for directories and what holds nothing, and where the file is as it was checked out.
+    pub(in super::super) id: Option<Oid>,
+}
+
+/// How files differ from their commit.
+#[derive(Debug, Default)]
+pub(in super::super) struct Compared {
+    /// What is there, sorted by path.
+    pub(in super::super) items: Vec<Item>,
+    /// Tracked paths that hold something the commit does not.
+    pub(in super::super) dirty: BTreeSet<RelPath>,
+    /// Those of them that the index has otherwise.
+    pub(in super::super) staged: BTreeSet<RelPath>,
+    /// Files that neither the commit nor the index has.
+    pub(in super::super) untracked: BTreeSet<RelPath>,
+    /// Files that may differ by a conversion of git's only.
+    pub(in super::super) converted: BTreeSet<RelPath>,
+}
+
+/// Lists the files of a commit, below a prefix.
+///
+/// # Errors
+/// git cannot read the commit.
+pub(in super::super) fn tree(git: Git, commit: &Oid, prefix: &[u8]) -> Result<Tree, RepoError> {
+    let listed = git.args(["ls-tree", "-r", "-z", commit.as_str()]).run()?;
+    let record = |record: &[u8]| {
+        // `<mode> <type> <oid>\t<path>`
+        let tab = record.iter().position(|byte| *byte == b'\t')?;
+        let head = std::str::from_utf8(&record[..tab]).ok()?;
+        let mut fields = head.split(' ');
+        let (mode, id) = (fields.next()?.to_owned(), Oid::new(fields.nth(1)?).ok()?);
+        Some(([prefix, &record[tab + 1..]].concat(), (mode, id)))
+    };
+    bytes::split(&listed.stdout)
+        .map(|text| {
+            record(text).ok_or_else(|| {
+                RepoError::Failed(format!("git ls-tree printed {:?}", bytes::lossy(text)))
+            })
+        })
+        .collect()
+}
+
+/// What the files are compared with.
+pub(in super::super) struct Against<'a> {
+    pub(in super::super) tree: &'a Tree,
+    pub(in super::super) index: &'a Index,
+    pub(in super::super) format: Format,
+}
+
+/// Compares the entries. `judge` says of suspects why they differ.
+///
+/// # Errors
+/// A file cannot be read; git.
+pub(in super::super) fn compare(
+    root: &Root,
+    entries: Vec<Entry>,
+    against: &Against<'_>,
+    seen: &mut Seen,
+    judge: impl FnOnce(&[Suspect<'_>]) -> Result<Vec<Why>, RepoError>,
+) -> Result<Compared, RepoError> {
+    let mut found = Compared::default();
+    let staged: HashMap<&RelPath, _> = against
+        .index
+        .entries
+        .iter()
+        .filter(|staged| staged.stage == 0)
+        .map(|staged| (&staged.path, staged))
+        .collect();
+    let mut suspects = Vec::new();
+    for entry in entries {
+        let known = against.tree.get(&entry.path);
+        let (kept, id) = match look(root, entry, known, against.format, seen)? {
+            Some(read) => read,
+            // It is gone by now.
+            None => continue,
+        };
+        let path = kept.path.clone();
+        let is_file = kept.git_mode().is_some();
+        match known {
+            Some((mode, blob)) if is_file => {
+                let own = kept.git_mode() == Some(mode);
+                if mode == LINK || !own {
+                    found.dirty.insert(path);
+                } else if id.as_ref().is_some_and(|id| id != blob) {
+                    suspects.push(found.items.len());
+                }
+            }
+            // A tracked file that is a directory by now is absent; what is in it, untracked.
+            Some((mode, _)) if mode != LINK => drop(found.dirty.insert(path)),
+            Some(_) => {}
+            None if is_file && !staged.contains_key(&path) => {
+                found.untracked.insert(path);
+            }
+            None => {}
+        }
+        found.items.push(Item { entry: kept, id });
+    }
+    suspected(&mut found, &suspects, against, &staged, judge)?;
+    absent(&mut found, against, &staged);
+    found.staged = self::staged(against);
+    found.dirty.extend(found.staged.iter().cloned());
+    for path in &found.dirty {
+        found.untracked.remove(path);
+        found.converted.remove(path);
+    }
+    Ok(found)
+}
+
+/// Has the suspects judged, by their places among the items.
+fn suspected(
+    found: &mut Compared,
+    suspects: &[usize],
+    against: &Against<'_>,
+    staged: &HashMap<&RelPath, &Staged>,
+    judge: impl FnOnce(&[Suspect<'_>]) -> Result<Vec<Why>, RepoError>,
+) -> Result<(), RepoError> {
+    let about = suspects.iter().filter_map(|at| {
+        let entry = &found.items[*at].entry;
+        let (_, blob) = against.tree.get(&entry.path)?;
+        let same = staged.get(&entry.path).filter(|staged| staged.id == *blob);
+        let refreshed = same.is_some_and(|staged| staged.is_refreshed(&entry.stamp));
+        Some(Suspect {
+            entry,
+            blob,
+            refreshed,
+        })
+    });
+    let about: Vec<Suspect<'_>> = about.collect();
+    for (suspect, why) in about.iter().zip(judge(&about)?) {
+        let path = suspect.entry.path.clone();
+        match why {
+            Why::Given => {}
+            Why::Converted => drop(found.converted.insert(path)),
+            Why::Changed => drop(found.dirty.insert(path)),
+        }
+    }
+    Ok(())
+}
+
+/// Reads an entry where its bytes are not known. None where it is gone.
+fn look(
+    root: &Root,
+    entry: Entry,
+    known: Option<&(String, Oid)>,
+    format: Format,
+    seen: &mut Seen,
+) -> Result<Option<(Entry, Option<Oid>)>, RepoError> {
+    if entry.git_mode().is_none() {
+        return Ok(Some((entry, None)));
+    }
+    if let Some(id) = seen.id(&entry) {
+        let id = id.clone();
+        return Ok(Some((entry, Some(id))));
+    }
+    let same_mode = known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode));
+    if same_mode && seen.from(&entry).is_some() && seen.from(&entry) == known.map(|(_, id)| id) {
+        return Ok(Some((entry, None)));
+    }
+    read(root, entry, format, seen).map(|read| read.map(|(entry, id)| (entry, Some(id))))
+}
+
+/// The id of the bytes of a file, or of where a link leads, with its stamp at that time. None where it is
+/// gone.
+///
+/// # Errors
+/// It cannot be read, or keeps changing.
+pub(in super::super) fn read(
+    root: &Root,
+    mut entry: Entry,
+    format: Format,
+    seen: &mut Seen,
+) -> Result<Option<(Entry, Oid)>, RepoError> {
+    let path = root.path().join(bytes::path(&entry.path));
+    let mut last = io::Error::other("it changes while it is read");
+    for _ in 0..TRIES {
+        let began = SystemTime::now();
+        let read = match entry.kind {
+            Kind::Link => root
+                .link(&entry.path)
+                .and_then(|to| hash::bytes(format, &to)),
+            _ => root.file(&entry.path).and_then(|file| {
+                let size = file.metadata()?.len();
+                // What is appended meanwhile is another state.
+                hash::file(format, &mut file.take(size), size)
+            }),
+        };
+        let now = root.stat(&entry.path);
+        let Some(now) = now.map_err(|error| failed("cannot look at", &path, &error))? else {
+            return Ok(None);
+        };
+        let before = std::mem::replace(&mut entry.stamp, stamp(&now));
+        match read {
+            Ok(id) => {
+                if before == entry.stamp {
+                    seen.note(&entry, &id, began);
+                }
+                return Ok(Some((entry, id)));
+            }
+            Err(error) if is_nothing(&error) => return Ok(None),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed("cannot read", &path, &last))
+}
+
+/// Adds what the commit has and the disk has not. A path outside of a sparse checkout need not be there.
+fn absent(found: &mut Compared, against: &Against<'_>, staged: &HashMap<&RelPath, &Staged>) {
+    let is_there = |path: &RelPath, mode: &str| {
+        let at = found
+            .items
+            .binary_search_by(|item| item.entry.path.cmp(path));
+        at.is_ok_and(|at| {
+            let kind = found.items[at].entry.kind;
+            matches!(kind, Kind::File | Kind::Link) || (mode == LINK && kind == Kind::Dir)
+        })
+    };
+    let gone = against.tree.iter().filter(|(path, (mode, _))| {
+        let skipped = staged.get(path).is_some_and(|staged| staged.skip);
+        !skipped && !is_there(path, mode)
+    });
+    let gone: Vec<_> = gone.map(|(path, _)| path.clone()).collect();
+    found.dirty.extend(gone);
+}
+
+/// Where the index is not the commit.
+pub(in super::super) fn staged(against: &Against<'_>) -> BTreeSet<RelPath> {
+    let mut found = BTreeSet::new();
+    if against.index.odd.is_some() {
+        return found;
+    }
+    let mut left: HashMap<&RelPath, &(String, Oid)> = against.tree.iter().collect();
+    for staged in &against.index.entries {
+        let same = left.remove(&staged.path);
+        let same = same.is_some_and(|(mode, id)| (mode, id) == (&staged.mode, &staged.id));
+        if !same || staged.stage > 0 || staged.promised {
+            found.insert(staged.path.clone());
+        }
+    }
+    found.extend(left.into_keys().cloned());
+    found
+}

@@ -1,0 +1,372 @@
+//! Files whose bytes are not their blob's because git converts them: line endings, `ident`, encodings, LFS,
+//! filters. Built-in conversions are made anew from the blob and from the attributes of the commit; a filter
+//! is never run.
+//!
+//! ```text
+//!   the blob, converted, gives these bytes         given: they can be made again from the commit
+//!   an LFS pointer names these bytes               given
+//!   git would store these bytes as the blob        converted: saved without being asked for
+//!   a filter stands between, and the agent's git   converted (that is an opinion, so they are saved)
+//!     took the file for unchanged
+//!   anything else                                  changed
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::Read as _;
+
+use super::super::admin::failed;
+use super::super::bytes::{self, RelPath};
+use super::super::command::Git;
+use super::hash::{self, Format};
+use super::open::Root;
+use super::walk::Entry;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// What is converted is text; no longer file is read whole. It counts as changed.
+const TEXT_MAX: u64 = 16 * 1024 * 1024;
+/// LFS pointers are shorter.
+const POINTER_MAX: u64 = 1024;
+/// What decides on a conversion.
+const ATTRIBUTES: [&str; 6] = [
+    "filter",
+    "text",
+    "eol",
+    "ident",
+    "working-tree-encoding",
+    "crlf",
+];
+
+/// Why a file's bytes are not those of its blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Why {
+    /// The blob gives them.
+    Given,
+    /// A conversion may be the only reason.
+    Converted,
+    /// They are others.
+    Changed,
+}
+
+/// A tracked file that is not what its blob is.
+#[derive(Debug)]
+pub(in super::super) struct Suspect<'a> {
+    pub(in super::super) entry: &'a Entry,
+    pub(in super::super) blob: &'a Oid,
+    /// Whether the agent's git took the file for unchanged.
+    pub(in super::super) refreshed: bool,
+}
+
+/// Judges files. `git` reads the blobs, with our configuration; `lists` are the `.gitattributes` of the
+/// commit.
+#[derive(Debug)]
+pub(in super::super) struct Judge<'a, F> {
+    pub(in super::super) git: F,
+    pub(in super::super) root: &'a Root,
+    pub(in super::super) lists: Vec<(&'a RelPath, &'a Oid)>,
+    pub(in super::super) scratch: &'a std::path::Path,
+    /// Where the repository is, as paths of entries have it; the attributes know nothing of that.
+    pub(in super::super) prefix: &'a [u8],
+}
+
+impl<F: Fn() -> Git> Judge<'_, F> {
+    /// Says for each of them why it differs, in their order.
+    ///
+    /// # Errors
+    /// git, or the disk.
+    pub(in super::super) fn judge(&self, suspects: &[Suspect<'_>]) -> Result<Vec<Why>, RepoError> {
+        if suspects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tree = self.attributes()?;
+        let attributes = self.check(&tree, suspects)?;
+        let config = self.config()?;
+        let mut found = vec![Why::Changed; suspects.len()];
+        let mut plain = Vec::new();
+        for (n, suspect) in suspects.iter().enumerate() {
+            let own = &attributes[n];
+            if own.is_filtered() {
+                found[n] = self.filtered(own, suspect)?;
+            } else if own.converts(config.auto) && suspect.entry.stamp.size <= TEXT_MAX {
+                plain.push(n);
+            }
+        }
+        for n in plain {
+            found[n] = self.built_in(&suspects[n], &attributes[n], &config);
+        }
+        Ok(found)
+    }
+
+    /// The attributes of the commit, as files of an otherwise empty work tree.
+    fn attributes(&self) -> Result<std::path::PathBuf, RepoError> {
+        let tree = self.scratch.join("attributes");
+        fs::create_dir_all(&tree).map_err(|error| failed("cannot make", &tree, &error))?;
+        for (path, blob) in &self.lists {
+            let text = (self.git)()
+                .args(["cat-file", "blob", blob.as_str()])
+                .output()?;
+            if !text.ok() {
+                continue;
+            }
+            let file = tree.join(bytes::path(self.own(path)));
+            let dir = file.parent().unwrap_or(&tree);
+            let made = fs::create_dir_all(dir).and_then(|()| fs::write(&file, &text.stdout));
+            made.map_err(|error| failed("cannot write", &file, &error))?;
+        }
+        Ok(tree)
+    }
+
+    fn in_tree(&self, tree: &std::path::Path) -> Git {
+        (self.git)()
+            .env("GIT_WORK_TREE", tree)
+            .env("GIT_INDEX_FILE", self.scratch.join("no-index"))
+            .arg("-C")
+            .arg(tree)
+    }
+
+    /// An entry's path in its repository.
+    fn own<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        path.strip_prefix(self.prefix).unwrap_or(path)
+    }
+
+    fn check(
+        &self,
+        tree: &std::path::Path,
+        suspects: &[Suspect<'_>],
+    ) -> Result<Vec<Attributes>, RepoError> {
+        let paths = suspects.iter().map(|suspect| self.own(&suspect.entry.path));
+        let listed = self
+            .in_tree(tree)
+            .args(["check-attr", "-z", "--stdin"])
+            .args(ATTRIBUTES)
+            .stdin(bytes::join(paths))
+            .run()?;
+        let fields: Vec<&[u8]> = listed.stdout.split(|byte| *byte == 0).collect();
+        let of = |fields: &[&[u8]]| Attributes(std::array::from_fn(|n| fields[3 * n + 2].to_vec()));
+        let found: Vec<_> = fields.chunks_exact(3 * ATTRIBUTES.len()).map(of).collect();
+        match found.len() == suspects.len() {
+            true => Ok(found),
+            false => Err(RepoError::Failed(
+                "git check-attr left paths out".to_owned(),
+            )),
+        }
+    }
+
+    fn config(&self) -> Result<Config, RepoError> {
+        let value = |key: &str| -> Result<String, RepoError> {
+            let asked = (self.git)().args(["config", "--get", key]).output()?;
+            Ok(asked.text().to_ascii_lowercase())
+        };
+        let auto = value("core.autocrlf")?;
+        let is_true = matches!(auto.as_str(), "true" | "yes" | "on" | "1");
+        Ok(Config {
+            auto: is_true || auto == "input",
+            crlf: is_true || (auto != "input" && value("core.eol")? == "crlf"),
+        })
+    }
+
+    fn filtered(&self, own: &Attributes, suspect: &Suspect<'_>) -> Result<Why, RepoError> {
+        let opinion = match suspect.refreshed {
+            true => Why::Converted,
+            false => Why::Changed,
+        };
+        if own.value("filter") != b"lfs" {
+            return Ok(opinion);
+        }
+        let blob = (self.git)()
+            .args(["cat-file", "blob", suspect.blob.as_str()])
+            .output()?;
+        let Some((sum, size)) = pointer(&blob.stdout) else {
+            return Ok(opinion);
+        };
+        if size != suspect.entry.stamp.size {
+            return Ok(Why::Changed);
+        }
+        let found = self.root.file(&suspect.entry.path);
+        Ok(match found.and_then(|mut file| hash::sha256(&mut file)) {
+            Ok(found) if found == (sum, size) => Why::Given,
+            _ => Why::Changed,
+        })
+    }
+
+    /// Compares with what git would store of the file and, where that is the blob, with what it makes of the
+    /// blob.
+    fn built_in(&self, suspect: &Suspect<'_>, own: &Attributes, config: &Config) -> Why {
+        let mut text = Vec::new();
+        let read = self.root.file(&suspect.entry.path);
+        let read = read.and_then(|file| file.take(TEXT_MAX + 1).read_to_end(&mut text));
+        if read.is_err() {
+            return Why::Changed;
+        }
+        let ident = own.is("ident");
+        let stored = stored(&text, ident);
+        let id = hash::bytes(Format::of(suspect.blob), &stored);
+        if id.is_ok_and(|id| id == *suspect.blob) {
+            let ident = ident.then_some(suspect.blob);
+            return match made(&stored, ident, own.ends_with_crlf(config)) == text {
+                true => Why::Given,
+                false => Why::Converted,
+            };
+        }
+        match own.is("working-tree-encoding") && suspect.refreshed {
+            true => Why::Converted,
+            false => Why::Changed,
+        }
+    }
+}
+
+/// What decides where attributes do not.
+#[derive(Debug, Clone, Copy)]
+struct Config {
+    /// Line ends of what looks like text are converted.
+    auto: bool,
+    /// Text has carriage returns in work trees.
+    crlf: bool,
+}
+
+/// The values of [`ATTRIBUTES`] for a path.
+#[derive(Debug)]
+struct Attributes([Vec<u8>; ATTRIBUTES.len()]);
+
+impl Attributes {
+    fn value(&self, name: &str) -> &[u8] {
+        let at = ATTRIBUTES.iter().position(|known| *known == name);
+        at.map_or(&b""[..], |at| &self.0[at])
+    }
+
+    fn is(&self, name: &str) -> bool {
+        !matches!(self.value(name), b"unspecified" | b"unset" | b"")
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.is("filter")
+    }
+
+    fn ends_with_crlf(&self, config: &Config) -> bool {
+        match self.value("eol") {
+            b"crlf" => true,
+            b"lf" => false,
+            _ => config.crlf && self.value("crlf") != b"input",
+        }
+    }
+
+    fn converts(&self, auto: bool) -> bool {
+        let text = ["text", "eol", "ident", "working-tree-encoding", "crlf"];
+        let unset = |name: &str| self.value(name) == b"unset";
+        text.iter().any(|name| self.is(name)) || (auto && !unset("text") && !unset("crlf"))
+    }
+}
+
+/// The bytes as git would store them: without carriage returns at the ends of lines and, if so, what `ident`
+/// wrote.
+fn stored(text: &[u8], ident: bool) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    for (n, byte) in text.iter().enumerate() {
+        if *byte != b'\r' || text.get(n + 1) != Some(&b'\n') {
+            plain.push(*byte);
+        }
+    }
+    if !ident {
+        return plain;
+    }
+    let mut collapsed = Vec::with_capacity(plain.len());
+    let mut rest = plain.as_slice();
+    while let Some(at) = rest.windows(4).position(|part| part == b"$Id:") {
+        let (before, mark) = rest.split_at(at);
+        collapsed.extend_from_slice(before);
+        let end = mark[4..]
+            .iter()
+            .position(|byte| matches!(byte, b'$' | b'\n'));
+        match end.filter(|end| mark[4 + end] == b'$') {
+            Some(end) => {
+                collapsed.extend_from_slice(b"$Id$");
+                rest = &mark[4 + end + 1..];
+            }
+            None => {
+                collapsed.extend_from_slice(&mark[..4]);
+                rest = &mark[4..];
+            }
+        }
+    }
+    collapsed.extend_from_slice(rest);
+    collapsed
+}
+
+/// The SHA-256 and the size that an LFS pointer names.
+fn pointer(text: &[u8]) -> Option<(String, u64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    if text.len() as u64 > POINTER_MAX || !text.starts_with("version https://git-lfs") {
+        return None;
+    }
+    let fields: BTreeMap<&str, &str> = text.lines().filter_map(|it| it.split_once(' ')).collect();
+    let sum = fields.get("oid")?.strip_prefix("sha256:")?;
+    Some(((*sum).to_owned(), fields.get("size")?.parse().ok()?))
+}
+
+/// The bytes as git writes what is stored.
+fn made(stored: &[u8], ident: Option<&Oid>, crlf: bool) -> Vec<u8> {
+    const MARK: &[u8] = b"$Id$";
+    let mut text = Vec::with_capacity(stored.len());
+    let mut rest = stored;
+    while let Some((&first, after)) = rest.split_first() {
+        if let Some(blob) = ident.filter(|_| rest.starts_with(MARK)) {
+            text.extend_from_slice(format!("$Id: {blob} $").as_bytes());
+            rest = &rest[MARK.len()..];
+            continue;
+        }
+        if crlf && first == b'\n' {
+            text.push(b'\r');
+        }
+        text.push(first);
+        rest = after;
+    }
+    text
+}
+
+/// Paths of a commit's tree that hold attributes.
+pub(in super::super) fn lists(tree: &HashMap<RelPath, (String, Oid)>) -> Vec<(&RelPath, &Oid)> {
+    const NAME: &[u8] = b".gitattributes";
+    let is = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(NAME);
+    // A tree that an agent made may lead out of any directory.
+    let plain = |path: &[u8]| {
+        let mut parts = path.split(|byte| *byte == b'/');
+        parts.all(|part| !matches!(part, b"" | b"." | b".."))
+    };
+    let found = tree
+        .iter()
+        .filter(|(path, (mode, _))| is(path) && plain(path) && mode.starts_with("100"));
+    found.map(|(path, (_, blob))| (path, blob)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_stored_without_what_git_adds() {
+        assert_eq!(stored(b"a\r\nb\rc\r\n", false), b"a\nb\rc\n");
+        assert_eq!(
+            stored(b"x $Id: 12ab $ $Id: no\n$Id$", true),
+            b"x $Id$ $Id: no\n$Id$"
+        );
+    }
+
+    #[test]
+    fn pointer_names_what_it_stands_for() {
+        let sum = "4".repeat(64);
+        let text =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 12\n");
+        assert_eq!(pointer(text.as_bytes()), Some((sum, 12)));
+        assert_eq!(pointer(b"version 1\noid sha256:1\nsize 2\n"), None);
+        assert_eq!(pointer(b"\xff"), None);
+    }
+
+    #[test]
+    fn bytes_are_made_as_git_writes_them() {
+        let blob = Oid::new("1".repeat(40)).unwrap();
+        let text = made(b"$Id$ a\nb", Some(&blob), true);
+        assert_eq!(text, format!("$Id: {blob} $ a\r\nb").as_bytes());
+        assert_eq!(made(b"$Id$\n", None, false), b"$Id$\n");
+    }
+}

@@ -1,0 +1,159 @@
+//! The id that git gives to bytes, by our own hash of what a descriptor holds. A file whose SHA-1 is one of
+//! a collision has no id: two files would share it, and one would be lost.
+
+use std::io::{self, Read};
+
+use sha1_checked::{Digest as _, Sha1};
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::ids::Oid;
+
+/// How a repository names its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Format {
+    /// 40 digits.
+    Sha1,
+    /// 64 digits.
+    Sha256,
+}
+
+impl Format {
+    /// The format of an id.
+    pub(in super::super) fn of(id: &Oid) -> Self {
+        match id.as_str().len() {
+            40 => Self::Sha1,
+            _ => Self::Sha256,
+        }
+    }
+
+    /// The format by the name that git gives to it.
+    pub(in super::super) fn named(name: &str) -> Self {
+        match name {
+            "sha256" => Self::Sha256,
+            _ => Self::Sha1,
+        }
+    }
+}
+
+/// A hash under way.
+enum Hasher {
+    Sha1(Box<Sha1>),
+    Sha256(Sha256),
+}
+
+impl Hasher {
+    fn blob(format: Format, size: u64) -> Self {
+        let mut hasher = match format {
+            Format::Sha1 => Self::Sha1(Box::new(Sha1::new())),
+            Format::Sha256 => Self::Sha256(Sha256::new()),
+        };
+        hasher.update(format!("blob {size}\0").as_bytes());
+        hasher
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha1(hash) => hash.update(bytes),
+            Self::Sha256(hash) => hash.update(bytes),
+        }
+    }
+
+    fn id(self) -> io::Result<Oid> {
+        let text = match self {
+            Self::Sha1(hash) => {
+                let found = hash.try_finalize();
+                if found.has_collision() {
+                    let what = "its SHA-1 is one of a collision, so git cannot hold it";
+                    return Err(io::Error::other(what));
+                }
+                hex(found.hash())
+            }
+            Self::Sha256(hash) => hex(&hash.finalize()),
+        };
+        Oid::new(text).map_err(io::Error::other)
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(in super::super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The id of these bytes.
+///
+/// # Errors
+/// They are one of a collision.
+pub(in super::super) fn bytes(format: Format, bytes: &[u8]) -> io::Result<Oid> {
+    let mut hasher = Hasher::blob(format, bytes.len() as u64);
+    hasher.update(bytes);
+    hasher.id()
+}
+
+/// The id of what a file of this size holds. It is read to its end, never whole.
+///
+/// # Errors
+/// It cannot be read, its size is another by now, or it is one of a collision.
+pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) -> io::Result<Oid> {
+    let mut hasher = Hasher::blob(format, size);
+    let read = drain(file, |part| hasher.update(part))?;
+    if read != size {
+        return Err(io::Error::other("it changes while it is read"));
+    }
+    hasher.id()
+}
+
+/// The SHA-256 of what a file holds, and how much that is.
+///
+/// # Errors
+/// It cannot be read.
+pub(in super::super) fn sha256(file: &mut impl Read) -> io::Result<(String, u64)> {
+    let mut hash = Sha256::new();
+    let size = drain(file, |part| hash.update(part))?;
+    Ok((hex(&hash.finalize()), size))
+}
+
+fn drain(file: &mut impl Read, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut total = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(total),
+            Ok(read) => {
+                each(&buffer[..read]);
+                total += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ids that `git hash-object` prints.
+    #[test]
+    fn ids_are_those_of_git() {
+        let sha1 = bytes(Format::Sha1, b"hello\n").unwrap();
+        assert_eq!(sha1.as_str(), "ce013625030ba8dba906f756967f9e9ca394464a");
+        let sha256 = bytes(Format::Sha256, b"hello\n").unwrap();
+        assert_eq!(
+            sha256.as_str(),
+            "2cf8d83d9ee29543b34a87727421fdecb7e3f3a183d337639025de576db9ebb4"
+        );
+        let read = file(Format::Sha1, &mut &b"hello\n"[..], 6).unwrap();
+        assert_eq!(read, sha1);
+        assert_eq!(
+            (Format::of(&sha1), Format::of(&sha256)),
+            (Format::Sha1, Format::Sha256)
+        );
+    }
+
+    #[test]
+    fn file_of_another_size_than_it_had_has_no_id() {
+        for size in [5, 7] {
+            assert!(file(Format::Sha1, &mut &b"hello\n"[..], size).is_err());
+        }
+    }
+}

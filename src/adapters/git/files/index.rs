@@ -1,0 +1,348 @@
+//! What is staged: read from a copy of the index, in a git directory of our own that has nothing but the
+//! objects of others. So neither the agent's configuration nor its locks take part.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::admin::failed;
+use super::super::bytes::{self, RelPath};
+use super::super::command::Git;
+use super::hash::Format;
+use super::open::Root;
+use super::walk::Stamp;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// No larger index is read.
+const INDEX_MAX: u64 = 1024 * 1024 * 1024;
+/// How the names of files begin that a split index shares.
+const SHARED: &str = "sharedindex.";
+/// `git ls-files --debug` prints it for a path that is only promised.
+const PROMISED: u32 = 1 << 29;
+
+/// An entry of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Staged {
+    /// `100644`, `100755`, `120000` or `160000`.
+    pub(in super::super) mode: String,
+    /// The blob, or a submodule's commit.
+    pub(in super::super) id: Oid,
+    /// 0, or 1 to 3 in a conflict.
+    pub(in super::super) stage: u8,
+    pub(in super::super) path: RelPath,
+    /// git is told not to look at the file (`skip-worktree`).
+    pub(in super::super) skip: bool,
+    /// git is told that the file is unchanged (`assume-unchanged`).
+    pub(in super::super) assume: bool,
+    /// It is only promised (`git add -N`).
+    pub(in super::super) promised: bool,
+    /// What git remembers of the file: inode, size, and both times. An agent may have written anything there.
+    stat: Option<(u64, u64, Time, Time)>,
+}
+
+type Time = (i64, u32);
+
+impl Staged {
+    /// Whether it is a submodule.
+    pub(in super::super) fn is_link(&self) -> bool {
+        self.mode == "160000"
+    }
+
+    /// Whether the agent's git took the file for what is staged: an opinion.
+    pub(in super::super) fn is_refreshed(&self, file: &Stamp) -> bool {
+        let now = (
+            // git keeps 32 bits of each.
+            file.inode & 0xffff_ffff,
+            file.size & 0xffff_ffff,
+            file.modified,
+            file.changed,
+        );
+        self.stat == Some(now)
+    }
+
+    /// All of it but the stat data, to be compared and digested.
+    pub(in super::super) fn record(&self) -> Vec<u8> {
+        let flags = [self.skip, self.assume, self.promised].map(u8::from);
+        let head = format!("{} {} {} {flags:?}\t", self.mode, self.id, self.stage);
+        [head.as_bytes(), &self.path].concat()
+    }
+}
+
+/// An index.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Index {
+    /// Sorted by path and stage.
+    pub(in super::super) entries: Vec<Staged>,
+    /// Objects that only a shared part names.
+    pub(in super::super) more: BTreeSet<Oid>,
+    /// Why it cannot be read, if it is there.
+    pub(in super::super) odd: Option<String>,
+}
+
+/// A git directory of our own that shows the objects, and copies of the refs, of another one.
+#[derive(Debug)]
+pub(in super::super) struct Lens {
+    dir: tempfile::TempDir,
+}
+
+impl Lens {
+    /// Makes one in a scratch directory, with these object directories.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(in super::super) fn new(
+        dir: tempfile::TempDir,
+        format: Format,
+        objects: &[PathBuf],
+    ) -> Result<Self, RepoError> {
+        let git = dir.path().join("git");
+        let version = u8::from(format == Format::Sha256);
+        let config = format!(
+            "[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{}",
+            match format {
+                Format::Sha1 => "",
+                Format::Sha256 => "[extensions]\n\tobjectFormat = sha256\n",
+            }
+        );
+        let mut alternates = Vec::new();
+        for path in objects {
+            alternates.extend(quoted(bytes::of(path)));
+            alternates.push(b'\n');
+        }
+        let made = ["objects/info", "refs/heads", "info"]
+            .iter()
+            .try_for_each(|name| fs::create_dir_all(git.join(name)))
+            .and_then(|()| fs::write(git.join("config"), config))
+            .and_then(|()| fs::write(git.join("HEAD"), "ref: refs/heads/horde\n"))
+            .and_then(|()| fs::write(git.join("objects/info/alternates"), alternates));
+        made.map_err(|error| failed("cannot write in", &git, &error))?;
+        Ok(Self { dir })
+    }
+
+    /// Its git directory.
+    pub(in super::super) fn git_dir(&self) -> PathBuf {
+        self.dir.path().join("git")
+    }
+
+    /// A command on it.
+    pub(in super::super) fn git(&self) -> Git {
+        let dir = self.git_dir();
+        Git::in_dir(&dir)
+            .env("GIT_DIR", &dir)
+            .env("GIT_OPTIONAL_LOCKS", "0")
+    }
+
+    /// Reads the index of an administrative directory. One that is not there is empty.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or the copy not be written.
+    pub(in super::super) fn index(&self, admin: &Path) -> Result<Index, RepoError> {
+        let fail = |error: io::Error| failed("cannot read", admin, &error);
+        let root = Root::open(admin).map_err(fail)?;
+        let mut shared = Vec::new();
+        for (name, _) in root.list(b"").map_err(fail)?.1 {
+            if name.starts_with(SHARED.as_bytes())
+                && self.copy(&root, &name).map_err(fail)?.is_none()
+            {
+                shared.push(bytes::path(&name).to_owned());
+            }
+        }
+        let mut index = match self.copy(&root, b"index").map_err(fail)? {
+            None => self.list(Path::new("index"))?,
+            Some(error) if super::open::is_nothing(&error) => Index::default(),
+            Some(error) => Index {
+                odd: Some(error.to_string()),
+                ..Index::default()
+            },
+        };
+        for name in shared {
+            let entries = self.list(&name)?.entries.into_iter();
+            index
+                .more
+                .extend(entries.filter(|it| !it.is_link()).map(|it| it.id));
+        }
+        Ok(index)
+    }
+
+    /// Copies a regular file; answers with why it was not.
+    fn copy(&self, root: &Root, name: &[u8]) -> io::Result<Option<io::Error>> {
+        let from = match root.file(name) {
+            Ok(file) => file,
+            Err(error) => return Ok(Some(error)),
+        };
+        if from.metadata()?.len() > INDEX_MAX {
+            return Ok(Some(io::Error::other("it is too large")));
+        }
+        let mut to = fs::File::create(self.git_dir().join(bytes::path(name)))?;
+        let mut from = io::Read::take(from, INDEX_MAX);
+        io::copy(&mut from, &mut to)?;
+        Ok(None)
+    }
+
+    fn list(&self, name: &Path) -> Result<Index, RepoError> {
+        let listed = self
+            .git()
+            .env("GIT_INDEX_FILE", self.git_dir().join(name))
+            .args(["ls-files", "-v", "-s", "-z", "--debug"])
+            .output();
+        let listed = match listed {
+            Ok(listed) if listed.ok() => listed,
+            Ok(listed) => {
+                // The copy that git read has another name each time.
+                let here = format!("{}/", self.git_dir().display());
+                return Ok(odd(listed.stderr.replace(&here, "").trim()));
+            }
+            // What an agent made of it may keep git busy for ever.
+            Err(error @ RepoError::Timeout { .. }) => return Ok(odd(&error.to_string())),
+            Err(error) => return Err(error),
+        };
+        Ok(match parse(&listed.stdout) {
+            Some(entries) => Index {
+                entries,
+                ..Index::default()
+            },
+            None => odd("git cannot list it"),
+        })
+    }
+}
+
+fn odd(why: &str) -> Index {
+    Index {
+        odd: Some(why.to_owned()),
+        ..Index::default()
+    }
+}
+
+/// A path as `objects/info/alternates` takes any.
+fn quoted(path: &[u8]) -> Vec<u8> {
+    let mut text = vec![b'"'];
+    for byte in path {
+        match byte {
+            b'"' | b'\\' => text.extend([b'\\', *byte]),
+            b'\n' => text.extend(b"\\n"),
+            plain => text.push(*plain),
+        }
+    }
+    text.push(b'"');
+    text
+}
+
+/// Records of `<tag> <mode> <oid> <stage>\t<path>`, NUL, and five lines of stat data.
+fn parse(mut text: &[u8]) -> Option<Vec<Staged>> {
+    let mut entries = Vec::new();
+    while !text.is_empty() {
+        let nul = text.iter().position(|byte| *byte == 0)?;
+        let (record, rest) = (&text[..nul], &text[nul + 1..]);
+        let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let end = ends.map(|(at, _)| at).nth(4)?;
+        let mut staged = entry(record)?;
+        let debug = std::str::from_utf8(&rest[..end]).ok()?;
+        (staged.stat, staged.promised) = stat(debug).map_or((None, false), |(stat, flags)| {
+            (Some(stat), flags & PROMISED != 0)
+        });
+        // A split index whose base is gone has entries without names.
+        if staged.path.is_empty() {
+            return None;
+        }
+        entries.push(staged);
+        text = &rest[end + 1..];
+    }
+    Some(entries)
+}
+
+fn entry(record: &[u8]) -> Option<Staged> {
+    let tab = record.iter().position(|byte| *byte == b'\t')?;
+    let head = std::str::from_utf8(&record[..tab]).ok()?;
+    let mut fields = head.split(' ');
+    let tag = fields.next()?;
+    Some(Staged {
+        mode: fields.next()?.to_owned(),
+        id: Oid::new(fields.next()?).ok()?,
+        stage: fields.next()?.parse().ok()?,
+        path: record[tab + 1..].to_vec(),
+        skip: tag.eq_ignore_ascii_case("s"),
+        assume: tag.chars().all(|tag| tag.is_ascii_lowercase()),
+        promised: false,
+        stat: None,
+    })
+}
+
+/// The stat data that git prints, and its flags.
+fn stat(text: &str) -> Option<((u64, u64, Time, Time), u32)> {
+    let value = |name: &str| {
+        let at = text.find(name)? + name.len();
+        text[at..].split_ascii_whitespace().next()
+    };
+    let time = |name: &str| {
+        let (seconds, nanos) = value(name)?.split_once(':')?;
+        Some((seconds.parse().ok()?, nanos.parse().ok()?))
+    };
+    let flags = u32::from_str_radix(value("flags:")?, 16).ok()?;
+    let stat = (
+        value("ino:")?.parse().ok()?,
+        value("size:")?.parse().ok()?,
+        time("mtime:")?,
+        time("ctime:")?,
+    );
+    Some((stat, flags))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index_is_listed_with_flags_and_stat_data() {
+        let id = "7".repeat(40);
+        let debug = |flags: &str| {
+            format!(
+                "  ctime: 5:6\n  mtime: 3:4\n  dev: 1\tino: 9\n  uid: 0\tgid: 0\n  size: 2\tflags: {flags}\n"
+            )
+        };
+        let text = format!(
+            "H 100644 {id} 0\ta\n b\0{}s 100755 {id} 2\tc\0{}H 100644 {id} 0\tn\0{}",
+            debug("0"),
+            debug("0"),
+            debug("20004000")
+        );
+        let found = parse(text.as_bytes()).unwrap();
+        let flags: Vec<_> = found
+            .iter()
+            .map(|it| {
+                (
+                    it.path.as_slice(),
+                    it.stage,
+                    it.skip,
+                    it.assume,
+                    it.promised,
+                )
+            })
+            .collect();
+        let wanted: [(&[u8], _, _, _, _); 3] = [
+            (b"a\n b", 0, false, false, false),
+            (b"c", 2, true, true, false),
+            (b"n", 0, false, false, true),
+        ];
+        assert_eq!(flags, wanted);
+        let mut stamp = Stamp {
+            inode: (1 << 32) + 9,
+            size: 2,
+            mode: 0o644,
+            modified: (3, 4),
+            changed: (5, 6),
+        };
+        assert!(found[0].is_refreshed(&stamp));
+        stamp.changed.1 += 1;
+        assert!(!found[0].is_refreshed(&stamp));
+    }
+
+    #[test]
+    fn entry_without_a_name_makes_the_index_unreadable() {
+        let id = "7".repeat(40);
+        let text = format!("H 100644 {id} 0\t\0  a\n  b\n  c\n  d\n  e\n");
+        assert_eq!(parse(text.as_bytes()), None);
+        assert_eq!(parse(b"H 100644"), None);
+    }
+}

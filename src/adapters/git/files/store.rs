@@ -1,0 +1,197 @@
+//! Bytes into ours as blobs, and back. Small ones go together through one command, large ones are streamed
+//! from and to their files, so that none of them is ever whole in memory.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use super::super::admin::failed;
+use super::super::bytes;
+use super::super::command::{CHECKOUT, Git};
+use super::super::rig::oid;
+use super::hash::{self, Format};
+use super::open::Root;
+use super::walk::{Entry, Kind};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A larger file is streamed by a command of its own.
+pub(in super::super) const LARGE: u64 = 8 * 1024 * 1024;
+/// So many bytes go through one command.
+const TOGETHER: usize = 32 * 1024 * 1024;
+
+/// Why something was not stored.
+#[derive(Debug)]
+pub(in super::super) enum Unstored {
+    /// It was another file by then.
+    Changed,
+    /// It cannot be read, or not be written.
+    Failed(RepoError),
+}
+
+impl From<RepoError> for Unstored {
+    fn from(error: RepoError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Blobs on their way into a repository.
+pub(in super::super) struct Store<F> {
+    git: F,
+    format: Format,
+    pending: Vec<u8>,
+    /// What was stored.
+    stored: HashSet<Oid>,
+}
+
+impl<F: Fn() -> Git> Store<F> {
+    /// Nothing yet.
+    pub(in super::super) fn new(git: F, format: Format) -> Self {
+        Self {
+            git,
+            format,
+            pending: Vec::new(),
+            stored: HashSet::new(),
+        }
+    }
+
+    /// Stores bytes.
+    ///
+    /// # Errors
+    /// git, or they have no id.
+    pub(in super::super) fn bytes(&mut self, text: &[u8]) -> Result<Oid, RepoError> {
+        let id = hash::bytes(self.format, text);
+        let id = id.map_err(|error| RepoError::Failed(error.to_string()))?;
+        if self.stored.insert(id.clone()) {
+            let head = format!("blob\ndata {}\n", text.len());
+            self.pending.extend_from_slice(head.as_bytes());
+            self.pending.extend_from_slice(text);
+            self.pending.push(b'\n');
+            if self.pending.len() >= TOGETHER {
+                self.flush()?;
+            }
+        }
+        Ok(id)
+    }
+
+    /// Stores a file or a link that has this id.
+    ///
+    /// # Errors
+    /// [`Unstored`].
+    pub(in super::super) fn entry(
+        &mut self,
+        root: &Root,
+        entry: &Entry,
+        id: &Oid,
+    ) -> Result<(), Unstored> {
+        if self.stored.contains(id) {
+            return Ok(());
+        }
+        let path = root.path().join(bytes::path(&entry.path));
+        let fail = |error: io::Error| match super::open::is_nothing(&error) {
+            true => Unstored::Changed,
+            false => Unstored::Failed(failed("cannot read", &path, &error)),
+        };
+        if entry.kind == Kind::File && entry.stamp.size > LARGE {
+            let file = root.file(&entry.path).map_err(fail)?;
+            return self.large(file, id);
+        }
+        let mut text = Vec::new();
+        match entry.kind {
+            Kind::Link => text = root.link(&entry.path).map_err(fail)?,
+            _ => {
+                let file = root.file(&entry.path).map_err(fail)?;
+                file.take(LARGE + 1).read_to_end(&mut text).map_err(fail)?;
+            }
+        }
+        match self.bytes(&text)? == *id {
+            true => Ok(()),
+            false => Err(Unstored::Changed),
+        }
+    }
+
+    fn large(&mut self, file: File, id: &Oid) -> Result<(), Unstored> {
+        let stored = (self.git)()
+            .args(["-c", "core.bigFileThreshold=1m"])
+            .args(["hash-object", "-w", "--no-filters", "--stdin"])
+            .stdin_file(file)
+            .limit(CHECKOUT)
+            .run()?;
+        match oid(&stored.text())? == *id {
+            true => {
+                self.stored.insert(id.clone());
+                Ok(())
+            }
+            false => Err(Unstored::Changed),
+        }
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// git.
+    pub(in super::super) fn flush(&mut self) -> Result<(), RepoError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let stream = std::mem::take(&mut self.pending);
+        (self.git)()
+            .args(["fast-import", "--quiet", "--done", "--depth=0"])
+            .stdin([&stream[..], b"done\n"].concat())
+            .limit(CHECKOUT)
+            .run()
+            .map(drop)
+    }
+}
+
+/// Reads blobs, in parts that fit into memory, and hands each to `take`. Large ones are for [`stream`].
+///
+/// # Errors
+/// One is not there; what `take` says.
+pub(in super::super) fn read(
+    git: impl Fn() -> Git,
+    wanted: &[(Oid, u64)],
+    mut take: impl FnMut(&Oid, &[u8]) -> Result<(), RepoError>,
+) -> Result<(), RepoError> {
+    let mut rest = wanted;
+    while !rest.is_empty() {
+        let mut size = 0;
+        let fits = |(_, own): &&(Oid, u64)| {
+            let first = size == 0;
+            size += usize::try_from(*own).unwrap_or(usize::MAX) + 1;
+            first || size <= TOGETHER
+        };
+        let (part, after) = rest.split_at(rest.iter().take_while(fits).count());
+        let list: String = part.iter().map(|(id, _)| format!("{id}\n")).collect();
+        let git = git().args(["cat-file", "--batch"]).stdin(list);
+        let output = git.limit(CHECKOUT).run()?;
+        let mut text = output.stdout.as_slice();
+        for (id, _) in part {
+            let gone = || RepoError::Failed(format!("the blob {id} is missing"));
+            let end = text
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .ok_or_else(gone)?;
+            let head = String::from_utf8_lossy(&text[..end]);
+            let size = head.strip_prefix(&format!("{id} blob "));
+            let size: usize = size.and_then(|it| it.parse().ok()).ok_or_else(gone)?;
+            let content = text.get(end + 1..end + 1 + size).ok_or_else(gone)?;
+            take(id, content)?;
+            text = text.get(end + 1 + size + 1..).unwrap_or_default();
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Writes a blob into a file.
+///
+/// # Errors
+/// git.
+pub(in super::super) fn stream(git: Git, id: &Oid, to: File) -> Result<(), RepoError> {
+    git.args(["cat-file", "blob", id.as_str()])
+        .stdout_file(to)
+        .limit(CHECKOUT)
+        .run()
+        .map(drop)
+}

@@ -1,0 +1,127 @@
+//! The repository that a gate sees: a copy of what matters of the supervisor's, which it may do anything
+//! to. It is made anew for each run, so that nothing of an earlier gate is in it, and borrows objects.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::failed;
+use super::worktree::{remove, remove_all};
+use crate::adapters::git::admin::write_whole;
+use crate::adapters::git::bytes;
+use crate::adapters::git::rig::GitRepo;
+use crate::adapters::git::settings::{self, NO_PUSH};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// What stays: a gate that uses submodules need not clone them each time.
+const KEPT: &str = "modules";
+
+/// Sections of the supervisor's settings that a gate's git works by. None of them is a remote.
+const SECTIONS: &[&str] = &["user", "filter", "lfs", "diff", "url", "extensions"];
+const KEYS: &[&str] = &[
+    "core.autocrlf",
+    "core.eol",
+    "core.safecrlf",
+    "remote.origin.url",
+];
+
+/// Files that are as they are in the supervisor's repository.
+const COPIED: &[&str] = &["shallow", "info/exclude", "info/attributes"];
+
+/// Makes the repository of the work tree, with the commit checked out.
+pub(super) fn make(
+    repo: &GitRepo,
+    tree: &Path,
+    index: &Path,
+    commit: &Oid,
+) -> Result<(), RepoError> {
+    let git = tree.join(".git");
+    clear(&git)?;
+    for dir in ["objects/info", "objects/pack", "refs/heads", "info"] {
+        let dir = git.join(dir);
+        fs::create_dir_all(&dir).map_err(|error| failed(&dir.display().to_string(), &error))?;
+    }
+    let objects = repo.repo_dir().join("objects");
+    write_whole(
+        &git.join("objects/info/alternates"),
+        &[bytes::of(&objects), b"\n"].concat(),
+    )?;
+    write_whole(&git.join("packed-refs"), refs(repo)?.as_bytes())?;
+    write_whole(&git.join("config"), config(repo)?.as_bytes())?;
+    for name in COPIED {
+        copy(&repo.repo_dir().join(name), &git.join(name))?;
+    }
+    copy(index, &git.join("index"))?;
+    write_whole(&git.join("HEAD"), format!("{commit}\n").as_bytes())
+}
+
+/// Removes what an earlier gate left of it.
+fn clear(git: &Path) -> Result<(), RepoError> {
+    let broken = |error| failed(&git.display().to_string(), &error);
+    match fs::symlink_metadata(git) {
+        Ok(found) if !found.is_dir() => remove(git)?,
+        _ => {}
+    }
+    let entries = match fs::read_dir(git) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(broken(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(broken)?;
+        if entry.file_name() == KEPT {
+            continue;
+        }
+        match entry.file_type().map_err(broken)?.is_dir() {
+            true => remove_all(&entry.path()),
+            false => remove(&entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+/// What gates ask for: tags, and where the remotes are.
+fn refs(repo: &GitRepo) -> Result<String, RepoError> {
+    let list = repo
+        .git()
+        .args(["for-each-ref", "--format=%(objectname) %(refname)"])
+        .args(["refs/remotes", "refs/tags"])
+        .run()?;
+    let mut text = "# pack-refs with: sorted \n".to_owned();
+    text.extend(list.text().lines().flat_map(|line| [line, "\n"]));
+    Ok(text)
+}
+
+fn config(repo: &GitRepo) -> Result<String, RepoError> {
+    let list = repo
+        .git()
+        .args(["config", "--local", "--includes", "--list", "-z"]);
+    let mut settings = vec![
+        ("core.bare".to_owned(), Some("false".to_owned())),
+        ("core.logallrefupdates".to_owned(), Some("true".to_owned())),
+        ("remote.origin.pushurl".to_owned(), Some(NO_PUSH.to_owned())),
+    ];
+    for record in bytes::split(&list.run()?.stdout) {
+        let text = bytes::lossy(record);
+        let (key, value) = match text.split_once('\n') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => (&*text, None),
+        };
+        let section = key.split('.').next().unwrap_or_default();
+        let format = key == "core.repositoryformatversion";
+        if SECTIONS.contains(&section) || KEYS.contains(&key) || format {
+            settings.push((key.to_owned(), value));
+        }
+    }
+    Ok(settings::render(&settings))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), RepoError> {
+    match fs::copy(from, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(failed(&to.display().to_string(), &error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a sandbox is, and where its HEAD is, as far as can be told: its administrative directory may be gone,
+//! garbled, or replaced by an agent's `git init`. What lies on the disk is measured and saved all the same.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::admin::{self, Note, failed, locate};
+use super::measure::commit;
+use super::rig::GitRepo;
+use super::theirs::{self, Head};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A sandbox.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) sandbox: PathBuf,
+    /// Its administrative directory; none where that is gone.
+    pub(super) admin: Option<PathBuf>,
+    /// Those of worktrees that the agent made inside it.
+    pub(super) inside: Vec<PathBuf>,
+    /// Whether its directory is gone.
+    pub(super) gone: bool,
+    /// What is the matter with its link, for people.
+    pub(super) broken: Option<String>,
+    /// What is the matter with its HEAD, for people.
+    pub(super) garbled: Option<String>,
+    pub(super) note: Option<Note>,
+    /// HEAD's commit; none on a branch without commits.
+    pub(super) head: Option<Oid>,
+    /// HEAD's branch; none when detached.
+    pub(super) branch: Option<String>,
+    /// What the files are compared with, where HEAD does not say.
+    pub(super) stands_for: Option<Oid>,
+}
+
+impl Ground {
+    /// Whether its `.git` is the link that was made with it.
+    pub(super) fn is_linked(&self) -> bool {
+        self.broken.is_none()
+    }
+}
+
+/// Finds out. A sandbox that is a link or a file is none.
+pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError> {
+    let gone = match fs::symlink_metadata(sandbox) {
+        Ok(_) => false,
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(failed("cannot read", sandbox, &error)),
+    };
+    let found = || match admin::of_sandbox(repo, sandbox)?.into_iter().next() {
+        Some(admin) => Ok(Some(admin)),
+        None => Ok(led(repo, sandbox)),
+    };
+    let (admin, broken) = match locate(repo, sandbox) {
+        Ok(place) => (Some(place.admin), None),
+        Err(RepoError::NotFound(_)) => (found()?, None),
+        Err(RepoError::Broken { why, .. }) if sandbox.is_dir() && !sandbox.is_symlink() => {
+            (found()?, Some(why))
+        }
+        Err(error) => return Err(error),
+    };
+    let inside = match gone {
+        true => Vec::new(),
+        false => admin::inside(repo, sandbox)?
+            .into_iter()
+            .map(|it| it.0)
+            .collect(),
+    };
+    let note = Note::read(repo, sandbox);
+    if let (Some(why), None, None) = (&broken, &admin, &note) {
+        let (sandbox, why) = (sandbox.to_owned(), why.clone());
+        return Err(RepoError::Broken { sandbox, why });
+    }
+    let mut ground = Ground {
+        sandbox: sandbox.to_owned(),
+        admin,
+        inside,
+        gone,
+        broken,
+        garbled: None,
+        note,
+        head: None,
+        branch: None,
+        stands_for: None,
+    };
+    find_head(repo, &mut ground)?;
+    Ok(ground)
+}
+
+/// Where the sandbox's link leads, where that leads back nowhere: its own, with a damaged link back.
+fn led(repo: &GitRepo, sandbox: &Path) -> Option<PathBuf> {
+    let admin = admin::linked(sandbox)?;
+    let home = fs::canonicalize(admin::worktrees(repo)).ok();
+    let is_ours = admin.parent() == home.as_deref() && !super::repair::claimed(&admin);
+    is_ours.then_some(admin)
+}
+
+fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
+    let named = match &ground.admin {
+        Some(admin) => theirs::head(admin).map_err(|error| error.to_string()),
+        None => Err("its administrative directory is gone".to_owned()),
+    };
+    match named {
+        Ok(Some(Head::Ref(name))) => {
+            ground.head = repo.their_refs().resolve(&name)?;
+            let branch = name.strip_prefix("refs/heads/").unwrap_or(&name);
+            ground.branch = Some(branch.to_owned());
+        }
+        Ok(Some(Head::Commit(id))) => ground.head = Some(id),
+        Ok(None) => ground.garbled = Some("its HEAD names nothing".to_owned()),
+        Err(why) => ground.garbled = Some(why),
+    }
+    if let Some(head) = &ground.head
+        && commit(repo, head)?.is_none()
+    {
+        ground.garbled = Some(format!(
+            "its HEAD names {}, which is no commit",
+            head.short()
+        ));
+        ground.head = None;
+    }
+    if ground.garbled.is_none() {
+        return Ok(());
+    }
+    // What is certain is where the branch is, or began.
+    let branch = ground.note.as_ref().map(|note| note.branch.clone());
+    let own = branch
+        .iter()
+        .map(|name| repo.their_refs().resolve(&format!("refs/heads/{name}")));
+    for tip in own.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        if commit(repo, &tip)?.is_some() {
+            ground.head = Some(tip);
+            ground.branch = branch;
+            return Ok(());
+        }
+    }
+    ground.stands_for = ground.note.as_ref().map(|note| note.base.clone());
+    Ok(())
+}
+
+/// The list of what was hashed of a sandbox.
+pub(super) fn seen_file(repo: &GitRepo, sandbox: &Path) -> PathBuf {
+    let name = sandbox.file_name().unwrap_or_default();
+    repo.repo_dir().join("horde").join("seen").join(name)
+}

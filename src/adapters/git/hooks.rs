@@ -1,0 +1,69 @@
+//! The user's pre-push hook: policies of theirs, and the upload of files that git-lfs keeps. A push of the
+//! supervisor runs it as a push of theirs would; it is the only hook that ever runs here.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::command::Git;
+use super::rig::GitRepo;
+use crate::domain::city::RigSource;
+use crate::ports::repo::RepoError;
+
+/// The directory of hooks that a push runs; none where the user has no pre-push hook.
+///
+/// For a rig with a path it is that of the checkout. A directory of the work tree (`core.hooksPath =
+/// .husky`) is none: its files are what some commit says, and they expect to be run in the work tree.
+/// For a rig with a URL only the user's own configuration can name one.
+///
+/// # Errors
+/// git cannot be asked.
+pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
+    let dir = match repo.source() {
+        RigSource::Path(top) => of_checkout(top)?,
+        RigSource::Remote(_) => configured(Path::new("/"))?.filter(|dir| dir.is_absolute()),
+    };
+    Ok(dir.filter(|dir| is_program(&dir.join("pre-push"))))
+}
+
+fn of_checkout(top: &Path) -> Result<Option<PathBuf>, RepoError> {
+    let git_dir = git_dir(top);
+    let dir = match configured(top)? {
+        Some(dir) => top.join(dir),
+        None => git_dir.join("hooks"),
+    };
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (dir, top, git_dir) = (real(&dir), real(top), real(&git_dir));
+    let tracked = dir.starts_with(&top) && !dir.starts_with(&git_dir);
+    Ok((!tracked || top == git_dir).then_some(dir))
+}
+
+/// The git directory that the checkout's worktrees share.
+fn git_dir(top: &Path) -> PathBuf {
+    let link = top.join(".git");
+    let Ok(text) = fs::read_to_string(&link) else {
+        // A bare repository is its own.
+        return if link.is_dir() { link } else { top.to_owned() };
+    };
+    let own = top.join(text.trim_start_matches("gitdir: ").trim_end());
+    match fs::read_to_string(own.join("commondir")) {
+        Ok(common) => own.join(common.trim_end()),
+        Err(_) => own,
+    }
+}
+
+/// `core.hooksPath` as the user set it, whatever this process sets.
+fn configured(dir: &Path) -> Result<Option<PathBuf>, RepoError> {
+    let asked = Git::in_dir(dir)
+        .args(["config", "--show-scope", "--path", "--get-all"])
+        .arg("core.hooksPath")
+        .output()?;
+    let text = asked.text();
+    let mut set = text.lines().filter_map(|line| line.split_once('\t'));
+    let last = set.rfind(|(scope, _)| *scope != "command");
+    Ok(last.map(|(_, path)| PathBuf::from(path)))
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}

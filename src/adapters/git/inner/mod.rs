@@ -1,0 +1,225 @@
+//! Repositories inside a sandbox: submodules, clones, worktrees, `git init` in a subdirectory. They are files
+//! like any others, and are saved as such. What is asked here is only whether one holds anything: tools fetch
+//! large ones, and a submodule that is as it was checked out is no work.
+
+mod absent;
+mod search;
+mod view;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use search::Search;
+pub(super) use view::Held;
+
+use super::bytes::{self, RelPath};
+use super::files::compare::{Compared, Item, Tree};
+use super::files::hash::Format;
+use super::files::ignore::Excludes;
+use super::files::index::Index;
+use super::files::open::Root;
+use super::files::seen::Seen;
+use super::files::walk::{Closed, Entry, Repository, Walked};
+use super::rig::GitRepo;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// Where the git directory of a submodule lies that is not checked out. No file has such a path.
+const MODULES: &[u8] = b".git/modules";
+
+/// How a repository comes to be in a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The index has it.
+    Submodule,
+    /// A submodule in which no work goes on: what it holds only its git directory tells.
+    Left,
+    /// It lies among the files.
+    Untracked,
+    /// Ignore rules hide it.
+    Ignored,
+}
+
+/// A repository inside the sandbox that holds work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Inner {
+    /// Its directory; one below [`MODULES`] where it is not checked out.
+    pub(super) path: RelPath,
+    pub(super) kind: Kind,
+    /// Its HEAD, where only its changed files are saved.
+    pub(super) head: Option<Oid>,
+    /// What it holds, for people.
+    pub(super) holds: String,
+    /// Where it was cloned from, when all that is not there are its changed files.
+    pub(super) origin: Option<String>,
+    /// Not all of it can be read, hence not be saved either.
+    pub(super) closed: bool,
+}
+
+/// Where a file lies that is saved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Home {
+    /// In the sandbox.
+    Sandbox,
+    /// In its administrative directory.
+    Admin,
+    /// In that of a worktree which the agent made inside it.
+    Other(PathBuf),
+}
+
+/// The sandbox in which they are looked for.
+pub(super) struct Around<'a> {
+    pub(super) repo: &'a GitRepo,
+    pub(super) root: &'a Root,
+    /// Its administrative directory.
+    pub(super) admin: Option<&'a Path>,
+    pub(super) index: &'a Index,
+    pub(super) tree: &'a Tree,
+    pub(super) head: Option<&'a Oid>,
+    pub(super) base: Option<&'a Oid>,
+    pub(super) excludes: &'a Excludes,
+    pub(super) format: Format,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) inner: Vec<Inner>,
+    /// What is to be saved beside the sandbox's own files.
+    pub(super) more: Vec<(Home, Item)>,
+    /// Objects of theirs that only such a worktree has staged.
+    pub(super) staged: BTreeSet<Oid>,
+    /// Files that are told of here, and are listed nowhere else.
+    pub(super) shown: BTreeSet<RelPath>,
+    /// The directories that they are in.
+    told: Vec<RelPath>,
+    /// Directories that are saved with what rules hide there.
+    whole: Vec<RelPath>,
+}
+
+impl Found {
+    /// Takes what is told here out of what is told of the sandbox.
+    pub(super) fn apply(&mut self, files: &mut Compared, hidden: &mut Vec<RelPath>) {
+        let is_in = |dirs: &[RelPath], path: &[u8]| {
+            dirs.iter()
+                .any(|dir| path.starts_with(&bytes::below(dir, b"")))
+        };
+        let shown = files
+            .untracked
+            .iter()
+            .filter(|path| is_in(&self.told, path));
+        self.shown = shown.cloned().collect();
+        files.untracked.retain(|path| !self.shown.contains(path));
+        hidden.retain(|path| !is_in(&self.whole, path));
+        let loose = self
+            .inner
+            .iter()
+            .filter(|inner| inner.kind == Kind::Untracked);
+        files
+            .untracked
+            .extend(loose.map(|inner| bytes::below(&inner.path, b"")));
+        self.inner.sort_by(|a, b| a.path.cmp(&b.path));
+        self.more
+            .sort_by(|a, b| (&a.0, &a.1.entry.path).cmp(&(&b.0, &b.1.entry.path)));
+        self.more
+            .dedup_by(|a, b| (&a.0, &a.1.entry.path) == (&b.0, &b.1.entry.path));
+    }
+}
+
+/// Finds them.
+///
+/// # Errors
+/// Something cannot be read that would have to be saved.
+pub(super) fn find(
+    around: &Around<'_>,
+    walked: &Walked,
+    seen: &mut Seen,
+) -> Result<Found, RepoError> {
+    let mut search = Search::new(around, seen);
+    for repository in &walked.repositories {
+        search.visit(repository)?;
+    }
+    search.bare_submodules(walked)?;
+    if let Some(admin) = around.admin {
+        search.absent(&admin.join("modules"), MODULES)?;
+    }
+    search.surround()?;
+    for closed in walked.closed.iter().filter(|closed| closed.hidden) {
+        search.closed(closed);
+    }
+    Ok(search.found)
+}
+
+/// Paths of submodules, with the commits that are staged for them.
+fn links(index: &Index, tree: &Tree) -> HashMap<RelPath, Oid> {
+    let of_tree = tree.iter().filter(|(_, (mode, _))| mode == "160000");
+    let of_tree = of_tree.map(|(path, (_, id))| (path.clone(), id.clone()));
+    let staged = index.entries.iter().filter(|staged| staged.is_link());
+    let staged = staged.map(|staged| (staged.path.clone(), staged.id.clone()));
+    of_tree.chain(staged).collect()
+}
+
+/// What is checked out in a repository.
+struct Looked {
+    files: Compared,
+    index: Index,
+    /// Its `.git`, and what is in it.
+    git: Vec<Entry>,
+    closed: Vec<Closed>,
+}
+
+impl Looked {
+    /// Whether all that changed are files that are there: nothing is deleted, staged or hidden from git.
+    fn is_plain(&self) -> bool {
+        let (files, index) = (&self.files, &self.index);
+        let items = files.items.iter().filter(|item| item.id.is_some());
+        let there: BTreeSet<_> = items.map(|item| &item.entry.path).collect();
+        let flagged = index.entries.iter().any(|it| it.skip || it.assume);
+        let odd = index.odd.is_some() || !index.more.is_empty() || !self.closed.is_empty();
+        let gone = files.dirty.iter().any(|path| !there.contains(path));
+        files.staged.is_empty() && !flagged && !odd && !gone
+    }
+}
+
+/// Leaves out what lies in repositories below a directory, unless it is tracked around them.
+pub(super) fn outside(
+    mut entries: Vec<Entry>,
+    repositories: &[Repository],
+    dir: &[u8],
+    tracked: &BTreeSet<RelPath>,
+) -> Vec<Entry> {
+    let inner = repositories
+        .iter()
+        .filter(|it| !it.hidden && it.path != dir);
+    let inner: BTreeSet<&[u8]> = inner.map(|it| it.path.as_slice()).collect();
+    if inner.is_empty() {
+        return entries;
+    }
+    let is_in = |path: &[u8]| {
+        let cuts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        cuts.map(|(cut, _)| &path[..cut])
+            .any(|above| inner.contains(above))
+    };
+    entries.retain(|entry| tracked.contains(&entry.path) || !is_in(&entry.path));
+    entries
+}
+
+/// What its files say.
+fn state(files: &Compared, moved: bool, closed: &[Closed]) -> Option<Held> {
+    let says = [
+        (moved, "other commits"),
+        (!files.dirty.is_empty(), "changed files"),
+        (!files.untracked.is_empty(), "untracked files"),
+        (!closed.is_empty(), "files that cannot be read"),
+    ];
+    let found: Vec<_> = says
+        .iter()
+        .filter(|says| says.0)
+        .map(|says| says.1)
+        .collect();
+    if !found.is_empty() {
+        return Some(Held::at_work(found.join(", ")));
+    }
+    let converted = !files.converted.is_empty();
+    converted.then(|| Held::left("files that git converts"))
+}

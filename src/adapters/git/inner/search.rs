@@ -1,0 +1,480 @@
+//! Looks at the repositories that were found, one after the other: those around others first.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::admin;
+use super::super::bytes::{self, RelPath};
+use super::super::files::compare::{Against, Compared, Item, Tree, compare, read, tree};
+use super::super::files::convert::{Judge, lists};
+use super::super::files::ignore::Rules;
+use super::super::files::open::Root;
+use super::super::files::seen::Seen;
+use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, from};
+use super::view::{Held, View, recorded};
+use super::{Around, Found, Home, Inner, Kind, Looked, links, outside, state};
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// A submodule that was looked at, for those inside it.
+pub(super) struct Known {
+    view: View,
+    base: Option<Oid>,
+    links: HashMap<RelPath, Oid>,
+    /// What is checked out, where none of it is saved so far.
+    spare: Option<Looked>,
+}
+
+pub(super) struct Search<'a, 's> {
+    pub(super) around: &'a Around<'a>,
+    seen: &'s mut Seen,
+    pub(super) found: Found,
+    known: BTreeMap<RelPath, Known>,
+    /// Git directories of what is checked out.
+    pub(super) present: Vec<PathBuf>,
+    links: HashMap<RelPath, Oid>,
+}
+
+impl<'a, 's> Search<'a, 's> {
+    /// Nothing yet.
+    pub(super) fn new(around: &'a Around<'a>, seen: &'s mut Seen) -> Self {
+        Self {
+            around,
+            seen,
+            found: Found::default(),
+            known: BTreeMap::new(),
+            present: Vec::new(),
+            links: links(around.index, around.tree),
+        }
+    }
+
+    pub(super) fn full(&self, path: &[u8]) -> PathBuf {
+        self.around.root.path().join(bytes::path(path))
+    }
+
+    pub(super) fn visit(&mut self, repository: &Repository) -> Result<(), RepoError> {
+        let path = repository.path.as_slice();
+        let inside = |dir: &RelPath| path.starts_with(&bytes::below(dir, b""));
+        if self.found.whole.iter().any(inside) {
+            return Ok(());
+        }
+        let above = self.known.iter().rev().find(|(dir, _)| inside(dir));
+        let above = above.map(|(dir, known)| (dir.clone(), known));
+        let pinned = match &above {
+            Some((_, known)) => known.links.get(path),
+            None => self.links.get(path),
+        };
+        if let Some(pin) = pinned.cloned() {
+            let parent = above.as_ref().map(|(dir, _)| dir.clone());
+            let (base, pins) = match above {
+                Some((dir, known)) => {
+                    let own = &path[dir.len() + 1..];
+                    let base = known.view.recorded(known.base.as_ref(), own);
+                    (base, vec![pin.clone()])
+                }
+                None => {
+                    let git = self.around.repo.lens();
+                    (recorded(git, self.around.base, path)?, Vec::new())
+                }
+            };
+            return match repository.hidden {
+                true => self.hidden(path, base, &pins),
+                false => self.submodule(path, &pin, (base, &pins), parent),
+            };
+        }
+        if repository.hidden {
+            return self.hidden(path, None, &[]);
+        }
+        self.whole(path, Kind::Untracked, "its own repository".to_owned())
+    }
+
+    /// The git directory of a directory, if there is one.
+    fn git_dir(&self, path: &[u8]) -> Option<PathBuf> {
+        let dir = self.full(path);
+        let own = dir.join(".git");
+        match fs::symlink_metadata(&own) {
+            Ok(meta) if meta.is_dir() => Some(own),
+            Ok(_) => admin::linked(&dir),
+            Err(_) => dir.join("objects").is_dir().then_some(dir),
+        }
+    }
+
+    /// Walks and compares what is checked out there.
+    fn look(&mut self, path: &[u8], view: &View) -> Result<Looked, RepoError> {
+        let prefix = bytes::below(path, b"");
+        let head = view.head();
+        let files = match &head {
+            Some(head) => tree(view.git(), head, &prefix)?,
+            None => Tree::default(),
+        };
+        let mut index = view.index()?;
+        for staged in &mut index.entries {
+            staged.path = bytes::below(path, &staged.path);
+        }
+        let tracked = files.keys().chain(index.entries.iter().map(|it| &it.path));
+        let tracked: BTreeSet<RelPath> = tracked.cloned().collect();
+        let mut rules = Rules::new(self.around.excludes, &tracked);
+        let walked = self.walk(path, &mut rules)?;
+        let scratch = view.scratch();
+        let judge = Judge {
+            git: || view.git(),
+            root: self.around.root,
+            lists: lists(&files),
+            scratch: &scratch,
+            prefix: &prefix,
+        };
+        let against = Against {
+            tree: &files,
+            index: &index,
+            format: self.around.format,
+        };
+        let git = bytes::below(&prefix, b".git");
+        let is_git = |entry: &Entry| {
+            let rest = entry.path.strip_prefix(&git[..]);
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        let (git, entries) = walked.entries.into_iter().partition(is_git);
+        let entries = outside(entries, &walked.repositories, path, &tracked);
+        let root = self.around.root;
+        let files = compare(root, entries, &against, self.seen, |it| judge.judge(it))?;
+        Ok(Looked {
+            files,
+            index,
+            git,
+            closed: walked.closed,
+        })
+    }
+
+    fn walk(&self, path: &[u8], sieve: &mut impl Sieve) -> Result<Walked, RepoError> {
+        let walked = from(self.around.root, path, sieve);
+        walked.map_err(|error| admin::failed("cannot list", &self.full(path), &error))
+    }
+
+    fn submodule(
+        &mut self,
+        path: &[u8],
+        pin: &Oid,
+        (base, pins): (Option<Oid>, &[Oid]),
+        above: Option<RelPath>,
+    ) -> Result<(), RepoError> {
+        let Some(git_dir) = self.git_dir(path) else {
+            let holds = "its .git leads nowhere".to_owned();
+            return self.whole(path, Kind::Submodule, holds);
+        };
+        let view = match View::of(self.around.repo, &git_dir, self.around.format) {
+            Ok(view) => view,
+            Err(error) => {
+                return self.whole(path, Kind::Submodule, format!("cannot be judged: {error}"));
+            }
+        };
+        self.present.push(git_dir.clone());
+        let looked = match self.look(path, &view) {
+            Ok(looked) => looked,
+            Err(error) => {
+                return self.whole(path, Kind::Submodule, format!("cannot be judged: {error}"));
+            }
+        };
+        let says = state(
+            &looked.files,
+            view.head().as_ref() != Some(pin),
+            &looked.closed,
+        );
+        let held = match says {
+            Some(says) => Some(says),
+            None => view.held(base.as_ref(), pins)?,
+        };
+        let links = links(&looked.index, &Tree::default());
+        // What is inside a submodule that is saved comes back with it.
+        let around = above.is_some_and(|dir| self.found.inner.iter().any(|it| it.path == dir));
+        let mut known = Known {
+            view,
+            base,
+            links,
+            spare: None,
+        };
+        if held.is_none() && !around {
+            known.spare = Some(looked);
+        } else {
+            self.keep(looked, &git_dir)?;
+        }
+        self.known.insert(path.to_vec(), known);
+        if let Some(held) = held {
+            let kind = match held.left {
+                true => Kind::Left,
+                false => Kind::Submodule,
+            };
+            self.tell(path, kind, held.what);
+        }
+        Ok(())
+    }
+
+    /// Has what is checked out in a submodule saved, and its git directory.
+    fn keep(&mut self, looked: Looked, git_dir: &Path) -> Result<(), RepoError> {
+        let items = looked.files.items.into_iter();
+        self.found
+            .more
+            .extend(items.map(|item| (Home::Sandbox, item)));
+        self.save(Home::Sandbox, looked.git)?;
+        self.keep_git_dir(git_dir)
+    }
+
+    /// Saves submodules that hold nothing themselves, but are around one that does.
+    pub(super) fn surround(&mut self) -> Result<(), RepoError> {
+        let admin = self.around.admin.map(Path::to_owned);
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let mut kept = Vec::new();
+        for (dir, known) in &mut self.known {
+            let own = real(&known.view.git_dir);
+            let is_in = |inner: &Inner| match inner.path.strip_prefix(b".git/") {
+                Some(module) => {
+                    let at = admin
+                        .as_ref()
+                        .and_then(|it| real(&it.join(bytes::path(module))));
+                    at.zip(own.as_ref())
+                        .is_some_and(|(at, own)| at.starts_with(own))
+                }
+                None => inner.path.starts_with(&bytes::below(dir, b"")),
+            };
+            if self.found.inner.iter().any(is_in)
+                && let Some(looked) = known.spare.take()
+            {
+                kept.push((looked, known.view.git_dir.clone()));
+            }
+        }
+        kept.into_iter()
+            .try_for_each(|(looked, git_dir)| self.keep(looked, &git_dir))
+    }
+
+    /// Submodules that are not checked out, where there are files all the same.
+    pub(super) fn bare_submodules(&mut self, walked: &Walked) -> Result<(), RepoError> {
+        let is_repository = |path: &RelPath| walked.repositories.iter().any(|it| it.path == *path);
+        let paths: Vec<_> = self
+            .links
+            .keys()
+            .filter(|path| !is_repository(path))
+            .cloned()
+            .collect();
+        for path in paths {
+            let below = bytes::below(&path, b"");
+            let mut files = walked.entries.iter();
+            if files.any(|entry| entry.path.starts_with(&below)) {
+                let holds = "files, although it is not checked out".to_owned();
+                self.tell(&path, Kind::Submodule, holds);
+                self.found.told.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// A repository that ignore rules hide, if it holds what is nowhere else. Of one whose commits its
+    /// remotes have, the changed files are enough: what tools fetch is large, and they write into it.
+    fn hidden(&mut self, path: &[u8], base: Option<Oid>, pins: &[Oid]) -> Result<(), RepoError> {
+        let unknown = |why: &dyn std::fmt::Display| format!("cannot be judged: {why}");
+        let Some(git_dir) = self.git_dir(path) else {
+            return self.whole(path, Kind::Ignored, unknown(&"its .git leads nowhere"));
+        };
+        let view = match View::of(self.around.repo, &git_dir, self.around.format) {
+            Ok(view) => view,
+            Err(error) => return self.whole(path, Kind::Ignored, unknown(&error)),
+        };
+        let own = match self.is_theirs(&git_dir) {
+            true => self.unshared(&view),
+            false => view.held(base.as_ref(), pins),
+        };
+        let own = own.unwrap_or_else(|error| Some(Held::at_work(unknown(&error))));
+        if git_dir == self.full(path) {
+            return match own {
+                Some(held) => self.whole(path, Kind::Ignored, held.what),
+                None => Ok(()),
+            };
+        }
+        let looked = match self.look(path, &view) {
+            Ok(looked) => looked,
+            Err(error) => return self.whole(path, Kind::Ignored, unknown(&error)),
+        };
+        let changed = state(&looked.files, false, &looked.closed);
+        let links = links(&looked.index, &Tree::default());
+        match (own, changed) {
+            (None, None) => {
+                let known = Known {
+                    view,
+                    base,
+                    links,
+                    spare: None,
+                };
+                self.known.insert(path.to_vec(), known);
+                Ok(())
+            }
+            (Some(held), None) => self.whole(path, Kind::Ignored, held.what),
+            (None, Some(_)) if looked.is_plain() && !self.is_theirs(&git_dir) => {
+                self.changed_files(path, &view, looked.files);
+                Ok(())
+            }
+            (_, Some(_)) => self.whole(path, Kind::Ignored, "changes".to_owned()),
+        }
+    }
+
+    /// Whether it is a worktree of theirs, whose branches are those of all raiders.
+    fn is_theirs(&self, git_dir: &Path) -> bool {
+        let home = fs::canonicalize(admin::worktrees(self.around.repo));
+        home.is_ok_and(|home| git_dir.starts_with(home)) && !self.is_own(git_dir)
+    }
+
+    fn is_own(&self, git_dir: &Path) -> bool {
+        let real = self
+            .around
+            .admin
+            .and_then(|admin| fs::canonicalize(admin).ok());
+        real.is_some_and(|admin| git_dir.starts_with(admin))
+    }
+
+    /// What a worktree of theirs holds beside its files: an operation in progress, or commits. What it shares
+    /// with the sandbox's HEAD is judged with that.
+    fn unshared(&self, view: &View) -> Result<Option<Held>, RepoError> {
+        let busy = super::super::special::in_progress(&view.git_dir).next();
+        if busy.is_some() {
+            return Ok(busy.map(Held::at_work));
+        }
+        let Some(head) = view.head() else {
+            return Ok(None);
+        };
+        let count = self
+            .around
+            .repo
+            .lens()
+            .args(["rev-list", "--count", head.as_str()]);
+        let count = count.args(["--not", "--remotes"]);
+        let count = count.args(self.around.head.map(Oid::as_str)).run()?.text();
+        let held = || Held::at_work(format!("unpushed commits: {count}"));
+        Ok((count != "0").then(held))
+    }
+
+    /// Has only the changed files saved.
+    fn changed_files(&mut self, path: &[u8], view: &View, files: Compared) {
+        let changed = |item: &Item| {
+            let path = &item.entry.path;
+            files.dirty.contains(path)
+                || files.untracked.contains(path)
+                || files.converted.contains(path)
+        };
+        let items = files.items.iter().filter(|item| changed(item)).cloned();
+        let more = items.map(|item| (Home::Sandbox, item));
+        self.found.more.extend(more);
+        self.found.inner.push(Inner {
+            path: path.to_vec(),
+            kind: Kind::Ignored,
+            head: view.head(),
+            holds: "changes".to_owned(),
+            origin: Some(view.origin()),
+            closed: false,
+        });
+    }
+
+    /// Has everything in the directory saved, whatever rules hide there, and its git directory.
+    fn whole(&mut self, path: &[u8], kind: Kind, holds: String) -> Result<(), RepoError> {
+        self.tell(path, kind, holds);
+        let walked = match self.walk(path, &mut All) {
+            Ok(walked) => walked,
+            Err(error) if kind == Kind::Ignored => {
+                self.mark_closed(&error);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if !walked.closed.is_empty() || !walked.mounts.is_empty() {
+            self.mark_closed(&"not all of it can be read");
+        }
+        let entries = walked.entries;
+        self.save(Home::Sandbox, entries)?;
+        self.found.whole.push(path.to_vec());
+        match self.git_dir(path) {
+            Some(git_dir) => self.keep_git_dir(&git_dir),
+            None => Ok(()),
+        }
+    }
+
+    fn mark_closed(&mut self, why: &dyn std::fmt::Display) {
+        if let Some(last) = self.found.inner.last_mut() {
+            last.closed = true;
+            last.holds = format!("{}: {why}", last.holds);
+        }
+    }
+
+    /// Has a git directory saved that goes with the sandbox, but lies elsewhere.
+    pub(super) fn keep_git_dir(&mut self, git_dir: &Path) -> Result<(), RepoError> {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let (Some(at), Some(own)) = (real(git_dir), self.around.admin.and_then(real)) else {
+            return Ok(());
+        };
+        let fail = |error: std::io::Error| admin::failed("cannot read", git_dir, &error);
+        if let Ok(below) = at.strip_prefix(&own) {
+            if below == Path::new("") {
+                // A copy of the sandbox's own link: that directory is saved anyway.
+                return Ok(());
+            }
+            let root = Root::open(&own).map_err(fail)?;
+            let walked = from(&root, bytes::of(below), &mut All).map_err(fail)?;
+            return self.save(Home::Admin, walked.entries);
+        }
+        if self.is_theirs(&at) {
+            let root = Root::open(&at).map_err(fail)?;
+            let walked = from(&root, b"", &mut All).map_err(fail)?;
+            let view = View::of(self.around.repo, &at, self.around.format)?;
+            let index = view.index()?;
+            let blobs = index.entries.into_iter().filter(|it| !it.is_link());
+            self.found
+                .staged
+                .extend(blobs.map(|it| it.id).chain(index.more));
+            return self.save(Home::Other(at), walked.entries);
+        }
+        Ok(())
+    }
+
+    fn save(&mut self, home: Home, entries: Vec<Entry>) -> Result<(), RepoError> {
+        let other = match &home {
+            Home::Sandbox => None,
+            Home::Admin => self.around.admin.map(Root::open),
+            Home::Other(dir) => Some(Root::open(dir)),
+        };
+        let fail = |error: std::io::Error| {
+            RepoError::Failed(format!(
+                "an administrative directory cannot be read: {error}"
+            ))
+        };
+        let other = other.transpose().map_err(fail)?;
+        for entry in entries {
+            if entry.git_mode().is_none() {
+                self.found
+                    .more
+                    .push((home.clone(), Item { entry, id: None }));
+                continue;
+            }
+            let format = self.around.format;
+            // Only what is in the sandbox is known by its path.
+            let read = match &other {
+                None => match self.seen.id(&entry).cloned() {
+                    Some(id) => Some((entry, id)),
+                    None => read(self.around.root, entry, format, self.seen)?,
+                },
+                Some(root) => read(root, entry, format, &mut Seen::default())?,
+            };
+            if let Some((entry, id)) = read {
+                let id = Some(id);
+                self.found.more.push((home.clone(), Item { entry, id }));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell(&mut self, path: &[u8], kind: Kind, holds: String) {
+        self.found.inner.push(Inner {
+            path: path.to_vec(),
+            kind,
+            head: None,
+            holds,
+            origin: None,
+            closed: false,
+        });
+    }
+}

@@ -1,0 +1,197 @@
+//! Files that git-lfs keeps beside the repository. A push uploads them from there, so those that an agent
+//! committed are brought along: each is copied only as what its pointer says, by digest and length.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::admin::failed;
+use super::command::Git;
+use super::digest::hex;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// No pointer is longer.
+const POINTER_MAX: usize = 1024;
+const VERSION: &str = "version https://git-lfs.github.com/spec/v1\n";
+
+/// What a pointer says.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Pointer {
+    digest: String,
+    size: u64,
+}
+
+/// Brings the files that commits of `head` point to, which no remote has, from one repository's store to
+/// another's. One that is not there was uploaded before, or the upload will say that it is missing.
+///
+/// # Errors
+/// git cannot list what `head` holds, or a file cannot be written.
+pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoError> {
+    let store = theirs.join("lfs/objects");
+    if theirs == ours || !store.is_dir() {
+        return Ok(());
+    }
+    for pointer in pointers(ours, head)? {
+        let place = |repo: &Path| {
+            let (one, two) = (&pointer.digest[..2], &pointer.digest[2..4]);
+            let dir = repo.join("lfs/objects").join(one).join(two);
+            dir.join(&pointer.digest)
+        };
+        let to = place(ours);
+        if !to.exists() {
+            copy(&place(theirs), &to, &pointer)
+                .map_err(|error| failed("cannot copy", &to, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Every pointer in what `head` has and no remote.
+fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
+    let git = || Git::in_dir(ours);
+    let list = git()
+        .args(["rev-list", "--objects", "--no-object-names", head.as_str()])
+        .args(["--not", "--remotes"])
+        .run()?;
+    let sized = git()
+        .args([
+            "cat-file",
+            "--batch-check=%(objecttype) %(objectsize) %(objectname)",
+        ])
+        .stdin(list.stdout)
+        .run()?;
+    let small: String = sized
+        .text()
+        .lines()
+        .filter_map(|line| {
+            let (size, name) = line.strip_prefix("blob ")?.split_once(' ')?;
+            let small = size.parse::<usize>().is_ok_and(|size| size <= POINTER_MAX);
+            small.then(|| format!("{name}\n"))
+        })
+        .collect();
+    let read = git().args(["cat-file", "--batch"]).stdin(small).run()?;
+    let text = String::from_utf8_lossy(&read.stdout);
+    Ok(text.split(VERSION).skip(1).filter_map(parse).collect())
+}
+
+/// The lines behind the version, in any order.
+fn parse(text: &str) -> Option<Pointer> {
+    let value = |key: &str| {
+        let mut lines = text.lines().take(8);
+        lines.find_map(|line| line.strip_prefix(key))
+    };
+    let digest = value("oid sha256:")?;
+    let whole = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some(Pointer {
+        digest: whole.then(|| digest.to_owned())?,
+        size: value("size ")?.parse().ok()?,
+    })
+}
+
+/// Copies a regular file of that length and digest; any other is passed over, as is none.
+fn copy(from: &Path, to: &Path, pointer: &Pointer) -> io::Result<()> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(from);
+    let Ok(file) = opened else { return Ok(()) };
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() != pointer.size {
+        return Ok(());
+    }
+    let dir = to.parent().unwrap_or(to);
+    fs::create_dir_all(dir)?;
+    let part: PathBuf = to.with_extension("part");
+    let written = write(file.take(pointer.size), &part)?;
+    match written == pointer.digest {
+        true => fs::rename(&part, to),
+        false => fs::remove_file(&part),
+    }
+}
+
+/// Writes the file and returns its digest.
+fn write(mut from: impl Read, to: &Path) -> io::Result<String> {
+    let mut file = File::create(to)?;
+    let mut digest = Sha256::new();
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        match from.read(&mut part)? {
+            0 => break,
+            read => {
+                digest.update(&part[..read]);
+                file.write_all(&part[..read])?;
+            }
+        }
+    }
+    file.sync_all()?;
+    Ok(hex(&digest.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::git::rig::oid;
+
+    fn pointer(content: &str) -> (Pointer, String) {
+        let digest = hex(&Sha256::digest(content));
+        let size = content.len() as u64;
+        let text = format!("{VERSION}oid sha256:{digest}\nsize {size}\n");
+        (Pointer { digest, size }, text)
+    }
+
+    #[test]
+    fn files_that_a_commit_points_to_are_copied_as_their_pointers_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+        fs::create_dir(&ours).unwrap();
+        let git = |args: &[&str]| Git::in_dir(&ours).args(args).run().unwrap().text();
+        git(&["init", "-q"]);
+        let put = |pointer: &Pointer, content: &str| {
+            let (one, two) = (&pointer.digest[..2], &pointer.digest[2..4]);
+            let place = theirs.join("lfs/objects").join(one).join(two);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join(&pointer.digest), content).unwrap();
+            ours.join("lfs/objects")
+                .join(one)
+                .join(two)
+                .join(&pointer.digest)
+        };
+        let (good, text) = pointer("picture");
+        let copied = put(&good, "picture");
+        fs::write(ours.join("good"), text).unwrap();
+        let (forged, text) = pointer("painting");
+        let refused = put(&forged, "paintinG");
+        fs::write(ours.join("forged"), text).unwrap();
+        let (absent, text) = pointer("elsewhere");
+        fs::write(ours.join("absent"), text).unwrap();
+        let (link, text) = pointer("secret");
+        let linked = put(&link, "secret");
+        let place = theirs
+            .join("lfs/objects")
+            .join(linked.strip_prefix(ours.join("lfs/objects")).unwrap());
+        fs::rename(&place, theirs.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(theirs.join("elsewhere"), &place).unwrap();
+        fs::write(ours.join("link"), text).unwrap();
+        git(&["add", "-A"]);
+        let names = ["-c", "user.name=A", "-c", "user.email=a@x"];
+        git(&[
+            &names[..],
+            &["-c", "commit.gpgsign=false", "commit", "-qm", "x"],
+        ]
+        .concat());
+        let head = oid(&git(&["rev-parse", "HEAD"])).unwrap();
+        let known = pointers(&ours, &head).unwrap();
+        assert_eq!(known, HashSet::from([good, forged, absent, link]));
+        bring(&theirs, &ours, &head).unwrap();
+        assert_eq!(fs::read(copied).unwrap(), b"picture");
+        assert!(!refused.exists() && !linked.exists());
+        // Done already is done.
+        bring(&theirs, &ours, &head).unwrap();
+    }
+}

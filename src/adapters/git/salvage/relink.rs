@@ -1,0 +1,80 @@
+//! Submodules lie in two places that name each other by path. In a restored worktree both are elsewhere, so
+//! these two lines are the only ones that are written anew, after all bytes were proved.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::admin::{failed, write_whole};
+use super::super::bytes;
+use super::super::command::Git;
+use super::super::files::walk::Kind;
+use super::manifest::{Line, Manifest};
+use crate::ports::repo::RepoError;
+
+/// Has links that led into the old administrative directory lead into the new one, and the configuration of
+/// those submodules name where their files are. `to` is where it is built, `home` where it will be.
+pub(super) fn relink(
+    manifest: &Manifest,
+    (to, home): (&Path, &Path),
+    admin: &Path,
+    work: &[Line],
+    state: &[Line],
+) -> Result<(), RepoError> {
+    let mut linked: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for line in work.iter().filter(|line| is_link(line)) {
+        let file = to.join(bytes::path(&line.path));
+        let text = fs::read(&file).map_err(|error| failed("cannot read", &file, &error))?;
+        let Some(target) = text.strip_prefix(b"gitdir: ") else {
+            continue;
+        };
+        let dir = bytes::path(&line.path).parent().unwrap_or(Path::new(""));
+        let old = Path::new(&manifest.sandbox).join(dir);
+        let led = plain(&old.join(bytes::path(target.trim_ascii_end())));
+        let below = led.strip_prefix(plain(Path::new(&manifest.admin)));
+        // A copy of the sandbox's own link is a file like any other.
+        if let Ok(below) = below
+            && below.starts_with("modules")
+        {
+            let new = admin.join(below);
+            write_whole(&file, &[b"gitdir: ", bytes::of(&new), b"\n"].concat())?;
+            linked.push((new, home.join(dir)));
+        }
+    }
+    for line in state {
+        let Some(dir) = line.path.strip_suffix(b"/config") else {
+            continue;
+        };
+        if !dir.starts_with(b"modules/") {
+            continue;
+        }
+        let dir = admin.join(bytes::path(dir));
+        let config = Git::in_dir(to).args(["config", "--file"]);
+        let config = config.arg(dir.join("config"));
+        match linked.iter().find(|(new, _)| *new == dir) {
+            Some((_, files)) => {
+                config.arg("core.worktree").arg(files).run()?;
+            }
+            // git would enter where its files were.
+            None => drop(config.args(["--unset", "core.worktree"]).output()?),
+        }
+    }
+    Ok(())
+}
+
+fn is_link(line: &Line) -> bool {
+    line.kind == Kind::File && (line.path.ends_with(b"/.git"))
+}
+
+/// The path without `.` and `..`, as far as its text goes.
+fn plain(path: &Path) -> PathBuf {
+    use std::path::Component;
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}

@@ -1,0 +1,286 @@
+//! A person's checkout moves with its branch, or the landing waits and says for what.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::Rigged;
+use crate::adapters::git::checkout::free;
+use crate::adapters::git::command::{Git, Output};
+use crate::adapters::git::land::land;
+use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
+use crate::ports::repo::RepoError;
+
+/// Why it cannot land; nothing moved.
+fn busy(rig: &Rigged, new: &Oid) -> (PathBuf, CheckoutBusy) {
+    let at = rig.at("main");
+    let error = land(&rig.repo, "main", &rig.base, new).unwrap_err();
+    assert_eq!(rig.at("main"), at);
+    match error {
+        RepoError::CheckoutBusy { path, why } => (path, why),
+        other => panic!("{other}"),
+    }
+}
+
+fn lands(rig: &Rigged, new: &Oid) {
+    land(&rig.repo, "main", &rig.base, new).unwrap();
+    assert_eq!(rig.at("main"), Some(new.clone()));
+}
+
+fn text(path: PathBuf) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_checkout_moves_with_its_branch_when_it_is_clean() {
+    let rig = Rigged::local();
+    let file = rig.origin().join("file");
+    let new = rig.commit(&rig.base, &[("file", "1\n2\n3\n4\n"), ("dir/a", "a\n")]);
+    fs::write(&file, "mine\n").unwrap();
+    let (path, why) = busy(&rig, &new);
+    assert_eq!(
+        (path, why),
+        (rig.origin(), CheckoutBusy::Changed("file".into()))
+    );
+    let early = free(&rig.repo, "main", None).unwrap_err();
+    assert!(
+        early.to_string().contains("commit or stash them"),
+        "{early}"
+    );
+    assert_eq!(text(file.clone()), "mine\n");
+
+    fs::write(&file, "1\n2\n3\n").unwrap();
+    lands(&rig, &new);
+    assert_eq!(text(file), "1\n2\n3\n4\n");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    let setting = rig.in_origin(&["config", "--list", "--local"]);
+    assert!(!setting.contains("denycurrentbranch"), "{setting}");
+}
+
+#[test]
+fn a_branch_that_is_not_checked_out_just_moves() {
+    let rig = Rigged::local();
+    rig.in_origin(&["checkout", "-q", "-b", "mine"]);
+    fs::write(rig.origin().join("file"), "mine\n").unwrap();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    lands(&rig, &new);
+    assert_eq!(text(rig.origin().join("file")), "mine\n");
+}
+
+/// What a landing puts there.
+type Landing = &'static [(&'static str, &'static str)];
+
+/// An ignored file is as much a person's as one that is not: it is never overwritten.
+#[test]
+fn ignored_or_untracked_file_in_the_way_is_waited_for() {
+    let rig = Rigged::local();
+    fs::write(rig.origin().join(".git/info/exclude"), ".env\nbuild/\n").unwrap();
+    let cases: [(Landing, &str, &str); 4] = [
+        (&[(".env", "agents\n")], ".env", ".env"),
+        (&[("dir/a", "a\n")], "dir/a", "dir/a"),
+        (&[("build/out/x", "x\n")], "build", "build"),
+        (&[("notes", "n\n")], "notes/mine", "notes/mine"),
+    ];
+    for (landing, there, named) in cases {
+        let new = rig.commit(&rig.base, landing);
+        let place = rig.origin().join(there);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(&place, "mine\n").unwrap();
+        let (_, why) = busy(&rig, &new);
+        assert_eq!(why, CheckoutBusy::InTheWay(named.into()));
+        assert_eq!(text(place.clone()), "mine\n");
+        free(&rig.repo, "main", None).unwrap();
+        fs::remove_file(&place).unwrap();
+        // Without it, nothing is in the way.
+        free(&rig.repo, "main", Some((&rig.base, &new))).unwrap();
+    }
+    // A tracked file that gives way to a directory is none.
+    let removed = rig.commit(&rig.base, &[("file", "")]);
+    let new = rig.commit(&removed, &[("file/b", "b\n")]);
+    lands(&rig, &new);
+    assert_eq!(text(rig.origin().join("file/b")), "b\n");
+}
+
+/// A tracked directory that becomes a file takes what is ignored in it along, unless it is looked for.
+#[test]
+fn directory_that_becomes_a_file_keeps_what_is_not_tracked_in_it() {
+    let rig = Rigged::local();
+    let base = rig.commit(&rig.base, &[("d/a", "a\n")]);
+    lands(&rig, &base);
+    fs::write(rig.origin().join(".git/info/exclude"), ".env\n").unwrap();
+    fs::write(rig.origin().join("d/.env"), "mine\n").unwrap();
+    let new = rig.commit(&rig.commit(&base, &[("d/a", "")]), &[("d", "file\n")]);
+    let error = land(&rig.repo, "main", &base, &new).unwrap_err();
+    assert!(error.to_string().contains("d/.env"), "{error}");
+    fs::remove_file(rig.origin().join("d/.env")).unwrap();
+    land(&rig.repo, "main", &base, &new).unwrap();
+    assert_eq!(text(rig.origin().join("d")), "file\n");
+}
+
+/// Flags of the index hide a change from `git status`.
+#[test]
+fn hidden_change_of_a_file_that_the_landing_changes_is_waited_for() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    rig.in_origin(&["update-index", "--assume-unchanged", "file"]);
+    fs::write(rig.origin().join("file"), "mine\n").unwrap();
+    let (_, why) = busy(&rig, &new);
+    assert!(matches!(why, CheckoutBusy::Changed(_)), "{why}");
+    assert_eq!(text(rig.origin().join("file")), "mine\n");
+}
+
+/// What begins, what it is called, and what ends it.
+type Begun = (
+    &'static [&'static str],
+    &'static str,
+    &'static [&'static str],
+);
+
+const BEGUN: &[Begun] = &[
+    (
+        &["rebase", "-q", "-i", "HEAD~2"],
+        "a rebase",
+        &["rebase", "--abort"],
+    ),
+    (
+        &["rebase", "-q", "conflicts"],
+        "a rebase",
+        &["rebase", "--abort"],
+    ),
+    (
+        &["bisect", "start", "HEAD", "HEAD~2"],
+        "a bisect",
+        &["bisect", "reset"],
+    ),
+    (&["bisect", "start"], "a bisect", &["bisect", "reset"]),
+    (
+        &["merge", "-q", "conflicts"],
+        "a merge",
+        &["merge", "--abort"],
+    ),
+    (
+        &["merge", "-q", "--no-commit", "-s", "ours", "conflicts"],
+        "a merge",
+        &["merge", "--abort"],
+    ),
+    (
+        &["cherry-pick", "conflicts"],
+        "a cherry-pick",
+        &["cherry-pick", "--abort"],
+    ),
+    (&["revert", "HEAD~1"], "a revert", &["revert", "--abort"]),
+];
+
+/// The person's git, which edits at every commit of a rebase.
+fn persons(rig: &Rigged, args: &[&str]) -> Output {
+    let settings = ["-c", "user.name=P", "-c", "user.email=p@x"];
+    let git = Git::in_dir(&rig.origin()).args(settings).args(args);
+    git.env("GIT_SEQUENCE_EDITOR", "sed -i s/^pick/edit/")
+        .output()
+        .unwrap()
+}
+
+/// A checkout with three commits of the person's, and a branch that conflicts with them. Returns main, and
+/// what is to land on it.
+fn at_work(rig: &Rigged) -> (Oid, Oid) {
+    for at in 0..3 {
+        fs::write(rig.origin().join("own"), format!("{at}\n")).unwrap();
+        persons(rig, &["add", "own"]);
+        assert!(persons(rig, &["commit", "-qm", "own"]).ok());
+    }
+    persons(rig, &["branch", "side", "HEAD~2"]);
+    let old = rig.at("main").unwrap();
+    rig.repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    let side = rig.commit(&rig.base, &[("own", "other\n")]);
+    rig.foreign_push("conflicts", &side);
+    let new = rig.commit(&old, &[("landed", "x\n")]);
+    (old, new)
+}
+
+/// Whatever a person is in the middle of, it is named, and nothing is touched.
+#[test]
+fn checkout_in_the_middle_of_something_is_waited_for() {
+    let rig = Rigged::local();
+    let (old, new) = at_work(&rig);
+    let state = || {
+        let status = rig.in_origin(&["status", "--porcelain"]);
+        (
+            rig.in_origin(&["rev-parse", "HEAD"]),
+            rig.at("main"),
+            status,
+        )
+    };
+    for (begin, what, end) in BEGUN {
+        persons(&rig, begin);
+        let before = state();
+        let error = land(&rig.repo, "main", &old, &new).unwrap_err();
+        let named = format!("in the middle of {what}");
+        assert!(error.to_string().contains(&named), "{begin:?}: {error}");
+        let early = free(&rig.repo, "main", None).unwrap_err();
+        assert_eq!(early, error, "it is known before anything is tested");
+        assert_eq!(before, state());
+        assert!(persons(&rig, end).ok(), "{end:?}");
+    }
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new));
+}
+
+#[test]
+fn checkout_that_applies_a_patch_or_where_git_runs_is_waited_for() {
+    let rig = Rigged::local();
+    let (old, new) = at_work(&rig);
+    let refused = |what: &str| {
+        let error = land(&rig.repo, "main", &old, &new).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    };
+    let patch = rig.path("patch");
+    let output = persons(&rig, &["format-patch", "-1", "--stdout", "conflicts"]);
+    fs::write(&patch, output.stdout).unwrap();
+    persons(&rig, &["am", "-q", patch.to_str().unwrap()]);
+    refused("in the middle of an am");
+    persons(&rig, &["am", "--abort"]);
+    let lock = rig.origin().join(".git/index.lock");
+    fs::write(&lock, "").unwrap();
+    refused("index.lock");
+    fs::remove_file(&lock).unwrap();
+    // On another branch, only what gives main back at its end is about it.
+    persons(&rig, &["checkout", "-q", "side"]);
+    persons(&rig, &["cherry-pick", "conflicts"]);
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new));
+}
+
+#[test]
+fn linked_worktrees_that_have_the_branch_count_too() {
+    let rig = Rigged::local();
+    rig.in_origin(&["checkout", "-q", "-b", "mine"]);
+    let linked = rig.path("linked");
+    rig.in_origin(&["worktree", "add", "-q", linked.to_str().unwrap(), "main"]);
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    fs::write(linked.join("file"), "edited\n").unwrap();
+    let (path, why) = busy(&rig, &new);
+    assert_eq!(
+        (path, why),
+        (linked.clone(), CheckoutBusy::Changed("file".into()))
+    );
+    fs::write(linked.join("file"), "1\n2\n3\n").unwrap();
+    // A second one with the same branch: only one of them could move.
+    rig.in_origin(&["checkout", "-q", "--ignore-other-worktrees", "main"]);
+    let (_, why) = busy(&rig, &new);
+    assert!(
+        matches!(&why, CheckoutBusy::Several(paths) if paths.contains("linked")),
+        "{why}"
+    );
+    rig.in_origin(&["checkout", "-q", "mine"]);
+    // One that is gone, its entry not: what was in it is not known.
+    fs::rename(&linked, rig.path("moved")).unwrap();
+    assert_eq!(busy(&rig, &new).1, CheckoutBusy::Gone);
+    fs::rename(rig.path("moved"), &linked).unwrap();
+    lands(&rig, &new);
+    assert_eq!(text(linked.join("file")), "landed\n");
+    assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+}

@@ -1,0 +1,76 @@
+//! Mount points below a directory: a sandbox may hold a person's directory (`mount --bind`) or a disk, and
+//! neither is the supervisor's to read or to delete.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// What the kernel has mounted for this process.
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// Returns the mount points below a directory, sorted. One at the directory itself is not below it.
+///
+/// # Errors
+/// The directory or the table of mounts cannot be read.
+pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let dir = fs::canonicalize(dir)?;
+    Ok(listed(&fs::read(TABLE)?, &dir))
+}
+
+fn listed(table: &[u8], dir: &Path) -> Vec<PathBuf> {
+    let lines = table.split(|byte| *byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    let points = points.map(|point| PathBuf::from(OsString::from_vec(plain(point))));
+    let mut found: Vec<_> = points
+        .filter(|point| point != dir && point.starts_with(dir))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The kernel writes space, tab, newline and backslash as `\` and three octal digits.
+fn plain(point: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(point.len());
+    let mut rest = point;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| first == b'\\');
+        let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match text.and_then(|text| u8::from_str_radix(text, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_a_directory_are_listed_with_their_odd_names() {
+        let table = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
+            30 22 0:5 / /city/rig/Toast rw - tmpfs x rw\n\
+            31 22 0:5 / /city/rig/Toast/data rw - tmpfs x rw\n\
+            32 22 0:5 / /city/rig/Toast/with\\040space rw - tmpfs x rw\n\
+            33 22 0:5 / /city/rig/Toaster rw - tmpfs x rw\n";
+        let found = listed(table, Path::new("/city/rig/Toast"));
+        let names = ["/city/rig/Toast/data", "/city/rig/Toast/with space"];
+        assert_eq!(found, names.map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_kernels_own_table_is_understood() {
+        let all = below(Path::new("/")).unwrap();
+        assert!(all.contains(&PathBuf::from("/proc")), "{all:?}");
+    }
+}

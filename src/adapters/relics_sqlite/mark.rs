@@ -1,0 +1,143 @@
+//! A note beside the store, of which store it is and how far it had come: a store that was deleted, lost its
+//! newest commits, or is another one is told by it, and not begun anew without a word.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+use super::{journal, kv};
+use crate::ports::relics::StoreError;
+use crate::regular::{self, Links};
+
+/// The key of the store's own name in it.
+const KEY: &str = "store:id";
+/// How the name of a copy begins that was saved of a store.
+pub(super) const SAVED: &str = "relics-saved-";
+/// How a person goes on with what is there.
+const GO_ON: &str = "put the store back (from a backup), or start once with `--accept-store` to go on with what is there";
+
+/// What is known of a store that is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It is the one that is marked, if one is; one that is not there was lost.
+    Marked,
+    /// Whichever is there, or a new one.
+    Any,
+}
+
+/// The note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    id: String,
+    /// The newest event that was on the disk.
+    seq: u64,
+}
+
+fn path(store: &Path) -> PathBuf {
+    store.with_extension("db.mark")
+}
+
+/// Whether anything says that there was a store: its mark, or a copy that was saved of it. A start that was
+/// broken off leaves neither.
+#[must_use]
+pub fn is_left(store: &Path) -> bool {
+    let entries = store.parent().and_then(|dir| fs::read_dir(dir).ok());
+    let mut names = entries.into_iter().flatten().flatten();
+    let saved = SAVED.as_bytes();
+    is_there(store) || names.any(|entry| entry.file_name().as_encoded_bytes().starts_with(saved))
+}
+
+fn is_there(store: &Path) -> bool {
+    fs::symlink_metadata(path(store)).is_ok()
+}
+
+fn read(store: &Path) -> Result<Option<Mark>, StoreError> {
+    let bytes = match regular::read(&path(store), Links::Refuse, 4096) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::Unavailable(error.to_string())),
+    };
+    // A torn note says nothing against the store.
+    Ok(serde_json::from_slice(&bytes).ok())
+}
+
+impl Mark {
+    /// Writes how far the store has come.
+    pub(super) fn write(&self, store: &Path) -> io::Result<()> {
+        let path = path(store);
+        let new = path.with_extension("mark.new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new();
+        let file = file.write(true).create_new(true).mode(0o600);
+        let mut file = file.open(&new)?;
+        io::Write::write_all(&mut file, &serde_json::to_vec(self)?)?;
+        fs::rename(new, path)
+    }
+
+    /// The same store, when this event was on the disk.
+    pub(super) fn at(&self, seq: u64) -> Self {
+        let id = self.id.clone();
+        Self { id, seq }
+    }
+}
+
+/// Refuses a store that is not there although it is known.
+pub(super) fn refuse_missing(store: &Path, known: Known, bytes: u64) -> Result<(), StoreError> {
+    if known == Known::Marked && bytes == 0 {
+        return Err(StoreError::Failed(format!(
+            "there is none, and there was one: raiders or a mark are left of it in {}; {GO_ON}",
+            store.parent().unwrap_or(store).display()
+        )));
+    }
+    Ok(())
+}
+
+/// Compares a store, its schema not brought up to date yet, with its mark.
+pub(super) fn refuse_empty(
+    conn: &Connection,
+    known: Known,
+    store: &Path,
+) -> Result<(), StoreError> {
+    let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if known == Known::Marked && version == 0 && is_there(store) {
+        let why = format!("it is empty, and it was not: its newest commits are lost; {GO_ON}");
+        return Err(StoreError::Failed(why));
+    }
+    Ok(())
+}
+
+/// Marks a store of the present schema, if it is the one that is marked already, or none is.
+pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Mark, StoreError> {
+    let (own, seq) = (kv::get(conn, KEY)?, journal::last_seq(conn)?);
+    if let (Known::Marked, Some(marked)) = (known, read(store)?) {
+        if own.as_ref() != Some(&marked.id) {
+            let why = format!("it is another store than the one that was here; {GO_ON}");
+            return Err(StoreError::Failed(why));
+        }
+        if seq < marked.seq {
+            return Err(StoreError::Failed(format!(
+                "it is older than it was: its newest event is {seq}, and it had {}; {GO_ON}",
+                marked.seq
+            )));
+        }
+    }
+    let id = match own {
+        Some(id) => id,
+        None => {
+            let id: String = conn.query_row("SELECT hex(randomblob(16))", [], |row| row.get(0))?;
+            kv::set(conn, KEY, Some(&id))?;
+            id
+        }
+    };
+    let mark = Mark { id, seq };
+    let written = mark.write(store);
+    written.map_err(|error| StoreError::Unavailable(format!("its mark: {error}")))?;
+    Ok(mark)
+}

@@ -1,0 +1,148 @@
+//! Whether the store's file is where it was opened: a commit to one that was removed or replaced would be
+//! lost with it.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+
+use super::mark::{Mark, SAVED};
+use crate::ports::relics::StoreError;
+
+/// The mark is written at most so often.
+const MARK_EVERY: Duration = Duration::from_secs(2);
+
+/// The files of an open store.
+pub(super) struct Place {
+    path: PathBuf,
+    /// The directory that it is in, wherever that was moved to.
+    dir: File,
+    /// Device and inode.
+    main: (u64, u64),
+    /// The same of the write-ahead log.
+    log: Option<(u64, u64)>,
+    mark: Mark,
+    marked: Instant,
+    /// Where the contents were saved, once the file was gone.
+    saved: Option<PathBuf>,
+}
+
+/// What became of the files.
+enum Found {
+    InPlace,
+    Removed,
+    Replaced,
+    LogGone,
+}
+
+impl Place {
+    pub(super) fn new(path: &Path, mark: Mark) -> Result<Self, StoreError> {
+        let gone = || StoreError::Unavailable("it was removed while it was opened".to_owned());
+        let dir = File::open(path.parent().unwrap_or(Path::new(".")));
+        Ok(Self {
+            dir: dir.map_err(|error| StoreError::Unavailable(error.to_string()))?,
+            main: id(path).ok_or_else(gone)?,
+            log: id(&log_of(path)),
+            path: path.to_owned(),
+            mark,
+            marked: Instant::now(),
+            saved: None,
+        })
+    }
+
+    fn look(&mut self) -> Found {
+        let link = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
+        let near = Path::new(&link).join(self.path.file_name().unwrap_or_default());
+        // Where the directory was removed, another may have been made.
+        match id(&near).or_else(|| id(&self.path)) {
+            None => return Found::Removed,
+            Some(now) if now != self.main => return Found::Replaced,
+            Some(_) => {}
+        }
+        let now = id(&log_of(&near));
+        if self.log.is_none() {
+            self.log = now;
+        }
+        match self.log == now {
+            true => Found::InPlace,
+            false => Found::LogGone,
+        }
+    }
+
+    /// Refuses a commit to files that are not there any more.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] while there is none; [`StoreError::Failed`] when the store is to be opened
+    /// again: what is there then is compared with the mark.
+    pub(super) fn check(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        let why = match self.look() {
+            Found::InPlace => return Ok(()),
+            Found::Removed => {
+                let saved = match &self.saved {
+                    Some(saved) if saved.exists() => Ok(saved.clone()),
+                    _ => save(conn, &self.path),
+                };
+                self.saved = saved.as_ref().ok().cloned();
+                let path = self.path.display();
+                return Err(StoreError::Unavailable(match saved {
+                    Ok(saved) => format!(
+                        "{path} was removed while it is in use; all that it held is in {}: move that to \
+                         {path}, and the supervisor goes on with it",
+                        saved.display()
+                    ),
+                    Err(error) => format!(
+                        "{path} was removed while it is in use, and what it held cannot be saved: {error}; \
+                         put it back from a backup"
+                    ),
+                }));
+            }
+            Found::Replaced => "another file is in its place".to_owned(),
+            Found::LogGone => {
+                // What the log held goes into the file itself, as far as it is still open here.
+                conn.pragma_update(None, "wal_checkpoint", "TRUNCATE")?;
+                "its write-ahead log was removed".to_owned()
+            }
+        };
+        // Closing it would remove the log of that name, which is another store's by now.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        Err(StoreError::Failed(format!(
+            "{}: {why}",
+            self.path.display()
+        )))
+    }
+
+    /// Notes that this event is on the disk.
+    pub(super) fn reached(&mut self, seq: u64) {
+        if self.marked.elapsed() < MARK_EVERY {
+            return;
+        }
+        self.marked = Instant::now();
+        if let Err(error) = self.mark.at(seq).write(&self.path) {
+            // An older mark asks for less.
+            tracing::debug!(%error, "how far the store has come is not marked");
+        }
+    }
+}
+
+/// Copies all that the store holds to a file beside it.
+fn save(conn: &Connection, path: &Path) -> Result<PathBuf, String> {
+    let seconds = jiff::Timestamp::now().as_second();
+    let saved = path.with_file_name(format!("{SAVED}{seconds}.db"));
+    let text = saved.to_str().ok_or("its path is not UTF-8")?;
+    let done = conn.execute("VACUUM INTO ?", [text]);
+    done.map(|_| saved.clone())
+        .map_err(|error| error.to_string())
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
+}
+
+fn id(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}

@@ -1,0 +1,94 @@
+//! Holders whose record is gone or garbled: their sessions are found by the processes themselves, and the
+//! record is written again. A start in their place would be a second copy.
+
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use rustix::process::Signal;
+
+use super::files::{self, Found, PaneId, Spec, State, TOKEN_VARIABLE};
+use super::launch::held_by;
+use super::observe;
+use crate::adapters::proc::{self, Pidfd};
+use crate::domain::facts::{ProcessId, RunState};
+use crate::domain::ids::{Generation, Incarnation, SessionId};
+
+/// Looks at every holder of a session in this directory. What has a record that says so is left alone.
+///
+/// # Errors
+/// `/proc` cannot be read: then nothing is known.
+pub fn all(sessions: &Path) -> io::Result<()> {
+    let all = proc::all()?;
+    for (&pid, stat) in &all {
+        let own = held_by(pid).filter(|dir| dir.parent() == Some(sessions));
+        let Some(dir) = own.filter(|_| stat.lives()) else {
+            continue;
+        };
+        let name = dir.file_name().and_then(|name| name.to_str());
+        let Some(id) = name.and_then(|name| SessionId::new(name).ok()) else {
+            continue;
+        };
+        let sight = observe::look(&id, &dir);
+        let runs = sight.is_some_and(|sight| sight.facts.state == RunState::Running);
+        if runs || !files::is_private_dir(&dir) {
+            continue;
+        }
+        let holder = ProcessId {
+            pid,
+            started: stat.started,
+        };
+        match rebuild(&id, &dir, holder.clone()) {
+            Ok(state) => {
+                tracing::warn!(session = %id, pid, "its record was lost, and is written again");
+                files::write(&dir, files::STATE, &state)?;
+            }
+            Err(why) => {
+                tracing::error!(session = %id, pid, why, "its record is lost, and it is ended");
+                if let Some(holder) = Pidfd::open(&holder)? {
+                    holder.signal(Signal::TERM)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The record of a session as its processes tell it. What only the record knew is as in a first session.
+fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<State, String> {
+    files::make_dir(dir).map_err(|error| error.to_string())?;
+    let below = proc::descendants(holder.pid).map_err(|error| error.to_string())?;
+    let token_of = |process: &ProcessId| proc::environment_value(process.pid, TOKEN_VARIABLE);
+    let mut marked = below
+        .into_iter()
+        .filter_map(|process| Some((token_of(&process)?, process)));
+    let (token, agent) = marked.next().ok_or("no process of it carries a token")?;
+    let spec: Result<Found<Spec>, _> = files::read(dir, files::SPEC);
+    let spec = spec.ok().and_then(Found::record);
+    let spec = spec.filter(|spec| spec.token == token);
+    let value = |name| proc::environment_value(agent.pid, name);
+    let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
+    let incarnation = || Incarnation(number(value("HD_INCARNATION")).unwrap_or_default());
+    Ok(State {
+        id: id.clone(),
+        generation: spec.as_ref().map_or(Generation(0), |spec| spec.generation),
+        incarnation: spec
+            .as_ref()
+            .map_or_else(incarnation, |spec| spec.incarnation),
+        boot: proc::boot_id().to_owned(),
+        cgroup: spec.as_ref().and_then(|spec| spec.cgroup.clone()),
+        pane: pane_of(holder.pid),
+        started_at: spec.map_or_else(Timestamp::now, |spec| spec.started_at),
+        token,
+        agent,
+        holder,
+    })
+}
+
+/// The pane that a holder runs in, as tmux told it.
+fn pane_of(holder: u32) -> Option<PaneId> {
+    let server = proc::environment_value(holder, "TMUX")?;
+    let socket = server.split(',').next()?.into();
+    let id = proc::environment_value(holder, "TMUX_PANE")?;
+    Some(PaneId { socket, id })
+}

@@ -1,0 +1,150 @@
+//! What comes of a request names its caller, and those that may only work end no work of others.
+
+use serde_json::{Value, json};
+
+use super::{PATROL, ask_as};
+use crate::control::protocol::ErrorKind;
+use crate::control::rights::Who;
+use crate::control::server::{Caller, Peer};
+use crate::domain::city::{RestartType, Rights};
+use crate::domain::event::EventType;
+use crate::domain::ids::SessionId;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town};
+
+const PID: u32 = 4242;
+
+fn caller(who: Who) -> Caller {
+    Caller {
+        pid: Some(PID),
+        uid: 0,
+        who,
+        peer: Peer::of_pid(std::process::id()),
+    }
+}
+
+fn mayor() -> Caller {
+    caller(Who::Agent(SessionId::new("town-mayor").unwrap()))
+}
+
+async fn town(rights: Rights) -> Town {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let scenario = scenario.with(|city| city.agents[0].rights = rights);
+    scenario.start().await
+}
+
+fn close(relic: &impl serde::Serialize) -> Value {
+    json!({ "relic": relic, "yes": true })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_may_work_does_not_close_what_a_raider_is_hooked_to() {
+    let town = town(Rights::Work).await;
+    let charged = town.worker("a").await;
+    for other in [mayor(), caller(Who::Errand(Rights::Work))] {
+        let refused = ask_as(&town, other, "relic.close", close(&charged.relic)).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        assert!(refused.message.contains("Toast"), "{refused}");
+    }
+    town.pass(PATROL * 2).await;
+    assert!(town.runs(&charged.session));
+    let free = town.relic("b").await;
+    let closed = ask_as(&town, mayor(), "relic.close", close(&free)).await;
+    assert_eq!(closed.unwrap()["status"], "closed");
+}
+
+/// Its work waits to land, and its sandbox is gone.
+#[tokio::test(start_paused = true)]
+async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
+    let town = town(Rights::Work).await;
+    let charged = town.worker("a").await;
+    let broken = RepoError::Failed("no network".into());
+    town.parts.repo.break_op("fetch_target", broken);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    assert!(town.parts.repo.names().is_empty(), "it is the queue's");
+    let refused = ask_as(&town, mayor(), "relic.close", close(&charged.relic)).await;
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
+    assert!(!town.mr(&charged.relic).await.unwrap().is_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_and_an_agent_that_may_do_everything_close_it() {
+    for who in [caller(Who::Operator), mayor()] {
+        let town = town(Rights::All).await;
+        let charged = town.worker("a").await;
+        let closed = ask_as(&town, who, "relic.close", close(&charged.relic)).await;
+        assert_eq!(closed.unwrap()["status"], "closed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
+    let town = town(Rights::Work).await;
+    let nightly = caller(Who::Operator);
+    let theirs = Caller {
+        pid: Some(PID + 1),
+        ..caller(Who::Errand(Rights::Work))
+    };
+    let person = Caller {
+        pid: None,
+        ..caller(Who::Operator)
+    };
+    town.parts.runner.name(PID, "automation/nightly");
+    town.parts.runner.name(PID + 1, "automation/horde/lint");
+    let callers = [
+        (mayor(), "agent", "mayor"),
+        (nightly, "automation", "automation/nightly"),
+        (theirs, "automation", "automation/horde/lint"),
+        (person, "operator", "operator"),
+    ];
+    for (who, cause, name) in callers {
+        let create = json!({ "title": "a" });
+        let relic = ask_as(&town, who.clone(), "relic.create", create)
+            .await
+            .unwrap();
+        assert_eq!(relic["by"], name);
+        let charge = json!({ "relic": relic["id"], "rig": "horde" });
+        ask_as(&town, who, "charge", charge).await.unwrap();
+        for kind in [EventType::RelicCreated, EventType::RaiderCharged] {
+            let told = town.events(kind).await.pop().unwrap();
+            assert_eq!(
+                (told.cause.as_str(), &told.data["by"]),
+                (cause, &json!(name)),
+                "{kind:?}"
+            );
+        }
+    }
+}
+
+/// `run` says who asked, and `reopen`, and a nuke.
+#[tokio::test(start_paused = true)]
+async fn so_do_the_events_of_run_reopen_and_nuke() {
+    let town = town(Rights::All).await;
+    let told = ask_as(&town, mayor(), "run", json!({ "task": ["a"] })).await;
+    let relic = told.unwrap()["relics"][0]["relic"].clone();
+    let nuke = json!({ "name": "Toast", "salvage": true, "yes": true });
+    ask_as(&town, mayor(), "raider.nuke", nuke).await.unwrap();
+    ask_as(&town, mayor(), "relic.close", close(&relic))
+        .await
+        .unwrap();
+    let reopen = json!({ "relic": relic });
+    ask_as(&town, mayor(), "relic.reopen", reopen)
+        .await
+        .unwrap();
+    let kinds = [
+        EventType::RaiderCharged,
+        EventType::RaiderNuked,
+        EventType::RelicClosed,
+        EventType::RelicUpdated,
+    ];
+    for kind in kinds {
+        let told = town.events(kind).await.pop().unwrap();
+        assert_eq!(
+            (told.cause.as_str(), &told.data["by"]),
+            ("agent", &json!("mayor")),
+            "{kind:?}"
+        );
+    }
+}

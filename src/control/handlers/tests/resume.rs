@@ -1,0 +1,262 @@
+//! Which sessions go on with the conversation of the one before: all whose harness can resume it and whose transcript
+//! is there, unless a handoff or a person wants a fresh one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{PATROL, ask};
+use crate::actors::launch;
+use crate::control::handlers::dispatch;
+use crate::control::protocol::Op;
+use crate::control::rights::Who;
+use crate::control::server::{Caller, Peer};
+use crate::domain::agents::AgentPrompt;
+use crate::domain::city::{City, RestartType};
+use crate::domain::ids::{ChildId, SessionId};
+use crate::domain::question::Pattern;
+use crate::ports::sessions::Sessions;
+use crate::ports::tasks::TaskFiles;
+use crate::testing::world::{Scenario, Town, agent};
+
+const SECOND: Duration = Duration::from_secs(1);
+const PID: u32 = 4242;
+
+/// Has every harness resume conversations, and drive the agent `mayor`.
+fn resuming(city: &mut City) {
+    for harness in city.harnesses.values_mut() {
+        harness.resume = vec!["--resume".into(), "{session_id}".into()];
+        harness.looks.limit = Pattern::new("at your limit").into_iter().collect();
+    }
+    let harness = city.harnesses.keys().next().cloned();
+    for agent in &mut city.agents {
+        agent.harness.clone_from(&harness);
+        agent.prompt = Some(AgentPrompt {
+            text: "Look after the city.".into(),
+            file: "/city/mayor.md".into(),
+        });
+    }
+}
+
+fn scenario() -> Scenario {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    scenario.with(resuming)
+}
+
+/// The session reports that it holds this conversation, and its transcript is written.
+async fn converse(town: &Town, child: &ChildId, conversation: &str) {
+    let transcript = town
+        .parts
+        .tasks
+        .write_beside(Path::new("/transcripts"), conversation, "")
+        .unwrap();
+    let handle = town.view(child).await.unwrap().session.unwrap().handle;
+    let sessions = &town.parts.sessions;
+    let keep = |key, value: &str| sessions.set_meta(&handle, key, value).unwrap();
+    keep(launch::CONVERSATION, conversation);
+    keep(launch::TRANSCRIPT, &transcript.to_string_lossy());
+}
+
+/// The conversation that the newest session of this id was started to go on with.
+fn resumed(town: &Town, session: &SessionId) -> Option<String> {
+    let starts = town.parts.sessions.starts();
+    let last = starts.iter().rfind(|start| start.id == *session).unwrap();
+    let mut words = last.argv.iter().skip_while(|word| *word != "--resume");
+    words.nth(1).cloned()
+}
+
+/// Says `hd handoff` inside the session.
+async fn hand_off(town: &Town, session: &SessionId, args: serde_json::Value) {
+    town.parts.sessions.place(PID, session);
+    let who = match town.session(&agent("mayor")) == *session {
+        true => Who::Agent(session.clone()),
+        false => Who::Raider(session.clone()),
+    };
+    let (pid, uid) = (Some(PID), 0);
+    let peer = Peer::of_pid(std::process::id());
+    let caller = Caller {
+        pid,
+        uid,
+        who,
+        peer,
+    };
+    let args = args.as_object().unwrap().clone();
+    let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
+    dispatch(&town.world, caller, op).await.unwrap();
+    town.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_when_it_is_gone() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
+    converse(&town, &id, "c-1").await;
+    town.pass(SECOND * 60).await;
+    town.parts.sessions.crash(session, 9);
+    town.settle().await;
+    assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
+    // It reports another transcript, which is deleted.
+    converse(&town, &id, "c-2").await;
+    let handle = town.view(&id).await.unwrap().session.unwrap().handle;
+    let (sessions, gone) = (&town.parts.sessions, "/transcripts/gone");
+    sessions
+        .set_meta(&handle, launch::TRANSCRIPT, gone)
+        .unwrap();
+    town.pass(SECOND * 60).await;
+    town.parts.sessions.crash(session, 9);
+    town.pass(SECOND * 5).await;
+    assert_eq!(town.starts(session), 3);
+    assert_eq!(resumed(&town, session), None);
+    let prompts = town.parts.tasks.prompts();
+    let prompt = prompts.last().unwrap();
+    assert!(
+        prompt.contains("Read") && prompt.contains("TASK.md"),
+        "{prompt}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn resume_that_dies_at_once_is_followed_by_a_fresh_conversation_and_the_next_is_resumed() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
+    converse(&town, &id, "c-1").await;
+    town.pass(SECOND * 60).await;
+    town.parts.sessions.crash(session, 9);
+    town.settle().await;
+    assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
+    town.pass(SECOND * 2).await;
+    town.parts.sessions.exit(session, 1);
+    town.pass(SECOND * 5).await;
+    assert_eq!(resumed(&town, session), None, "once in vain is enough");
+    converse(&town, &id, "c-2").await;
+    town.pass(SECOND * 60).await;
+    town.parts.sessions.crash(session, 9);
+    town.pass(SECOND * 5).await;
+    assert_eq!(resumed(&town, session).as_deref(), Some("c-2"));
+}
+
+/// A resumed session that meets the next limit at once could resume: the limit, the supervisor or a person ended it.
+#[tokio::test(start_paused = true)]
+async fn resumed_session_that_was_ended_at_once_keeps_its_conversation() {
+    type End = fn(&Town, &SessionId);
+    let limit: End = |town, session| {
+        town.parts.sessions.print(session, "at your limit");
+        town.parts.sessions.exit(session, 1);
+    };
+    let person: End = |town, session| town.parts.sessions.interrupted_by_person(session);
+    for (name, end) in [("limit", limit), ("person", person)] {
+        let town = scenario().start().await;
+        let charged = town.worker("a").await;
+        let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
+        converse(&town, &id, "c-1").await;
+        town.pass(SECOND * 60).await;
+        town.parts.sessions.crash(session, 9);
+        town.settle().await;
+        assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
+        town.pass(SECOND * 2).await;
+        end(&town, session);
+        town.pass(SECOND * 3600).await;
+        assert_eq!(town.starts(session), 3, "{name}");
+        assert_eq!(resumed(&town, session).as_deref(), Some("c-1"), "{name}");
+        // The supervisor ends it within seconds of its start.
+        ask(&town, "agent.restart", json!({ "name": "Toast" }))
+            .await
+            .unwrap();
+        town.pass(SECOND * 2).await;
+        ask(&town, "agent.restart", json!({ "name": "Toast" }))
+            .await
+            .unwrap();
+        town.pass(SECOND * 2).await;
+        assert_eq!(town.starts(session), 5, "{name}");
+        assert_eq!(resumed(&town, session).as_deref(), Some("c-1"), "{name}");
+    }
+}
+
+/// Whatever ends the session of a standing agent, the next one goes on with its conversation.
+#[tokio::test(start_paused = true)]
+async fn standing_agent_resumes_after_a_stop_a_restart_a_drift_and_a_new_supervisor() {
+    let mut town = scenario().start().await;
+    let (id, session) = (agent("mayor"), town.session(&agent("mayor")));
+    converse(&town, &id, "c-1").await;
+    let goes_on = async |town: &Town, starts: usize, why: &str| {
+        town.pass(PATROL).await;
+        assert_eq!(town.starts(&session), starts, "{why}");
+        assert_eq!(resumed(town, &session).as_deref(), Some("c-1"), "{why}");
+    };
+    let name = json!({ "name": "mayor" });
+    ask(&town, "agent.restart", name.clone()).await.unwrap();
+    goes_on(&town, 2, "restart").await;
+    ask(&town, "agent.stop", name.clone()).await.unwrap();
+    ask(&town, "agent.start", name.clone()).await.unwrap();
+    goes_on(&town, 3, "stop and start").await;
+    let told = town.reload(|city| city.agents[0].fingerprint = "two".into());
+    assert_eq!(told.await.len(), 1);
+    goes_on(&town, 4, "drift").await;
+    town.parts.sessions.crash(&session, 9);
+    goes_on(&town, 5, "crash").await;
+    // `hd stop`, `hd up`.
+    let (clock, parts) = (town.world.clock.clone(), town.parts.rewired());
+    let end = crate::actors::root::StopMode::Graceful;
+    town.stop(end).await;
+    let again = scenario().with(|city| city.agents[0].fingerprint = "two".into());
+    town = again.start_on(parts, clock).await;
+    goes_on(&town, 6, "a new supervisor").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn person_can_ask_for_a_fresh_conversation() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let raider = ChildId::Raider(charged.raider.clone());
+    for (name, id) in [("mayor", agent("mayor")), ("Toast", raider)] {
+        let session = town.session(&id);
+        converse(&town, &id, "c-1").await;
+        town.pass(SECOND * 60).await;
+        let args = json!({ "name": name, "fresh": true });
+        ask(&town, "agent.restart", args).await.unwrap();
+        town.pass(PATROL).await;
+        assert_eq!((town.starts(&session), resumed(&town, &session)), (2, None));
+        // Only that one.
+        converse(&town, &id, "c-2").await;
+        ask(&town, "agent.restart", json!({ "name": name }))
+            .await
+            .unwrap();
+        town.pass(PATROL).await;
+        assert_eq!(resumed(&town, &session).as_deref(), Some("c-2"), "{name}");
+    }
+}
+
+/// A fresh context is what a handoff is for; its note may say otherwise.
+#[tokio::test(start_paused = true)]
+async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let raider = ChildId::Raider(charged.raider.clone());
+    for id in [agent("mayor"), raider] {
+        let session = town.session(&id);
+        converse(&town, &id, "c-1").await;
+        town.pass(SECOND * 60).await;
+        hand_off(&town, &session, json!({ "message": "so far" })).await;
+        assert_eq!((town.starts(&session), resumed(&town, &session)), (2, None));
+        converse(&town, &id, "c-2").await;
+        town.pass(SECOND * 60).await;
+        hand_off(
+            &town,
+            &session,
+            json!({ "message": "so far", "resume": true }),
+        )
+        .await;
+        assert_eq!(town.starts(&session), 3);
+        assert_eq!(resumed(&town, &session).as_deref(), Some("c-2"), "{id}");
+    }
+    let prompts = town.parts.tasks.prompts();
+    assert!(
+        prompts
+            .last()
+            .unwrap()
+            .contains("handed over to you on purpose")
+    );
+}

@@ -1,0 +1,49 @@
+//! Verbs that end or hold up a session: `handoff`, `wait`, `agent.restart`.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::is_default;
+use super::read::not_blank;
+
+/// `handoff`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Handoff {
+    /// What your successor must know
+    #[arg(short, long, value_name = "NOTE")]
+    #[serde(
+        default,
+        alias = "m",
+        alias = "note",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub message: Option<String>,
+    /// Your successor goes on with this conversation; without it, it begins a fresh one
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resume: bool,
+}
+
+/// `wait`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// How long, 24h at most: 30s, 10m, 2h; 0s ends a wait
+    pub duration: String,
+    /// What for
+    #[arg(long, value_parser = not_blank)]
+    pub reason: String,
+}
+
+/// `agent.restart`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Restart {
+    /// `Toast`, `horde/Toast`, `horde/raiders/Toast`, or an agent's name
+    pub name: String,
+    /// Begin a fresh conversation; without it, the last one goes on where the harness can resume it
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fresh: bool,
+}

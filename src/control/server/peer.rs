@@ -1,0 +1,79 @@
+//! The process at the other end of a connection. Its number alone proves nothing: the process may have gone
+//! since, and another have the number by now. A hold on the process itself tells.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::net::UnixStream;
+
+/// A hold on the process that made a connection.
+#[derive(Debug, Clone)]
+pub struct Peer(Option<Arc<OwnedFd>>);
+
+impl Peer {
+    /// Takes hold of the process that made the connection: of itself where the kernel gives that (Linux 6.5),
+    /// else of the one that has its number now. None that can be held is as good as gone.
+    #[must_use]
+    pub fn of(stream: &UnixStream, pid: Option<u32>) -> Self {
+        use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
+        match getsockopt(stream, PeerPidfd) {
+            Ok(fd) => Self(Some(Arc::new(fd))),
+            Err(nix::errno::Errno::ENOPROTOOPT) => pid.map_or(Self(None), Self::of_pid),
+            Err(_) => Self(None),
+        }
+    }
+
+    /// Takes hold of the process that has this number now.
+    #[must_use]
+    pub fn of_pid(pid: u32) -> Self {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let held = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Self(held.map(Arc::new))
+    }
+
+    /// Whether it lives: then its number was its own until now.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        self.0.as_ref().is_some_and(|held| {
+            let mut fds = [PollFd::new(held, PollFlags::IN)];
+            poll(&mut fds, Some(&now)).is_ok_and(|ended| ended == 0)
+        })
+    }
+}
+
+/// A hold is a means to recognise a caller, and no part of what it is.
+impl PartialEq for Peer {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Peer {}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn process_that_is_gone_is_not_held_by_its_number() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        assert!(Peer::of(&here, None).lives(), "it is this process");
+        let mut cat = Command::new("cat");
+        let mut child = cat.stdin(Stdio::piped()).spawn().unwrap();
+        let peer = Peer::of_pid(child.id());
+        assert!(peer.lives());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!peer.lives());
+        assert!(!Peer::of_pid(child.id()).lives());
+        assert!(!Peer(None).lives());
+    }
+}

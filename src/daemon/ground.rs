@@ -1,0 +1,430 @@
+//! The ground that the supervisor stands on: the city's directory, `.horde` and the lock. All of them are
+//! held open, so that what is removed, moved or replaced at runtime is noticed at the next patrol, and put
+//! back where that harms nothing.
+//!
+//! | What | Found | Done |
+//! |---|---|---|
+//! | city's directory | moved, removed | said: its paths are everywhere |
+//! | `.horde` | moved | moved back, if nothing is in its place |
+//! | `.horde` | removed | made again; the store is refused, not begun anew |
+//! | `.horde` | something else is there | said, and left alone |
+//! | lock file | removed, another file | made and locked again |
+//! | lock file | something else is there | said, and left alone |
+//!
+//! Two supervisors there are never: the lock is on the city's directory itself.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags, RenameFlags};
+
+use super::lock::{self, near};
+use super::{DaemonError, failed_at};
+use crate::domain::ground::{Look, Part};
+use crate::regular;
+
+/// The directory of the supervisor's state, in the city's.
+const STATE: &str = ".horde";
+/// What is made in it when it was removed: others look there before they make anything.
+const ROOMS: [&str; 3] = ["sessions", "outbox", "trash"];
+
+/// What a supervisor holds of its city, for as long as it lives.
+pub(super) struct Ground {
+    city: PathBuf,
+    /// The city's directory, locked.
+    root: File,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    state: File,
+    lock: File,
+}
+
+impl Ground {
+    /// Takes a city, its `.horde` made where it is not there. Nothing is changed where another supervisor
+    /// holds it, or where something else is in the place of `.horde`.
+    pub(super) fn take(city: &Path) -> Result<Self, DaemonError> {
+        let root = open_dir(city).map_err(failed_at(city, "cannot be opened"))?;
+        lock::directory(&root, city)?;
+        let path = city.join(STATE);
+        let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be made ready"))?;
+        let lock = lock::file(&state, &path)?;
+        let held = Mutex::new(Held { state, lock });
+        Ok(Self {
+            city: city.to_owned(),
+            root,
+            held,
+        })
+    }
+
+    /// Looks at all of it, and puts back what can be put back.
+    pub(super) fn look(&self) -> Look {
+        let mut look = Look::default();
+        // Nothing panics while it holds the lock.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = self.look_at_city(&mut look) {
+            look.leave(
+                Part::City,
+                &self.city,
+                format!("it cannot be seen: {error}"),
+                "",
+            );
+        }
+        let state = self.city.join(STATE);
+        match self.look_at_state(&mut held, &state, &mut look) {
+            Ok(true) => {}
+            Ok(false) => return look,
+            Err(error) => {
+                look.leave(
+                    Part::State,
+                    state,
+                    format!("it cannot be seen: {error}"),
+                    "",
+                );
+                return look;
+            }
+        }
+        let lock = state.join(lock::FILE);
+        if let Err(error) = look_at_lock(&mut held, &lock, &mut look) {
+            let hint = "move it away; the lock is made again then";
+            look.leave(
+                Part::Lock,
+                lock,
+                format!("it is not the lock: {error}"),
+                hint,
+            );
+        }
+        look
+    }
+
+    fn look_at_city(&self, look: &mut Look) -> io::Result<()> {
+        let ours = self.root.metadata()?;
+        let now = found(&self.city)?;
+        if now.is_some_and(|now| same(&now, &ours)) {
+            return Ok(());
+        }
+        let (says, hint) = match place(&self.root, &ours)? {
+            Some(moved) => {
+                let moved = moved.display();
+                let back = format!(
+                    "move it back; or end this supervisor with `hd --city {moved} stop` and start \
+                     another one there"
+                );
+                (format!("the city's directory was moved to {moved}"), back)
+            }
+            None => {
+                let hint =
+                    "end this supervisor (SIGTERM): nothing is left that it could look after";
+                (
+                    "the city's directory was removed".to_owned(),
+                    hint.to_owned(),
+                )
+            }
+        };
+        look.leave(Part::City, &self.city, says, hint);
+        Ok(())
+    }
+
+    /// Looks at `.horde`. Returns whether what is there is ours.
+    fn look_at_state(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
+        let ours = held.state.metadata()?;
+        let place_of = near(&self.root).join(STATE);
+        match found(&place_of)? {
+            Some(now) if same(&now, &ours) => {
+                if private(&held.state)? {
+                    look.mend(Part::State, path, "others could look into it");
+                }
+                Ok(true)
+            }
+            // What was ours is no more, and something of ours that needed it made another.
+            Some(now) if ours.nlink() == 0 && now.is_dir() => self.make_again(held, path, look),
+            Some(now) => {
+                let kind = regular::kind(&now);
+                let hint = match place(&held.state, &ours)? {
+                    Some(moved) => format!(
+                        "move {kind} away that is in its place; what was moved to {} is moved back then",
+                        moved.display()
+                    ),
+                    None => format!("move {kind} away that is in its place"),
+                };
+                look.leave(Part::State, path, "it was replaced", hint);
+                Ok(false)
+            }
+            None => self.put_back(held, path, &ours, look),
+        }
+    }
+
+    /// Makes `.horde` with all that others look for in it, or takes the one that is there.
+    fn make_again(&self, held: &mut Held, path: &Path, look: &mut Look) -> io::Result<bool> {
+        held.state = private_dir(&self.root, path)?;
+        for room in ROOMS {
+            make_private(&near(&held.state).join(room))?;
+        }
+        held.lock = match lock::again(&held.state)? {
+            Some(lock) => lock,
+            None => return Ok(false),
+        };
+        look.mend(Part::State, path, "it was removed, and is made again");
+        Ok(true)
+    }
+
+    fn put_back(
+        &self,
+        held: &mut Held,
+        path: &Path,
+        ours: &Metadata,
+        look: &mut Look,
+    ) -> io::Result<bool> {
+        let Some(moved) = place(&held.state, ours)? else {
+            if self.root.metadata()?.nlink() == 0 {
+                // The city is gone with it.
+                return Ok(false);
+            }
+            return self.make_again(held, path, look);
+        };
+        let back = rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            &moved,
+            &self.root,
+            STATE,
+            RenameFlags::NOREPLACE,
+        );
+        let moved = moved.display();
+        match back {
+            Ok(()) => {
+                look.mend(
+                    Part::State,
+                    path,
+                    format!("it was moved to {moved}, and is moved back"),
+                );
+                Ok(true)
+            }
+            Err(error) => {
+                let says = format!("it was moved to {moved} and cannot be moved back: {error}");
+                look.leave(Part::State, path, says, "move it back");
+                Ok(false)
+            }
+        }
+    }
+}
+
+fn look_at_lock(held: &mut Held, path: &Path, look: &mut Look) -> io::Result<()> {
+    let ours = held.lock.metadata()?;
+    if found(&near(&held.state).join(lock::FILE))?.is_some_and(|now| same(&now, &ours)) {
+        return Ok(());
+    }
+    match lock::again(&held.state)? {
+        Some(lock) => {
+            held.lock = lock;
+            look.mend(
+                Part::Lock,
+                path,
+                "it was removed or replaced, and is locked again",
+            );
+        }
+        None => {
+            let hint = "find out which process holds it, and end that; the city itself is locked";
+            look.leave(
+                Part::Lock,
+                path,
+                "another process has locked a file in its place",
+                hint,
+            );
+        }
+    }
+    Ok(())
+}
+
+fn found(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Where an open directory is now; none when it was removed.
+fn place(dir: &File, seen: &Metadata) -> io::Result<Option<PathBuf>> {
+    match seen.nlink() {
+        0 => Ok(None),
+        _ => fs::read_link(near(dir)).map(Some),
+    }
+}
+
+fn open_dir(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let mut options = fs::OpenOptions::new();
+    let options = options.read(true);
+    options.custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens `.horde` below the city's directory, made if it is not there, closed to others. A link is not
+/// followed, and the mode of what belongs to another user is not changed.
+fn private_dir(root: &File, shown: &Path) -> io::Result<File> {
+    let path = near(root).join(STATE);
+    make_private(&path)?;
+    let seen = fs::symlink_metadata(&path)?;
+    if !seen.is_dir() {
+        let message = format!("it is {}, and no directory", regular::kind(&seen));
+        return Err(io::Error::new(ErrorKind::NotADirectory, message));
+    }
+    let dir = open_dir(&path)?;
+    if private(&dir)? {
+        tracing::warn!(path = %shown.display(), "others could look into it; that was changed");
+    }
+    Ok(dir)
+}
+
+/// Closes a directory of ours to others; whether it was open to them.
+fn private(dir: &File) -> io::Result<bool> {
+    let seen = dir.metadata()?;
+    if seen.uid() != rustix::process::geteuid().as_raw() {
+        let message = "it belongs to another user";
+        return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+    }
+    let open = seen.mode() & 0o7777 != 0o700;
+    if open {
+        rustix::fs::fchmod(dir, Mode::RWXU)?;
+    }
+    Ok(open && seen.mode() & 0o077 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    struct Lab {
+        _temp: tempfile::TempDir,
+        city: PathBuf,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let temp = tempfile::tempdir().unwrap();
+            let city = temp.path().canonicalize().unwrap().join("city");
+            fs::create_dir(&city).unwrap();
+            Self { _temp: temp, city }
+        }
+
+        fn state(&self) -> PathBuf {
+            self.city.join(STATE)
+        }
+    }
+
+    fn parts(troubles: &[crate::domain::ground::Trouble]) -> Vec<Part> {
+        troubles.iter().map(|trouble| trouble.part).collect()
+    }
+
+    /// What a look mended and left, and that the next one has nothing more to mend.
+    fn looked(ground: &Ground) -> (Vec<Part>, Vec<Part>) {
+        let look = ground.look();
+        assert!(ground.look().mended.is_empty());
+        (parts(&look.mended), parts(&look.left))
+    }
+
+    fn is_held(lab: &Lab) -> bool {
+        matches!(Ground::take(&lab.city), Err(DaemonError::Held { .. }))
+    }
+
+    #[test]
+    fn what_is_removed_is_made_again_and_never_held_twice() {
+        let lab = Lab::new();
+        let ground = Ground::take(&lab.city).unwrap();
+        assert_eq!(looked(&ground), (vec![], vec![]));
+        fs::remove_file(lab.state().join(lock::FILE)).unwrap();
+        assert!(is_held(&lab));
+        assert_eq!(looked(&ground), (vec![Part::Lock], vec![]));
+        fs::remove_dir_all(lab.state()).unwrap();
+        assert!(is_held(&lab));
+        let look = ground.look();
+        assert!(look.left.is_empty(), "{look:?}");
+        assert_eq!(looked(&ground), (vec![], vec![]));
+        assert!(lab.state().join("sessions").is_dir());
+        assert!(is_held(&lab));
+        fs::remove_dir_all(lab.state()).unwrap();
+        fs::create_dir_all(lab.state().join("sessions/x")).unwrap();
+        let look = ground.look();
+        assert!(look.left.is_empty(), "{look:?}");
+        assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_is_moved_is_moved_back_unless_something_is_in_its_place() {
+        let lab = Lab::new();
+        let ground = Ground::take(&lab.city).unwrap();
+        fs::write(lab.state().join("mine"), "").unwrap();
+        let away = lab.city.join("away");
+        fs::rename(lab.state(), &away).unwrap();
+        assert_eq!(looked(&ground), (vec![Part::State], vec![]));
+        assert!(lab.state().join("mine").exists());
+        fs::rename(lab.state(), &away).unwrap();
+        symlink("/tmp", lab.state()).unwrap();
+        assert_eq!(looked(&ground), (vec![], vec![Part::State]));
+        assert!(is_held(&lab));
+        fs::remove_file(lab.state()).unwrap();
+        assert_eq!(looked(&ground), (vec![Part::State], vec![]));
+    }
+
+    #[test]
+    fn city_that_is_moved_is_said_and_held_at_its_new_place() {
+        let mut lab = Lab::new();
+        let ground = Ground::take(&lab.city).unwrap();
+        let (old, new) = (lab.city.clone(), lab.city.with_file_name("moved"));
+        fs::rename(&old, &new).unwrap();
+        assert_eq!(looked(&ground), (vec![], vec![Part::City]));
+        lab.city.clone_from(&new);
+        assert!(is_held(&lab));
+        fs::rename(&new, &old).unwrap();
+        assert_eq!(looked(&ground), (vec![], vec![]));
+    }
+
+    #[test]
+    fn lock_that_is_no_file_any_more_is_said_and_left_alone() {
+        let lab = Lab::new();
+        let ground = Ground::take(&lab.city).unwrap();
+        let path = lab.state().join(lock::FILE);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(looked(&ground), (vec![], vec![Part::Lock]));
+        assert!(path.is_dir());
+    }
+
+    #[test]
+    fn nothing_but_a_directory_of_ours_has_its_mode_changed() {
+        let lab = Lab::new();
+        let target = lab.city.with_file_name("target");
+        fs::create_dir(&target).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o1777)).unwrap();
+        symlink(&target, lab.state()).unwrap();
+        assert!(matches!(
+            Ground::take(&lab.city),
+            Err(DaemonError::Failed(_))
+        ));
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o1777);
+        fs::remove_file(lab.state()).unwrap();
+        fs::create_dir(lab.state()).unwrap();
+        let ground = Ground::take(&lab.city).unwrap();
+        assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o7777, 0o700);
+        fs::set_permissions(lab.state(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(looked(&ground), (vec![Part::State], vec![]));
+    }
+}

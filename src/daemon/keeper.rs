@@ -1,0 +1,119 @@
+//! The patrol of the supervisor's own files: ground, control socket, store and watches. What can be mended is;
+//! the rest is said.
+
+use std::sync::Arc;
+
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+
+use super::ground::Ground;
+use crate::actors::ground::looked;
+use crate::actors::world::World;
+use crate::control::server::{AtSocket, SocketFile, bind};
+use crate::domain::ground::{Look, Part};
+
+/// What looks after the files.
+pub(super) struct Keeper {
+    ground: Arc<Ground>,
+    socket: SocketFile,
+    /// A socket that was made again is served from then on.
+    renew: mpsc::Sender<UnixListener>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        ground: Arc<Ground>,
+        socket: SocketFile,
+        renew: mpsc::Sender<UnixListener>,
+    ) -> Self {
+        Self {
+            ground,
+            socket,
+            renew,
+        }
+    }
+
+    /// Looks at every patrol, for ever. Dropped, it removes the socket's file.
+    pub(super) async fn run(mut self, world: Arc<World>) {
+        loop {
+            let interval = world.newest().city.daemon.patrol_interval;
+            tokio::time::sleep(interval).await;
+            let looking = tokio::task::spawn_blocking(move || {
+                let look = self.look();
+                (self, look)
+            });
+            let mut look;
+            (self, look) = match looking.await {
+                Ok(looked) => looked,
+                Err(panic) => {
+                    tracing::error!(%panic, "the supervisor's own files are not looked at any more");
+                    return;
+                }
+            };
+            let world = world.newest();
+            if let Some(why) = world.store.trouble() {
+                let path = world.city.state_dir().join("relics.db");
+                let hint = "sessions run on; nothing is taken on until the store can be written";
+                look.leave(Part::Store, path, why, hint);
+            }
+            if let Some(why) = world.tasks.unwatched() {
+                let hint = "patrols look all the same; raise the sysctl fs.inotify.max_user_instances or \
+                            max_user_watches";
+                let says = format!("changes of files are not seen: {why}");
+                look.leave(Part::Watch, world.city.outbox_dir(), says, hint);
+            }
+            looked(&world, look).await;
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        let mut look = self.ground.look();
+        // Without its directory there is no place for the socket, and that was said.
+        if look
+            .left
+            .iter()
+            .all(|it| !matches!(it.part, Part::City | Part::State))
+        {
+            self.look_at_socket(&mut look);
+        }
+        look
+    }
+
+    fn look_at_socket(&mut self, look: &mut Look) {
+        let path = self.socket.path().to_owned();
+        match self.socket.look() {
+            AtSocket::Ours => {}
+            AtSocket::Free => match self.bind_again() {
+                Ok(()) => look.mend(
+                    Part::Socket,
+                    path,
+                    "the control socket was removed, and is made again",
+                ),
+                Err(error) => {
+                    let says = format!("the control socket is gone and cannot be made: {error}");
+                    look.leave(
+                        Part::Socket,
+                        path,
+                        says,
+                        "`hd` cannot reach this supervisor",
+                    );
+                }
+            },
+            AtSocket::Taken(what) => {
+                let says = format!("in the place of the control socket is {what}");
+                let hint = "move it away; the socket is made again then";
+                look.leave(Part::Socket, path, says, hint);
+            }
+            AtSocket::Unseen(why) => {
+                look.leave(Part::Socket, path, format!("it cannot be seen: {why}"), "");
+            }
+        }
+    }
+
+    fn bind_again(&mut self) -> std::io::Result<()> {
+        let (listener, socket) = bind(self.socket.path())?.listen()?;
+        self.socket = socket;
+        // The server is gone only at the end, when no socket is needed.
+        self.renew.try_send(listener).map_err(std::io::Error::other)
+    }
+}

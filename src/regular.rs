@@ -1,0 +1,133 @@
+//! Reads regular files, and nothing else, up to a limit. A FIFO in a file's place would be waited for for
+//! ever, a device may have no end, and a file of gigabytes would fill the memory: each is an error here.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Longest text of a configuration file, a prompt or an automation.
+pub const TEXT_MAX: u64 = 4 * 1024 * 1024;
+
+/// Whether the last name of a path may be a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// It may: a person put it there.
+    Follow,
+    /// It may not: others write in that directory.
+    Refuse,
+}
+
+/// Opens a regular file for reading, without ever waiting for it.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] where something else is in its place; otherwise what the system says.
+pub fn open(path: &Path, links: Links) -> io::Result<File> {
+    let look = match links {
+        Links::Follow => fs::metadata(path),
+        Links::Refuse => fs::symlink_metadata(path),
+    };
+    // First: to open a device can do something.
+    regular(&look?)?;
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::NOFOLLOW, links == Links::Refuse);
+    let mut options = OpenOptions::new();
+    let options = options.read(true);
+    let file = options
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    // Another may have been put there meanwhile.
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads a whole regular file.
+///
+/// # Errors
+/// As [`open`]; [`ErrorKind::FileTooLarge`] above the limit.
+pub fn read(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // One byte more: a file that has no end (in /proc) says that it is empty.
+    open(path, links)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let message = format!("it is longer than {limit} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// Reads a whole text of at most [`TEXT_MAX`] that a person wrote.
+///
+/// # Errors
+/// As [`read`], and where it is no UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = read(path, Links::Follow, TEXT_MAX)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// Says what is in the place of a regular file.
+///
+/// # Errors
+/// It is none.
+pub fn regular(found: &Metadata) -> io::Result<()> {
+    if found.is_file() {
+        return Ok(());
+    }
+    let message = format!("it is {}, and no regular file", kind(found));
+    Err(io::Error::new(ErrorKind::InvalidData, message))
+}
+
+/// What something is, in a word.
+#[must_use]
+pub fn kind(found: &Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = found.file_type();
+    match () {
+        () if kind.is_dir() => "a directory",
+        () if kind.is_symlink() => "a link",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_file() => "a file",
+        () => "a device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind_of(path: &Path, links: Links) -> ErrorKind {
+        read(path, links, 10).unwrap_err().kind()
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+        for path in [&fifo, Path::new("/dev/zero"), dir.path()] {
+            assert_eq!(
+                kind_of(path, Links::Follow),
+                ErrorKind::InvalidData,
+                "{path:?}"
+            );
+        }
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "text").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        assert_eq!(read(&link, Links::Follow, 10).unwrap(), b"text");
+        assert_eq!(kind_of(&link, Links::Refuse), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit_and_not_beyond() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "0123456789").unwrap();
+        assert_eq!(read(&path, Links::Follow, 10).unwrap().len(), 10);
+        fs::write(&path, "0123456789a").unwrap();
+        assert_eq!(kind_of(&path, Links::Follow), ErrorKind::FileTooLarge);
+    }
+}

@@ -1,0 +1,40 @@
+//! How pretended sessions end.
+
+use super::FakeSessions;
+use crate::domain::facts::SessionExit;
+use crate::domain::ids::SessionId;
+
+impl FakeSessions {
+    /// How a session ended now.
+    pub(super) fn exited(&self, code: Option<i32>, signal: Option<i32>) -> SessionExit {
+        SessionExit {
+            code,
+            signal,
+            at: self.inner().now(),
+            by_person: false,
+            stopped: false,
+        }
+    }
+
+    /// The supervisor ends the agent by this signal.
+    pub(super) fn end_stopped(&self, id: &SessionId, signal: i32) {
+        let (stopped, exit) = (true, self.exited(None, Some(signal)));
+        self.end(id, SessionExit { stopped, ..exit });
+    }
+
+    /// The agent exits with this code.
+    pub fn exit(&self, id: &SessionId, code: i32) {
+        self.end(id, self.exited(Some(code), None));
+    }
+
+    /// The agent dies of this signal.
+    pub fn crash(&self, id: &SessionId, signal: i32) {
+        self.end(id, self.exited(None, Some(signal)));
+    }
+
+    /// A person who is attached ends the agent by Ctrl-C.
+    pub fn interrupted_by_person(&self, id: &SessionId) {
+        let (by_person, exit) = (true, self.exited(Some(130), None));
+        self.end(id, SessionExit { by_person, ..exit });
+    }
+}

@@ -1,0 +1,54 @@
+//! What fake programs write and use.
+
+use std::time::Duration;
+
+use super::{Fake, FakeSessions};
+use crate::domain::ids::SessionId;
+
+impl FakeSessions {
+    /// Every program shows this from its start on.
+    pub fn shows_at_start(&self, screen: &str) {
+        screen.clone_into(&mut self.inner().at_start);
+    }
+
+    /// The programs of this id read keys, and ask for pastes to be marked.
+    pub fn reads_keys(&self, id: &SessionId) {
+        self.inner().pasters.push(id.clone());
+    }
+
+    /// The program prints a line.
+    pub fn print(&self, id: &SessionId, line: &str) {
+        self.inner().print(id, line);
+        self.announce(id);
+    }
+
+    /// The program draws its screen anew; none cannot be seen.
+    pub fn show(&self, id: &SessionId, screen: Option<&str>) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.screen = screen.map(str::to_owned);
+        }
+        self.announce(id);
+    }
+
+    /// Tells of a changed screen, as a holder does.
+    fn announce(&self, id: &SessionId) {
+        let handle = self.inner().sessions.get(id).map(Fake::handle);
+        if let (Some(listener), Some(handle)) = (self.eye.get(), handle) {
+            listener(handle);
+        }
+    }
+
+    /// Its processes use so much more processor time.
+    pub fn use_cpu(&self, id: &SessionId, more: Duration) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.cpu += more;
+        }
+    }
+
+    /// Whether its agent runs a command.
+    pub fn run_command(&self, id: &SessionId, runs: bool) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.runs_command = runs;
+        }
+    }
+}

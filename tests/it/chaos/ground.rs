@@ -1,0 +1,294 @@
+//! The supervisor's own files are removed, moved or replaced while it runs, or before.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Output;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::{Value, json};
+
+use super::{count, crowd, kill, named, runs_as};
+use crate::support::live::{City, until};
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+fn patrolled(agents: usize) -> Plan {
+    crowd(agents).set("daemon", "patrol_interval", r#""1s""#)
+}
+
+/// What a second supervisor of the city comes to.
+fn second(city: &City, words: &[&str]) -> Output {
+    let mut second = city.program("horde-supervisor");
+    second.arg(city.root()).args(words).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn answers(city: &City) {
+    until("it can be asked again", || {
+        city.ask("ping", json!({})).is_ok()
+    });
+}
+
+fn fifo(path: &Path) {
+    mkfifo(path, Mode::S_IRWXU).unwrap();
+}
+
+fn in_log(city: &City, words: &str) {
+    until(&format!("the log says {words:?}"), || {
+        let log = fs::read_to_string(city.root().join("supervisor.log")).unwrap_or_default();
+        log.contains(words)
+    });
+}
+
+#[test]
+fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
+    let city = patrolled(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    let state = city.root().join(".horde");
+    fs::remove_file(state.join("supervisor.lock")).unwrap();
+    fs::remove_file(state.join("control.sock")).unwrap();
+    let refused = second(&city, &[]);
+    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert!(
+        said(&refused).contains(&city.pid().to_string()),
+        "{}",
+        said(&refused)
+    );
+    answers(&city);
+    assert!(state.join("supervisor.lock").exists());
+    until("it is told", || count(&city, "ground.mended") == 2);
+    assert_eq!(city.hd(&["ping"]).json()["pid"], city.pid());
+    assert_eq!(runs_as(&city, "a0", 1), agent);
+    assert_eq!(named(&city, "sleep"), [agent]);
+}
+
+#[test]
+fn what_takes_the_place_of_the_socket_is_said_and_left_alone() {
+    let city = patrolled(1).start();
+    let socket = city.root().join(".horde/control.sock");
+    fs::remove_file(&socket).unwrap();
+    fifo(&socket);
+    in_log(&city, "in the place of the control socket is a FIFO");
+    assert!(fs::symlink_metadata(&socket).is_ok(), "nobody removed it");
+    fs::remove_file(&socket).unwrap();
+    answers(&city);
+    until("it is over", || {
+        !city.hd(&["doctor"]).out.contains("control.sock")
+    });
+    assert_eq!(count(&city, "ground.lost"), 1);
+    let calls = || city.ask("status", json!({})).unwrap()["escalations"].clone();
+    until("no person is called any more", || calls() == 0);
+}
+
+/// `rm -rf .horde`: nothing is doubled, all can be asked and ended, and the store is not begun anew.
+#[test]
+fn removed_state_doubles_nobody_and_a_store_is_not_begun_anew_without_a_word() {
+    let mut city = patrolled(2).start();
+    let mut before = [runs_as(&city, "a0", 1), runs_as(&city, "a1", 1)];
+    before.sort_unstable();
+    let relic = city.relic("kept", &[]);
+    let state = city.root().join(".horde");
+    // What it held is saved there at the same time.
+    until("it is removed", || fs::remove_dir_all(&state).is_ok());
+    let refused = second(&city, &[]);
+    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    answers(&city);
+    let mut now = named(&city, "sleep");
+    now.sort_unstable();
+    assert_eq!(now, before);
+    let made = city.ask("relic.create", json!({ "title": "more" }));
+    assert!(made.unwrap_err().message.contains("removed"));
+    let ill = || city.hd(&["doctor"]).out.contains("relics.db");
+    until("doctor says it", ill);
+    city.stop();
+    assert!(named(&city, "sleep").is_empty());
+
+    let refused = second(&city, &[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("--accept-store"),
+        "{}",
+        said(&refused)
+    );
+    let entries = fs::read_dir(&state)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let saved = entries.filter(|path| path.to_string_lossy().contains("relics-saved"));
+    let saved: Vec<_> = saved.collect();
+    fs::rename(&saved[0], state.join("relics.db")).unwrap();
+    city.start();
+    assert_eq!(city.status_of(&relic), "open");
+}
+
+#[test]
+fn state_that_is_moved_away_is_moved_back() {
+    let city = patrolled(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    fs::rename(city.root().join(".horde"), city.root().join("away")).unwrap();
+    answers(&city);
+    until("it is told", || count(&city, "ground.mended") == 1);
+    assert!(!city.root().join("away").exists());
+    kill(agent);
+    runs_as(&city, "a0", 2);
+}
+
+/// Every path of the configuration leads nowhere; sessions run on and are ended by a stop all the same.
+#[test]
+fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
+    let mut city = patrolled(2).start();
+    runs_as(&city, "a0", 1);
+    runs_as(&city, "a1", 1);
+    let moved = city.root().with_extension("moved");
+    fs::rename(city.root(), &moved).unwrap();
+    let hd = |words: &[&str]| {
+        let mut hd = city.program("hd");
+        hd.arg("--city").arg(&moved).current_dir(&moved);
+        hd.args(words).output().unwrap()
+    };
+    until("status says it", || {
+        let status = hd(&["status"]);
+        String::from_utf8_lossy(&status.stdout).contains("the city's directory was moved to")
+    });
+    let mut second = city.program("horde-supervisor");
+    let second = second.arg(&moved).current_dir(&moved).output().unwrap();
+    assert_eq!(second.status.code(), Some(4), "{}", said(&second));
+    assert_eq!(named(&city, "sleep").len(), 2);
+    let stopped = hd(&["stop"]);
+    let left = named(&city, "sleep");
+    fs::rename(&moved, city.root()).unwrap();
+    assert!(stopped.status.success(), "{}", said(&stopped));
+    assert!(left.is_empty(), "{left:?}");
+    assert!(city.ended().success());
+}
+
+#[test]
+fn link_as_state_directory_is_refused_and_its_target_keeps_its_mode() {
+    let city = City::made(&crowd(1));
+    let target = city.root().join("target");
+    fs::create_dir(&target).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink(&target, city.root().join(".horde")).unwrap();
+    for output in [second(&city, &[]), {
+        let mut hd = city.program("hd");
+        hd.arg("--city")
+            .arg(city.root())
+            .args(["up", "-d"])
+            .output()
+            .unwrap()
+    }] {
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("a link"), "{}", said(&output));
+    }
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o1777);
+    assert_eq!(
+        fs::read_dir(&target).unwrap().count(),
+        0,
+        "nothing was written"
+    );
+}
+
+#[test]
+fn without_a_socket_no_session_is_started() {
+    let city = City::made(&crowd(1));
+    let socket = city.root().join(".horde/control.sock");
+    fs::create_dir_all(&socket).unwrap();
+    let refused = second(&city, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains("control.sock is in the way"),
+        "{}",
+        said(&refused)
+    );
+    assert!(socket.is_dir(), "nothing of it was destroyed");
+    assert!(!city.root().join(".horde/sessions").exists());
+    assert_eq!(processes::of(city.root()), [0_u32; 0]);
+}
+
+/// Deleted while it is in use, lost while nothing runs: said, refused, and gone on with deliberately.
+#[test]
+fn store_that_is_lost_is_refused_until_a_person_says_what_to_do() {
+    let mut city = patrolled(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    let relic = city.relic("kept", &[]);
+    let state = city.root().join(".horde");
+    for name in ["relics.db", "relics.db-wal", "relics.db-shm"] {
+        fs::remove_file(state.join(name)).unwrap();
+    }
+    let refused = city
+        .ask("relic.create", json!({ "title": "more" }))
+        .unwrap_err();
+    assert!(refused.message.contains("relics-saved"), "{refused}");
+    kill(agent);
+    runs_as(&city, "a0", 2);
+    until("doctor says it", || {
+        city.hd(&["doctor"]).out.contains("relics.db")
+    });
+    let saved = fs::read_dir(&state)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let saved = saved
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains("relics-saved"));
+    fs::rename(saved.unwrap(), state.join("relics.db")).unwrap();
+    let goes_on = || city.ask("relic.create", json!({ "title": "more" })).is_ok();
+    until("it goes on by itself", goes_on);
+    assert_eq!(city.status_of(&relic), "open");
+    until("it is over", || count(&city, "ground.mended") > 0);
+    city.stop();
+
+    fs::remove_file(state.join("relics.db")).unwrap();
+    let refused = second(&city, &[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("--accept-store"),
+        "{}",
+        said(&refused)
+    );
+    assert!(!state.join("relics.db").exists(), "no new one was made");
+    let mut accepts = city.supervisor();
+    accepts.arg("--accept-store");
+    city.start_as(accepts);
+    assert!(
+        city.ask("relic.list", json!({}))
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+}
+
+/// A killed supervisor leaves its newest commits in the write-ahead log: without it the store is older.
+#[test]
+fn store_that_lost_its_newest_commits_is_told_from_the_one_that_was() {
+    let mut city = patrolled(1).start();
+    runs_as(&city, "a0", 1);
+    // The mark is written every few seconds at most.
+    until("it is up for a while", || {
+        let status = city.ask("status", json!({})).unwrap();
+        status["uptime_s"].as_u64() > Some(2)
+    });
+    city.relic("more", &[]);
+    let mark = city.root().join(".horde/relics.db.mark");
+    until("it is marked how far it has come", || {
+        let mark: Value = serde_json::from_slice(&fs::read(&mark).unwrap()).unwrap();
+        mark["seq"].as_u64() > Some(3)
+    });
+    city.kill();
+    fs::remove_file(city.root().join(".horde/relics.db-wal")).unwrap();
+    let refused = second(&city, &[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("--accept-store"),
+        "{}",
+        said(&refused)
+    );
+    let mut accepts = city.supervisor();
+    accepts.arg("--accept-store");
+    city.start_as(accepts);
+    assert_eq!(named(&city, "sleep").len(), 1);
+}

@@ -1,0 +1,273 @@
+//! A supervisor that is started, or used, in a way that would stop it: signals that it inherits, a log that
+//! takes nothing, odd files, limits of the kernel, connections that say nothing.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::json;
+
+use super::{agent, count, crowd, kill, named, runs_as};
+use crate::support::git::write;
+use crate::support::live::{City, until};
+use crate::support::namespace::apart;
+use crate::support::plan::Plan;
+use crate::support::processes;
+
+/// Has the command begin as if its parent had done this.
+fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync + 'static) {
+    // SAFETY: what is done are system calls.
+    unsafe { command.pre_exec(move || Ok(act()?)) };
+}
+
+#[test]
+fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
+    let script = "grep -e SigBlk -e SigIgn /proc/$$/status >signals; exec sleep 100000";
+    let mut city = City::made(&Plan::new().add(&agent("a0", script)));
+    let mut supervisor = city.supervisor();
+    begins(&mut supervisor, || {
+        for ignored in [
+            Signal::SIGCHLD,
+            Signal::SIGXFSZ,
+            Signal::SIGPIPE,
+            Signal::SIGHUP,
+        ] {
+            // SAFETY: ignoring installs no handler.
+            unsafe { signal(ignored, SigHandler::SigIgn)? };
+        }
+        let mut blocked = SigSet::all();
+        blocked.remove(Signal::SIGKILL);
+        blocked.thread_block()
+    });
+    city.start_as(supervisor);
+    let first = runs_as(&city, "a0", 1);
+    let told = fs::read_to_string(city.root().join("signals")).unwrap();
+    assert!(!told.is_empty());
+    for line in told.lines() {
+        assert!(line.ends_with("0000000000000000"), "{told}");
+    }
+    kill(first);
+    runs_as(&city, "a0", 2);
+    processes::signal(city.pid(), Signal::SIGTERM);
+    assert_eq!(city.ended().code(), Some(0));
+}
+
+/// Nothing reads the log, and then nothing can: all goes on, and what was not written is counted.
+#[test]
+fn log_that_takes_nothing_holds_up_nothing() {
+    let mut city = City::made(&crowd(2));
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let full = (0_u32..)
+        .find_map(|_| (&writer).write(&[b'x'; 4096]).err())
+        .unwrap();
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let mut supervisor = city.supervisor();
+    supervisor.stderr(writer);
+    city.start_as(supervisor);
+    for generation in 1..=3 {
+        kill(runs_as(&city, "a0", generation));
+        city.ask("status", json!({})).unwrap();
+    }
+    let mut room = vec![0; 64 * 1024];
+    reader.read_exact(&mut room).unwrap();
+    let mut read = String::new();
+    until("it is written when there is room", || {
+        let mut part = [0; 4096];
+        let length = reader.read(&mut part).unwrap();
+        read.push_str(&String::from_utf8_lossy(&part[..length]));
+        read.contains("controller.ready")
+    });
+    drop(reader);
+    kill(runs_as(&city, "a0", 4));
+    runs_as(&city, "a0", 5);
+    city.stop();
+}
+
+#[test]
+fn log_is_opened_again_after_it_was_rotated() {
+    let city = crowd(1).start();
+    let (log, rotated) = (
+        city.root().join("supervisor.log"),
+        city.root().join("log.1"),
+    );
+    fs::rename(&log, &rotated).unwrap();
+    processes::signal(city.pid(), Signal::SIGUSR1);
+    let says =
+        |path: &Path, words: &str| fs::read_to_string(path).unwrap_or_default().contains(words);
+    until("it is opened again", || {
+        says(&log, "the log was opened again")
+    });
+    kill(runs_as(&city, "a0", 1));
+    runs_as(&city, "a0", 2);
+    until("what follows is there", || says(&log, "agent.crashed"));
+    assert!(!says(&rotated, "agent.crashed"));
+}
+
+/// A FIFO, a device without end, a directory, 100 MB: each in the place of a file that is read.
+#[test]
+fn odd_files_are_said_and_hold_up_nothing() {
+    let city = crowd(1).start();
+    let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
+    let odd = city.root().join("odd");
+    let ways: [(&str, &dyn Fn()); 4] = [
+        ("FIFO", &|| mkfifo(&odd, Mode::S_IRWXU).unwrap()),
+        ("device", &|| symlink("/dev/zero", &odd).unwrap()),
+        ("directory", &|| fs::create_dir(&odd).unwrap()),
+        ("longer", &|| {
+            File::create(&odd).unwrap().set_len(100 << 20).unwrap()
+        }),
+    ];
+    let reader = "[[agents]]\nname = \"reader\"\nharness = \"script\"\nprompt_file = \"odd\"\n";
+    let included = format!("include = [\"odd\"]\n{toml}");
+    for (what, make) in ways {
+        make();
+        for edit in [&included, &format!("{toml}{reader}")] {
+            write(city.root(), "city.toml", edit);
+            let reload = city.say(&["reload"]);
+            assert_eq!(reload.code, 2, "{what}: {reload:?}");
+            assert!(
+                reload.err.contains(what) || reload.out.contains(what),
+                "{reload:?}"
+            );
+            assert_eq!(city.hd(&["status"]).code, 0);
+        }
+        match what {
+            "directory" => fs::remove_dir(&odd).unwrap(),
+            _ => fs::remove_file(&odd).unwrap(),
+        }
+    }
+    write(city.root(), "odd", "# nothing\n");
+    write(city.root(), "city.toml", &included);
+    assert_eq!(city.say(&["reload"]).code, 0);
+    let mut check = city.program("horde-supervisor");
+    mkfifo(&city.root().join("other.toml"), Mode::S_IRWXU).unwrap();
+    let check = check
+        .arg("--check")
+        .arg(city.root().join("other.toml"))
+        .output()
+        .unwrap();
+    assert_eq!(check.status.code(), Some(2), "{check:?}");
+}
+
+#[test]
+fn fifo_that_is_to_be_copied_refuses_the_charge_and_holds_up_nobody() {
+    let city = Plan::new().set("raiders", "copy", r#"["odd"]"#).start();
+    let odd = city.root().join("horde-checkout/odd");
+    mkfifo(&odd, Mode::S_IRWXU).unwrap();
+    let relic = city.relic("copy", &["sign ready", "forever"]);
+    let refused = city.hd(&["charge", &relic, "horde"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("FIFO"), "{refused:?}");
+    fs::remove_file(&odd).unwrap();
+    fs::write(&odd, "text").unwrap();
+    city.charge(&relic);
+    city.wait_sign("ready");
+}
+
+/// Connections that say nothing keep no person out.
+#[test]
+fn idle_connections_shut_nobody_out() {
+    let city = crowd(1).start();
+    let socket = city.root().join(".horde/control.sock");
+    let idle: Vec<_> = (0..200)
+        .map(|_| UnixStream::connect(&socket).unwrap())
+        .collect();
+    assert_eq!(city.hd(&["ping"]).code, 0);
+    assert_eq!(city.hd(&["status"]).code, 0);
+    drop(idle);
+}
+
+#[test]
+fn values_of_a_hundred_kilobytes_reach_the_agent() {
+    let script = "[ ${#LARGE} = 100000 ] && exec sleep 100000";
+    let large = "x".repeat(100_000);
+    let more = format!("env = {{ LARGE = \"{large}\" }}\n");
+    let mut city = City::made(&Plan::new().add(&format!("{}{more}", agent("a0", script))));
+    let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
+    let passes = "[harness.script]\nenv_pass = [\"PASSED\"]\n";
+    let toml = toml.replace("[harness.script]\n", passes);
+    write(city.root(), "city.toml", &toml);
+    let mut supervisor = city.supervisor();
+    supervisor.env("PASSED", &large);
+    city.start_as(supervisor);
+    until("it got them whole", || named(&city, "sleep").len() == 1);
+    let steps = ["[ ${#PASSED} = 100000 ] && sign passed", "forever"];
+    city.work("large", &steps);
+    city.wait_sign("passed");
+}
+
+/// A limit of 64 descriptors, and 60 agents: the daemon answers, and the stop says what is true.
+#[test]
+#[ignore = "long tier: chaos"]
+fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {
+    let plan = crowd(60).set("daemon", "patrol_interval", r#""1s""#);
+    let mut city = City::made(&plan);
+    let mut supervisor = city.supervisor();
+    begins(&mut supervisor, || {
+        setrlimit(Resource::RLIMIT_NOFILE, 64, 64)
+    });
+    city.start_as(supervisor);
+    until("many of them run", || named(&city, "sleep").len() >= 20);
+    assert_eq!(city.hd(&["ping"]).code, 0);
+    let stopped = city.say(&["stop"]);
+    let left = named(&city, "sleep");
+    assert!(left.is_empty(), "{} are left: {stopped:?}", left.len());
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    assert_eq!(city.ended().code(), Some(0));
+}
+
+/// `ulimit -f`: what cannot be written any more is refused, and ends nothing.
+#[test]
+fn limit_of_the_size_of_files_ends_nothing() {
+    let mut city = City::made(&crowd(1).set("daemon", "patrol_interval", r#""1s""#));
+    let mut supervisor = city.supervisor();
+    begins(&mut supervisor, || {
+        setrlimit(Resource::RLIMIT_FSIZE, 2 << 20, 2 << 20)
+    });
+    city.start_as(supervisor);
+    let first = runs_as(&city, "a0", 1);
+    let large = json!({ "title": "large", "body": "x".repeat(900 * 1024) });
+    let refused = (0..8).find_map(|_| city.ask("relic.create", large.clone()).err());
+    assert_eq!(refused.unwrap().kind.exit().code(), 3);
+    kill(first);
+    until(
+        "it is replaced",
+        || matches!(named(&city, "sleep")[..], [pid] if pid != first),
+    );
+    city.ask("ping", json!({})).unwrap();
+    city.hd(&["stop"]);
+    assert!(city.ended().success());
+    assert!(named(&city, "sleep").is_empty());
+}
+
+/// No inotify is left: said, and patrols look.
+#[test]
+fn without_inotify_changes_are_found_by_patrols_and_it_is_said() {
+    if !apart(without_inotify_changes_are_found_by_patrols_and_it_is_said) {
+        return;
+    }
+    fs::write("/proc/sys/user/max_inotify_instances", "0").unwrap();
+    let city = crowd(1).set("daemon", "patrol_interval", r#""1s""#).start();
+    runs_as(&city, "a0", 1);
+    until("doctor says it", || {
+        city.hd(&["doctor"]).out.contains("inotify")
+    });
+    let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
+    write(
+        city.root(),
+        "city.toml",
+        &(toml + &agent("a1", "exec sleep 100000")),
+    );
+    runs_as(&city, "a1", 1);
+    assert_eq!(count(&city, "ground.lost"), 1);
+}

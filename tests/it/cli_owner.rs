@@ -1,0 +1,44 @@
+//! `hd` speaks only to a socket that no other user could have made.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use crate::cli::run;
+use crate::fake_city::FakeCity;
+
+/// Another user may have made it, and would be told what is said and believed.
+#[test]
+fn socket_in_a_directory_that_others_may_write_to_is_not_spoken_to() {
+    let city = FakeCity::start();
+    let dir = city.socket().parent().unwrap().to_owned();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+    let ran = run(city.hd().args(["status"]));
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("others may write to"), "{}", ran.stderr);
+    assert!(city.fake.asked("status").is_empty());
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(run(city.hd().args(["--json", "status"])).code, 0);
+}
+
+/// Root has all the more to lose.
+#[test]
+fn socket_of_another_user_is_not_spoken_to() {
+    let city = FakeCity::start();
+    let dir = city.socket().parent().unwrap().to_owned();
+    if chown(&dir, Some(4242), None).is_err() {
+        eprintln!("not tested: only root can give a directory away");
+        return;
+    }
+    for verb in [
+        &["status"][..],
+        &["attach", "Toast"],
+        &["send", "Toast", "secret"],
+    ] {
+        let ran = run(city.hd().args(verb));
+        assert!(matches!(ran.code, 2 | 3), "{}", ran.stderr);
+        let told = ran.stderr.contains("another user, uid 4242") && ran.stderr.contains("become");
+        assert!(told || ran.code == 2, "{}", ran.stderr);
+    }
+    assert!(city.fake.0.asked.lock().unwrap().is_empty());
+    chown(&dir, Some(0), None).unwrap();
+}

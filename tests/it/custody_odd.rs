@@ -1,0 +1,167 @@
+//! Repositories inside a sandbox, what only looks like one, and sandboxes that are no worktree any more: all
+//! of them are files, and come back as such.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::ports::repo::Repo;
+
+use crate::custody_bytes::{comes_back, configure, disk};
+use crate::support::city::{City, toast};
+use crate::support::git::{commit_all, git, write};
+
+/// A09 and its kin: broken and empty repositories, and files that are called `.git`.
+#[test]
+fn what_only_looks_like_a_repository_comes_back() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "fixtures/repo/.git/notes", "1\n");
+    write(&sandbox, "f2/.git", "a plain file\n");
+    write(&sandbox, "src/.git/config", "beside tracked files\n");
+    fs::create_dir_all(sandbox.join("marker/.git")).unwrap();
+    write(&sandbox, "marker/file", "1\n");
+    git(&sandbox, &["init", "-q", "-b", "main", "broken"]);
+    write(&sandbox.join("broken"), "code", "1\n");
+    commit_all(&sandbox.join("broken"), "only here");
+    fs::remove_file(sandbox.join("broken/.git/HEAD")).unwrap();
+    fs::remove_file(sandbox.join("broken/code")).unwrap();
+    let to = comes_back(&city, &sandbox);
+    assert!(to.join("marker/.git").is_dir(), "an empty directory, too");
+}
+
+/// A19: bare repositories, and the `.git` file of a worktree that was copied.
+#[test]
+fn odd_repositories_come_back() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let origin = city.origin().display().to_string();
+    git(&sandbox, &["clone", "-q", "--bare", &origin, "bare.git"]);
+    fs::create_dir(sandbox.join("wt")).unwrap();
+    fs::copy(sandbox.join(".git"), sandbox.join("wt/.git")).unwrap();
+    let (gd, files) = (sandbox.join("gd"), sandbox.join("apart"));
+    let separate = format!("--separate-git-dir={}", gd.display());
+    git(
+        &sandbox,
+        &["init", "-q", &separate, &files.display().to_string()],
+    );
+    write(&files, "code", "1\n");
+    commit_all(&files, "apart");
+    comes_back(&city, &sandbox);
+}
+
+/// A19b, A20, A21: repositories that ignore rules hide, at any depth, and inside of others.
+#[test]
+fn repositories_among_ignored_files_come_back_from_any_depth() {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "target/\nbuild/\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let make = |name: &str| {
+        let dir = sandbox.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        git(&dir, &["init", "-q", "-b", "main"]);
+        write(&dir, "only-here", name);
+        commit_all(&dir, name);
+    };
+    for name in [
+        "target/two/x",
+        "target/three/y/z",
+        "target/a/b/c/d/e",
+        "outer",
+    ] {
+        make(name);
+    }
+    write(&sandbox, "outer/.gitignore", "build/\n");
+    make("outer/build/inner");
+    let gd = sandbox.join("target/gd");
+    let separate = format!("--separate-git-dir={}", gd.display());
+    git(&sandbox, &["init", "-q", &separate, "target/apart"]);
+    write(&sandbox, "target/apart/code", "1\n");
+    commit_all(&sandbox.join("target/apart"), "apart");
+    comes_back(&city, &sandbox);
+}
+
+/// Only hidden repositories: nothing is held up, and all of them are saved without being asked for.
+#[test]
+fn repository_deep_among_ignored_files_holds_up_nothing() {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "target/\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let dir = sandbox.join("target/a/b/c/d/e");
+    fs::create_dir_all(&dir).unwrap();
+    git(&dir, &["init", "-q", "-b", "main"]);
+    write(&dir, "only-here", "1\n");
+    commit_all(&dir, "only here");
+    let facts = city.facts(&sandbox);
+    let line = "ignored repository target/a/b/c/d/e: unpushed commits: 1";
+    assert_eq!(facts.special, [line]);
+    assert!(facts.is_committed());
+    comes_back(&city, &sandbox);
+}
+
+/// A39 to A41, A48, A49: what git would refuse to look at.
+#[test]
+fn sandbox_that_is_no_worktree_any_more_comes_back() {
+    type Break = (&'static str, fn(&City, &Path));
+    let breaks: [Break; 8] = [
+        ("admin gone", |city, _| {
+            fs::remove_dir_all(city.repo.theirs().join("worktrees/Toast")).unwrap();
+        }),
+        ("git init", |_, sandbox| {
+            fs::remove_file(sandbox.join(".git")).unwrap();
+            git(sandbox, &["init", "-q", "-b", "main"]);
+        }),
+        ("link elsewhere", |city, sandbox| {
+            fs::remove_file(sandbox.join(".git")).unwrap();
+            symlink(city.checkout().join(".git"), sandbox.join(".git")).unwrap();
+        }),
+        ("bare with a work tree", |_, sandbox| {
+            configure(
+                sandbox,
+                &[("core.bare", "false"), ("core.worktree", "/tmp")],
+            );
+        }),
+        ("garbage in the configuration", |city, _| {
+            fs::write(city.repo.theirs().join("config"), "[[[ no\n").unwrap();
+        }),
+        ("index is a pipe", |city, _| {
+            pipe(&city.repo.theirs().join("worktrees/Toast/index"))
+        }),
+        ("HEAD is a pipe", |city, _| {
+            pipe(&city.repo.theirs().join("worktrees/Toast/HEAD"))
+        }),
+        ("gitdir is a pipe", |city, _| {
+            pipe(&city.repo.theirs().join("worktrees/Toast/gitdir"))
+        }),
+    ];
+    for (what, break_it) in breaks {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "README", "edited\n");
+        write(&sandbox, "new", "untracked\n");
+        break_it(&city, &sandbox);
+        let facts = city.repo.facts(&sandbox, "main");
+        let facts = facts.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(
+            facts.dirty.contains(&"README".to_owned()),
+            "{what}: {facts:?}"
+        );
+        assert!(!facts.is_committed(), "{what}");
+        let before = disk(&sandbox);
+        let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        let saved = saved.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let to = city.root().join("restored");
+        city.repo
+            .restore(&saved, &to)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut after = disk(&to);
+        after.retain(|name, _| !name.starts_with(b"found.git"));
+        assert_eq!(after, before, "{what}");
+    }
+}
+
+fn pipe(path: &Path) {
+    fs::remove_file(path).unwrap();
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}
