@@ -129,13 +129,8 @@ pub(super) fn claimed(admin: &Path) -> bool {
 
 /// A new administrative directory on the sandbox's branch, as `git worktree add` would make it.
 fn new_admin(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
-    let dir = admin::worktrees(repo);
-    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
-    let dir = fs::canonicalize(&dir).map_err(|error| failed("cannot find", &dir, &error))?;
-    let admin = free_name(&dir, spec.raider.name.as_str());
-    fs::create_dir(&admin).map_err(|error| failed("cannot make", &admin, &error))?;
-    admin::write_whole(&admin.join("HEAD"), head_line(spec).as_bytes())?;
-    Ok(admin)
+    let head = head_line(spec);
+    admin::make(repo, spec.raider.name.as_str(), head.as_bytes(), &spec.path)
 }
 
 fn head_line(spec: &SandboxSpec) -> String {
