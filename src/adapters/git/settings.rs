@@ -11,7 +11,7 @@ use super::admin::write_whole;
 use super::bytes;
 use super::command::Git;
 use super::rig::{GitRepo, PUSH_URL_KEY};
-use super::share;
+use super::{filters, share};
 use crate::adapters::beneath;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
@@ -175,7 +175,13 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .output()?
         .text();
     let format = object_format(repo)?;
-    refresh(&repo.repo_dir().join("config"), &ours(&format, &wanted))?;
+    let mut own = wanted.clone();
+    let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
+    let dropped = filters::drop_relative(&mut own, city);
+    if !dropped.is_empty() {
+        tracing::warn!(rig = %repo.name(), filters = ?dropped, "the supervisor does not run these filters: they would run files of work trees");
+    }
+    refresh(&repo.repo_dir().join("config"), &ours(&format, &own))?;
     share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
     if let Some(why) = unusable(repo)? {
         if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
