@@ -1,11 +1,13 @@
 //! What agents write into the repository that they share decides nothing, and runs nothing.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::ports::repo::{Repo, RepoError};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
@@ -134,6 +136,49 @@ fn configuration_of_one_raider_stops_no_other() {
     fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
     city.repo.prepare().unwrap();
     whole_life(&city, "Furiosa");
+}
+
+/// A pipe made the start of the city wait for ever, and a link had another file written.
+#[test]
+fn nothing_in_the_place_of_a_file_stops_or_misleads_the_start() {
+    let city = City::new();
+    let theirs = city.repo.theirs().to_owned();
+    let mine = city.root().join("mine");
+    let pipe = |path: &Path| mkfifo(path, Mode::S_IRWXU).unwrap();
+    for name in ["config", "horde.config", "info/attributes", "info/exclude"] {
+        let place = theirs.join(name);
+        let clear = || drop(fs::remove_file(&place));
+        fs::write(&mine, "mine\n").unwrap();
+        clear();
+        pipe(&place);
+        city.repo.prepare().unwrap();
+        clear();
+        symlink("/dev/zero", &place).unwrap();
+        city.repo.prepare().unwrap();
+        clear();
+        symlink(&mine, &place).unwrap();
+        city.repo.prepare().unwrap();
+        clear();
+        if name != "info/exclude" {
+            fs::create_dir_all(place.join("below")).unwrap();
+            city.repo.prepare().unwrap();
+        }
+        assert_eq!(fs::read(&mine).unwrap(), b"mine\n", "{name}");
+    }
+    pipe(&city.root().join("pipe"));
+    let include = city.root().join("pipe");
+    let sandbox = city.sandbox();
+    let include = include.to_str().unwrap();
+    git(&sandbox, &["config", "--add", "include.path", include]);
+    city.repo.prepare().unwrap();
+    fs::remove_file(include).unwrap();
+    let outside = city.root().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::remove_dir_all(theirs.join("info")).unwrap();
+    symlink(&outside, theirs.join("info")).unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    whole_life(&city, "Nux");
 }
 
 /// `git update-ref refs/remotes/origin/main HEAD` made unpushed work pass for pushed.
