@@ -218,6 +218,10 @@ impl Watch {
                 self.answered();
                 self.proof.begins(now);
             }
+            Report::Answered => {
+                self.works = true;
+                self.answered();
+            }
             Report::Works | Report::Answers => {
                 self.works = *report == Report::Works;
                 self.reported = None;

@@ -19,11 +19,11 @@ use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{Input, Sessions};
 use crate::testing::world::{Scenario, Town};
 
-const PATROL: Duration = Duration::from_secs(31);
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const PATROL: Duration = Duration::from_secs(31);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Has every harness show its limits and logins.
-fn looks(city: &mut City) {
+pub(super) fn looks(city: &mut City) {
     let pattern = |text: &str| Pattern::new(text).into_iter().collect();
     for harness in city.harnesses.values_mut() {
         harness.looks.limit = pattern(r"at your limit(?: until (?P<until>\S+))?");
@@ -34,31 +34,31 @@ fn looks(city: &mut City) {
     }
 }
 
-async fn town() -> Town {
+pub(super) async fn town() -> Town {
     Scenario::new().with(looks).start().await
 }
 
-fn child(charged: &Charged) -> ChildId {
+pub(super) fn child(charged: &Charged) -> ChildId {
     ChildId::Raider(charged.raider.clone())
 }
 
-fn harness(town: &Town) -> HarnessName {
+pub(super) fn harness(town: &Town) -> HarnessName {
     town.world.city.harnesses.keys().next().unwrap().clone()
 }
 
 /// The text of a limit that ends then.
-fn limit(town: &Town, after: Duration) -> String {
+pub(super) fn limit(town: &Town, after: Duration) -> String {
     format!("at your limit until {}\n> ", town.world.clock.now() + after)
 }
 
-fn show(town: &Town, session: &SessionId, screen: &str) {
+pub(super) fn show(town: &Town, session: &SessionId, screen: &str) {
     town.parts.sessions.show(session, Some(screen));
     let now = town.world.clock.now();
     town.parts.sessions.set_last_activity(session, Some(now));
 }
 
 /// Makes the conversation of a child's session known, so that the next one can go on with it.
-async fn converse(town: &Town, child: &ChildId) {
+pub(super) async fn converse(town: &Town, child: &ChildId) {
     let handle = town.view(child).await.unwrap().session.unwrap().handle;
     let sessions = &town.parts.sessions;
     sessions
@@ -66,7 +66,7 @@ async fn converse(town: &Town, child: &ChildId) {
         .unwrap();
 }
 
-fn told(town: &Town, session: &SessionId) -> usize {
+pub(super) fn told(town: &Town, session: &SessionId) -> usize {
     let sent = town.parts.sessions.sent(session);
     let of_limit = |input: &&Input| match input {
         Input::Submit(text) | Input::Paste(text) => text.contains("limit of your account is over"),
