@@ -23,6 +23,30 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// What was not measured may be the last that names some work.
+#[test]
+fn only_the_measured_directory_of_a_worktree_is_thrown_away() {
+    let city = City::new();
+    let spec = city.spec(1);
+    let sandbox = city.sandbox();
+    let other = city.spec_of("Nux", 1);
+    city.repo.make_sandbox(&other).unwrap();
+    let worktrees = city.repo.theirs().join("worktrees");
+    let bak = worktrees.join("bak");
+    git(&worktrees, &["init", "-q", "--bare", bak.to_str().unwrap()]);
+    let back = sandbox.join(".git");
+    fs::write(bak.join("gitdir"), format!("{}\n", back.display())).unwrap();
+    let of_other = worktrees.join("Nux");
+    fs::write(of_other.join("gitdir"), format!("{}\n", back.display())).unwrap();
+    let permit = permit(&spec, &city.facts(&sandbox));
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
+    assert!(!sandbox.exists() && !bak.exists());
+    assert!(city.repo.theirs().join("horde/retired/bak").is_dir());
+    assert!(of_other.is_dir(), "the sandbox of another leads there");
+}
+
 #[test]
 fn a_pushed_sandbox_goes_with_its_branch() {
     let city = City::new();

@@ -7,6 +7,8 @@ use std::time::SystemTime;
 use horde_supervisor::domain::ailment::Ailment;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::support::city::{City, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
@@ -26,7 +28,7 @@ fn busy(city: &City) -> std::path::PathBuf {
 type Break = (&'static str, fn(&Path, &Path));
 
 /// What can break. None of it touches the files of the work tree.
-const BREAKS: [Break; 12] = [
+const BREAKS: [Break; 14] = [
     ("nothing", |_, _| {}),
     ("no link", |dir, _| {
         fs::remove_file(dir.join(".git")).unwrap()
@@ -49,6 +51,14 @@ const BREAKS: [Break; 12] = [
     ("a directory for an index", |_, admin| {
         fs::remove_file(admin.join("index")).unwrap();
         fs::create_dir(admin.join("index")).unwrap();
+    }),
+    ("a pipe for an index", |_, admin| {
+        fs::remove_file(admin.join("index")).unwrap();
+        mkfifo(&admin.join("index"), Mode::S_IRWXU).unwrap();
+    }),
+    ("a pipe for a head", |_, admin| {
+        fs::remove_file(admin.join("HEAD")).unwrap();
+        mkfifo(&admin.join("HEAD"), Mode::S_IRWXU).unwrap();
     }),
     ("no entry", |_, admin| fs::remove_dir_all(admin).unwrap()),
     ("locked", |_, admin| {
@@ -307,4 +317,18 @@ fn a_work_tree_that_cannot_be_filled_is_not_repaired() {
     assert!(sandbox.join("big.bin").exists());
     let facts = city.facts(&sandbox);
     assert!(facts.is_clean(), "{facts:?}");
+}
+
+/// It was waited for, with the rig's lock held.
+#[test]
+fn pipe_in_the_place_of_a_copied_file_is_the_agents() {
+    let city = City::new();
+    write(&city.checkout(), ".env", "secret\n");
+    let mut spec = city.spec(1);
+    spec.copy = vec![".env".to_owned()];
+    city.repo.make_sandbox(&spec).unwrap();
+    fs::remove_file(spec.path.join(".env")).unwrap();
+    mkfifo(&spec.path.join(".env"), Mode::S_IRWXU).unwrap();
+    city.repo.repair_sandbox(&spec).unwrap();
+    assert!(!spec.path.join(".env").is_file());
 }

@@ -1,12 +1,29 @@
 //! What agents write into the repository that they share decides nothing, and runs nothing.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::ports::repo::{Repo, RepoError};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
+
+/// A program that leaves a mark when it runs.
+fn trip_wire(city: &City, name: &str) -> (String, PathBuf) {
+    let mark = city.root().join(format!("tripped-{name}"));
+    let program = city.root().join(format!("wire-{name}"));
+    fs::write(
+        &program,
+        format!("#!/bin/sh\ntouch {}\ncat\n", mark.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    (program.display().to_string(), mark)
+}
 
 /// Everything that the supervisor does with a sandbox, from its charge to its removal.
 fn whole_life(city: &City, name: &str) {
@@ -35,6 +52,79 @@ fn whole_life(city: &City, name: &str) {
     city.repo.delete_branch(&spec.branch, &head).unwrap();
 }
 
+/// Settings, hooks and attributes that run this program wherever git asks them.
+fn set_traps(city: &City, sandbox: &Path, program: &str) {
+    let hooks = city.root().join("hooks");
+    fs::create_dir(&hooks).unwrap();
+    for hook in [
+        "post-checkout",
+        "pre-push",
+        "reference-transaction",
+        "post-index-change",
+        "pre-auto-gc",
+        "post-commit",
+    ] {
+        fs::copy(program, hooks.join(hook)).unwrap();
+        let theirs = city.repo.theirs().join("hooks");
+        fs::create_dir_all(&theirs).unwrap();
+        fs::copy(program, theirs.join(hook)).unwrap();
+    }
+    let include = city.root().join("included");
+    fs::write(
+        &include,
+        format!("[filter \"trap\"]\n\tclean = {program}\n\tsmudge = {program}\n"),
+    )
+    .unwrap();
+    let attributes = city.repo.theirs().join("info/attributes");
+    fs::write(&attributes, "* filter=trap diff=trap\n").unwrap();
+    for (key, value) in [
+        ("core.hooksPath", hooks.display().to_string()),
+        ("filter.trap.clean", program.to_owned()),
+        ("filter.trap.smudge", program.to_owned()),
+        ("filter.trap.process", program.to_owned()),
+        ("core.sshCommand", program.to_owned()),
+        ("gpg.program", program.to_owned()),
+        ("commit.gpgSign", "true".to_owned()),
+        ("include.path", include.display().to_string()),
+        ("core.fsmonitor", program.to_owned()),
+        ("diff.external", program.to_owned()),
+        ("diff.trap.textconv", program.to_owned()),
+        ("core.pager", program.to_owned()),
+        ("remote.origin.url", format!("ext::{program}")),
+        ("protocol.ext.allow", "always".to_owned()),
+        ("credential.helper", format!("!{program}")),
+        ("uploadpack.packObjectsHook", program.to_owned()),
+        ("core.alternateRefsCommand", program.to_owned()),
+    ] {
+        git(sandbox, &["config", key, &value]);
+    }
+}
+
+/// Each setting by itself would run a program below the supervisor.
+#[test]
+fn no_setting_of_an_agent_runs_a_program() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let (program, mark) = trip_wire(&city, "any");
+    set_traps(&city, &sandbox, &program);
+    // What the test itself does there may have run some.
+    fs::remove_file(&mark).ok();
+    let spec = city.spec_of("Nux", 2);
+    city.repo.make_sandbox(&spec).unwrap();
+    city.repo.facts(&spec.path, "main").unwrap();
+    city.repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    city.repo.fetch_target("main").unwrap();
+    city.repo.spare_branches().unwrap();
+    city.repo.drop_retired().unwrap();
+    let facts = city.facts(&spec.path);
+    city.repo
+        .discard_sandbox(&permit(&spec, &facts), &city.trash(), &|| Ok(()))
+        .unwrap();
+    assert!(!mark.exists(), "the supervisor ran a program of an agent");
+}
+
 /// A common convention, and half a line: both stopped every raider of the rig.
 #[test]
 fn configuration_of_one_raider_stops_no_other() {
@@ -46,6 +136,49 @@ fn configuration_of_one_raider_stops_no_other() {
     fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
     city.repo.prepare().unwrap();
     whole_life(&city, "Furiosa");
+}
+
+/// A pipe made the start of the city wait for ever, and a link had another file written.
+#[test]
+fn nothing_in_the_place_of_a_file_stops_or_misleads_the_start() {
+    let city = City::new();
+    let theirs = city.repo.theirs().to_owned();
+    let mine = city.root().join("mine");
+    let pipe = |path: &Path| mkfifo(path, Mode::S_IRWXU).unwrap();
+    for name in ["config", "horde.config", "info/attributes", "info/exclude"] {
+        let place = theirs.join(name);
+        let clear = || drop(fs::remove_file(&place));
+        fs::write(&mine, "mine\n").unwrap();
+        clear();
+        pipe(&place);
+        city.repo.prepare().unwrap();
+        clear();
+        symlink("/dev/zero", &place).unwrap();
+        city.repo.prepare().unwrap();
+        clear();
+        symlink(&mine, &place).unwrap();
+        city.repo.prepare().unwrap();
+        clear();
+        if name != "info/exclude" {
+            fs::create_dir_all(place.join("below")).unwrap();
+            city.repo.prepare().unwrap();
+        }
+        assert_eq!(fs::read(&mine).unwrap(), b"mine\n", "{name}");
+    }
+    pipe(&city.root().join("pipe"));
+    let include = city.root().join("pipe");
+    let sandbox = city.sandbox();
+    let include = include.to_str().unwrap();
+    git(&sandbox, &["config", "--add", "include.path", include]);
+    city.repo.prepare().unwrap();
+    fs::remove_file(include).unwrap();
+    let outside = city.root().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::remove_dir_all(theirs.join("info")).unwrap();
+    symlink(&outside, theirs.join("info")).unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    whole_life(&city, "Nux");
 }
 
 /// `git update-ref refs/remotes/origin/main HEAD` made unpushed work pass for pushed.
@@ -150,4 +283,20 @@ fn city_of_the_first_plan_is_moved_over_once() {
 fn repo_again(city: &City) -> horde_supervisor::adapters::git::GitRepo {
     let source = city.repo.source().clone();
     crate::support::city::repo(&city.root(), source, true)
+}
+
+/// Refs below a directory that an agent made a link, or a pipe in the place of a file.
+#[test]
+fn links_and_pipes_in_the_shared_repository_hang_nothing() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let theirs = city.repo.theirs();
+    fs::remove_file(theirs.join("packed-refs")).ok();
+    nix::unistd::mkfifo(&theirs.join("packed-refs"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let judged = city.repo.facts(&sandbox, "main");
+    assert!(judged.is_err(), "{judged:?}");
+    fs::remove_file(theirs.join("packed-refs")).unwrap();
+    let target: &Path = &city.root();
+    std::os::unix::fs::symlink(target, theirs.join("refs/heads/away")).unwrap();
+    city.facts(&sandbox);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -336,6 +336,32 @@ pub(super) fn free_name(dir: &Path, name: &str) -> PathBuf {
         n += 1;
     }
     path
+}
+
+/// Makes the administrative directory of a work tree. It is there as a whole or not at all: an agent's `git gc` removes
+/// one that does not name its work tree yet.
+pub(super) fn make(
+    repo: &GitRepo,
+    name: &str,
+    head: &[u8],
+    work_tree: &Path,
+) -> Result<PathBuf, RepoError> {
+    let dir = worktrees(repo);
+    let fail = |error: std::io::Error| failed("cannot make a directory in", &dir, &error);
+    fs::create_dir_all(&dir).map_err(fail)?;
+    let dir = fs::canonicalize(&dir).map_err(fail)?;
+    let fresh = tempfile::Builder::new()
+        .prefix("horde-new-")
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in(repo.theirs())
+        .map_err(fail)?;
+    let back = [bytes::of(&work_tree.join(".git")), b"\n"].concat();
+    write_whole(&fresh.path().join("gitdir"), &back)?;
+    write_whole(&fresh.path().join("commondir"), b"../..\n")?;
+    write_whole(&fresh.path().join("HEAD"), head)?;
+    let admin = free_name(&dir, name);
+    fs::rename(fresh.keep(), &admin).map_err(fail)?;
+    Ok(admin)
 }
 
 /// A private directory in ours, gone when dropped.

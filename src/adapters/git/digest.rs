@@ -16,6 +16,7 @@ use super::files::walk::{Entry, Kind};
 use super::inner::Home;
 use super::measure::Measured;
 use super::special::IN_PROGRESS;
+use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 
 /// The digest of what was measured and of the content behind it.
@@ -82,7 +83,11 @@ pub(super) fn of_file(path: &Path) -> Result<String, RepoError> {
     if meta.is_symlink() {
         return Ok(of_link(bytes::of(&fs::read_link(path).map_err(fail)?)));
     }
-    let file = fs::File::open(path).map_err(fail)?;
+    // An agent may have put a pipe there: nothing waits for that.
+    let (dir, name) = (path.parent(), path.file_name());
+    let name = Path::new(name.unwrap_or_default());
+    let file = beneath::open(dir.unwrap_or(Path::new("/")), name).map_err(fail)?;
+    let file = file.ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
     content(file, meta.mode() & 0o111 != 0).map_err(fail)
 }
 

@@ -47,9 +47,11 @@ pub(super) fn discard(
     }
     let there = fs::symlink_metadata(path).is_ok();
     let mut inner = Vec::new();
+    let mut measured = None;
     if there {
         unmounted(path)?;
         verify(repo, permit)?;
+        measured = admin::linked(path);
         inner = admin::inside(repo, path)?;
     }
     fs::DirBuilder::new()
@@ -65,7 +67,12 @@ pub(super) fn discard(
         throw(path, &free_name(trash, &name))?;
     }
     for admin in &admins {
-        throw(admin, &free_name(trash, &format!("{name}.git")))?;
+        if measured.is_some() && fs::canonicalize(admin).ok() == measured {
+            throw(admin, &free_name(trash, &format!("{name}.git")))?;
+        } else if !is_of_another(repo, admin, path) {
+            // Nobody looked at what its reflog and index name.
+            admin::retire(repo, admin)?;
+        }
     }
     // Worktrees that the agent made in it would keep their branches locked for ever.
     for (admin, _) in &inner {
@@ -111,6 +118,14 @@ pub(super) fn forget(
         }
     }
     Ok(())
+}
+
+/// Whether another sandbox's link leads to the administrative directory, whatever it says itself.
+fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> bool {
+    let real = fs::canonicalize(admin).ok();
+    let others = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
+    let mut others = others.flatten().map(|entry| entry.path());
+    others.any(|other| other != sandbox && real.is_some() && admin::linked(&other) == real)
 }
 
 /// Refuses where a person's directory or a disk is mounted in it: all that is behind would go, too.

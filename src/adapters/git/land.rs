@@ -97,7 +97,8 @@ fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), R
         .args([new.as_str(), old.as_str()])
         .output()?;
     if swap.ok() {
-        return share::publish(repo, &name, new);
+        share::publish(repo, &name, new);
+        return Ok(());
     }
     match repo.resolve(&name)? {
         Some(found) if is_ancestor(repo.repo_dir(), new, &found)? => Ok(()),

@@ -170,8 +170,11 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
         regular::regular(&found).map_err(|error| failed("cannot copy", source, &error))?;
     }
     if fs::symlink_metadata(&target).is_ok() {
-        let same = digest::of_file(&target)?;
-        if same == digest::of_file(source)? {
+        // What cannot be read is the agent's.
+        let same = digest::of_file(&target).ok();
+        if let Some(same) = same
+            && same == digest::of_file(source)?
+        {
             note.copied.entry(name).or_insert(same);
         }
         return Ok(());

@@ -157,10 +157,14 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
         Some(admin) => lens.index(admin)?,
         None => Index::default(),
     };
-    let head = ground.head.as_ref().or(ground.stands_for.as_ref());
-    let tree = match head {
-        Some(head) => tree(repo.lens(), head, b"")?,
-        None => Tree::default(),
+    let tree = match (&ground.head, &ground.stands_for) {
+        // From ours: what theirs says that a tree holds may be forged.
+        (Some(head), _) => {
+            repo.take(std::slice::from_ref(head))?;
+            tree(repo.git(), head, b"")?
+        }
+        (None, Some(other)) => tree(repo.lens(), other, b"")?,
+        (None, None) => Tree::default(),
     };
     Ok(Sight {
         format,

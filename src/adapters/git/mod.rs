@@ -15,6 +15,7 @@ mod equal;
 mod facts;
 mod fetch;
 mod files;
+mod filters;
 mod gate;
 mod ground;
 mod hooks;

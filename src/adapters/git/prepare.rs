@@ -72,7 +72,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
                 .args(["symbolic-ref", "refs/remotes/origin/HEAD", &head])
                 .run()?;
         }
-        share::publish_all(repo)?;
+        share::publish_all(repo);
         write_whole(&mark, b"")?;
     }
     Ok(())
@@ -170,12 +170,10 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(failed("cannot read", &from, &error)),
     };
-    for dir in [repo.repo_dir(), repo.theirs()] {
-        let info = dir.join("info");
-        fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
-        write_whole(&info.join("attributes"), &text)?;
-    }
-    Ok(())
+    let info = repo.repo_dir().join("info");
+    fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
+    write_whole(&info.join("attributes"), &text)?;
+    share::write(repo, "info/attributes", &text)
 }
 
 /// Throws away what killed attempts left in our own scratch directory.

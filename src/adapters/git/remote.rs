@@ -34,7 +34,7 @@ pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, 
         repo.git()
             .args(["update-ref", &local, start.tip.as_str(), ""])
             .run()?;
-        share::publish(repo, &local, &start.tip)?;
+        share::publish(repo, &local, &start.tip);
     }
     state(repo, &local)
 }
@@ -62,10 +62,10 @@ pub(super) fn fetch(
         .map_err(|error| without_password(error, &format!("fetch of {branch}")))?;
     if output.ok() {
         let name = format!("refs/remotes/{remote}/{branch}");
-        return match repo.resolve(&name)? {
-            Some(tip) => share::publish(repo, &name, &tip),
-            None => Ok(()),
-        };
+        if let Some(tip) = repo.resolve(&name)? {
+            share::publish(repo, &name, &tip);
+        }
+        return Ok(());
     }
     let why = said(&output, from);
     if why.contains("couldn't find remote ref") {
@@ -237,7 +237,8 @@ pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoE
     let name = format!("refs/remotes/origin/{branch}");
     let _turn = turns::take(repo.repo_dir(), &format!("origin/{branch}"));
     repo.git().args(["update-ref", &name, tip.as_str()]).run()?;
-    share::publish(repo, &name, tip)
+    share::publish(repo, &name, tip);
+    Ok(())
 }
 
 /// The branch is not where it was thought to be.

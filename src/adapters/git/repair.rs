@@ -11,6 +11,7 @@ use super::command::{CHECKOUT, Git};
 use super::rig::{GitRepo, resolve};
 use super::theirs::{self, Head};
 use super::{links, refill, sandbox};
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -129,13 +130,8 @@ pub(super) fn claimed(admin: &Path) -> bool {
 
 /// A new administrative directory on the sandbox's branch, as `git worktree add` would make it.
 fn new_admin(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
-    let dir = admin::worktrees(repo);
-    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
-    let dir = fs::canonicalize(&dir).map_err(|error| failed("cannot find", &dir, &error))?;
-    let admin = free_name(&dir, spec.raider.name.as_str());
-    fs::create_dir(&admin).map_err(|error| failed("cannot make", &admin, &error))?;
-    admin::write_whole(&admin.join("HEAD"), head_line(spec).as_bytes())?;
-    Ok(admin)
+    let head = head_line(spec);
+    admin::make(repo, spec.raider.name.as_str(), head.as_bytes(), &spec.path)
 }
 
 fn head_line(spec: &SandboxSpec) -> String {
@@ -144,7 +140,8 @@ fn head_line(spec: &SandboxSpec) -> String {
 
 /// A HEAD that git cannot read, or that names a commit that is gone, goes back to the branch.
 fn mend_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
-    let named = match theirs::head(admin)? {
+    // What is no file, a pipe for one, says nothing.
+    let named = match theirs::head(admin).ok().flatten() {
         Some(Head::Ref(_)) => return Ok(()),
         Some(Head::Commit(id)) => resolve(repo.lens(), id.as_str())?,
         None => None,
@@ -160,9 +157,7 @@ fn mend_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Rep
 /// A missing or unreadable index is made anew from HEAD; the files decide what is dirty then.
 fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(), RepoError> {
     let index = admin.join("index");
-    let there = fs::symlink_metadata(&index).is_ok();
-    let readable = git().args(["ls-files", "-s", "-z"]).output()?.ok();
-    if there && readable {
+    if is_readable(repo, admin, git())? {
         return Ok(());
     }
     set_aside(&index)?;
@@ -175,6 +170,26 @@ fn mend_index(repo: &GitRepo, admin: &Path, git: impl Fn() -> Git) -> Result<(),
     let tree = head.as_ref().map_or("--empty", Oid::as_str);
     git().args(["read-tree", tree]).run()?;
     Ok(())
+}
+
+/// Whether git can read the index. It reads a copy: an agent may put a pipe in its place.
+fn is_readable(repo: &GitRepo, admin: &Path, git: Git) -> Result<bool, RepoError> {
+    let scratch = admin::scratch(repo)?;
+    let copy = scratch.path().join("index");
+    let Ok(Some(mut index)) = beneath::open(admin, Path::new("index")) else {
+        return Ok(false);
+    };
+    let fail = |error: std::io::Error| failed("cannot copy to", &copy, &error);
+    let mut file = fs::File::create_new(&copy).map_err(fail)?;
+    std::io::copy(&mut index, &mut file).map_err(fail)?;
+    let listed = git
+        .env("GIT_INDEX_FILE", &copy)
+        .args(["ls-files", "-s", "-z"]);
+    match listed.output() {
+        Ok(listed) => Ok(listed.ok()),
+        Err(RepoError::Timeout { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_stale(lock: &Path) -> bool {

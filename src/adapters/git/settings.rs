@@ -11,11 +11,16 @@ use super::admin::write_whole;
 use super::bytes;
 use super::command::Git;
 use super::rig::{GitRepo, PUSH_URL_KEY};
+use super::{filters, share};
+use crate::adapters::beneath;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
 /// The file that the configuration of theirs includes.
 pub(super) const FILE: &str = "horde.config";
+
+/// More of a configuration is not read.
+const CONFIG_MAX: u64 = 1024 * 1024;
 
 /// What holds in ours beside the settings of the checkout. Nothing is pruned: salvage and its retention
 /// decide what goes.
@@ -170,16 +175,21 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .output()?
         .text();
     let format = object_format(repo)?;
-    refresh(&repo.repo_dir().join("config"), &ours(&format, &wanted))?;
-    let theirs = repo.theirs();
-    refresh(&theirs.join(FILE), &render(&closed(wanted.clone())))?;
-    let config = theirs.join("config");
-    if let Some(why) = unusable(&config) {
-        if config.exists() {
+    let mut own = wanted.clone();
+    let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
+    let dropped = filters::drop_relative(&mut own, city);
+    if !dropped.is_empty() {
+        tracing::warn!(rig = %repo.name(), filters = ?dropped, "the supervisor does not run these filters: they would run files of work trees");
+    }
+    refresh(&repo.repo_dir().join("config"), &ours(&format, &own))?;
+    share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
+    if let Some(why) = unusable(repo)? {
+        if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
             // Agents share it: one that broke it would stop the others.
             tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
         }
-        refresh(&config, &base(&format, THEIRS, &[("include.path", FILE)]))?;
+        let text = base(&format, THEIRS, &[("include.path", FILE)]);
+        share::write(repo, "config", text.as_bytes())?;
     }
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
     Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
@@ -191,14 +201,25 @@ pub(super) fn object_format(repo: &GitRepo) -> Result<String, RepoError> {
     Ok(asked.run()?.text())
 }
 
-/// Why git cannot use a configuration file, or does not see our settings through it.
-fn unusable(config: &Path) -> Option<String> {
-    let read = || {
-        git2::Config::open(config)?
-            .snapshot()?
-            .get_string("push.default")
+/// Why git cannot use the configuration of theirs, or does not see our settings through it. What else it
+/// includes is not followed: that may be a pipe, or have no end.
+fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
+    let text = match beneath::read(repo.theirs(), Path::new("config"), CONFIG_MAX) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(Some("it is not there".to_owned())),
+        Err(error) => return Ok(Some(error.to_string())),
     };
-    read().err().map(|error| error.message().to_owned())
+    let list = Git::in_dir(Path::new("/"))
+        .args(["config", "--file", "-", "--no-includes", "--list", "-z"])
+        .stdin(text)
+        .output()?;
+    if !list.ok() {
+        return Ok(Some(list.stderr.trim().to_owned()));
+    }
+    let ours = format!("include.path\n{FILE}");
+    let includes = bytes::split(&list.stdout).any(|record| record == ours.as_bytes());
+    let why = "it does not include the settings of the rig";
+    Ok((!includes).then(|| why.to_owned()))
 }
 
 fn refresh(file: &Path, text: &str) -> Result<(), RepoError> {

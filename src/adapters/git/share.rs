@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::admin::{failed, write_whole};
+use super::admin::{failed, free_name, write_whole};
 use super::bytes;
 use super::prepare::init_bare;
 use super::rig::{GitRepo, oid};
 use super::settings::object_format;
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -38,7 +39,7 @@ pub(super) fn borrows(repo: &GitRepo) -> bool {
 
 fn lenders(repo: &GitRepo) -> Vec<u8> {
     let file = Path::new("objects/info/alternates");
-    let text = crate::adapters::beneath::read(repo.theirs(), file, 1 << 20);
+    let text = beneath::read(repo.theirs(), file, 1 << 20);
     text.ok().flatten().unwrap_or_default()
 }
 
@@ -57,17 +58,52 @@ pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     write_whole(&file, &text)
 }
 
-/// Tells agents where a ref of ours is.
-pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) -> Result<(), RepoError> {
-    let theirs = repo.their_refs();
-    if theirs.resolve(name)?.as_ref() == Some(at) {
+/// Writes a file there that agents may have put something else in the place of. No link is followed and
+/// nothing is waited for; a directory is set aside.
+pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoError> {
+    let (dir, name) = (repo.theirs(), Path::new(name));
+    let max = text.len() as u64;
+    if beneath::read(dir, name, max).is_ok_and(|found| found.as_deref() == Some(text)) {
         return Ok(());
     }
-    theirs.create(name, at)
+    let fail = |error: std::io::Error| failed("cannot write", &dir.join(name), &error);
+    if let Some(above) = name.parent().filter(|above| *above != Path::new("")) {
+        beneath::make_dir_anew(dir, above).map_err(fail)?;
+    }
+    let mut part = name.as_os_str().to_owned();
+    part.push(".new");
+    for place in [name, Path::new(&part)] {
+        if fs::symlink_metadata(dir.join(place)).is_ok_and(|meta| meta.is_dir()) {
+            let aside = free_name(dir, &format!("{}.aside", place.display()));
+            let aside = aside.strip_prefix(dir).unwrap_or(&aside);
+            beneath::rename(dir, place, aside).map_err(fail)?;
+        }
+    }
+    beneath::replace_durably(dir, name, text).map_err(fail)
 }
 
-/// Tells agents where the remotes and their tags are, and which branch is the default.
-pub(super) fn publish_all(repo: &GitRepo) -> Result<(), RepoError> {
+/// Tells agents where a ref of ours is. Where they left something in its way, it is said and tried again with
+/// the next one: nothing that ours decides waits for it.
+pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
+    let theirs = repo.their_refs();
+    let told = theirs.resolve(name).and_then(|found| match found {
+        Some(found) if found == *at => Ok(()),
+        _ => theirs.create(name, at),
+    });
+    if let Err(error) = told {
+        tracing::warn!(rig = %repo.name(), name, %error, "agents are not told where this is");
+    }
+}
+
+/// Tells agents where the remotes and their tags are, and which branch is the default, as far as nothing is in
+/// the way.
+pub(super) fn publish_all(repo: &GitRepo) {
+    if let Err(error) = tell_all(repo) {
+        tracing::warn!(rig = %repo.name(), %error, "agents are not told where the remotes are");
+    }
+}
+
+fn tell_all(repo: &GitRepo) -> Result<(), RepoError> {
     let format = "--format=%(objectname)%09%(refname)%09%(symref)";
     let list = repo
         .git()

@@ -34,6 +34,9 @@ impl GitRepo {
             "GIT_ALTERNATE_OBJECT_DIRECTORIES",
             bytes::path(&list).as_os_str(),
         )
+        // Indexes that an agent can write, of what is in commits and packs.
+        .args(["-c", "core.commitGraph=false"])
+        .args(["-c", "core.multiPackIndex=false"])
     }
 
     /// A `git` command on the files of a sandbox and an index, with our configuration and attributes.

@@ -1,7 +1,7 @@
 //! Refs of the repository that agents write to, read as files. git is not asked: it would read that
 //! repository's configuration. What a ref says is a claim: it decides nothing before ours has the object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -201,15 +201,18 @@ impl Theirs<'_> {
         let Some(_lock) = Lock::take(&path)? else {
             return Ok(false);
         };
-        let mut all = self.packed()?;
-        all.extend(refs.iter().cloned());
-        let lines: String = all
-            .iter()
-            .map(|(name, id)| format!("{id} {name}\n"))
-            .collect();
-        write_whole(&path, lines.as_bytes())?;
+        let gone: BTreeSet<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
+        // Without the header: the lines are not sorted any more.
+        let mut lines = self.packed_without(|name| gone.contains(name))?;
+        lines.retain(|line| !line.starts_with(b"#"));
+        let new = refs.iter().map(|(name, id)| format!("{id} {name}\n"));
+        lines.extend(new.map(String::into_bytes));
+        write_whole(&path, &lines.concat())?;
         for (name, _) in refs {
             let loose = self.dir.join(name);
+            if is_dir(&loose) {
+                continue;
+            }
             match fs::remove_file(&loose) {
                 Err(error) if !is_absent(&error) => {
                     return Err(failed("cannot remove", &loose, &error));
@@ -226,6 +229,9 @@ impl Theirs<'_> {
         }
         let path = self.dir.join(name);
         self.make_dir(path.parent().unwrap_or(self.dir))?;
+        if is_dir(&path) {
+            drop_empty(&path);
+        }
         write_whole(&path, text.as_bytes())
     }
 
@@ -288,25 +294,30 @@ impl Theirs<'_> {
         let Some(_lock) = Lock::take(&path)? else {
             return Ok(false);
         };
-        let fail = |error: std::io::Error| failed("cannot read", &path, &error);
+        let kept = self.packed_without(|found| found == name)?;
+        write_whole(&path, &kept.concat())?;
+        Ok(true)
+    }
+
+    /// The lines of `packed-refs` as they are but those of some refs: names may be no text.
+    fn packed_without(&self, gone: impl Fn(&str) -> bool) -> Result<Vec<Vec<u8>>, RepoError> {
+        let fail = |error: std::io::Error| failed("cannot read", &self.packed_file(), &error);
         let text = beneath::read(self.dir, Path::new("packed-refs"), LIST_MAX).map_err(fail)?;
+        let text = text.unwrap_or_default();
         let mut kept = Vec::new();
         let mut dropping = false;
-        for line in text
-            .unwrap_or_default()
-            .split_inclusive(|byte| *byte == b'\n')
-        {
+        for line in text.split(|byte| *byte == b'\n') {
             // `^<oid>` tells what the tag on the line above stands for.
             dropping = match line.first() {
+                None => continue,
                 Some(b'^') => dropping,
-                _ => packed_line(line.trim_ascii_end()).is_some_and(|(found, _)| found == name),
+                _ => packed_line(line).is_some_and(|(found, _)| gone(&found)),
             };
             if !dropping {
-                kept.extend_from_slice(line);
+                kept.push([line, b"\n"].concat());
             }
         }
-        write_whole(&path, &kept)?;
-        Ok(true)
+        Ok(kept)
     }
 
     /// Makes a directory of refs, of real directories only.
@@ -350,6 +361,21 @@ fn packed_line(line: &[u8]) -> Option<(String, Oid)> {
     is_ref(name).then(|| (name.to_owned(), id))
 }
 
+fn is_dir(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
+/// Removes a directory that holds nothing but directories, as git does where a ref gets its name.
+fn drop_empty(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            drop_empty(&entry.path());
+        }
+    }
+    // One that holds refs stays, and the write that follows says so.
+    let _held = fs::remove_dir(dir);
+}
+
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
@@ -384,76 +410,4 @@ impl Drop for Lock {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(digit: char) -> Oid {
-        Oid::new(digit.to_string().repeat(40)).unwrap()
-    }
-
-    fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
-
-    #[test]
-    fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
-        let packed = format!(
-            "# pack-refs with: peeled fully-peeled sorted \n{} refs/heads/a\n{} refs/heads/b\n^{}\n",
-            id('1'),
-            id('2'),
-            id('3')
-        );
-        let dir = repository(&[
-            ("packed-refs", &packed),
-            ("refs/heads/a", &format!("{}\n", id('4'))),
-            ("refs/heads/s", "ref: refs/heads/b\n"),
-            ("refs/heads/loop", "ref: refs/heads/loop\n"),
-            ("refs/heads/broken", "garbage"),
-        ]);
-        let refs = Theirs { dir: dir.path() };
-        let at = |name: &str| refs.resolve(&format!("refs/heads/{name}")).unwrap();
-        assert_eq!(at("a"), Some(id('4')));
-        assert_eq!(at("b"), Some(id('2')));
-        assert_eq!(at("s"), Some(id('2')));
-        assert_eq!((at("loop"), at("broken"), at("absent")), (None, None, None));
-        assert_eq!(refs.resolve("refs/../packed-refs").unwrap(), None);
-        let names: Vec<_> = refs.list("refs/heads/").unwrap().into_keys().collect();
-        assert_eq!(names, ["refs/heads/a", "refs/heads/b", "refs/heads/s"]);
-    }
-
-    #[test]
-    fn ref_is_deleted_loose_and_packed_if_it_is_where_it_was() {
-        let packed = format!(
-            "{} refs/heads/a\n^{}\n{} refs/heads/b\n",
-            id('1'),
-            id('3'),
-            id('2')
-        );
-        let dir = repository(&[
-            ("packed-refs", &packed),
-            ("refs/heads/a", &format!("{}\n", id('4'))),
-        ]);
-        let refs = Theirs { dir: dir.path() };
-        assert!(!refs.delete("refs/heads/a", &id('1')).unwrap());
-        let lock = dir.path().join("packed-refs.lock");
-        fs::write(&lock, "").unwrap();
-        assert!(
-            !refs.delete("refs/heads/a", &id('4')).unwrap(),
-            "git holds the lock"
-        );
-        fs::remove_file(&lock).unwrap();
-        assert!(refs.delete("refs/heads/a", &id('4')).unwrap());
-        assert_eq!(refs.resolve("refs/heads/a").unwrap(), None);
-        let left = fs::read_to_string(dir.path().join("packed-refs")).unwrap();
-        assert_eq!(left, format!("{} refs/heads/b\n", id('2')));
-        assert!(refs.delete("refs/heads/b", &id('2')).unwrap());
-        refs.create("refs/heads/new/one", &id('5')).unwrap();
-        assert_eq!(refs.resolve("refs/heads/new/one").unwrap(), Some(id('5')));
-    }
-}
+mod tests;

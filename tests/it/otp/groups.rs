@@ -137,6 +137,11 @@ fn another_one_that_fails_at_the_restart() {
         runs_as(&city, "alpha", 3);
         in_state(&city, "mike", "running");
         later(&city);
+        // Its session runs a moment before its program says so.
+        let last = || since(&city, 6).last().cloned();
+        until("mike is up", || {
+            last().is_some_and(|what| what == "mike up")
+        });
         let mut seen = since(&city, 6);
         // It may have come up for a moment before its predecessor failed.
         if seen.contains(&"mike down".to_owned()) {

@@ -77,6 +77,8 @@ pub fn is_at_risk(form: Form) -> bool {
             | Form::HiddenClone
             | Form::ReflogOnly
             | Form::Ignored
+            // git would store these bytes as the blob that HEAD has: they are saved without being asked for.
+            | Form::LineEndings
             | Form::Locked
             | Form::Clean
     )

@@ -203,6 +203,45 @@ fn another_repository_is_never_touched() {
     assert!(theirs.join("HEAD").exists());
 }
 
+/// A link where the next commit has a directory, or where the work tree was, leads to somebody's files.
+#[test]
+fn nothing_is_removed_behind_a_link() {
+    let rig = Rigged::new();
+    let home = rig.path("home");
+    fs::create_dir_all(home.join("lib/.git")).unwrap();
+    fs::write(home.join("lib/.git/HEAD"), "mine\n").unwrap();
+    fs::write(home.join("lib/work"), "mine\n").unwrap();
+    let kept = || {
+        assert_eq!(fs::read(home.join("lib/.git/HEAD")).unwrap(), b"mine\n");
+        assert_eq!(fs::read(home.join("lib/work")).unwrap(), b"mine\n");
+    };
+    let commit = rig.commit(&rig.base, &[("vendor/lib/a", "a\n")]);
+    let check = "test -f vendor/lib/a && test ! -L vendor/lib && test ! -e vendor/lib/.git";
+    let linked = format!("rm -rf vendor; ln -s '{}' vendor", home.display());
+    let deeper = format!(
+        "rm -rf vendor/lib; ln -s '{}/lib' vendor/lib",
+        home.display()
+    );
+    let moved = format!(
+        "cd ..; mv gate-0 \"$OUT-$$\"; ln -s '{}/lib' gate-0",
+        home.display()
+    );
+    for left in [linked, deeper, moved] {
+        let run = gate(&rig, &commit, &left);
+        assert!(!run.changed.is_empty(), "{left}");
+        kept();
+        passes(&rig, &commit, check);
+        kept();
+    }
+    // git makes the directory again when it finds out what changed.
+    passes(&rig, &rig.base, "ln -s \"$OUT\" vendor");
+    std::os::unix::fs::symlink(home.join("lib"), rig.path("out")).unwrap();
+    passes(&rig, &commit, check);
+    passes(&rig, &commit, "mkdir vendor/lib/.git");
+    passes(&rig, &commit, check);
+    kept();
+}
+
 /// What gates leave, and whether it changes what is tracked.
 const LEFT: &[(&str, bool)] = &[
     ("echo x > a; echo y > new", true),

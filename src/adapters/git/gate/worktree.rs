@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{failed, own};
+use crate::adapters::beneath;
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::rig::{GitRepo, oid};
@@ -57,7 +58,7 @@ impl<'r> Worktree<'r> {
 
     /// Brings it to exactly the commit's tree and returns that. What cannot be mended is made anew, once.
     pub(super) fn check_out(&self, commit: &Oid) -> Result<Oid, RepoError> {
-        if self.index.is_file() && self.path.is_dir() {
+        if self.index.is_file() && self.is_dir() {
             match self.bring(commit) {
                 Ok(tree) => return Ok(tree),
                 Err(error) => {
@@ -71,16 +72,16 @@ impl<'r> Worktree<'r> {
         self.bring(commit)
     }
 
+    /// Whether a directory is there. A link that a gate left in its place leads to somebody's files.
+    fn is_dir(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_dir())
+    }
+
     /// Moves what is there out of the way and removes it. A rename works also where a gate left
     /// directories that cannot be emptied.
     fn set_aside(&self) -> Result<(), RepoError> {
         remove(&self.index)?;
-        let mut places = (0..).map(|n: u32| self.path.with_extension(format!("discarded-{n}")));
-        let free = places.find(|place| {
-            remove_all(place);
-            !place.exists()
-        });
-        let Some(aside) = free else {
+        let Some(aside) = self.free_place() else {
             return Ok(());
         };
         match fs::rename(&self.path, &aside) {
@@ -89,6 +90,15 @@ impl<'r> Worktree<'r> {
             Err(error) => return Err(failed(&self.path.display().to_string(), &error)),
         }
         Ok(())
+    }
+
+    /// A name beside it that nothing has.
+    fn free_place(&self) -> Option<PathBuf> {
+        let mut places = (0..).map(|n: u32| self.path.with_extension(format!("discarded-{n}")));
+        places.find(|place| {
+            remove_all(place);
+            fs::symlink_metadata(place).is_err()
+        })
     }
 
     /// git on this work tree and no other, by the supervisor's repository and index.
@@ -106,6 +116,10 @@ impl<'r> Worktree<'r> {
 
     /// Writes the commit's tree, and proves it: index and commit name the same one.
     fn bring(&self, commit: &Oid) -> Result<Oid, RepoError> {
+        if !self.is_dir() {
+            let what = format!("{} is not a directory any more", self.path.display());
+            return Err(RepoError::Failed(what));
+        }
         // Of a git that was killed. Nothing else works here.
         remove(&self.index.with_extension("index.lock"))?;
         self.drop_repositories(commit)?;
@@ -144,13 +158,25 @@ impl<'r> Worktree<'r> {
                 continue;
             };
             if line.starts_with(b"040000 ") {
-                let dir = self.path.join(bytes::path(&line[tab + 1..]));
-                let link = dir.join(".git");
-                if fs::symlink_metadata(&link).is_ok() {
-                    remove_all(&link);
-                    remove(&link)?;
-                }
+                self.drop_repository(&bytes::path(&line[tab + 1..]).join(".git"))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Moves a file or directory away that is reached without a link; one behind a link is somebody else's,
+    /// and git replaces the link by the directory that the commit has there.
+    fn drop_repository(&self, name: &Path) -> Result<(), RepoError> {
+        let Some(aside) = self.free_place() else {
+            return Ok(());
+        };
+        let forge = self.path.parent().unwrap_or(Path::new("/"));
+        let from = Path::new(self.path.file_name().unwrap_or_default()).join(name);
+        let to = Path::new(aside.file_name().unwrap_or_default());
+        match beneath::rename(forge, &from, to) {
+            Ok(()) => remove_all(&aside),
+            Err(error) if is_elsewhere(&error) => {}
+            Err(error) => return Err(failed(&from.display().to_string(), &error)),
         }
         Ok(())
     }
@@ -158,6 +184,10 @@ impl<'r> Worktree<'r> {
     /// Tracked paths that are not as the commit has them, after a gate ran. Paths that differ right after a
     /// checkout too (line ends that a filter rewrites) are no change of the gate's.
     pub(super) fn changed(&self, commit: &Oid) -> Result<Vec<String>, RepoError> {
+        if !self.is_dir() {
+            // A gate that moved it away leaves nothing to compare.
+            return Ok(vec![".".to_owned()]);
+        }
         let mut changed = self.differing(commit)?;
         if !changed.is_empty() {
             self.bring(commit)?;
@@ -176,6 +206,12 @@ impl<'r> Worktree<'r> {
             .run()?;
         Ok(bytes::split(&output.stdout).map(bytes::lossy).collect())
     }
+}
+
+/// Whether nothing of that name is there, or a link is on the way to it.
+fn is_elsewhere(error: &std::io::Error) -> bool {
+    let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    absent || beneath::is_odd(error)
 }
 
 /// Removes a file or link that may not be there.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::admin::{self, failed, free_name, write_whole};
+use super::super::admin::{self, failed, write_whole};
 use super::super::bytes;
 use super::super::rig::GitRepo;
 use super::legacy;
@@ -110,19 +110,11 @@ pub(super) fn worktree(
     to: &Path,
 ) -> Result<PathBuf, RepoError> {
     let _serial = repo.worktrees();
-    let dir = admin::worktrees(repo);
-    let fail = |error: std::io::Error| failed("cannot make", &dir, &error);
-    fs::create_dir_all(&dir).map_err(fail)?;
-    let dir = fs::canonicalize(&dir).map_err(fail)?;
-    let admin = free_name(&dir, name);
-    fs::create_dir(&admin).map_err(fail)?;
     // The link back first: one that is left half made is found by it.
-    let link = to.join(".git");
-    write_whole(&admin.join("gitdir"), &[bytes::of(&link), b"\n"].concat())?;
-    write_whole(&admin.join("commondir"), b"../..\n")?;
-    write_whole(&admin.join("HEAD"), head.as_bytes())?;
+    let admin = admin::make(repo, name, head.as_bytes(), to)?;
     fs::create_dir(to).map_err(|error| failed("cannot make", to, &error))?;
-    write_whole(&link, &[b"gitdir: ", bytes::of(&admin), b"\n"].concat())?;
+    let link = [b"gitdir: ", bytes::of(&admin), b"\n"].concat();
+    write_whole(&to.join(".git"), &link)?;
     Ok(admin)
 }
 

@@ -12,6 +12,27 @@ fn absent() -> Oid {
     Oid::new("0123456789012345678901234567890123456789").unwrap()
 }
 
+/// What agents are told of a remote is told where they can write.
+#[test]
+fn what_is_in_the_way_in_theirs_holds_up_neither_fetch_nor_push() {
+    let rig = Rigged::new();
+    let shown = |branch: &str| rig.repo.theirs().join("refs/remotes/origin").join(branch);
+    std::fs::create_dir_all(shown("main").join("deep")).unwrap();
+    std::fs::write(shown("main").join("deep/work"), "mine\n").unwrap();
+    let target = remote::fetch_target(&rig.repo, "main").unwrap();
+    assert_eq!(target.tip, rig.base);
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    std::fs::create_dir_all(shown(BRANCH).parent().unwrap().parent().unwrap()).unwrap();
+    std::fs::write(shown(BRANCH).parent().unwrap(), "no directory\n").unwrap();
+    remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
+    assert_eq!(rig.at(BRANCH), Some(head));
+    // An empty one is in nobody's way.
+    std::fs::remove_file(shown("main").join("deep/work")).unwrap();
+    remote::fetch_target(&rig.repo, "main").unwrap();
+    let told = rig.repo.their_refs().resolve("refs/remotes/origin/main");
+    assert_eq!(told.unwrap(), Some(rig.base.clone()));
+}
+
 #[test]
 fn a_branch_is_pushed_read_back_and_pushed_again() {
     let rig = Rigged::new();
