@@ -42,7 +42,7 @@ pub(super) async fn start(
         .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
     let asked = match problem {
         None if cause == Cause::Operator => endings::problem(world, hook).await,
-        _ => None,
+        None | Some(_) => None,
     };
     // A session that is started for a problem is started in spite of its outcome file.
     let problem = problem.or(asked.as_ref());

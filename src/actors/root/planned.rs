@@ -66,7 +66,7 @@ impl Root {
         }
         slot.cause = cause;
         if let Some(spec) = look.specs.get(id) {
-            slot.spec = spec.clone();
+            slot.spec = slot.spec.renewed(spec);
         }
         self.note(NewEvent::new(EventType::AgentResumed, id, cause));
         self.spawn_child(me, id).await;

@@ -68,6 +68,25 @@ impl ChildSpec {
         }
     }
 
+    /// The child as it is wanted now. What keeps the outcome of this incarnation from being accepted is still to
+    /// be told: a look does not know it.
+    #[must_use]
+    pub(super) fn renewed(&self, wanted: &Self) -> Self {
+        let mut next = wanted.clone();
+        if let (
+            Work::Raider { hook: old, problem },
+            Work::Raider {
+                hook,
+                problem: told,
+            },
+        ) = (&self.work, &mut next.work)
+            && old.incarnation == hook.incarnation
+        {
+            told.clone_from(problem);
+        }
+        next
+    }
+
     /// Whether nothing of it differs.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same_work = match (&self.work, &other.work) {

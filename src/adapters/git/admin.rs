@@ -360,7 +360,8 @@ pub(super) fn make(
     write_whole(&fresh.path().join("commondir"), b"../..\n")?;
     write_whole(&fresh.path().join("HEAD"), head)?;
     let admin = free_name(&dir, name);
-    fs::rename(fresh.keep(), &admin).map_err(fail)?;
+    fs::rename(fresh.path(), &admin).map_err(fail)?;
+    let _moved = fresh.keep();
     Ok(admin)
 }
 

@@ -1,5 +1,5 @@
-//! Filters of the rig's checkout that ours does not take over. git runs a filter in the work tree: a program
-//! that is named by a relative path is then what an agent wrote, run outside of any session.
+//! Filters of the rig's checkout that the supervisor does not use. git runs a filter in the work tree. A program that is
+//! named by a relative path is then a file that an agent can write, and it would run outside of any session.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,14 +8,14 @@ use super::settings::Settings;
 
 /// Keys of a filter that hold a command.
 const COMMANDS: &[&str] = &["clean", "smudge", "process"];
-/// What a shell takes for the end of a command.
+/// Characters that end a command in a shell.
 const ENDS: &[char] = &['|', ';', '&', '\n', '(', ')', '`'];
 /// Programs that run what their first argument names.
 const RUNNERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "env", "node", "exec", "command",
 ];
 
-/// Takes out the filters that may run a file of the work tree or of the city; returns their names.
+/// Removes the filters that may run a file of the work tree or of the city; returns their names.
 pub(super) fn drop_relative(settings: &mut Settings, city: &Path) -> BTreeSet<String> {
     let relative = settings.iter().filter_map(|(key, value)| {
         let (name, key) = parts(key)?;

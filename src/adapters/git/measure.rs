@@ -194,9 +194,8 @@ fn look(repo: &GitRepo, ground: Ground) -> Result<Measured, RepoError> {
     let reflog = traces::head_reflogs(&admins(&ground))?;
     let stashes = traces::stashes(repo, ground.note.as_ref(), &ground, &reflog)?;
     let lost = traces::lost(repo, ground.note.as_ref(), &ground, &reflog)?;
-    // What it has committed is judged, and kept, in ours.
-    let mut commits: Vec<Oid> = ground.head.iter().cloned().collect();
-    commits.extend(lost.tips.iter().chain(&lost.own).cloned());
+    // What it has committed is judged, and kept, in ours. HEAD is there already.
+    let mut commits: Vec<Oid> = lost.tips.iter().chain(&lost.own).cloned().collect();
     commits.extend(stashes.iter().map(|stash| stash.commit.clone()));
     repo.take(&commits)?;
     let mut measured = Measured {

@@ -50,7 +50,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let ready = mark.exists();
     let adopted = repo.repo_dir().join(ADOPTED);
     if !adopted.exists() {
-        // It lends its objects only once a city was taken over: one of the second plan has lost what lent them.
+        // Theirs borrows from ours only after the city was taken over. Where it does and ours is new, ours was removed.
         if share::borrows(repo) {
             let lost = repo.repo_dir().display().to_string();
             tracing::error!(rig = %repo.name(), lost, "the rig's own repository was removed, and is made again from its remote; its salvage is lost");

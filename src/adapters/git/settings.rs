@@ -179,7 +179,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
     let dropped = filters::drop_relative(&mut own, city);
     if !dropped.is_empty() {
-        tracing::warn!(rig = %repo.name(), filters = ?dropped, "the supervisor does not run these filters: they would run files of work trees");
+        tracing::warn!(rig = %repo.name(), filters = ?dropped, "these filters are not used by the supervisor: their commands name files that agents can write");
     }
     refresh(&repo.repo_dir().join("config"), &ours(&format, &own))?;
     share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
@@ -201,8 +201,8 @@ pub(super) fn object_format(repo: &GitRepo) -> Result<String, RepoError> {
     Ok(asked.run()?.text())
 }
 
-/// Why git cannot use the configuration of theirs, or does not see our settings through it. What else it
-/// includes is not followed: that may be a pipe, or have no end.
+/// Says why the configuration of theirs cannot be used: git cannot parse it, or it does not include our settings. Other
+/// includes are not followed, because an agent may name a pipe or an endless file there.
 fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
     let text = match beneath::read(repo.theirs(), Path::new("config"), CONFIG_MAX) {
         Ok(Some(text)) => text,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::admin::{failed, free_name, write_whole};
+use super::admin::{failed, free_name};
 use super::bytes;
 use super::prepare::init_bare;
 use super::rig::{GitRepo, oid};
@@ -16,7 +16,10 @@ use crate::ports::repo::RepoError;
 /// Refs that agents find where git puts them.
 const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
 
-/// Makes it where it is not there.
+/// Where git finds the directories that a repository borrows objects from.
+const LENDERS: &str = "objects/info/alternates";
+
+/// Makes the repository where there is none.
 pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     if !dir.join("HEAD").exists() {
@@ -38,8 +41,7 @@ pub(super) fn borrows(repo: &GitRepo) -> bool {
 }
 
 fn lenders(repo: &GitRepo) -> Vec<u8> {
-    let file = Path::new("objects/info/alternates");
-    let text = beneath::read(repo.theirs(), file, 1 << 20);
+    let text = beneath::read(repo.theirs(), Path::new(LENDERS), 1 << 20);
     text.ok().flatten().unwrap_or_default()
 }
 
@@ -48,18 +50,14 @@ pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     if borrows(repo) {
         return Ok(());
     }
-    let (dir, objects) = (repo.theirs(), repo.repo_dir().join("objects"));
-    let info = dir.join("objects").join("info");
-    fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
-    let file = info.join("alternates");
-    let mut text = bytes::of(&objects).to_vec();
+    let mut text = bytes::of(&repo.repo_dir().join("objects")).to_vec();
     text.push(b'\n');
     text.extend_from_slice(&lenders(repo));
-    write_whole(&file, &text)
+    write(repo, LENDERS, &text)
 }
 
-/// Writes a file there that agents may have put something else in the place of. No link is followed and
-/// nothing is waited for; a directory is set aside.
+/// Writes a file of theirs. Agents may have put anything in its place: links are not followed, reading a pipe does not
+/// block, and a directory is renamed.
 pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoError> {
     let (dir, name) = (repo.theirs(), Path::new(name));
     let max = text.len() as u64;
@@ -82,8 +80,8 @@ pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoE
     beneath::replace_durably(dir, name, text).map_err(fail)
 }
 
-/// Tells agents where a ref of ours is. Where they left something in its way, it is said and tried again with
-/// the next one: nothing that ours decides waits for it.
+/// Copies a ref of ours into theirs, where agents read it. A failure is logged and no error: agents can block the write,
+/// and no landing depends on it. The next change of the ref writes it again.
 pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
     let theirs = repo.their_refs();
     let told = theirs.resolve(name).and_then(|found| match found {
@@ -91,15 +89,15 @@ pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
         _ => theirs.create(name, at),
     });
     if let Err(error) = told {
-        tracing::warn!(rig = %repo.name(), name, %error, "agents are not told where this is");
+        tracing::warn!(rig = %repo.name(), name, %error, "the ref could not be copied into the repository of the agents");
     }
 }
 
-/// Tells agents where the remotes and their tags are, and which branch is the default, as far as nothing is in
-/// the way.
+/// Copies the refs of the remotes, their tags and the default branch into theirs. A failure is logged and no error, as in
+/// [`publish`].
 pub(super) fn publish_all(repo: &GitRepo) {
     if let Err(error) = tell_all(repo) {
-        tracing::warn!(rig = %repo.name(), %error, "agents are not told where the remotes are");
+        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the repository of the agents");
     }
 }
 

@@ -1,11 +1,13 @@
 //! What patrols and reloads plan: drift, idleness, suspension, removal, dependencies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{ChildState, StopMode};
+use super::super::{ChildSpec, ChildState, StopMode, Work};
 use crate::domain::city::{Agent, City, Pool, RestartType};
 use crate::domain::event::EventType;
-use crate::domain::ids::{AgentName, ChildId, SessionId};
+use crate::domain::ids::{AgentName, ChildId, Incarnation, SessionId};
+use crate::domain::prompt::Problem;
 use crate::domain::reload::Change;
 use crate::ports::sessions::{Input, StartError};
 use crate::testing::world::{Scenario, Town, agent};
@@ -21,6 +23,29 @@ async fn mayor() -> (Town, ChildId) {
 fn change(agents: &mut [Agent], name: &str, change: impl FnOnce(&mut Agent)) {
     let agent = agents.iter_mut().find(|agent| agent.name.as_str() == name);
     change(agent.unwrap());
+}
+
+/// A raider that was parked with a refused outcome is still told of it when it goes on; the next incarnation is not.
+#[tokio::test(start_paused = true)]
+async fn resumed_child_keeps_what_its_outcome_was_refused_for() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let wanted = town.view(&id).await.unwrap().spec;
+    let mut parked = wanted.clone();
+    let Work::Raider { problem, .. } = &mut parked.work else {
+        panic!("a raider");
+    };
+    *problem = Some(Problem::NoCommits);
+    let told =
+        |spec: &ChildSpec| matches!(&spec.work, Work::Raider { problem, .. } if problem.is_some());
+    assert!(told(&parked.renewed(&wanted)));
+    let mut later = wanted;
+    let Work::Raider { hook, .. } = &mut later.work else {
+        panic!("a raider");
+    };
+    Arc::make_mut(hook).incarnation = Incarnation(9);
+    assert!(!told(&parked.renewed(&later)));
 }
 
 /// `health-patrol.md`, drifted: stop and start; and the new session is not drifted again.

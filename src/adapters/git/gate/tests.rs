@@ -203,7 +203,8 @@ fn another_repository_is_never_touched() {
     assert!(theirs.join("HEAD").exists());
 }
 
-/// A link where the next commit has a directory, or where the work tree was, leads to somebody's files.
+/// A gate puts a link where the next commit has a directory, or in the place of the work tree. The files behind the link
+/// stay.
 #[test]
 fn nothing_is_removed_behind_a_link() {
     let rig = Rigged::new();

@@ -72,7 +72,7 @@ impl<'r> Worktree<'r> {
         self.bring(commit)
     }
 
-    /// Whether a directory is there. A link that a gate left in its place leads to somebody's files.
+    /// Whether the work tree is a directory. A gate may have replaced it by a link to files outside of the city.
     fn is_dir(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_dir())
     }
@@ -164,8 +164,8 @@ impl<'r> Worktree<'r> {
         Ok(())
     }
 
-    /// Moves a file or directory away that is reached without a link; one behind a link is somebody else's,
-    /// and git replaces the link by the directory that the commit has there.
+    /// Removes a file or directory of the work tree. Nothing happens when a link is on the way: the target lies outside,
+    /// and git replaces the link by the directory of the commit.
     fn drop_repository(&self, name: &Path) -> Result<(), RepoError> {
         let Some(aside) = self.free_place() else {
             return Ok(());

@@ -12,7 +12,7 @@ fn absent() -> Oid {
     Oid::new("0123456789012345678901234567890123456789").unwrap()
 }
 
-/// What agents are told of a remote is told where they can write.
+/// Agents can write to the repository that the refs are copied into. A copy that fails stops neither fetch nor push.
 #[test]
 fn what_is_in_the_way_in_theirs_holds_up_neither_fetch_nor_push() {
     let rig = Rigged::new();
