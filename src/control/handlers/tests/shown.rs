@@ -100,6 +100,8 @@ async fn status_shows_what_git_said_last_and_waits_for_no_git() {
     let town = Scenario::new().start().await;
     let charged = town.worker("a").await;
     let counts = || town.parts.repo.count("glance");
+    // The first question has git asked, where no patrol did.
+    toast(&town).await;
     town.settle().await;
     let shown = toast(&town).await["git"].clone();
     assert_eq!(
