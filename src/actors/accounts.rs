@@ -64,8 +64,17 @@ impl Accounts {
     /// The park of a harness's account; none when it is open, or its sessions go on already.
     #[must_use]
     pub fn parked(&self, world: &World, harness: &HarnessName) -> Option<Park> {
+        self.park(world, harness, |account| account.parked().cloned())
+    }
+
+    fn park(
+        &self,
+        world: &World,
+        harness: &HarnessName,
+        of: impl Fn(&Account) -> Option<Park>,
+    ) -> Option<Park> {
         let name = account_of(world, harness)?;
-        self.known().accounts.get(name)?.parked().cloned()
+        self.known().accounts.get(name).and_then(of)
     }
 
     /// When this child goes on, whose account is open again and that waits for its turn.
@@ -112,9 +121,24 @@ fn account_of<'a>(world: &'a World, harness: &HarnessName) -> Option<&'a str> {
 /// # Errors
 /// [`RefusalKind::Parked`].
 pub fn refuse_parked(world: &World, harness: &HarnessName) -> Result<(), Refusal> {
-    let Some(park) = world.directory.accounts.parked(world, harness) else {
-        return Ok(());
-    };
+    let closed = world
+        .directory
+        .accounts
+        .park(world, harness, |account| account.closed().cloned());
+    closed.map_or(Ok(()), |park| Err(refusal(harness, &park)))
+}
+
+/// Refuses a text for a child that is held, although others of its account may go on already.
+///
+/// # Errors
+/// [`RefusalKind::Parked`].
+pub fn refuse_held(world: &World, harness: &HarnessName, child: &ChildId) -> Result<(), Refusal> {
+    let holding = |account: &Account| account.holding(child).cloned();
+    let park = world.directory.accounts.park(world, harness, holding);
+    park.map_or(Ok(()), |park| Err(refusal(harness, &park)))
+}
+
+fn refusal(harness: &HarnessName, park: &Park) -> Refusal {
     let what = match park.why {
         Why::RateLimited => "is at a limit",
         Why::Auth => "wants a login",
@@ -135,7 +159,7 @@ pub fn refuse_parked(world: &World, harness: &HarnessName) -> Result<(), Refusal
             "log in (`hd attach` shows a session of it), then `hd harness resume {harness}`"
         ),
     };
-    Err(Refusal::new(RefusalKind::Parked, message).hint(hint))
+    Refusal::new(RefusalKind::Parked, message).hint(hint)
 }
 
 /// Takes in what a session says of its account.
@@ -174,13 +198,13 @@ pub fn went_on(world: &World, child: &ChildId, harness: &HarnessName) {
 /// A session completed its work: what it told of its account was no trouble, or is over. Another session that told of it
 /// may still be in it.
 pub fn completed(world: &World, child: &ChildId, harness: &HarnessName) {
-    if let Some(name) = account_of(world, harness) {
-        let accounts = &world.directory.accounts;
-        accounts.change(name, |account| account.needs_no_turn(child));
-    }
-    let park = world.directory.accounts.parked(world, harness);
+    let accounts = &world.directory.accounts;
+    let park = accounts.parked(world, harness);
     if park.is_some_and(|park| park.told_by == child.to_string()) {
         went_on(world, child, harness);
+    }
+    if let Some(name) = account_of(world, harness) {
+        accounts.change(name, |account| account.forget(child));
     }
 }
 
@@ -387,9 +411,7 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             world.store.note(vec![event.with(data)]);
             settle(world, name).await;
             // Waiting work may be charged, and sessions that are held by nothing may start.
-            for rig in &world.city.rigs {
-                directory.tell_witness(&rig.name, WitnessMsg::Look);
-            }
+            look_for_work(world);
         }
         Due::Turns(children) => wake::wake(world, children),
         Due::Open => {
@@ -397,10 +419,18 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             // What still stands on a screen then is told anew: it may have missed its turn.
             let is_of = |harness: &HarnessName| account_of(world, harness) == Some(name);
             directory.conditions.tell_again(is_of);
+            // Work that waited for a trial may be charged.
+            look_for_work(world);
         }
     }
     directory.tell_root(RootMsg::Look);
     Ok(())
+}
+
+fn look_for_work(world: &World) {
+    for rig in &world.city.rigs {
+        world.directory.tell_witness(&rig.name, WitnessMsg::Look);
+    }
 }
 
 /// Closes the escalation of a login: the account is open again.

@@ -52,20 +52,27 @@ async fn tell(
     while world.clock.mono() < deadline && !world.is_stopping() {
         // The hook runs before: what is typed now would be shortened, too.
         tokio::time::sleep(PAUSE).await;
+        let typing = typing::may_type(world, harness, handle).await;
+        if typing == Typing::Gone {
+            return;
+        }
         let accounts = &world.directory.accounts;
         if accounts.held(world, harness, child).is_some() {
             deadline = world.clock.mono() + PATIENCE;
             continue;
         }
-        match typing::may_type(world, harness, handle).await {
+        match typing {
             Typing::Free => {
                 if let Err(error) = typing::submit(world, Some(harness), handle, text).await {
                     tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
                 }
                 return;
             }
-            Typing::Unseen => return,
-            Typing::Attended | Typing::Asks(_) | Typing::Unrecognised(_) => {}
+            Typing::Gone
+            | Typing::Unseen
+            | Typing::Attended
+            | Typing::Asks(_)
+            | Typing::Unrecognised(_) => {}
         }
     }
 }

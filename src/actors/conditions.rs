@@ -7,16 +7,15 @@
 //!  hd hook-event ──► report ──────────────────────────────┘
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::tz::TimeZone;
-use tokio::sync::Notify;
 
-use super::typing::Unsubmitted;
+use self::watched::Entry;
 use super::world::World;
 use super::{accounts, compaction, effects};
 use crate::domain::account::Told;
@@ -27,146 +26,15 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, HarnessName, RigName, SessionId};
 use crate::ports::sessions::{SessionError, SessionHandle};
 
+mod watched;
+
+pub use self::watched::{Conditions, Moment};
+
 /// How long a screen may take to be seen: a look waits for it.
 const GLANCE: Duration = Duration::from_secs(2);
 
 /// So many screens are looked at side by side.
 const SIDE_BY_SIDE: usize = 16;
-
-/// The conditions of all watched sessions, kept between two looks.
-#[derive(Default)]
-pub struct Conditions(Mutex<BTreeMap<SessionId, Entry>>);
-
-/// A session that is watched.
-struct Entry {
-    watch: Watch,
-    child: ChildId,
-    harness: HarnessName,
-    /// A text that was typed and not submitted: it stands in the program's input line.
-    unsubmitted: Option<Unsubmitted>,
-    /// Wakes what waits for another screen.
-    looked: Arc<Notify>,
-}
-
-impl Conditions {
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
-        // At worst a screen is looked at once more.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the condition of that session, as far as it is known.
-    #[must_use]
-    pub fn of(&self, handle: &SessionHandle) -> Option<Condition> {
-        let entries = self.entries();
-        let watch = &entries.get(&handle.id)?.watch;
-        watch.is_of(&handle.token).then(|| watch.shown())?.cloned()
-    }
-
-    /// The limit or login that this session shows is over, whatever stays on its screen.
-    pub fn pass(&self, handle: &SessionHandle) {
-        let mut entries = self.entries();
-        let entry = entries.get_mut(&handle.id);
-        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
-            entry.watch.pass();
-        }
-    }
-
-    /// Returns the question that the session's harness reports, which its screen may not show yet.
-    #[must_use]
-    pub fn reported_question(&self, handle: &SessionHandle) -> Option<String> {
-        let entries = self.entries();
-        let watch = &entries.get(&handle.id)?.watch;
-        let question = watch
-            .is_of(&handle.token)
-            .then(|| watch.reported_question());
-        question?.map(str::to_owned)
-    }
-
-    /// The question that the session's harness reported was answered.
-    pub fn answered(&self, handle: &SessionHandle) {
-        let mut entries = self.entries();
-        let entry = entries.get_mut(&handle.id);
-        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
-            entry.watch.answered();
-        }
-    }
-
-    /// Returns what stands for the screen of that session, without spinners and clocks, if it could be seen.
-    #[must_use]
-    pub fn picture(&self, id: &SessionId) -> Option<u64> {
-        self.entries().get(id)?.watch.picture()
-    }
-
-    /// Returns the text that was typed into that session and not submitted, and remembers another one in its place.
-    pub fn set_unsubmitted(
-        &self,
-        handle: &SessionHandle,
-        text: Option<Unsubmitted>,
-    ) -> Option<Unsubmitted> {
-        let mut entries = self.entries();
-        let entry = entries.get_mut(&handle.id)?;
-        let entry = entry.watch.is_of(&handle.token).then_some(entry)?;
-        std::mem::replace(&mut entry.unsubmitted, text)
-    }
-
-    /// Returns what is woken each time the screen of that session was looked at.
-    #[must_use]
-    pub fn looked(&self, handle: &SessionHandle) -> Option<Arc<Notify>> {
-        let entries = self.entries();
-        let entry = entries.get(&handle.id)?;
-        let is_it = entry.watch.is_of(&handle.token);
-        is_it.then(|| Arc::clone(&entry.looked))
-    }
-
-    /// Whether that session is known to have a condition.
-    #[must_use]
-    pub fn is_known(&self, id: &SessionId) -> bool {
-        let entries = self.entries();
-        entries.get(id).is_some_and(|entry| entry.watch.is_known())
-    }
-
-    fn holding(&self) -> BTreeSet<SessionId> {
-        let entries = self.entries();
-        let holding = entries.iter().filter(|(_, entry)| entry.watch.holds());
-        holding.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Has the account told again of what stands on the screens of these harnesses.
-    pub fn tell_again(&self, of: impl Fn(&HarnessName) -> bool) {
-        let mut entries = self.entries();
-        let its = entries.values_mut().filter(|entry| of(&entry.harness));
-        its.for_each(|entry| entry.watch.forget_account());
-    }
-
-    /// Has every screen looked at again: other patterns are looked for.
-    pub fn look_again(&self) {
-        let mut entries = self.entries();
-        entries.values_mut().for_each(|entry| entry.watch.missed());
-    }
-
-    /// Begins to watch a session, so that what its holder and its harness say of it is heard.
-    pub fn enroll(&self, child: &ChildId, harness: &HarnessName, handle: &SessionHandle) {
-        let fresh = || Entry {
-            watch: Watch::new(&handle.token),
-            child: child.clone(),
-            harness: harness.clone(),
-            unsubmitted: None,
-            looked: Arc::default(),
-        };
-        let mut entries = self.entries();
-        let entry = entries.entry(handle.id.clone()).or_insert_with(fresh);
-        if !entry.watch.is_of(&handle.token) || entry.harness != *harness {
-            *entry = fresh();
-        }
-    }
-
-    /// Whether the screen must be looked at.
-    fn is_due(&self, facts: &SessionFacts) -> bool {
-        let entries = self.entries();
-        let entry = entries.get(&facts.id);
-        entry.is_some_and(|entry| !entry.watch.is_fresh(facts.last_activity))
-    }
-}
 
 /// A session whose screen is looked at.
 pub struct Observed {
@@ -307,28 +175,38 @@ pub fn report(world: &World, handle: &SessionHandle, report: &Report) -> bool {
     true
 }
 
-/// Looks at all of them, and forgets every other session.
-pub async fn look_at_all(world: &World, observed: Vec<Observed>) -> BTreeSet<SessionId> {
-    let known: BTreeSet<_> = observed
-        .iter()
-        .filter(|one| one.patterns(world).is_some())
-        .map(|one| one.facts.id.clone())
-        .collect();
+/// Looks at all of them, which were listed after `moment`, and forgets every other session that was watched then.
+pub async fn look_at_all(
+    world: &World,
+    moment: Moment,
+    observed: Vec<Observed>,
+) -> BTreeSet<SessionId> {
+    // One that cannot be seen for a moment keeps what is known of it.
+    let stays = |one: &&Observed| {
+        let unseen = matches!(one.facts.state, RunState::Unknown { .. });
+        unseen || one.patterns(world).is_some()
+    };
+    let known = observed.iter().filter(stays);
+    let known: BTreeSet<_> = known.map(|one| one.facts.id.clone()).collect();
     let conditions = &world.directory.conditions;
-    conditions.entries().retain(|id, _| known.contains(id));
-    look(world, &observed).await
+    conditions.forget_others(&known, moment);
+    look(world, moment, &observed).await
 }
 
 /// Looks at the screens on which something was written since the last look, and tells people what
-/// they show. Returns the sessions that are not to be disturbed.
-pub async fn look(world: &World, observed: &[Observed]) -> BTreeSet<SessionId> {
+/// they show. Returns the sessions that are not to be disturbed. They were listed after `moment`.
+pub async fn look(world: &World, moment: Moment, observed: &[Observed]) -> BTreeSet<SessionId> {
     let conditions = &world.directory.conditions;
     let watched: Vec<_> = observed
         .iter()
         .filter_map(|one| Some((one, one.patterns(world)?)))
         .collect();
+    let unseen = |one: &&Observed| matches!(one.facts.state, RunState::Unknown { .. });
+    for one in observed.iter().filter(unseen) {
+        conditions.missed(&one.handle());
+    }
     for (one, _) in &watched {
-        conditions.enroll(&one.child, &one.harness, &one.handle());
+        conditions.enroll_seen(&one.child, &one.harness, &one.handle(), moment);
     }
     let due = watched
         .iter()

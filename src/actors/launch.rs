@@ -303,9 +303,8 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     let Some(harness) = world.city.harnesses.get(harness) else {
         return false;
     };
-    driven::conversation(world, harness, Cause::RateLimit, Some(facts))
-        .await
-        .is_some()
+    let conversation = driven::conversation(world, harness, Cause::RateLimit, Some(facts)).await;
+    conversation.is_ok_and(|id| id.is_some())
 }
 
 /// Whether a session is started because the one before it died.

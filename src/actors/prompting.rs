@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::root::{ChildSpec, Work};
-use super::world::World;
+use super::typing::Typing;
+use super::world::{Directory, World};
 use super::{conditions, effects, shaman, typing};
 use crate::actors::refusal::RefusalKind;
 use crate::domain::condition::Condition;
@@ -32,6 +33,8 @@ pub(super) const OWED: &str = "first_prompt";
 const UNTYPED: &str = "its first prompt cannot be typed";
 /// A program that draws is looked at again after this; one that shows the same then is quiet.
 const QUIET: Duration = Duration::from_millis(300);
+/// Between two tries to see whether a prompt is owed.
+const AGAIN: Duration = Duration::from_secs(2);
 /// One that never gets quiet gets its prompt after this,
 const NEVER_QUIET: Duration = Duration::from_secs(10);
 /// and one that reads lines and has printed nothing after this: a program that is about to read keys would take the
@@ -81,13 +84,11 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
     let directory = Arc::clone(&world.directory);
     let world = Arc::clone(world);
     tokio::spawn(async move {
-        let id = handle.id.clone();
-        let kept = effects::sessions(&world, &handle.id, move |p| p.get_meta(&id, OWED)).await;
-        let Some(text) = kept.ok().flatten().filter(|text| !text.is_empty()) else {
-            return;
-        };
         let began = world.clock.mono();
         drop(world);
+        let Some(text) = kept(&directory, &handle).await else {
+            return;
+        };
         let owed = Owed {
             child,
             relic,
@@ -117,6 +118,25 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
     });
 }
 
+/// The prompt that is owed to a session; none when none is, or the session is gone.
+async fn kept(directory: &Directory, handle: &SessionHandle) -> Option<String> {
+    while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
+        let id = handle.id.clone();
+        let kept = effects::sessions(&world, &handle.id, move |p| p.get_meta(&id, OWED)).await;
+        match kept {
+            Ok(text) => return text.filter(|text| !text.is_empty()),
+            Err(SessionError::Gone(_)) => return None,
+            // It may be owed, and nobody else would type it.
+            Err(error) => {
+                tracing::warn!(session = %handle.id, %error, "whether its first prompt is owed cannot be seen yet");
+            }
+        }
+        drop(world);
+        tokio::time::sleep(AGAIN).await;
+    }
+    None
+}
+
 async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
     let (view, ready) = match typing::look(world, Some(&owed.harness), &owed.handle).await {
         Ok(seen) => seen,
@@ -143,6 +163,10 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
     let asks = matches!(ready, Readiness::Asks(_));
     if asks || parked.is_some() || shown.is_some() {
         // The condition tells people.
+        return Next::Later;
+    }
+    if typing::may_type(world, &owed.harness, &owed.handle).await == Typing::Attended {
+        // Words that a person has begun would be submitted with it.
         return Next::Later;
     }
     match typing::submit(world, Some(&owed.harness), &owed.handle, &owed.text).await {

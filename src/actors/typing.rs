@@ -8,7 +8,7 @@ use super::refusal::{Refusal, RefusalKind};
 use super::world::{Claim, World};
 use crate::domain::condition::Patterns;
 use crate::domain::dialog::{
-    Answering, Dialog, Form, Readiness, Step, Unanswerable, choose, find, readiness,
+    Answering, Dialog, Form, Readiness, Reply, Step, Unanswerable, choose, find, readiness,
 };
 use crate::domain::facts::RunState;
 use crate::domain::ids::HarnessName;
@@ -38,17 +38,23 @@ pub enum Typing {
     Asks(Dialog),
     /// The screen says nothing of what the program would make of text; the screen is attached.
     Unrecognised(String),
-    /// Session or screen cannot be seen.
+    /// Session or screen cannot be seen now.
     Unseen,
+    /// That session has ended.
+    Gone,
 }
 
 /// Says whether the supervisor may type text of its own into that session now.
 pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHandle) -> Typing {
-    let Ok(Some(facts)) = effects::facts(world, &handle.id).await else {
-        return Typing::Unseen;
+    let facts = match effects::facts(world, &handle.id).await {
+        Ok(Some(facts)) if facts.token == handle.token => facts,
+        Ok(_) => return Typing::Gone,
+        Err(_) => return Typing::Unseen,
     };
-    if facts.token != handle.token || facts.state != RunState::Running {
-        return Typing::Unseen;
+    match facts.state {
+        RunState::Running => {}
+        RunState::Unknown { .. } => return Typing::Unseen,
+        RunState::Exited(_) | RunState::Lost { .. } => return Typing::Gone,
     }
     if facts.attached || facts.guessed {
         return Typing::Attended;
@@ -57,7 +63,8 @@ pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHand
         Ok((_, Readiness::Ready)) => Typing::Free,
         Ok((_, Readiness::Asks(dialog))) => Typing::Asks(dialog),
         Ok((view, Readiness::Unrecognised)) => Typing::Unrecognised(view.text()),
-        Err(_) => Typing::Unseen,
+        Err(SessionError::Gone(_)) => Typing::Gone,
+        Err(SessionError::Failed { .. }) => Typing::Unseen,
     }
 }
 
@@ -275,6 +282,8 @@ pub async fn answer(
         Ok(reply) => Some(reply),
         Err(error) => return Err(unanswerable(&error, &dialog)),
     };
+    // A key of an account is pasted at an entry that takes words as well as at a prompt.
+    let hides = hides || matches!(reply, Some(Reply::Words { at: Some(_), .. }));
     let Some(reply) = reply else {
         press(world, handle, Input::Submit(said.to_owned())).await?;
         return gone(world, &patterns, handle, &dialog, &shown(said, hides)).await;

@@ -280,6 +280,8 @@ async fn ended(
 /// Reads on in one transcript; true when it had something new.
 async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, Refusal> {
     let mut grown = false;
+    // One of a session that has ended is read to its end, over as many looks as that takes.
+    let mut at_end = false;
     for _ in 0..PARTS {
         let (path, root) = (source.path.clone(), source.root.clone());
         let from = source.cursor.offset;
@@ -295,6 +297,7 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
             }
         };
         let Some(Part { bytes, length }) = part else {
+            at_end = true;
             break;
         };
         let before = source.cursor.clone();
@@ -309,6 +312,7 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
                 .read(source.format, &bytes, bytes.len() == PART),
         };
         if source.cursor == before {
+            at_end = true;
             break;
         }
         let rows = spent
@@ -317,7 +321,7 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
             .map(|spent| row(world, &source.owner, spent));
         grown |= keep(world, source.clone(), before, rows.collect()).await?;
     }
-    if over {
+    if over && at_end {
         source.active = false;
         let before = source.cursor.clone();
         keep(world, source, before, Vec::new()).await?;

@@ -151,6 +151,8 @@ struct Release {
     turns: Vec<(ChildId, Timestamp, bool)>,
     /// When the account is open again.
     over: Timestamp,
+    /// Its first child tries whether a guessed time was right.
+    is_trial: bool,
 }
 
 /// What an account wants done now.
@@ -256,6 +258,20 @@ impl Account {
         })
     }
 
+    /// The park, while no new work may begin: the first of a guessed time tries alone.
+    #[must_use]
+    pub fn closed(&self) -> Option<&Park> {
+        let tried = |release: &Release| release.is_trial;
+        let is_closed = self.release.as_ref().is_none_or(tried);
+        self.park.as_ref().filter(|_| is_closed)
+    }
+
+    /// The park that holds this child.
+    #[must_use]
+    pub fn holding(&self, child: &ChildId) -> Option<&Park> {
+        self.holds(child).and(self.park.as_ref())
+    }
+
     /// Why no session of this child may be started or told anything now.
     #[must_use]
     pub fn holds(&self, child: &ChildId) -> Option<Why> {
@@ -267,8 +283,11 @@ impl Account {
         waits.then_some(park.why)
     }
 
-    /// The child went on before its turn, and ended its work. The next one of its name has no turn to wait for.
-    pub fn needs_no_turn(&mut self, child: &ChildId) {
+    /// The child ended its work, and may have gone on before its turn. The next one of its name has no turn to wait
+    /// for, and ended no park.
+    pub fn forget(&mut self, child: &ChildId) {
+        let name = child.to_string();
+        self.ended_by = self.ended_by.take().filter(|(by, _)| *by != name);
         let turns = self
             .release
             .iter_mut()
@@ -312,7 +331,11 @@ impl Account {
     /// Takes in what a session says.
     pub fn told(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> Told {
         if self.is_old(&trouble, now) {
-            return Told::Old;
+            // One that waits for its turn is told to go on by this very text: it is not to be passed over.
+            return match self.holds(child) {
+                Some(_) => Told::Known,
+                None => Told::Old,
+            };
         }
         if self.parked().is_none() && self.is_hasty(child, now) {
             return Told::Hasty;
@@ -445,7 +468,13 @@ impl Account {
             };
         }
         let over = after(wait + SETTLES);
-        self.release = Some(Release { turns, over });
+        // Where nobody tries, the next work does.
+        let is_trial = tries_alone && !turns.is_empty();
+        self.release = Some(Release {
+            turns,
+            over,
+            is_trial,
+        });
         self.over = false;
     }
 }

@@ -174,6 +174,8 @@ pub enum Report {
     },
     /// A prompt was submitted. Whether the account serves it is not known yet.
     Begins,
+    /// A person answered what it asked. Whether the account serves it is not known yet.
+    Answered,
     /// The agent works: its model answered, or nothing else would have happened.
     Works,
     /// The agent ended its turn with an answer of its model, and waits for text.

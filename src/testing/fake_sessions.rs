@@ -90,6 +90,7 @@ struct Fake {
     /// None when it cannot be seen.
     screen: Option<String>,
     meta: BTreeMap<String, String>,
+    meta_hidden: bool,
     ear: Ear,
 }
 
@@ -214,6 +215,13 @@ impl FakeSessions {
     pub fn hide(&self, id: &SessionId, why: Option<&str>) {
         if let Some(fake) = self.inner().sessions.get_mut(id) {
             fake.hidden = why.map(ToOwned::to_owned);
+        }
+    }
+
+    /// The facts that are kept with the session cannot be read, or can be read again.
+    pub fn hide_meta(&self, id: &SessionId, hidden: bool) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.meta_hidden = hidden;
         }
     }
 

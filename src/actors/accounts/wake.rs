@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::super::conditions::Conditions;
 use super::super::refusal::Refusal;
-use super::super::root::{ChildView, Work};
+use super::super::root::{ChildState, ChildView, Work};
 use super::super::typing::{self, Typing};
 use super::super::world::World;
 use super::super::{ask, effects, shaman};
@@ -37,8 +37,15 @@ pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, 
     let views = ask::views(world).await?;
     let waits = |view: &&ChildView| {
         let of = view.spec.harness().and_then(|name| account_of(world, name));
-        of == Some(account)
-            && trouble(&world.directory.conditions, view).is_none_or(|it| it.is_some())
+        let waits = match trouble(&world.directory.conditions, view) {
+            Some(shown) => shown.is_some(),
+            // Who rests for another reason, or is finished, would take a turn and try nothing.
+            None => {
+                let starts = matches!(view.state, ChildState::Starting | ChildState::Backoff);
+                view.parked.is_some() || starts
+            }
+        };
+        of == Some(account) && waits
     };
     let waiting: Vec<_> = views.iter().filter(waits).collect();
     let relics = waiting.iter().filter_map(|view| match &view.spec.work {
@@ -74,12 +81,7 @@ pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, 
 /// Returns the limit or login that a child's session shows; the outer none is a child without a session.
 fn trouble(conditions: &Conditions, view: &ChildView) -> Option<Option<Trouble>> {
     let session = view.session.as_ref()?;
-    Some(
-        conditions
-            .of(&session.handle)
-            .as_ref()
-            .and_then(Trouble::of),
-    )
+    Some(conditions.trouble(&session.handle))
 }
 
 /// Lets these children go on. One without a session is started by the look that follows.
@@ -142,8 +144,19 @@ impl Kept {
     /// agent to go on.
     async fn tell(self) {
         let world = &self.world;
-        let deadline = world.clock.mono() + PATIENCE;
+        // One that waits since an earlier park tells it.
+        let Some(_claim) = world.claims.claim(format!("goes-on/{}", self.handle.token)) else {
+            return;
+        };
+        let mut deadline = world.clock.mono() + PATIENCE;
         while !world.is_stopping() {
+            let accounts = &world.directory.accounts;
+            if accounts.held(world, &self.harness, &self.child).is_some() {
+                // Another session told of a limit meanwhile.
+                deadline = world.clock.mono() + PATIENCE;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
             match self.try_to_tell().await {
                 Ok(()) => return,
                 Err(why) if world.clock.mono() >= deadline => {
@@ -181,18 +194,21 @@ impl Kept {
             self.answer(&choice).await;
             typing = typing::may_type(world, &self.harness, handle).await;
         }
+        if typing == Typing::Unseen {
+            return Err("its session cannot be seen".to_owned());
+        }
         // Until here the dialog was the limit's, and no question that a person is called for.
         world.directory.conditions.pass(handle);
         match typing {
             // It is gone, and the next session is told when it starts; or its dialog calls a person.
-            Typing::Unseen | Typing::Asks(_) => return Ok(()),
+            Typing::Gone | Typing::Asks(_) => return Ok(()),
             // It tries again by itself.
             _ if self.works().await => return Ok(()),
             Typing::Attended => return Err("a person is attached".to_owned()),
             Typing::Unrecognised(_) => {
                 return Err("its screen does not show that it waits for text".to_owned());
             }
-            Typing::Free => {}
+            Typing::Free | Typing::Unseen => {}
         }
         let text = prompt::limit_over(&world.hd());
         let told = typing::submit(world, Some(&self.harness), handle, &text).await;

@@ -128,35 +128,43 @@ const RESUME_HOLDS: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
 /// The conversation that the next session goes on with: that of the session before, if its harness
 /// can resume, said which it is, and its transcript is there. A resume that ended at once by itself is not
 /// tried again, and neither is the conversation of a session whose successor is to begin afresh.
+///
+/// # Errors
+/// The facts of the session before cannot be read: nothing is concluded from that.
 pub(super) async fn conversation(
     world: &World,
     harness: &Harness,
     cause: Cause,
     before: Option<&SessionFacts>,
-) -> Option<String> {
-    let before = before.filter(|_| !harness.resume.is_empty())?;
-    if fact(world, &before.id, AFRESH).await.is_some() {
-        return None;
+) -> Result<Option<String>, SessionError> {
+    let Some(before) = before.filter(|_| !harness.resume.is_empty()) else {
+        return Ok(None);
+    };
+    if fact(world, &before.id, AFRESH).await?.is_some() {
+        return Ok(None);
     }
-    let ran = fact(world, &before.id, HARNESS).await;
-    if ran.is_some_and(|ran| ran != harness.name.as_str()) {
-        return None;
+    let ran = fact(world, &before.id, HARNESS).await?;
+    // The id of another program's conversation means nothing to this one.
+    if ran.is_none_or(|ran| ran != harness.name.as_str()) {
+        return Ok(None);
     }
-    let resumed = fact(world, &before.id, RESUMES).await;
+    let resumed = fact(world, &before.id, RESUMES).await?;
     if resumed.is_some() && failed_at_once(before, cause) {
         tracing::warn!(session = %before.id, "the conversation could not be resumed; a fresh one begins");
-        return None;
+        return Ok(None);
     }
-    let conversation = fact(world, &before.id, CONVERSATION).await.or(resumed);
-    let conversation = conversation.filter(|id| is_conversation(id))?;
-    let Some(transcript) = fact(world, &before.id, TRANSCRIPT).await else {
-        return Some(conversation);
+    let conversation = fact(world, &before.id, CONVERSATION).await?.or(resumed);
+    let Some(conversation) = conversation.filter(|id| is_conversation(id)) else {
+        return Ok(None);
+    };
+    let Some(transcript) = fact(world, &before.id, TRANSCRIPT).await? else {
+        return Ok(Some(conversation));
     };
     let there = effects::tasks(
         world,
         move |tasks| Ok(tasks.is_file(Path::new(&transcript))),
     );
-    there.await.unwrap_or(false).then_some(conversation)
+    Ok(there.await.unwrap_or(false).then_some(conversation))
 }
 
 /// Whether a session ended so soon that it could not resume. One that the supervisor or a person ended did not end of
@@ -186,11 +194,14 @@ pub async fn begin_afresh(world: &World, handle: &SessionHandle) -> Result<(), S
     kept.await
 }
 
-async fn fact(world: &World, id: &SessionId, key: &'static str) -> Option<String> {
+async fn fact(
+    world: &World,
+    id: &SessionId,
+    key: &'static str,
+) -> Result<Option<String>, SessionError> {
     let of = id.clone();
-    let read = effects::sessions(world, id, move |provider| provider.get_meta(&of, key)).await;
-    read.unwrap_or_else(|error| {
-        tracing::warn!(session = %id, key, %error, "a fact of a session cannot be read");
-        None
-    })
+    match effects::sessions(world, id, move |provider| provider.get_meta(&of, key)).await {
+        Err(SessionError::Gone(_)) => Ok(None),
+        read => read,
+    }
 }

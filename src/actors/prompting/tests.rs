@@ -1,5 +1,6 @@
 //! First prompts and the screens that they meet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::conditions;
@@ -107,4 +108,36 @@ async fn screen_that_nothing_is_known_of_calls_a_person_and_keeps_the_first_prom
     assert_eq!(condition(&town, &charged).await, None);
     let called = town.relic_now(&called[0].id).await;
     assert_eq!(called.status, RelicStatus::Closed);
+}
+
+/// Nothing else would type it.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_is_typed_although_it_could_not_be_read_whether_it_is_owed() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    town.parts.sessions.hide_meta(&charged.session, true);
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    let town = Scenario::new().with(pastes).start_on(parts, clock).await;
+    town.pass(10 * SECOND).await;
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(10 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    town.parts.sessions.hide_meta(&charged.session, false);
+    town.pass(10 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+}
+
+/// It would be submitted with the words that a person has begun.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_waits_until_no_person_is_attached() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    town.parts.sessions.set_attached(&charged.session, true);
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(30 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    town.parts.sessions.set_attached(&charged.session, false);
+    town.pass(31 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
 }

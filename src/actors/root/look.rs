@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::conditions::{self, Observed};
+use super::super::conditions::{self, Moment, Observed};
 use super::super::sagas::repair;
 use super::super::usage;
 use super::super::world::World;
@@ -128,6 +128,7 @@ async fn see(world: &World, histories: bool) -> Option<(Vec<SessionFacts>, Store
 pub(super) async fn look(world: &World, known: Known) -> Look {
     let city = Arc::clone(&world.city);
     accounts::load(world).await;
+    let moment = world.directory.conditions.moment();
     let Some((sessions, stored)) = see(world, known.histories).await else {
         return Look::default();
     };
@@ -152,7 +153,7 @@ pub(super) async fn look(world: &World, known: Known) -> Look {
     busy.extend(sessions.iter().filter(ending).map(|facts| facts.id.clone()));
     let ended = ended(&sessions, &known.up);
     let by_id: BTreeMap<_, _> = sessions.iter().map(|facts| (&facts.id, facts)).collect();
-    let asking = asking(world, &wants, &by_id).await;
+    let asking = asking(world, moment, &wants, &by_id).await;
     read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
     park(world, &mut wants, &by_id).await;
@@ -246,6 +247,7 @@ async fn park(world: &World, wants: &mut [Want], by_id: &BTreeMap<&SessionId, &S
 /// Sessions that are not to be disturbed: they have a condition.
 async fn asking(
     world: &World,
+    moment: Moment,
     wants: &[(Wanted, ChildSpec)],
     by_id: &BTreeMap<&SessionId, &SessionFacts>,
 ) -> BTreeSet<SessionId> {
@@ -257,7 +259,7 @@ async fn asking(
             facts: (*by_id.get(&spec.session)?).clone(),
         })
     });
-    conditions::look_at_all(world, askers.collect()).await
+    conditions::look_at_all(world, moment, askers.collect()).await
 }
 
 /// Who is wanted, and cannot be seen.

@@ -279,6 +279,8 @@ pub struct Root {
     histories: Histories,
     /// The control socket answers.
     ready: bool,
+    /// A look was acted on: who there is, is known.
+    seen: bool,
     /// Who waits for the first look to be acted on.
     booting: Vec<RpcReplyPort<()>>,
     stopping: Option<shutdown::Stopping>,
@@ -319,6 +321,7 @@ impl Actor for RootActor {
             pools: Pools::default(),
             histories: Histories::default(),
             ready: false,
+            seen: false,
             booting: Vec::new(),
             stopping: None,
         })

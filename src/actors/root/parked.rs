@@ -31,7 +31,8 @@ const PROBLEM: &str = "each of its sessions ends at a limit or a login soon afte
 impl Root {
     /// Does what is due of the accounts, in a task of its own, and again when something is due next.
     pub(super) fn look_at_accounts(&mut self, me: &ActorRef<RootMsg>) {
-        if self.stopping.is_some() {
+        // Before a look was acted on no child is known, and a release would give nobody a turn.
+        if self.stopping.is_some() || !self.seen {
             return;
         }
         let world = Arc::clone(&self.world);
@@ -121,7 +122,8 @@ impl Root {
         let (cause, text) = (trouble.why.cause(), trouble.text.clone());
         // Its account stays open then: without an end that is waited for it would be started again at once, for
         // ever. So it is a death.
-        if accounts::told(&self.world, id, &harness, trouble) == Told::Old {
+        let told = accounts::told(&self.world, id, &harness, trouble);
+        if matches!(told, Told::Old | Told::Hasty) {
             return false;
         }
         let Some(slot) = self.slots.get_mut(id) else {

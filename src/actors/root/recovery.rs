@@ -159,6 +159,9 @@ impl Root {
             if let Some(hooked) = &look.hooked {
                 self.forget_finished(hooked);
                 self.note_unseen(look.unseen);
+                if !stale && !std::mem::replace(&mut self.seen, true) {
+                    self.look_at_accounts(me);
+                }
             }
             self.refuse_starts();
             self.keep_all();

@@ -1,5 +1,7 @@
 //! Text and what hooks report.
 
+use std::time::Duration;
+
 use super::{Typing, answer, may_type, submit};
 use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
@@ -7,6 +9,8 @@ use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::Input;
 use crate::testing::world::Scenario;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A program's hooks run before its dialog is drawn: gemini was typed over in that moment.
 #[tokio::test(start_paused = true)]
@@ -155,5 +159,44 @@ async fn secret_that_was_answered_is_not_told() {
     let (answered, ()) = tokio::join!(answering, typed);
     let answered = answered.unwrap();
     assert_eq!(answered.question, "Password for git:");
+    assert!(!answered.answer.contains("hunter2"), "{answered:?}");
+}
+
+/// It may be the key of an account.
+#[tokio::test(start_paused = true)]
+async fn words_at_an_entry_of_a_menu_are_not_told() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let world = &town.world;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    let handle = view.and_then(|view| view.session).unwrap().handle;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    let menu = "Which key?\n❯ 1. The one of the environment\n  2. Type something.\n";
+    sessions.show(&charged.session, Some(menu));
+    let answering = answer(world, Some(harness), &handle, "sk-hunter2");
+    let typed = async {
+        let sent = |of: &dyn Fn(&str) -> bool| {
+            let all = sessions.sent(&charged.session);
+            all.iter().any(|input| match input {
+                Input::Raw(bytes) => of(&String::from_utf8_lossy(bytes)),
+                Input::Submit(sent) | Input::Paste(sent) => of(sent),
+            })
+        };
+        let chosen = "Which key?\n  1. The one of the environment\n❯ 2. Type something.\n";
+        loop {
+            tokio::time::sleep(super::GLIMPSE).await;
+            if sent(&|text| text.contains("hunter2")) {
+                return sessions.show(&charged.session, Some("thanks"));
+            }
+            if sent(&|_| true) {
+                sessions.show(&charged.session, Some(chosen));
+            }
+        }
+    };
+    let typed = async { tokio::time::timeout(SECOND * 60, typed).await.unwrap_or(()) };
+    let (answered, ()) = tokio::join!(answering, typed);
+    let answered = answered.unwrap();
     assert!(!answered.answer.contains("hunter2"), "{answered:?}");
 }

@@ -169,6 +169,21 @@ async fn end_of_a_session_is_read_and_a_conversation_that_goes_on_counts_from_th
     assert_eq!(of(next.relic.to_string()), 1.0);
 }
 
+/// A patrol reads so much and no more; the rest is read by later ones.
+#[tokio::test(start_paused = true)]
+async fn long_transcript_of_a_session_that_has_ended_is_read_to_its_end() {
+    let town = city(None).await;
+    let charged = town.worker("a").await;
+    let filler = format!("{{\"x\":\"{}\"}}\n", "x".repeat(PART / 2));
+    write(&town, "c", &(filler.repeat(PARTS * 2 + 2) + &message(0)));
+    begins(&town, &charged, "c").await;
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL * 4).await;
+    assert_eq!(dollars(&town).await, 1.0);
+    let left = town.store(|txn| txn.active_sources()).await;
+    assert_eq!(left, [], "nothing more is looked at");
+}
+
 #[tokio::test(start_paused = true)]
 async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once() {
     let town = city(park(3.0)).await;

@@ -48,6 +48,7 @@ pub use self::kept::Keepers;
 use self::look::Piece;
 pub use self::stall::Silences;
 pub use self::trouble::{LASTING, Troubles};
+use super::accounts;
 use super::refusal::Refusal;
 use super::root::{RootMsg, raider_spec};
 use super::sagas::charge::{ChargeRequest, Charged};
@@ -56,7 +57,7 @@ use super::sagas::nuke::{Nuked, Target};
 use super::sagas::{charge, done, nuke};
 use super::world::World;
 use crate::domain::cause::Cause;
-use crate::domain::ids::{RaiderId, RigName};
+use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
 
@@ -340,6 +341,7 @@ impl Witness {
                     let _gave_up = reply.send(Ok(accepted));
                 }
                 Ok(Begun::New(accepted, saga, claim)) => {
+                    completed(&args.world, &accepted).await;
                     // Durable: the caller may go, and its session may be ended.
                     let _gave_up = reply.send(Ok(accepted));
                     look::attend(&args, Piece::Saga(saga), claim);
@@ -359,6 +361,20 @@ impl Witness {
             let _gave_up = reply.send(result);
             args.ended(Handled::Yes);
         });
+    }
+}
+
+/// Whichever way it was said, what the session told of its account was no trouble, or is over.
+async fn completed(world: &World, accepted: &Accepted) {
+    let raider = accepted.raider.clone();
+    match world.store.run(move |txn| txn.hook(&raider)).await {
+        Ok(Some(hook)) if hook.incarnation == accepted.incarnation => {
+            accounts::completed(world, &ChildId::Raider(hook.raider), &hook.harness);
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(raider = %accepted.raider, %error, "a park that it told of is not ended");
+        }
     }
 }
 

@@ -337,6 +337,15 @@ async fn tell(
     };
     let text = launch::nudge_text(world, rig, hook, problem).await?;
     let handle = session.handle;
+    let (accounts, child) = (
+        &world.directory.accounts,
+        ChildId::Raider(hook.raider.clone()),
+    );
+    // Its model would not read it.
+    let is_held = accounts.held(world, &hook.harness, &child).is_some();
+    if is_held || world.directory.conditions.is_known(&handle.id) {
+        return Ok(false);
+    }
     if typing::may_type(world, &hook.harness, &handle).await != Typing::Free {
         return Ok(false);
     }

@@ -374,7 +374,7 @@ async fn nudge(
     match typing::may_type(world, &hook.harness, &handle).await {
         Typing::Free => {}
         // The condition says so, or the next look does.
-        Typing::Asks(_) | Typing::Attended | Typing::Unseen => {
+        Typing::Asks(_) | Typing::Attended | Typing::Unseen | Typing::Gone => {
             remember(args, &hook.raider, Watch::again);
             return Ok(());
         }

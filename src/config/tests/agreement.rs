@@ -34,6 +34,7 @@ fn condition(report: &Report) -> Option<Condition> {
         Report::Auth { text } => Some(Condition::Auth { text }),
         Report::Started { .. }
         | Report::Begins
+        | Report::Answered
         | Report::Works
         | Report::Answers
         | Report::Waits
@@ -95,7 +96,7 @@ fn screens_and_hooks_of_a_moment_come_to_the_same() {
                 _ => true,
             },
             (None, None) => {
-                let works = matches!(report, Report::Begins | Report::Works);
+                let works = matches!(report, Report::Begins | Report::Answered | Report::Works);
                 sighting.goes_on && sighting.works == works
             }
             _ => false,

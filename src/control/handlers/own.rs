@@ -10,7 +10,7 @@ use crate::actors::root::{Meant, RootMsg};
 use crate::actors::sagas::done::parse_args;
 use crate::actors::witness::{WitnessMsg, stall};
 use crate::actors::world::World;
-use crate::actors::{accounts, ask, effects, launch};
+use crate::actors::{ask, effects, launch};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::Who;
@@ -47,10 +47,7 @@ pub(super) async fn done(
         DONE_LIMIT,
     )
     .await?;
-    let answer = answer?;
-    let child = ChildId::Raider(hook.raider);
-    accounts::completed(world, &child, &hook.harness);
-    to_json(&answer)
+    to_json(&answer?)
 }
 
 /// A member of a pool that drains says that it is finished: it need not wait until its time is up.
@@ -278,6 +275,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actors::accounts;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::Who;
     use crate::control::server::Peer;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::names;
 use crate::actors::refusal::Refusal;
-use crate::actors::root::{SessionView, Work};
+use crate::actors::root::{ChildView, SessionView, Work};
 use crate::actors::world::World;
 use crate::actors::{accounts, effects, typing};
 use crate::control::protocol::args::{Answer, Logs, Send};
@@ -67,11 +67,15 @@ pub(super) async fn peek(world: &World, name: &str) -> Result<Value, ControlErro
 }
 
 pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlError> {
+    if args.text.is_some() && args.keys.is_none() {
+        // Before its session is looked for: a long limit has ended that.
+        let view = names::child(world, &args.name).await?;
+        refuse_held(world, &view, &args.name)?;
+    }
     let (child, harness, session) = driven(world, &args.name).await?;
     let handle = session.handle;
     match (args.text, args.keys) {
         (Some(text), None) => {
-            refuse_parked(world, harness.as_ref(), &args.name)?;
             typing::submit(world, harness.as_ref(), &handle, &text)
                 .await
                 .map_err(|refusal| named(refusal, &args.name))?;
@@ -90,15 +94,11 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
 }
 
 /// Refuses a text for a session whose account is parked: its program would be refused again.
-fn refuse_parked(
-    world: &World,
-    harness: Option<&HarnessName>,
-    name: &str,
-) -> Result<(), ControlError> {
-    let Some(harness) = harness else {
+fn refuse_held(world: &World, view: &ChildView, name: &str) -> Result<(), ControlError> {
+    let Some(harness) = view.spec.harness() else {
         return Ok(());
     };
-    accounts::refuse_parked(world, harness).map_err(|mut refusal| {
+    accounts::refuse_held(world, harness, &view.spec.id).map_err(|mut refusal| {
         let anyway = format!("`hd send {name} --keys` and `hd attach {name}` type all the same");
         let hint = refusal.hint.map(|hint| format!("{hint}; {anyway}"));
         refusal.hint = Some(hint.unwrap_or(anyway));

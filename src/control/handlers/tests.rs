@@ -4,6 +4,7 @@ mod callers;
 mod doctor;
 mod doctor_work;
 mod fuzz;
+mod parked;
 mod resume;
 mod shown;
 mod standing;

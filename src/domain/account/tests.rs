@@ -185,9 +185,10 @@ fn limit_that_is_over_is_not_told_again_a_day_later() {
     let day = 24 * 3600;
     let mut account = Account::default();
     account.told(&child("a"), limit(Some(100)), at(0));
+    // It waits for its turn: what its screen shows is not passed over.
     assert_eq!(
         account.told(&child("b"), limit(Some(100 + day)), at(100)),
-        Told::Old
+        Told::Known
     );
     account.release(&[], at(100), &middle);
     assert_eq!(account.due(at(161)), Some(Due::Open));
@@ -207,7 +208,6 @@ fn limit_that_is_over_is_not_told_again_a_day_later() {
     );
 }
 
-/// A program that is told to wait for a moment, and ends of it, is not tried again each second.
 /// People who work at the same hours have their limits at the same hours.
 #[test]
 fn limit_that_is_seen_to_begin_may_end_at_the_time_of_yesterdays() {
@@ -323,7 +323,7 @@ fn child_that_ended_its_work_before_its_turn_holds_no_later_one_of_its_name() {
     let mut account = Account::default();
     account.told(&child("a"), limit(Some(100)), at(0));
     account.release(&[child("a"), child("b")], at(100), &middle);
-    account.needs_no_turn(&child("a"));
+    account.forget(&child("a"));
     assert_eq!(account.holds(&child("a")), None);
     assert_eq!(account.turn(&child("a")), None);
     assert!(account.holds(&child("b")).is_some());

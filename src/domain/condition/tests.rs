@@ -365,6 +365,45 @@ fn limit_is_shown_until_its_end_and_not_only_until_a_minute_before() {
     assert_eq!(watch.condition(), None, "its time is over");
 }
 
+/// It is told to go on at its turn, although its limit is no condition any more: the end passed while nothing looked.
+#[test]
+fn limit_whose_end_passed_is_what_a_session_is_told_of_at_its_turn() {
+    let text = "hit your limit · resets 2027-01-15T08:05:00Z";
+    let look = |text: &str, now| {
+        let view = ScreenView::of_text(text);
+        judge(&patterns(), &view, now, &TimeZone::UTC)
+    };
+    let mut first = Watch::new("t");
+    first.saw(look(text, at(400)), None, at(400));
+    assert_eq!(first.condition(), None);
+    assert_eq!(first.trouble().map(|it| it.why), Some(Why::RateLimited));
+    first.pass();
+    first.saw(look(text, at(401)), None, at(401));
+    assert_eq!(first.trouble(), None, "it was told");
+    let mut kept = Watch::new("t");
+    kept.saw(look(text, at(10)), None, at(10));
+    kept.saw(look(text, at(301)), None, at(301));
+    kept.saw(look(text, at(330)), None, at(330));
+    assert_eq!(kept.condition(), None);
+    assert!(kept.trouble().is_some());
+    kept.reported(&Report::Works, at(340));
+    kept.saw(look(text, at(341)), None, at(341));
+    assert_eq!(kept.trouble(), None, "it went on by itself");
+}
+
+/// A session that could not be seen at its turn would park its account again by the text of before.
+#[test]
+fn account_is_not_told_of_a_screen_that_is_hidden() {
+    let mut watch = Watch::new("t");
+    watch.saw(seen("hit your limit · resets 3pm"), None, at(0));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+    watch.missed();
+    watch.forget_account();
+    assert_eq!(watch.tell_account(), None);
+    watch.saw(seen("hit your limit · resets 3pm"), None, at(10));
+    assert!(matches!(watch.tell_account(), Some(AccountNews::Told(_))));
+}
+
 /// A text that names the wait from when it was written stays on the screen as it is.
 #[test]
 fn end_of_a_limit_is_counted_from_when_its_text_came_up() {

@@ -32,6 +32,8 @@ pub struct Watch {
     /// A text of a limit or login that is over and may still be on the screen, and how many such texts
     /// were there: one more is a new one.
     past: Option<(Condition, usize)>,
+    /// The limit that it was at, or showed when it was seen first, whose time has come. It did not go on yet.
+    waited: Option<Condition>,
     /// How many the screen shows.
     marks: usize,
     /// See [`Sighting::picture`].
@@ -71,6 +73,7 @@ impl Watch {
             drawn: false,
             odd: None,
             past: None,
+            waited: None,
             marks: 0,
             picture: 0,
             owed: false,
@@ -136,6 +139,10 @@ impl Watch {
                 sighting.marks <= *marks && (past.word(), past.text()) == (seen.word(), seen.text())
             })
         };
+        let was_at = self.screen.as_ref().or(self.waited.as_ref());
+        let was_at = was_at.is_some_and(|it| matches!(it, Condition::RateLimited { .. }));
+        let waits = sighting.ending.clone().filter(|it| !is_past(it));
+        let waits = waits.filter(|_| self.seen.is_none() || was_at);
         let ending = sighting.ending.filter(|_| self.is_limited(now));
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
@@ -165,6 +172,7 @@ impl Watch {
             self.fresh =
                 self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
         }
+        self.waited = waits;
         (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
         self.works = sighting.works;
         self.owe(before.as_ref());
@@ -215,12 +223,17 @@ impl Watch {
             // Whether the prompt is refused is still to come.
             Report::Begins => {
                 self.works = true;
+                self.waited = None;
                 self.answered();
                 self.proof.begins(now);
             }
+            Report::Answered => {
+                self.works = true;
+                self.answered();
+            }
             Report::Works | Report::Answers => {
                 self.works = *report == Report::Works;
-                self.reported = None;
+                (self.reported, self.waited) = (None, None);
                 self.put_past();
                 self.proof.answers();
             }
@@ -278,7 +291,15 @@ impl Watch {
     /// The limit or login that is shown is over, whatever stays on the screen.
     pub fn pass(&mut self) {
         self.put_past();
-        self.account = None;
+        (self.account, self.waited) = (None, None);
+    }
+
+    /// What the session is told of at its turn: the limit or login that it is in, or the limit whose end it has not
+    /// gone on after.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        let in_it = self.shown().and_then(Trouble::of);
+        in_it.or_else(|| self.waited.as_ref().and_then(Trouble::of))
     }
 
     /// Has the account told again of what the next look finds.
@@ -300,6 +321,10 @@ impl Watch {
     /// that it is over. The text of it may go from a screen before, and a prompt that was submitted says nothing: it
     /// is over when that is proven ([`Proof`]).
     pub fn tell_account(&mut self) -> Option<AccountNews> {
+        if self.condition().is_some() && !self.is_known() {
+            // What stood there before its screen was hidden may be over.
+            return None;
+        }
         let now = self.condition().and_then(Trouble::of).map(|now| Trouble {
             fresh: self.fresh,
             ..now

@@ -119,9 +119,8 @@ pub(super) fn report(event: &Value) -> Option<Report> {
             ))
         }
         "question.asked" => hooks::question(event.pointer("/properties/questions")?),
-        "permission.replied" | "question.replied" | "question.rejected" | "horde.answered" => {
-            Some(Report::Works)
-        }
+        "permission.replied" | "question.replied" | "question.rejected" => Some(Report::Answered),
+        "horde.answered" => Some(Report::Works),
         _ => None,
     }
 }
@@ -158,6 +157,21 @@ fn error(error: &Value) -> Option<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A person's answer says nothing of the account: a park would end by it.
+    #[test]
+    fn answered_question_is_no_proof_that_the_account_serves() {
+        for kind in [
+            "permission.replied",
+            "question.replied",
+            "question.rejected",
+        ] {
+            let event = serde_json::json!({ "type": kind });
+            assert_eq!(report(&event), Some(Report::Answered), "{kind}");
+        }
+        let answered = serde_json::json!({ "type": "horde.answered" });
+        assert_eq!(report(&answered), Some(Report::Works));
+    }
 
     /// The real ones are the kit's cases `kill` and `done`; this keeps what it depends on from being lost.
     #[test]

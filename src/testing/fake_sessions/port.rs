@@ -203,6 +203,10 @@ impl Sessions for FakeSessions {
     fn get_meta(&self, id: &SessionId, key: &str) -> Result<Option<String>, SessionError> {
         let inner = self.inner();
         let fake = inner.sessions.get(id);
+        if fake.is_some_and(|fake| fake.meta_hidden) {
+            let (id, why) = (id.clone(), "Too many open files".to_owned());
+            return Err(SessionError::Failed { id, why });
+        }
         Ok(fake.and_then(|fake| fake.meta.get(key).cloned()))
     }
 
@@ -329,6 +333,7 @@ impl FakeSessions {
                 guessed: false,
             },
             hidden: None,
+            meta_hidden: false,
             hollow: false,
             cpu: Duration::ZERO,
             runs_command: false,

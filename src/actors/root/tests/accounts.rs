@@ -19,11 +19,11 @@ use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{Input, Sessions};
 use crate::testing::world::{Scenario, Town};
 
-const PATROL: Duration = Duration::from_secs(31);
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const PATROL: Duration = Duration::from_secs(31);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Has every harness show its limits and logins.
-fn looks(city: &mut City) {
+pub(super) fn looks(city: &mut City) {
     let pattern = |text: &str| Pattern::new(text).into_iter().collect();
     for harness in city.harnesses.values_mut() {
         harness.looks.limit = pattern(r"at your limit(?: until (?P<until>\S+))?");
@@ -34,31 +34,31 @@ fn looks(city: &mut City) {
     }
 }
 
-async fn town() -> Town {
+pub(super) async fn town() -> Town {
     Scenario::new().with(looks).start().await
 }
 
-fn child(charged: &Charged) -> ChildId {
+pub(super) fn child(charged: &Charged) -> ChildId {
     ChildId::Raider(charged.raider.clone())
 }
 
-fn harness(town: &Town) -> HarnessName {
+pub(super) fn harness(town: &Town) -> HarnessName {
     town.world.city.harnesses.keys().next().unwrap().clone()
 }
 
 /// The text of a limit that ends then.
-fn limit(town: &Town, after: Duration) -> String {
+pub(super) fn limit(town: &Town, after: Duration) -> String {
     format!("at your limit until {}\n> ", town.world.clock.now() + after)
 }
 
-fn show(town: &Town, session: &SessionId, screen: &str) {
+pub(super) fn show(town: &Town, session: &SessionId, screen: &str) {
     town.parts.sessions.show(session, Some(screen));
     let now = town.world.clock.now();
     town.parts.sessions.set_last_activity(session, Some(now));
 }
 
 /// Makes the conversation of a child's session known, so that the next one can go on with it.
-async fn converse(town: &Town, child: &ChildId) {
+pub(super) async fn converse(town: &Town, child: &ChildId) {
     let handle = town.view(child).await.unwrap().session.unwrap().handle;
     let sessions = &town.parts.sessions;
     sessions
@@ -66,7 +66,7 @@ async fn converse(town: &Town, child: &ChildId) {
         .unwrap();
 }
 
-fn told(town: &Town, session: &SessionId) -> usize {
+pub(super) fn told(town: &Town, session: &SessionId) -> usize {
     let sent = town.parts.sessions.sent(session);
     let of_limit = |input: &&Input| match input {
         Input::Submit(text) | Input::Paste(text) => text.contains("limit of your account is over"),
@@ -131,6 +131,26 @@ async fn long_limit_ends_the_session_and_resumes_its_conversation() {
     let argv = &started.last().unwrap().argv;
     assert!(argv.contains(&"c-1".to_owned()), "{argv:?}");
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
+}
+
+/// A conversation is not lost because the facts of the session before cannot be read for a moment.
+#[tokio::test(start_paused = true)]
+async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    converse(&town, &child(&charged)).await;
+    town.pass(MINUTE * 2).await;
+    town.parts.sessions.hide_meta(&session, true);
+    town.parts.sessions.exit(&session, 1);
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.starts(&session), 1, "nothing is concluded");
+    town.parts.sessions.hide_meta(&session, false);
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.starts(&session), 2);
+    let started = town.parts.sessions.starts();
+    let argv = &started.last().unwrap().argv;
+    assert!(argv.contains(&"c-1".to_owned()), "{argv:?}");
 }
 
 /// A person who is attached keeps the session.

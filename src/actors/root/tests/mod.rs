@@ -93,6 +93,7 @@ mod person;
 mod planned;
 mod pools;
 mod recovery;
+mod released;
 mod restart;
 mod shells;
 mod shutdown;

@@ -113,6 +113,7 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
     if candidates.is_empty() || world.is_stopping() {
         return Ok(Vec::new());
     }
+    let moment = world.directory.conditions.moment();
     let sessions = match &only {
         None => effects::list(world).await?,
         Some(raider) => effects::facts(world, &raider.session_id())
@@ -128,7 +129,7 @@ pub(super) async fn see(args: &WitnessArgs, only: Option<RaiderId>) -> Result<Ve
         let marks = sandboxes.iter().map(|sandbox| repo.progress(sandbox));
         Ok(marks.collect::<Vec<_>>())
     });
-    let asking = conditions::look(world, &askers(&candidates, &sessions)).await;
+    let asking = conditions::look(world, moment, &askers(&candidates, &sessions)).await;
     let mut seen = Vec::new();
     for (candidate, git) in candidates.into_iter().zip(git.await?) {
         let hook = &candidate.hook;

@@ -1,0 +1,247 @@
+//! What is kept of each session that is watched, between two looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::super::typing::Unsubmitted;
+use crate::domain::account::Trouble;
+use crate::domain::condition::{Condition, Watch};
+use crate::domain::facts::SessionFacts;
+use crate::domain::ids::{ChildId, HarnessName, SessionId};
+use crate::ports::sessions::SessionHandle;
+
+/// The conditions of all watched sessions, kept between two looks.
+#[derive(Default)]
+pub struct Conditions {
+    entries: Mutex<BTreeMap<SessionId, Entry>>,
+    /// How many watches have begun.
+    begun: AtomicU64,
+}
+
+/// A moment before the sessions were listed: what came up since is not in that list, or is another one there.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(u64);
+
+/// A session that is watched.
+pub(super) struct Entry {
+    pub(super) watch: Watch,
+    /// Which watch it is, counted from the first.
+    number: u64,
+    pub(super) child: ChildId,
+    pub(super) harness: HarnessName,
+    /// A text that was typed and not submitted: it stands in the program's input line.
+    unsubmitted: Option<Unsubmitted>,
+    /// Wakes what waits for another screen.
+    pub(super) looked: Arc<Notify>,
+}
+
+impl Conditions {
+    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
+        // At worst a screen is looked at once more.
+        (self.entries.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns this moment, for a look at the sessions that are listed after it.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let _entries = self.entries();
+        Moment(self.begun.load(Ordering::Relaxed))
+    }
+
+    /// Returns the condition of that session, as far as it is known.
+    #[must_use]
+    pub fn of(&self, handle: &SessionHandle) -> Option<Condition> {
+        let entries = self.entries();
+        let watch = &entries.get(&handle.id)?.watch;
+        watch.is_of(&handle.token).then(|| watch.shown())?.cloned()
+    }
+
+    /// Returns the limit or login that this session is in, or that it has not gone on after.
+    #[must_use]
+    pub fn trouble(&self, handle: &SessionHandle) -> Option<Trouble> {
+        let entries = self.entries();
+        let watch = &entries.get(&handle.id)?.watch;
+        watch.is_of(&handle.token).then(|| watch.trouble())?
+    }
+
+    /// The limit or login that this session shows is over, whatever stays on its screen.
+    pub fn pass(&self, handle: &SessionHandle) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id);
+        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            entry.watch.pass();
+        }
+    }
+
+    /// Returns the question that the session's harness reports, which its screen may not show yet.
+    #[must_use]
+    pub fn reported_question(&self, handle: &SessionHandle) -> Option<String> {
+        let entries = self.entries();
+        let watch = &entries.get(&handle.id)?.watch;
+        let question = watch
+            .is_of(&handle.token)
+            .then(|| watch.reported_question());
+        question?.map(str::to_owned)
+    }
+
+    /// The question that the session's harness reported was answered.
+    pub fn answered(&self, handle: &SessionHandle) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id);
+        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            entry.watch.answered();
+        }
+    }
+
+    /// Returns what stands for the screen of that session, without spinners and clocks, if it could be seen.
+    #[must_use]
+    pub fn picture(&self, id: &SessionId) -> Option<u64> {
+        self.entries().get(id)?.watch.picture()
+    }
+
+    /// Returns the text that was typed into that session and not submitted, and remembers another one in its place.
+    pub fn set_unsubmitted(
+        &self,
+        handle: &SessionHandle,
+        text: Option<Unsubmitted>,
+    ) -> Option<Unsubmitted> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id)?;
+        let entry = entry.watch.is_of(&handle.token).then_some(entry)?;
+        std::mem::replace(&mut entry.unsubmitted, text)
+    }
+
+    /// Returns what is woken each time the screen of that session was looked at.
+    #[must_use]
+    pub fn looked(&self, handle: &SessionHandle) -> Option<Arc<Notify>> {
+        let entries = self.entries();
+        let entry = entries.get(&handle.id)?;
+        let is_it = entry.watch.is_of(&handle.token);
+        is_it.then(|| Arc::clone(&entry.looked))
+    }
+
+    /// Whether that session is known to have a condition.
+    #[must_use]
+    pub fn is_known(&self, id: &SessionId) -> bool {
+        let entries = self.entries();
+        entries.get(id).is_some_and(|entry| entry.watch.is_known())
+    }
+
+    pub(super) fn holding(&self) -> BTreeSet<SessionId> {
+        let entries = self.entries();
+        let holding = entries.iter().filter(|(_, entry)| entry.watch.holds());
+        holding.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Has the account told again of what stands on the screens of these harnesses.
+    pub fn tell_again(&self, of: impl Fn(&HarnessName) -> bool) {
+        let mut entries = self.entries();
+        let its = entries.values_mut().filter(|entry| of(&entry.harness));
+        its.for_each(|entry| entry.watch.forget_account());
+    }
+
+    /// Has every screen looked at again: other patterns are looked for.
+    pub fn look_again(&self) {
+        let mut entries = self.entries();
+        entries.values_mut().for_each(|entry| entry.watch.missed());
+    }
+
+    /// The session cannot be seen: what its screen shows is not known any more.
+    pub(super) fn missed(&self, handle: &SessionHandle) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id);
+        if let Some(entry) = entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            entry.watch.missed();
+        }
+    }
+
+    /// Begins to watch a session, so that what its holder and its harness say of it is heard.
+    pub fn enroll(&self, child: &ChildId, harness: &HarnessName, handle: &SessionHandle) {
+        self.enroll_seen(child, harness, handle, Moment(u64::MAX));
+    }
+
+    /// Begins to watch a session that was listed after `moment`, unless a later one of its name is watched.
+    pub(super) fn enroll_seen(
+        &self,
+        child: &ChildId,
+        harness: &HarnessName,
+        handle: &SessionHandle,
+        moment: Moment,
+    ) {
+        let mut entries = self.entries();
+        let is_kept = |entry: &Entry| {
+            let is_it = entry.watch.is_of(&handle.token) && entry.harness == *harness;
+            is_it || entry.number > moment.0
+        };
+        if entries.get(&handle.id).is_some_and(is_kept) {
+            return;
+        }
+        let entry = Entry {
+            watch: Watch::new(&handle.token),
+            number: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
+            child: child.clone(),
+            harness: harness.clone(),
+            unsubmitted: None,
+            looked: Arc::default(),
+        };
+        entries.insert(handle.id.clone(), entry);
+    }
+
+    /// Forgets every session but these, unless it is watched since a look at the sessions that began at `moment`.
+    pub(super) fn forget_others(&self, known: &BTreeSet<SessionId>, moment: Moment) {
+        let stays =
+            |id: &SessionId, entry: &mut Entry| known.contains(id) || entry.number > moment.0;
+        self.entries().retain(stays);
+    }
+
+    /// Whether the screen must be looked at.
+    pub(super) fn is_due(&self, facts: &SessionFacts) -> bool {
+        let entries = self.entries();
+        let entry = entries.get(&facts.id);
+        entry.is_some_and(|entry| !entry.watch.is_fresh(facts.last_activity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::condition::Report;
+
+    fn handle(token: &str) -> SessionHandle {
+        SessionHandle {
+            id: "hd-t-horde-Toast".parse().unwrap(),
+            token: token.to_owned(),
+        }
+    }
+
+    /// What its hooks report would be lost: a session comes up while a look at an older list is under way.
+    #[test]
+    fn session_that_came_up_during_a_look_stays_watched() {
+        let conditions = Conditions::default();
+        let child = ChildId::Raider("horde/raiders/Toast".parse().unwrap());
+        let harness: HarnessName = "claude".parse().unwrap();
+        let (old, new) = (handle("old"), handle("new"));
+        conditions.enroll(&child, &harness, &old);
+        let moment = conditions.moment();
+        conditions.enroll(&child, &harness, &new);
+        let asks = Report::Asks {
+            question: "Which?".to_owned(),
+            choices: Vec::new(),
+        };
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let report = |entry: &mut Entry| entry.watch.reported(&asks, now);
+        conditions.entries().values_mut().for_each(report);
+        conditions.enroll_seen(&child, &harness, &old, moment);
+        conditions.forget_others(&BTreeSet::new(), moment);
+        assert_eq!(
+            conditions.reported_question(&new).as_deref(),
+            Some("Which?")
+        );
+        let later = conditions.moment();
+        conditions.forget_others(&BTreeSet::new(), later);
+        assert_eq!(conditions.reported_question(&new), None);
+    }
+}

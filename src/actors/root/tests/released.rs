@@ -1,0 +1,128 @@
+//! Accounts that open again: who has a turn, and what is typed meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::ChildState;
+use super::accounts::{MINUTE, PATROL, child, converse, harness, limit, looks, show, told, town};
+use crate::actors::accounts;
+use crate::domain::account::{Told, Trouble, Why};
+use crate::domain::event::EventType;
+use crate::testing::world::Scenario;
+
+/// A session that was kept is told to go on, and no one starts before its turn, although the limit ended while no
+/// supervisor ran.
+#[tokio::test(start_paused = true)]
+async fn park_that_ended_while_no_supervisor_ran_gives_everybody_a_turn() {
+    let town = town().await;
+    let (kept, one, two) = (
+        town.worker("kept").await,
+        town.worker("one").await,
+        town.worker("two").await,
+    );
+    show(&town, &kept.session, &limit(&town, MINUTE * 20));
+    town.pass(PATROL).await;
+    for gone in [&one, &two] {
+        town.parts.sessions.print(&gone.session, "at your limit");
+        town.parts.sessions.exit(&gone.session, 1);
+    }
+    town.pass(PATROL).await;
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    tokio::time::sleep(MINUTE * 30).await;
+    let town = Scenario::new().with(looks).start_on(parts, clock).await;
+    town.pass(MINUTE * 5).await;
+    let resumed = town.events(EventType::AccountResumed).await;
+    assert_eq!(resumed.len(), 1);
+    let children = resumed[0].data["children"].as_array().unwrap();
+    assert_eq!(children.len(), 3, "{children:?}");
+    assert_eq!(told(&town, &kept.session), 1);
+    assert_eq!(
+        (town.starts(&one.session), town.starts(&two.session)),
+        (2, 2)
+    );
+}
+
+/// One that cannot be seen when its turn comes has not ended: it is told when it is seen again.
+#[tokio::test(start_paused = true)]
+async fn session_that_cannot_be_seen_at_its_turn_is_told_afterwards() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let session = charged.session.clone();
+    show(&town, &session, &limit(&town, MINUTE * 20));
+    town.pass(PATROL).await;
+    town.pass(MINUTE * 19).await;
+    town.parts
+        .sessions
+        .hide(&session, Some("too many open files"));
+    town.pass(MINUTE * 3).await;
+    assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
+    assert_eq!(told(&town, &session), 0);
+    town.parts.sessions.hide(&session, None);
+    town.pass(PATROL).await;
+    assert_eq!(told(&town, &session), 1);
+}
+
+/// While the first of a guessed time tries whether it was right, no new work begins.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_charged_while_the_first_of_a_guessed_time_tries() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    show(&town, &charged.session, "at your limit\n> ");
+    town.pass(PATROL).await;
+    let relic = town.relic("two").await;
+    while town.events(EventType::AccountResumed).await.is_empty() {
+        assert!(town.charge(&relic).await.is_err());
+        town.pass(Duration::from_secs(5)).await;
+    }
+    assert!(town.charge(&relic).await.is_err(), "it tries alone");
+    show(&town, &charged.session, "> ");
+    town.pass(MINUTE * 10).await;
+    assert!(town.charge(&relic).await.is_ok());
+}
+
+/// However a raider said that it completed, the limit that it told of is over.
+#[tokio::test(start_paused = true)]
+async fn completion_without_hd_ends_the_park_too() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let trouble = Trouble {
+        why: Why::RateLimited,
+        text: "at your limit".to_owned(),
+        until: None,
+        fresh: false,
+    };
+    accounts::told(&town.world, &child(&charged), &harness(&town), trouble);
+    assert!(accounts::refuse_held(&town.world, &harness(&town), &child(&charged)).is_err());
+    town.completed(&charged.raider).await.unwrap();
+    town.settle().await;
+    assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
+}
+
+/// A session that ended a park and ends itself at once with the same text is a death with a pause, not a start at each
+/// patrol.
+#[tokio::test(start_paused = true)]
+async fn end_with_a_limit_just_after_it_was_over_is_a_death() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    let (id, of) = (child(&charged), harness(&town));
+    converse(&town, &id).await;
+    let trouble = || Trouble {
+        why: Why::RateLimited,
+        text: "at your limit".to_owned(),
+        until: None,
+        fresh: true,
+    };
+    accounts::told(&town.world, &id, &of, trouble());
+    accounts::went_on(&town.world, &id, &of);
+    town.pass(PATROL).await;
+    assert_eq!(
+        accounts::told(&town.world, &id, &of, trouble()),
+        Told::Hasty
+    );
+    town.parts.sessions.print(&charged.session, "at your limit");
+    town.parts.sessions.exit(&charged.session, 1);
+    town.settle().await;
+    assert_ne!(town.state(&id).await, Some(ChildState::Stopped));
+    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+}

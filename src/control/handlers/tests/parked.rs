@@ -1,0 +1,54 @@
+//! What people may send to agents of an account that is parked.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{PATROL, ask};
+use crate::actors::launch;
+use crate::control::protocol::ErrorKind;
+use crate::domain::city::City;
+use crate::domain::ids::ChildId;
+use crate::domain::question::Pattern;
+use crate::ports::sessions::Sessions;
+use crate::testing::world::Scenario;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn looks(city: &mut City) {
+    for harness in city.harnesses.values_mut() {
+        let limit = Pattern::new(r"at your limit(?: until (?P<until>\S+))?");
+        harness.looks.limit = limit.into_iter().collect();
+        harness.looks.input = Pattern::new("^> ").into_iter().collect();
+        harness.resume = vec!["--resume".into(), "{session_id}".into()];
+    }
+}
+
+/// Contract 2.3, exit 9: a long limit has ended its session, and the one that waits for its turn is not typed into.
+#[tokio::test(start_paused = true)]
+async fn text_for_an_agent_that_is_held_is_refused_as_parked_until_its_turn() {
+    let town = Scenario::new().with(looks).start().await;
+    let (ended, kept) = (town.worker("one").await, town.worker("two").await);
+    let sessions = &town.parts.sessions;
+    let id = ChildId::Raider(ended.raider.clone());
+    let handle = town.view(&id).await.unwrap().session.unwrap().handle;
+    sessions
+        .set_meta(&handle, launch::CONVERSATION, "c-1")
+        .unwrap();
+    let now = town.world.clock.now();
+    let screen = format!("at your limit until {}\n> ", now + MINUTE * 300);
+    sessions.show(&ended.session, Some(&screen));
+    sessions.set_last_activity(&ended.session, Some(now));
+    town.pass(PATROL * 3).await;
+    assert!(!town.runs(&ended.session) && town.runs(&kept.session));
+    let send = async |name: &str| {
+        let args = json!({ "name": name, "text": "Go on" });
+        ask(&town, "send", args).await
+    };
+    for name in [ended.raider.name.as_str(), kept.raider.name.as_str()] {
+        let refused = send(name).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Parked, "{name}: {refused:?}");
+        assert!(refused.message.contains("at your limit"), "{refused:?}");
+    }
+    assert!(sessions.sent(&kept.session).is_empty());
+}
