@@ -62,9 +62,7 @@ pub(super) async fn start(
         };
         let mut fill = driven::fill(world, harness, site).await?;
         // Whatever ended the last session: one that wants a fresh successor has said so.
-        start.resumes = driven::conversation(world, harness, cause, before)
-            .await
-            .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
+        start.resumes = driven::conversation(world, harness, cause, before).await?;
         if let Some(conversation) = &start.resumes {
             fill.set(Place::SessionId, conversation.as_str());
         }

@@ -130,13 +130,13 @@ const RESUME_HOLDS: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
 /// tried again, and neither is the conversation of a session whose successor is to begin afresh.
 ///
 /// # Errors
-/// The facts of the session before cannot be read: nothing is concluded from that.
+/// [`OpenFailure::Unseen`]: the facts of the session before cannot be read.
 pub(super) async fn conversation(
     world: &World,
     harness: &Harness,
     cause: Cause,
     before: Option<&SessionFacts>,
-) -> Result<Option<String>, SessionError> {
+) -> Result<Option<String>, OpenFailure> {
     let Some(before) = before.filter(|_| !harness.resume.is_empty()) else {
         return Ok(None);
     };
@@ -198,10 +198,11 @@ async fn fact(
     world: &World,
     id: &SessionId,
     key: &'static str,
-) -> Result<Option<String>, SessionError> {
+) -> Result<Option<String>, OpenFailure> {
     let of = id.clone();
     match effects::sessions(world, id, move |provider| provider.get_meta(&of, key)).await {
+        Ok(value) => Ok(value),
         Err(SessionError::Gone(_)) => Ok(None),
-        read => read,
+        Err(error) => Err(OpenFailure::Unseen(error.to_string())),
     }
 }

@@ -84,9 +84,7 @@ pub(super) async fn start(
         How::Adopted | How::Fresh => false,
     };
     let resumes = match goes_on {
-        true => driven::conversation(world, harness, cause, before)
-            .await
-            .map_err(|error| OpenFailure::Unseen(error.to_string()))?,
+        true => driven::conversation(world, harness, cause, before).await?,
         false => None,
     };
     let session = Session {

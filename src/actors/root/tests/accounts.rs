@@ -133,26 +133,6 @@ async fn long_limit_ends_the_session_and_resumes_its_conversation() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
-/// A conversation is not lost because the facts of the session before cannot be read for a moment.
-#[tokio::test(start_paused = true)]
-async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read() {
-    let town = town().await;
-    let charged = town.worker("one").await;
-    let session = charged.session.clone();
-    converse(&town, &child(&charged)).await;
-    town.pass(MINUTE * 2).await;
-    town.parts.sessions.hide_meta(&session, true);
-    town.parts.sessions.exit(&session, 1);
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.starts(&session), 1, "nothing is concluded");
-    town.parts.sessions.hide_meta(&session, false);
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.starts(&session), 2);
-    let started = town.parts.sessions.starts();
-    let argv = &started.last().unwrap().argv;
-    assert!(argv.contains(&"c-1".to_owned()), "{argv:?}");
-}
-
 /// A person who is attached keeps the session.
 #[tokio::test(start_paused = true)]
 async fn attached_session_is_not_ended_by_a_long_limit() {

@@ -117,6 +117,24 @@ async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_whe
     );
 }
 
+/// A conversation is not lost because the facts of the session before cannot be read for a moment.
+#[tokio::test(start_paused = true)]
+async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read() {
+    let town = scenario().start().await;
+    let charged = town.worker("a").await;
+    let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
+    converse(&town, &id, "c-1").await;
+    town.pass(SECOND * 60).await;
+    town.parts.sessions.hide_meta(session, true);
+    town.parts.sessions.crash(session, 9);
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.starts(session), 1, "nothing is concluded");
+    town.parts.sessions.hide_meta(session, false);
+    town.pass(PATROL * 2).await;
+    assert_eq!(town.starts(session), 2);
+    assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn resume_that_dies_at_once_is_followed_by_a_fresh_conversation_and_the_next_is_resumed() {
     let town = scenario().start().await;
