@@ -15,6 +15,7 @@ mod custody_hidden;
 mod custody_ignored;
 mod custody_modules;
 mod custody_mounts;
+mod custody_objects;
 mod custody_odd;
 mod custody_prepare;
 mod custody_progress;

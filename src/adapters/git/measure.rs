@@ -157,14 +157,13 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
         Some(admin) => lens.index(admin)?,
         None => Index::default(),
     };
-    let tree = match (&ground.head, &ground.stands_for) {
+    let tree = match ground.head.as_ref().or(ground.stands_for.as_ref()) {
         // From ours: what theirs says that a tree holds may be forged.
-        (Some(head), _) => {
-            repo.take(std::slice::from_ref(head))?;
-            tree(repo.git(), head, b"")?
+        Some(commit) => {
+            repo.take(std::slice::from_ref(commit))?;
+            tree(repo.git(), commit, b"")?
         }
-        (None, Some(other)) => tree(repo.lens(), other, b"")?,
-        (None, None) => Tree::default(),
+        None => Tree::default(),
     };
     Ok(Sight {
         format,
@@ -254,7 +253,8 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
     let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
     let scratch = sight.lens.git_dir();
     let judge = Judge {
-        git: || repo.lens().env("GIT_DIR", repo.repo_dir()),
+        // The tree's blobs are in ours, like the tree.
+        git: || repo.git().env("GIT_DIR", repo.repo_dir()),
         root: &root,
         lists: lists(tree),
         scratch: &scratch,

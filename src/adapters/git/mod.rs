@@ -27,6 +27,7 @@ mod links;
 mod locks;
 mod measure;
 mod merge;
+mod objects;
 mod pins;
 mod port;
 mod prepare;
