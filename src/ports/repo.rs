@@ -71,6 +71,10 @@ pub struct SalvageRecord {
     pub bytes: u64,
     /// Ignored paths that were not salvaged, at most a few hundred.
     pub ignored: Vec<String>,
+    /// Fingerprint of the state that was written, as [`GitFacts`] has it; none where a commit alone was kept,
+    /// or it is not known any more.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
 }
 
 /// A remote's name, its URL and where its target branch is, as last fetched.

@@ -55,6 +55,7 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
         refs: entry.refs.clone(),
         bytes: entry.bytes,
         ignored: entry.ignored.clone(),
+        fingerprint: None,
     };
     let path = to.clone();
     let restored = effects::repo(world, &entry.rig, move |repo| repo.restore(&record, &path)).await;

@@ -262,6 +262,7 @@ impl Repo for FakeRepo {
         let own = inner.sandboxes.get(&raider.name);
         let ignored = own.map(|own| own.ignored.clone()).unwrap_or_default();
         inner.salvaged.insert(facts.head.clone());
+        let fingerprint = Some(facts.fingerprint.clone());
         inner.saved.push(facts);
         let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
         let record = SalvageRecord {
@@ -269,6 +270,7 @@ impl Repo for FakeRepo {
             id,
             bytes: 1,
             ignored,
+            fingerprint,
         };
         inner.salvages.push(record.clone());
         Ok(record)
@@ -286,6 +288,7 @@ impl Repo for FakeRepo {
             refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/{head}")],
             bytes: 0,
             ignored: Vec::new(),
+            fingerprint: None,
         };
         if inner.salvaged.insert(head.clone()) {
             inner.salvages.push(record.clone());

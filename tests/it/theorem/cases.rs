@@ -409,6 +409,7 @@ impl Run<'_> {
             refs: entry.refs,
             bytes: entry.bytes,
             ignored: entry.ignored,
+            fingerprint: None,
         };
         all.into_iter().rev().map(record).collect()
     }
