@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::admin::{self, failed};
 use super::bytes::RelPath;
 use super::files::compare::{Against, Compared, Tree, compare, staged, tree};
-use super::files::convert::{Judge, lists};
+use super::files::convert::{Judge, Lfs, lists};
 use super::files::hash::Format;
 use super::files::ignore::Rules;
 use super::files::index::{Index, Lens};
@@ -240,18 +240,14 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         rules.skip(&b".git"[..]);
     }
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
-    let open = walked.closed.iter().find(|closed| !closed.hidden);
-    if let Some(closed) = open {
-        let path = super::bytes::lossy(&closed.path);
-        let what = format!("cannot read {path}: {}", closed.why);
-        return Err(RepoError::Failed(what));
-    }
+    all_read(&walked)?;
     let file = super::ground::seen_file(repo, sandbox);
     let mut seen = Seen::read(&file);
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
     let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
     let scratch = sight.lens.git_dir();
+    let base = ground.note.as_ref().map(|note| &note.base);
     let judge = Judge {
         // The tree's blobs are in ours, like the tree.
         git: || repo.git().env("GIT_DIR", repo.repo_dir()),
@@ -259,6 +255,10 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         lists: lists(tree),
         scratch: &scratch,
         prefix: b"",
+        lfs: Lfs {
+            ours: repo.repo_dir(),
+            commits: ground.head.as_ref().zip(base),
+        },
     };
     let against = Against {
         tree,
@@ -275,7 +275,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         index,
         tree,
         head: ground.head.as_ref(),
-        base: ground.note.as_ref().map(|note| &note.base),
+        base,
         excludes: &excludes,
         format,
     };
@@ -288,6 +288,18 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         walked,
         inner,
     })
+}
+
+/// Refuses where something cannot be read that may be work.
+fn all_read(walked: &Walked) -> Result<(), RepoError> {
+    match walked.closed.iter().find(|closed| !closed.hidden) {
+        None => Ok(()),
+        Some(closed) => {
+            let path = super::bytes::lossy(&closed.path);
+            let what = format!("cannot read {path}: {}", closed.why);
+            Err(RepoError::Failed(what))
+        }
+    }
 }
 
 /// Submodules of a sandbox whose directory is gone: their git directories are in its administrative one.
