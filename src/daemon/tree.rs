@@ -59,6 +59,17 @@ pub(super) async fn build(
     let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let repos = repos(city).await?;
+    let of_rigs = repos.clone();
+    let raiders = city
+        .rigs
+        .iter()
+        .map(|rig| (city.raiders_dir(&rig.name), rig.name.clone()));
+    let raiders: BTreeMap<PathBuf, RigName> = raiders.collect();
+    tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {
+        let rig = sandbox.parent().and_then(|dir| raiders.get(dir));
+        let repo = rig.and_then(|rig| of_rigs.get(rig));
+        repo.is_some_and(|repo| repo.has_committed(sandbox, name, bytes).unwrap_or(false))
+    }));
     let world = Arc::new(World {
         city: Arc::clone(city),
         shown: Arc::new(start.shown),

@@ -176,6 +176,12 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: it cannot be seen.
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError>;
 
+    /// Whether a commit has these bytes under that name: the one that the sandbox's HEAD names.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be told.
+    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError>;
+
     /// Measures a sandbox now.
     ///
     /// # Errors

@@ -200,6 +200,28 @@ fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
     }
 }
 
+/// An outcome file that the repository has is nobody's word. git was asked in the sandbox, with what agents had
+/// configured and replaced there.
+#[test]
+fn ours_says_what_is_committed() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let name = ".horde-outcome";
+    fs::remove_file(sandbox.join(name)).unwrap();
+    write(&sandbox, name, "passed");
+    let has = |text: &str| city.repo.has_committed(&sandbox, name, text.as_bytes());
+    assert_eq!(has("passed"), Ok(false));
+    git(&sandbox, &["add", "-f", name]);
+    git(&sandbox, &["commit", "-qm", "tracked"]);
+    assert_eq!((has("passed"), has("failed")), (Ok(true), Ok(false)));
+    write(&sandbox, "other", "failed");
+    let other = git(&sandbox, &["hash-object", "-w", "other"]);
+    let blob = rev(&sandbox, "HEAD:.horde-outcome");
+    git(&sandbox, &["replace", &blob, other.trim()]);
+    fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
+    assert_eq!((has("passed"), has("failed")), (Ok(true), Ok(false)));
+}
+
 /// `git replace --graft origin/main HEAD` made a nuke see nothing to lose.
 #[test]
 fn replaced_objects_and_grafts_change_nothing() {

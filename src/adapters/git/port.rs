@@ -58,6 +58,10 @@ impl Repo for GitRepo {
         provenance::provenance(self, sandbox)
     }
 
+    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError> {
+        provenance::has_committed(self, sandbox, name, bytes)
+    }
+
     fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
         facts::facts(self, sandbox, target)
     }

@@ -134,6 +134,11 @@ impl Repo for FakeRepo {
         })
     }
 
+    fn has_committed(&self, sandbox: &Path, _: &str, _: &[u8]) -> Result<bool, RepoError> {
+        self.enter("has_committed", &sandbox.display().to_string())
+            .map(|_| false)
+    }
+
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
         let inner = self.enter("provenance", &sandbox.display().to_string())?;
         let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
