@@ -13,6 +13,7 @@ mod custody_facts;
 mod custody_gone;
 mod custody_hidden;
 mod custody_ignored;
+mod custody_legacy;
 mod custody_modules;
 mod custody_mounts;
 mod custody_objects;
