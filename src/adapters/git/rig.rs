@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
+use super::theirs::Said;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -50,6 +51,8 @@ pub struct GitRepo {
     excludes: OnceLock<Option<PathBuf>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
+    /// Refs of theirs that cannot be read.
+    said: Said,
 }
 
 impl GitRepo {
@@ -63,6 +66,7 @@ impl GitRepo {
             email: Mutex::new(None),
             excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
+            said: Said::default(),
         }
     }
 
@@ -170,6 +174,11 @@ impl GitRepo {
     /// Whether this is the first time that anybody asks.
     pub(super) fn first_time(&self) -> bool {
         !self.cleared.swap(true, Ordering::Relaxed)
+    }
+
+    /// Refs of theirs that cannot be read, and of which that was said.
+    pub(super) fn said(&self) -> &Said {
+        &self.said
     }
 
     /// The URL that the supervisor pushes to.

@@ -117,7 +117,8 @@ fn tell_all(repo: &GitRepo) -> Result<(), RepoError> {
             [_, name, target] if !target.is_empty() => theirs.create_symbolic(name, target)?,
             [id, name, _] => {
                 let id = oid(id)?;
-                if theirs.resolve(name)?.as_ref() != Some(&id) {
+                // One that cannot be read is written anew.
+                if theirs.resolve(name).ok().flatten().as_ref() != Some(&id) {
                     news.push((name.to_owned(), id));
                 }
             }
