@@ -145,8 +145,8 @@ fn is_fresh(store: &Path, worked_on: &[PathBuf]) -> bool {
     !mark::is_left(store) && !worked_on.iter().any(has)
 }
 
-/// Every rig's git, made ready side by side. One that cannot be worked on stops the start: its
-/// raiders' work could not be judged.
+/// Every rig's git, made ready side by side. One that cannot be worked on is held: nothing is done in it until
+/// it is ready, which is tried again at each patrol, and the other rigs do not depend on it.
 async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
     let mut preparing = tokio::task::JoinSet::new();
     for rig in &city.rigs {
@@ -160,10 +160,12 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
     // All are waited for: git must not run on behind a start that failed.
     while let Some(joined) = preparing.join_next().await {
         match joined {
-            Ok((name, repo, Ok(()))) => {
-                repos.insert(name, repo);
+            Ok((rig, repo, prepared)) => {
+                if let Err(why) = prepared {
+                    tracing::error!(%rig, %why, "the rig cannot be made ready and is held; the others start");
+                }
+                repos.insert(rig, repo);
             }
-            Ok((name, _, Err(error))) => failed = Some(format!("rig {name}: {error}")),
             Err(panic) => failed = Some(panic.to_string()),
         }
     }

@@ -121,6 +121,9 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the rig cannot be worked on, and why.
     fn prepare(&self) -> Result<(), RepoError>;
 
+    /// Why nothing can be done with it: it has never been made ready, and the last attempt failed.
+    fn held(&self) -> Option<String>;
+
     /// Which git it is that works here: what `git version` prints.
     ///
     /// # Errors

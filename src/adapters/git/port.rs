@@ -23,7 +23,13 @@ use crate::ports::repo::{
 
 impl Repo for GitRepo {
     fn prepare(&self) -> Result<(), RepoError> {
-        prepare::prepare(self)
+        let prepared = prepare::prepare(self);
+        self.set_prepared(&prepared);
+        prepared
+    }
+
+    fn held(&self) -> Option<String> {
+        self.unprepared()
     }
 
     fn program(&self) -> Result<String, RepoError> {

@@ -53,6 +53,17 @@ pub struct GitRepo {
     cleared: AtomicBool,
     /// Refs of theirs that cannot be read.
     said: Said,
+    prepared: Mutex<Prepared>,
+}
+
+/// Whether it was ever prepared.
+#[derive(Debug, Default)]
+enum Prepared {
+    #[default]
+    NotTried,
+    /// Why the last attempt failed; none succeeded.
+    Failed(String),
+    Once,
 }
 
 impl GitRepo {
@@ -67,6 +78,7 @@ impl GitRepo {
             excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
             said: Said::default(),
+            prepared: Mutex::default(),
         }
     }
 
@@ -174,6 +186,25 @@ impl GitRepo {
     /// Whether this is the first time that anybody asks.
     pub(super) fn first_time(&self) -> bool {
         !self.cleared.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes what an attempt to prepare it came to. One that fails later leaves it as it was made ready.
+    pub(super) fn set_prepared(&self, outcome: &Result<(), RepoError>) {
+        let mut now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        match (outcome, &*now) {
+            (Ok(()), _) => *now = Prepared::Once,
+            (Err(_), Prepared::Once) => {}
+            (Err(why), _) => *now = Prepared::Failed(why.to_string()),
+        }
+    }
+
+    /// Why it was never prepared, where that was tried.
+    pub(super) fn unprepared(&self) -> Option<String> {
+        let now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*now {
+            Prepared::Failed(why) => Some(why.clone()),
+            Prepared::NotTried | Prepared::Once => None,
+        }
     }
 
     /// Refs of theirs that cannot be read, and of which that was said.

@@ -59,6 +59,10 @@ impl Repo for FakeRepo {
         self.enter("prepare", "").map(drop)
     }
 
+    fn held(&self) -> Option<String> {
+        None
+    }
+
     fn program(&self) -> Result<String, RepoError> {
         let version = |_| "git version 2.47.3".to_owned();
         self.enter("program", "").map(version)
