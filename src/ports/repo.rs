@@ -254,6 +254,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
 
+    /// Joins what many operations have left in many parts, where there is much of it. No object and no ref goes.
+    /// Returns whether it did. It may take long, and nothing else waits for it.
+    ///
+    /// # Errors
+    /// [`RepoError`]; the repository is as good as before.
+    fn maintain(&self) -> Result<bool, RepoError>;
+
     /// Removes what was set aside of worktrees that are gone, where nothing was under way or staged and refs
     /// hold all that it names; says how many. The rest stays: it may be the last to hold some work.
     ///

@@ -50,6 +50,7 @@ mod take;
 mod theirs;
 mod traces;
 mod turns;
+mod upkeep;
 
 #[cfg(test)]
 mod testing;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::rig::GitRepo;
 use super::{
     ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare,
-    progress, provenance, remote, repair, retired, salvage, sandbox, stash,
+    progress, provenance, remote, repair, retired, salvage, sandbox, stash, upkeep,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -96,6 +96,10 @@ impl Repo for GitRepo {
         // Nobody may check it out meanwhile.
         let _worktrees = self.worktrees();
         branches::drop_branch(self, branch)
+    }
+
+    fn maintain(&self) -> Result<bool, RepoError> {
+        upkeep::maintain(self)
     }
 
     fn drop_retired(&self) -> Result<usize, RepoError> {

@@ -241,6 +241,10 @@ impl Repo for FakeRepo {
         Ok(inner.spare.iter().all(|spare| spare.name != branch))
     }
 
+    fn maintain(&self) -> Result<bool, RepoError> {
+        self.enter("maintain", "").map(|_| false)
+    }
+
     fn drop_retired(&self) -> Result<usize, RepoError> {
         self.enter("drop_retired", "").map(|_| 0)
     }
