@@ -33,7 +33,8 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// Runs work on a rig's repository.
 ///
 /// # Errors
-/// What the work says; [`RepoError::Failed`] when the rig is not configured or the work panicked.
+/// What the work says; [`RepoError::Held`] while the repository could not be made ready;
+/// [`RepoError::NotFound`] when the rig is not configured; [`RepoError::Failed`] when the work panicked.
 pub async fn repo<T: Send + 'static>(
     world: &World,
     rig: &RigName,
@@ -43,7 +44,34 @@ pub async fn repo<T: Send + 'static>(
         return Err(RepoError::NotFound(format!("rig {rig}")));
     };
     let broken = || RepoError::Failed("an operation on the repository panicked".into());
-    blocking(move || work(&*repo)).await.ok_or_else(broken)?
+    let ready = move || match repo.held() {
+        Some(why) => Err(RepoError::Held(why)),
+        None => work(&*repo),
+    };
+    blocking(ready).await.ok_or_else(broken)?
+}
+
+/// Has the rigs that could not be made ready tried again, each by one thread at a time. Returns them, with why.
+pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
+    let mut held = Vec::new();
+    for (rig, repo) in &world.repos {
+        let Some(why) = repo.held() else { continue };
+        held.push((rig.clone(), why));
+        // A first fetch may take an hour.
+        if let Some(claim) = world.claims.claim(format!("prepare/{rig}")) {
+            let (rig, repo) = (rig.clone(), Arc::clone(repo));
+            let _task = tokio::task::spawn_blocking(move || {
+                match repo.prepare() {
+                    Ok(()) => {
+                        tracing::info!(%rig, "the rig is ready, and is worked on from now on")
+                    }
+                    Err(why) => tracing::debug!(%rig, %why, "the rig is still not ready"),
+                }
+                drop(claim);
+            });
+        }
+    }
+    held
 }
 
 /// Removes the sandbox that the permit is for, unless a session came to it after it was given, up to the

@@ -2,6 +2,7 @@
 //! line and an escalation, and shown by `status` and `doctor` for as long as it lasts.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
@@ -22,11 +23,18 @@ pub struct Ground(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     /// Of the last look.
-    looked: BTreeMap<Part, Trouble>,
+    looked: BTreeMap<Place, Trouble>,
     /// Said by what noticed it, until that says otherwise.
     standing: BTreeMap<Part, Trouble>,
     /// What was said, and the words that people were called with.
-    said: BTreeMap<Part, Trouble>,
+    said: BTreeMap<Place, Trouble>,
+}
+
+/// There may be several of a part, as of rigs.
+type Place = (Part, PathBuf);
+
+fn place(trouble: &Trouble) -> Place {
+    (trouble.part, trouble.path.clone())
 }
 
 impl Ground {
@@ -67,12 +75,16 @@ impl Ground {
     fn take(&self, look: &Look) -> (Vec<Trouble>, Vec<Trouble>) {
         let mut known = self.known();
         let left = look.left.iter().cloned();
-        known.looked = left.map(|trouble| (trouble.part, trouble)).collect();
-        let mut now = known.standing.clone();
+        known.looked = left.map(|trouble| (place(&trouble), trouble)).collect();
+        let standing = known.standing.values().cloned();
+        let standing = standing.map(|trouble| (place(&trouble), trouble));
+        let mut now: BTreeMap<Place, Trouble> = standing.collect();
         now.extend(known.looked.clone());
         let before = std::mem::replace(&mut known.said, now.clone());
-        let new = now.values().filter(|it| before.get(&it.part) != Some(it));
-        let over = before.values().filter(|it| !now.contains_key(&it.part));
+        let new = now.iter().filter(|(at, it)| before.get(at) != Some(it));
+        let new = new.map(|(_, it)| it);
+        let over = before.iter().filter(|(at, _)| !now.contains_key(at));
+        let over = over.map(|(_, it)| it);
         (new.cloned().collect(), over.cloned().collect())
     }
 }

@@ -120,7 +120,9 @@ impl From<StoreError> for Refusal {
 impl From<RepoError> for Refusal {
     fn from(error: RepoError) -> Self {
         let kind = match &error {
-            RepoError::Remote(_) | RepoError::CheckoutBusy { .. } => RefusalKind::Unavailable,
+            RepoError::Remote(_) | RepoError::Held(_) | RepoError::CheckoutBusy { .. } => {
+                RefusalKind::Unavailable
+            }
             RepoError::Timeout { .. } => RefusalKind::Timeout,
             RepoError::NotFound(_) => RefusalKind::NotFound,
             RepoError::Rejected(_) | RepoError::Moved { .. } | RepoError::PermitStale(_) => {

@@ -18,7 +18,6 @@ use jiff::Timestamp;
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
 
 use self::text::{at, from_above, make_dir, read_some, write_whole, written};
-use super::git::command::Git;
 use super::{beneath, runs};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
@@ -32,8 +31,12 @@ pub struct DiskTaskFiles {
     set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
     open: Open,
+    committed: OnceLock<Committed>,
     watching: Mutex<Watching>,
 }
+
+/// Says whether the HEAD of a sandbox has these bytes under a name.
+pub type Committed = Box<dyn Fn(&Path, &str, &[u8]) -> bool + Send + Sync>;
 
 type Heard = Box<dyn FnMut(notify::Result<notify::Event>) + Send>;
 type Open = Box<dyn Fn(Heard) -> notify::Result<Box<dyn Watcher + Send>> + Send + Sync>;
@@ -79,10 +82,24 @@ impl DiskTaskFiles {
             set_ups,
             listener: Arc::default(),
             open,
+            committed: OnceLock::new(),
             watching: Mutex::default(),
         };
         files.watch(&files.outbox);
         Ok(files)
+    }
+
+    /// Sets how it learns of what is committed. Until then nothing is.
+    pub fn ask_of_commits(&self, committed: Committed) {
+        // A second one is not heard of.
+        let _first = self.committed.set(committed);
+    }
+
+    /// Whether the file is as it was committed: then it is the repository's, and not this incarnation's word.
+    /// Where nothing can tell, it is taken for the agent's; whatever it says is verified.
+    fn is_checked_out(&self, sandbox: &Path, name: &str, text: &str) -> bool {
+        let committed = self.committed.get();
+        committed.is_some_and(|committed| committed(sandbox, name, text.as_bytes()))
     }
 
     fn watching(&self) -> MutexGuard<'_, Watching> {
@@ -258,7 +275,7 @@ impl TaskFiles for DiskTaskFiles {
             let (root, file) = from_above(&own, 2);
             // Our link to the file below is none.
             if let Ok(Some(found)) = read_some(root, file)
-                && !is_checked_out(sandbox, name, &found.text)
+                && !self.is_checked_out(sandbox, name, &found.text)
             {
                 return Ok(found);
             }
@@ -412,20 +429,6 @@ impl TaskFiles for DiskTaskFiles {
         }
         first.map_or(Ok(()), Err)
     }
-}
-
-/// Whether the file is as it was committed: then it is the repository's, and not this incarnation's word.
-/// Where git cannot tell, it is taken for the agent's; whatever it says is verified. Neither command runs a
-/// filter, hook or transport that the agent may have set up.
-fn is_checked_out(sandbox: &Path, name: &str, text: &str) -> bool {
-    let git = || Git::in_dir(sandbox).env("GIT_NO_LAZY_FETCH", "1");
-    let committed = git().args(["ls-tree", "HEAD", "--", name]).output();
-    let blob = ["hash-object", "--no-filters", "--stdin"];
-    let (Ok(committed), Ok(found)) = (committed, git().args(blob).stdin(text).output()) else {
-        return false;
-    };
-    let found = found.text();
-    committed.text().split_ascii_whitespace().nth(2) == Some(found.as_str())
 }
 
 /// Removes a directory, unless something is in it.

@@ -7,6 +7,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use super::ground::Ground;
+use crate::actors::effects;
 use crate::actors::ground::looked;
 use crate::actors::world::World;
 use crate::control::server::{AtSocket, SocketFile, bind};
@@ -33,11 +34,9 @@ impl Keeper {
         }
     }
 
-    /// Looks at every patrol, for ever. Dropped, it removes the socket's file.
+    /// Looks at the start and at every patrol, for ever. Dropped, it removes the socket's file.
     pub(super) async fn run(mut self, world: Arc<World>) {
         loop {
-            let interval = world.newest().city.daemon.patrol_interval;
-            tokio::time::sleep(interval).await;
             let looking = tokio::task::spawn_blocking(move || {
                 let look = self.look();
                 (self, look)
@@ -62,7 +61,14 @@ impl Keeper {
                 let says = format!("changes of files are not seen: {why}");
                 look.leave(Part::Watch, world.city.outbox_dir(), says, hint);
             }
+            for (rig, why) in effects::prepare_held(&world) {
+                let says = format!("rig {rig} is held: {why}");
+                let hint = "the other rigs are worked on; this one is tried again at each patrol";
+                look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
+            }
             looked(&world, look).await;
+            let interval = world.newest().city.daemon.patrol_interval;
+            tokio::time::sleep(interval).await;
         }
     }
 

@@ -59,6 +59,17 @@ pub(super) async fn build(
     let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let repos = repos(city).await?;
+    let of_rigs = repos.clone();
+    let raiders = city
+        .rigs
+        .iter()
+        .map(|rig| (city.raiders_dir(&rig.name), rig.name.clone()));
+    let raiders: BTreeMap<PathBuf, RigName> = raiders.collect();
+    tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {
+        let rig = sandbox.parent().and_then(|dir| raiders.get(dir));
+        let repo = rig.and_then(|rig| of_rigs.get(rig));
+        repo.is_some_and(|repo| repo.has_committed(sandbox, name, bytes).unwrap_or(false))
+    }));
     let world = Arc::new(World {
         city: Arc::clone(city),
         shown: Arc::new(start.shown),
@@ -134,8 +145,8 @@ fn is_fresh(store: &Path, worked_on: &[PathBuf]) -> bool {
     !mark::is_left(store) && !worked_on.iter().any(has)
 }
 
-/// Every rig's git, made ready side by side. One that cannot be worked on stops the start: its
-/// raiders' work could not be judged.
+/// Every rig's git, made ready side by side. One that cannot be worked on is held: nothing is done in it until
+/// it is ready, which is tried again at each patrol, and the other rigs do not depend on it.
 async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
     let mut preparing = tokio::task::JoinSet::new();
     for rig in &city.rigs {
@@ -149,10 +160,12 @@ async fn repos(city: &City) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonEr
     // All are waited for: git must not run on behind a start that failed.
     while let Some(joined) = preparing.join_next().await {
         match joined {
-            Ok((name, repo, Ok(()))) => {
-                repos.insert(name, repo);
+            Ok((rig, repo, prepared)) => {
+                if let Err(why) = prepared {
+                    tracing::error!(%rig, %why, "the rig cannot be made ready and is held; the others start");
+                }
+                repos.insert(rig, repo);
             }
-            Ok((name, _, Err(error))) => failed = Some(format!("rig {name}: {error}")),
             Err(panic) => failed = Some(panic.to_string()),
         }
     }

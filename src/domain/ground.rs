@@ -21,6 +21,8 @@ pub enum Part {
     Sessions,
     /// The relic store.
     Store,
+    /// A rig whose repository could not be made ready.
+    Rig,
     /// Changes of files are not seen: the kernel has no watches left.
     Watch,
 }

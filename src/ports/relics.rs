@@ -18,6 +18,7 @@ use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::usage::ledger::{Row, Source};
+use crate::ports::repo::SalvageRecord;
 
 /// Why the store did not do it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +114,20 @@ pub struct SalvageEntry {
     pub bytes: u64,
     /// Ignored paths that were not salvaged.
     pub ignored: Vec<String>,
+}
+
+impl SalvageEntry {
+    /// Returns what a restoration needs of it.
+    #[must_use]
+    pub fn record(&self) -> SalvageRecord {
+        SalvageRecord {
+            id: self.id.clone(),
+            refs: self.refs.clone(),
+            bytes: self.bytes,
+            ignored: self.ignored.clone(),
+            fingerprint: None,
+        }
+    }
 }
 
 /// One transaction. Every method sees what the ones before it wrote.

@@ -71,6 +71,10 @@ pub struct SalvageRecord {
     pub bytes: u64,
     /// Ignored paths that were not salvaged, at most a few hundred.
     pub ignored: Vec<String>,
+    /// Fingerprint of the state that was written, as [`GitFacts`] has it; none where a commit alone was kept,
+    /// or it is not known any more.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
 }
 
 /// A remote's name, its URL and where its target branch is, as last fetched.
@@ -116,6 +120,9 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`]: the rig cannot be worked on, and why.
     fn prepare(&self) -> Result<(), RepoError>;
+
+    /// Why nothing can be done with it: it has never been made ready, and the last attempt failed.
+    fn held(&self) -> Option<String>;
 
     /// Which git it is that works here: what `git version` prints.
     ///
@@ -171,6 +178,12 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`]: it cannot be seen.
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError>;
+
+    /// Whether a commit has these bytes under that name: the one that the sandbox's HEAD names.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be told.
+    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError>;
 
     /// Measures a sandbox now.
     ///
@@ -240,6 +253,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError>;
+
+    /// Joins what many operations have left in many parts, where there is much of it. No object and no ref goes.
+    /// Returns whether it did. It may take long, and nothing else waits for it.
+    ///
+    /// # Errors
+    /// [`RepoError`]; the repository is as good as before.
+    fn maintain(&self) -> Result<bool, RepoError>;
 
     /// Removes what was set aside of worktrees that are gone, where nothing was under way or staged and refs
     /// hold all that it names; says how many. The rest stays: it may be the last to hold some work.

@@ -10,11 +10,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use horde_supervisor::domain::ids::Incarnation;
+use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::{City, permit, toast};
-use crate::support::git::{git, rev, try_git, write};
+use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Kind, mode, seconds and nanoseconds, bytes.
 type Bytes = (&'static str, u32, (i64, i64), Vec<u8>);
@@ -449,6 +449,37 @@ fn file_that_our_own_conversion_gives_is_clean() {
     assert!(facts.is_clean(), "{facts:?}");
     fs::write(sandbox.join("c.lfs"), "hullo\n").unwrap();
     assert_eq!(city.facts(&sandbox).dirty, ["c.lfs"]);
+}
+
+/// The pointer was committed, and the bytes that it names were nowhere but in the sandbox.
+#[test]
+fn lfs_file_is_saved_unless_ours_has_it_or_a_remote_had_it() {
+    let city = City::with(|checkout| write(checkout, ".gitattributes", "*.lfs filter=lfs\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 6\n");
+    write(&sandbox, "new.lfs", pointer);
+    let head = Oid::new(commit_all(&sandbox, "a picture")).unwrap();
+    write(&sandbox, "new.lfs", "hello\n");
+    let converted = ["bytes that git converts: new.lfs"];
+    assert_eq!(city.facts(&sandbox).special, converted);
+    let store = |repo: &Path| repo.join("lfs/objects/58/91").join(sum);
+    let put = |file: &Path| {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "hello\n").unwrap();
+    };
+    // A push leaves the pointer there, and what its hook finds.
+    let branch = city.spec(1).branch;
+    city.repo.push_branch(&branch, &head, None).unwrap();
+    assert_eq!(city.facts(&sandbox).special, converted);
+    put(&store(city.repo.theirs()));
+    assert_eq!(city.facts(&sandbox).special, converted);
+    let kept = store(city.repo.repo_dir());
+    put(&kept);
+    assert!(city.facts(&sandbox).special.is_empty());
+    fs::remove_file(&kept).unwrap();
+    comes_back(&city, &sandbox);
 }
 
 /// A file that looks clean to the agent's git because its index was forged is work.

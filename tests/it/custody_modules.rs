@@ -329,3 +329,26 @@ fn a_git_directory_without_head_is_saved_whole() {
     };
     assert!(told.starts_with(line), "{told}");
 }
+
+/// `git config --file` reads the repository that it finds itself in as well, and that one is theirs.
+#[test]
+fn submodules_are_linked_anew_whatever_the_shared_configuration_says() {
+    let taken = Taken::new();
+    write(&taken.sandbox, "lib/code", "2\n");
+    let config = taken.city.repo.theirs().join("config");
+    let good = fs::read(&config).unwrap();
+    fs::write(&config, "[core\nhalf a line").unwrap();
+    let raider = crate::support::city::toast();
+    let saved = taken
+        .city
+        .repo
+        .salvage(&taken.sandbox, &raider, Incarnation(1));
+    let to = taken.city.root().join("restored");
+    taken.city.repo.restore(&saved.unwrap(), &to).unwrap();
+    fs::write(&config, good).unwrap();
+    let status = ["status", "--short"];
+    assert_eq!(
+        git(&to.join("lib"), &status),
+        git(&taken.sandbox.join("lib"), &status)
+    );
+}

@@ -200,6 +200,28 @@ fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
     }
 }
 
+/// An outcome file that the repository has is nobody's word. git was asked in the sandbox, with what agents had
+/// configured and replaced there.
+#[test]
+fn ours_says_what_is_committed() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let name = ".horde-outcome";
+    fs::remove_file(sandbox.join(name)).unwrap();
+    write(&sandbox, name, "passed");
+    let has = |text: &str| city.repo.has_committed(&sandbox, name, text.as_bytes());
+    assert_eq!(has("passed"), Ok(false));
+    git(&sandbox, &["add", "-f", name]);
+    git(&sandbox, &["commit", "-qm", "tracked"]);
+    assert_eq!((has("passed"), has("failed")), (Ok(true), Ok(false)));
+    write(&sandbox, "other", "failed");
+    let other = git(&sandbox, &["hash-object", "-w", "other"]);
+    let blob = rev(&sandbox, "HEAD:.horde-outcome");
+    git(&sandbox, &["replace", &blob, other.trim()]);
+    fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
+    assert_eq!((has("passed"), has("failed")), (Ok(true), Ok(false)));
+}
+
 /// `git replace --graft origin/main HEAD` made a nuke see nothing to lose.
 #[test]
 fn replaced_objects_and_grafts_change_nothing() {
@@ -299,4 +321,36 @@ fn links_and_pipes_in_the_shared_repository_hang_nothing() {
     let target: &Path = &city.root();
     std::os::unix::fs::symlink(target, theirs.join("refs/heads/away")).unwrap();
     city.facts(&sandbox);
+}
+
+/// A link in the place of one raider's branch: all others of the rig could not be judged, and its own sandbox
+/// could neither be saved nor go.
+#[test]
+fn link_in_the_place_of_a_branch_stops_nothing_but_its_own_sandbox() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    commit_all(&sandbox, "mine");
+    let head = rev(&sandbox, "HEAD");
+    let branch = city.spec(1).branch;
+    let own = city.repo.theirs().join("refs/heads").join(&branch);
+    let away = city.root().join("away");
+    fs::rename(&own, &away).unwrap();
+    symlink(&away, &own).unwrap();
+    whole_life(&city, "Nux");
+    city.repo.spare_branches().unwrap();
+    let facts = city.facts(&sandbox);
+    assert!(!facts.is_clean() && facts.dirty == ["README"], "{facts:?}");
+    let record = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    assert!(own.is_symlink() && away.exists());
+    // What its reflog named is kept.
+    let kept = git(city.repo.repo_dir(), &["for-each-ref", "--contains", &head]);
+    assert!(!kept.is_empty(), "{record:?}");
+    let facts = city.facts(&sandbox);
+    city.repo
+        .discard_sandbox(&permit(&city.spec(1), &facts), &city.trash(), &|| Ok(()))
+        .unwrap();
 }

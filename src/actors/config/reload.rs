@@ -126,10 +126,13 @@ async fn repos(
             let repo = match known.get(&rig.name) {
                 // What it is left with is worked off with the settings that it has.
                 Some(repo) if rig.draining => Ok(Arc::clone(repo)),
-                Some(repo) => {
-                    let refreshed = repo.prepare().map(|()| Arc::clone(repo));
-                    refreshed.map_err(|error| error.to_string())
-                }
+                Some(repo) => match repo.prepare() {
+                    // It is held, and keeps no change from the others.
+                    Err(_) if repo.held().is_some() => Ok(Arc::clone(repo)),
+                    refreshed => refreshed
+                        .map(|()| Arc::clone(repo))
+                        .map_err(|error| error.to_string()),
+                },
                 None => source.open_rig(&city, rig),
             };
             let repo = repo.map_err(|why| format!("rig {}: {why}", rig.name))?;

@@ -99,6 +99,13 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
                 tracing::warn!(rig = %rig.name, %error, "entries of worktrees that are gone stay")
             }
         }
+        match effects::repo(world, &rig.name, |repo| repo.maintain()).await {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(rig = %rig.name, "the packs of the repository were joined"),
+            Err(error) => {
+                tracing::warn!(rig = %rig.name, %error, "the packs of the repository stay many");
+            }
+        }
         if let Some(age) = keep.salvage.filter(|age| is_settled(*age, looking))
             && let Err(error) = expire(world, &rig.name, before(world, age)).await
         {

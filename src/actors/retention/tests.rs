@@ -473,4 +473,9 @@ async fn what_was_set_aside_of_worktrees_is_looked_at_hourly() {
     town.pass(3 * HOUR).await;
     let later = town.parts.repo.count("drop_retired");
     assert!((3..=4).contains(&later), "{later}");
+    assert_eq!(
+        town.parts.repo.count("maintain"),
+        later,
+        "and packs are joined"
+    );
 }

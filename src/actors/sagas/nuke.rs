@@ -393,7 +393,7 @@ async fn discard(world: &World, target: &Target, salvage: bool) -> Result<bool, 
     let (permit, salvaged) = match probe_with(world, target, git, None).await {
         Ok(permit) => (permit, false),
         Err(refused) if salvage && holds && refused.kind == RefusalKind::WorkAtRisk => {
-            let (facts, _) = write_salvage(world, target).await?;
+            let facts = keep::save(world, target).await?;
             (probe(world, target, Some(facts)).await?, true)
         }
         Err(refused) => return Err(refused),

@@ -123,7 +123,7 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
         Ok(_) => {
             let target = nuke::Target::of(hook, Cause::Repair);
             let (_, salvage) = nuke::write_salvage(world, &target).await?;
-            (ailment, Some(salvage))
+            (ailment, Some(salvage.id))
         }
         // It may be read in a moment, and saved then.
         Err(error) if error.is_passing() => return Err(error),

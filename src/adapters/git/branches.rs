@@ -79,8 +79,14 @@ fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
 pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<bool, RepoError> {
     let name = format!("refs/heads/{branch}");
     let theirs = repo.their_refs();
-    let Some(tip) = theirs.resolve(&name)? else {
-        return Ok(true);
+    let tip = match theirs.resolve(&name) {
+        Ok(Some(tip)) => tip,
+        Ok(None) => return Ok(true),
+        // Nothing says what it held.
+        Err(why) => {
+            tracing::warn!(branch, %why, "the branch stays");
+            return Ok(false);
+        }
     };
     let in_use = checked_out(repo)?.iter().any(|(used, _)| *used == name);
     if in_use || !is_held(repo, &tip)? {

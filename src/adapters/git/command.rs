@@ -112,6 +112,8 @@ pub struct Git {
     limit: Duration,
     /// The repository whose stale locks are removed.
     heals: Option<PathBuf>,
+    /// Why it must not run.
+    refused: Option<RepoError>,
 }
 
 /// Standard input of a command.
@@ -143,6 +145,7 @@ impl Git {
             stdout: None,
             limit: LOCAL,
             heals: None,
+            refused: None,
         }
     }
 
@@ -213,11 +216,21 @@ impl Git {
         self
     }
 
+    /// Has it fail with this error, and not run: what it would read is not safe to be opened.
+    #[must_use]
+    pub fn refused(mut self, why: RepoError) -> Self {
+        self.refused = Some(why);
+        self
+    }
+
     /// Runs it and returns whatever it came to.
     ///
     /// # Errors
-    /// It could not be started, or was ended at its limit.
-    pub fn output(self) -> Result<Output, RepoError> {
+    /// It was refused, could not be started, or was ended at its limit.
+    pub fn output(mut self) -> Result<Output, RepoError> {
+        if let Some(why) = self.refused.take() {
+            return Err(why);
+        }
         let output = self.once()?;
         let repo = self.heals.as_deref().filter(|_| !output.ok());
         match repo.is_some_and(|repo| locks::clear_stale(repo, &output.stderr)) {

@@ -72,7 +72,7 @@ pub(super) fn glance(
 ) -> Result<(u64, u64, u64), RepoError> {
     let (ground, files) = super::measure::glance(repo, sandbox)?;
     let ahead = match &ground.head {
-        Some(head) => ahead(repo.lens(), head, repo.target_tip(target)?.as_ref())?,
+        Some(head) => ahead(repo.git(), head, repo.target_tip(target)?.as_ref())?,
         None => 0,
     };
     let (dirty, untracked) = (files.dirty.len(), files.untracked.len());

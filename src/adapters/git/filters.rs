@@ -1,105 +1,296 @@
-//! Filters of the rig's checkout that the supervisor does not use. git runs a filter in the work tree. A program that is
-//! named by a relative path is then a file that an agent can write, and it would run outside of any session.
+//! Filters that the supervisor does not use. git runs a filter in the work tree: what it runs must not be a file
+//! that an agent can write, for it would run outside of any session. Only commands of a known form are used.
+//!
+//! ```text
+//!   program    by an absolute path outside of the city and the rig's checkout, or found there by the search path
+//!   arguments  %f, options, numbers, absolute paths outside; other words only where the program takes them
+//!              for data or for a command of its own
+//!   shell      plain and quoted words: no expansion, pipe, list, redirection or variable
+//! ```
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
 
 /// Keys of a filter that hold a command.
 const COMMANDS: &[&str] = &["clean", "smudge", "process"];
-/// Characters that end a command in a shell.
-const ENDS: &[char] = &['|', ';', '&', '\n', '(', ')', '`'];
-/// Programs that run what their first argument names.
-const RUNNERS: &[&str] = &[
-    "sh", "bash", "dash", "zsh", "env", "node", "exec", "command",
+/// What a shell does not take for itself, outside of quotes.
+const PLAIN: &str = "%-+=,.:/@_";
+/// Programs with commands of their own, which are no files.
+const COMMANDED: &[&str] = &["git-lfs", "git-crypt", "git-annex"];
+/// Programs that take every file that they are given for data.
+const READERS: &[&str] = &[
+    "base64", "cat", "cut", "dos2unix", "expand", "fmt", "fold", "gunzip", "gzip", "head", "iconv",
+    "nl", "rev", "tac", "tail", "tr", "unexpand", "unix2dos", "xz", "zcat",
 ];
 
-/// Removes the filters that may run a file of the work tree or of the city; returns their names.
-pub(super) fn drop_relative(settings: &mut Settings, city: &Path) -> BTreeSet<String> {
-    let relative = settings.iter().filter_map(|(key, value)| {
+/// Where programs come from.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    /// Directories with files that agents write, or that their landed work changes.
+    pub(super) theirs: Vec<&'a Path>,
+    /// The directories of the search path.
+    pub(super) search: Vec<PathBuf>,
+}
+
+impl<'a> Places<'a> {
+    /// Those of this process.
+    pub(super) fn here(theirs: Vec<&'a Path>) -> Self {
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        let search = std::env::split_paths(&search).collect();
+        Self { theirs, search }
+    }
+}
+
+/// Replaces, by ones that do nothing, the filters that may run an agent's file; returns their names. `user` are
+/// settings that hold besides.
+pub(super) fn disarm(
+    settings: &mut Settings,
+    user: &Settings,
+    places: &Places<'_>,
+) -> BTreeSet<String> {
+    let unfit = settings.iter().chain(user).filter_map(|(key, value)| {
         let (name, key) = parts(key)?;
         let command = value.as_deref().unwrap_or_default();
-        (COMMANDS.contains(&key) && !is_fixed(command, city)).then(|| name.to_owned())
+        (COMMANDS.contains(&key) && !places.is_safe(command)).then(|| name.to_owned())
     });
-    let relative: BTreeSet<String> = relative.collect();
-    settings.retain(|(key, _)| parts(key).is_none_or(|(name, _)| !relative.contains(name)));
-    relative
+    let unfit: BTreeSet<String> = unfit.collect();
+    settings.retain(|(key, _)| parts(key).is_none_or(|(name, _)| !unfit.contains(name)));
+    for name in &unfit {
+        for (key, value) in COMMANDS
+            .iter()
+            .map(|key| (*key, ""))
+            .chain([("required", "false")])
+        {
+            settings.push((format!("filter.{name}.{key}"), Some(value.to_owned())));
+        }
+    }
+    unfit
 }
 
 fn parts(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("filter.")?.rsplit_once('.')
 }
 
-/// Whether all that the command runs is found by the search path, or lies outside of the city.
-fn is_fixed(command: &str, city: &Path) -> bool {
-    command.split(ENDS).all(|part| {
-        let words = part.split_whitespace();
-        let words = words.map(|word| word.trim_matches(['"', '\'']));
-        let is_variable = |word: &&str| word.contains('=') && !word.starts_with('/');
-        let words: Vec<&str> = words.skip_while(is_variable).collect();
-        let Some((program, words)) = words.split_first() else {
+impl Places<'_> {
+    /// Whether the command has the known form. None at all runs nothing.
+    fn is_safe(&self, command: &str) -> bool {
+        let Some(words) = words(command) else {
+            return false;
+        };
+        let Some((program, arguments)) = words.split_first() else {
             return true;
         };
         let name = program.rsplit('/').next().unwrap_or(program);
-        let runs = RUNNERS.contains(&name) || name.starts_with("python");
-        let inline = words.iter().any(|word| {
-            let short = word.starts_with('-') && !word.starts_with("--");
-            short && word.contains('e')
-        });
-        let script = matches!(name, "perl" | "ruby") && !inline;
-        let first = words.iter().find(|word| !word.starts_with('-'));
-        let found = !program.contains('/') || is_outside(program, city);
-        let reads = !(runs || script) || first.is_some_and(|first| is_outside(first, city));
-        found && reads && !matches!(name, "." | "source")
-    })
+        if !self.is_found(program) {
+            return false;
+        }
+        match name {
+            name if READERS.contains(&name) => true,
+            name if COMMANDED.contains(&name) => arguments
+                .iter()
+                .all(|word| is_name(word) || self.is_inert(word)),
+            "git" => {
+                let lfs = arguments.first().is_some_and(|first| first == "lfs");
+                lfs && arguments
+                    .iter()
+                    .all(|word| is_name(word) || self.is_inert(word))
+            }
+            "sed" => is_script(arguments),
+            _ => arguments.iter().all(|word| self.is_inert(word)),
+        }
+    }
+
+    /// Whether the program lies outside, however it is found.
+    fn is_found(&self, program: &str) -> bool {
+        if program.contains('/') {
+            return self.is_outside(Path::new(program));
+        }
+        for dir in &self.search {
+            if !self.is_outside(dir) {
+                return false;
+            }
+            let file = dir.join(program);
+            if fs::metadata(&file).is_ok_and(|meta| meta.is_file()) {
+                return self.is_outside(&file);
+            }
+        }
+        // It is nowhere: git says so.
+        true
+    }
+
+    /// Whether no program can take the word for a file of the work tree.
+    fn is_inert(&self, word: &str) -> bool {
+        let value = match word.strip_prefix('-') {
+            Some(option) if option.starts_with('-') => match option.split_once('=') {
+                Some((_, value)) => value,
+                None => return true,
+            },
+            // The name of a file may follow a letter.
+            Some(letters) => letters.get(1..).unwrap_or_default(),
+            None => word,
+        };
+        let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+        value == "%f" || is_number || self.is_outside(Path::new(value))
+    }
+
+    fn is_outside(&self, path: &Path) -> bool {
+        let real = fs::canonicalize(path);
+        let within = |path: &Path| {
+            self.theirs.iter().any(|dir| {
+                let real = fs::canonicalize(dir);
+                path.starts_with(dir) || real.is_ok_and(|dir| path.starts_with(dir))
+            })
+        };
+        let up = path
+            .components()
+            .any(|part| part.as_os_str() == OsStr::new(".."));
+        path.is_absolute() && !up && !within(path) && !real.is_ok_and(|real| within(&real))
+    }
 }
 
-fn is_outside(path: &str, city: &Path) -> bool {
-    let home = path.starts_with("~/") || path.starts_with("$HOME/");
-    let path = Path::new(path);
-    let up = path.components().any(|part| part.as_os_str() == "..");
-    !up && (home || path.is_absolute() && !path.starts_with(city))
+fn is_name(word: &str) -> bool {
+    word.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Whether sed is given its script in the command itself.
+fn is_script(arguments: &[String]) -> bool {
+    let is_from_file = |word: &String| match word.strip_prefix('-') {
+        Some(long) if long.starts_with('-') => long.starts_with("-f"),
+        Some(letters) => {
+            let end = letters.find('e').unwrap_or(letters.len());
+            letters[..end].contains('f')
+        }
+        None => false,
+    };
+    !arguments.iter().any(is_from_file)
+}
+
+/// The words of a command, as a shell splits them; none where it would do more than that.
+fn words(command: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for char in command.chars() {
+        match (quote, char) {
+            (Some(open), char) if char == open => quote = None,
+            (Some('"'), '$' | '`' | '\\' | '!') => return None,
+            (Some(_), char) => word.get_or_insert_default().push(char),
+            (None, '\'' | '"') => {
+                word.get_or_insert_default();
+                quote = Some(char);
+            }
+            (None, ' ' | '\t') => words.extend(word.take()),
+            (None, char) if char.is_ascii_alphanumeric() || PLAIN.contains(char) => {
+                word.get_or_insert_default().push(char);
+            }
+            (None, _) => return None,
+        }
+    }
+    words.extend(word);
+    // A variable for the program, and not the program.
+    let assigns = words.first().is_some_and(|first| first.contains('='));
+    (quote.is_none() && !assigns).then_some(words)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
-    fn filters_that_may_be_an_agents_file_are_left_out() {
-        let city = Path::new("/city");
-        let fixed = [
+    fn only_commands_of_a_known_form_are_used() {
+        let places = Places {
+            theirs: vec![Path::new("/city"), Path::new("/home/ada/code")],
+            search: vec!["/usr/bin".into(), "/bin".into()],
+        };
+        let safe = [
+            "",
             "git-lfs filter-process",
             "git-lfs clean -- %f",
-            "sed -e s/a/b/ | cat",
-            "/opt/bin/clean %f",
-            "~/bin/clean",
-            "LC_ALL=C sort",
-            "perl -pe 's/a/b/'",
-            "python3 /opt/clean.py",
+            "git lfs smudge -- '%f'",
+            "\"git-crypt\" \"smudge\"",
+            "/usr/local/bin/git-crypt clean",
             "cat",
+            "/opt/bin/clean %f",
+            "python3 /opt/clean.py --level=3 -n5",
+            "expand --tabs=4 --initial",
+            "tr a-z A-Z",
+            "sed 's/\\$Id.*\\$/$Id$/'",
+            "sed -e s/a/b/ -e s/b/c/",
         ];
-        for command in fixed {
-            assert!(is_fixed(command, city), "{command}");
+        for command in safe {
+            assert!(places.is_safe(command), "{command}");
         }
-        let relative = [
+        let unsafe_ones = [
             "./clean",
             "tools/clean %f",
             "'tools/clean' %f",
             "/city/rig/raiders/Toast/clean",
+            "/home/ada/code/tools/clean",
             "/opt/../city/clean",
+            "~/bin/clean",
+            "$HOME/bin/clean",
             "sh tools/clean",
             "sh -c ./clean",
+            "sh clean",
+            "nice ./clean",
+            "nice clean",
+            "env clean",
+            "awk -f clean.awk",
+            "awk -fclean.awk",
+            "gawk --file=clean.awk",
+            "sed -f clean.sed",
+            "sed -nf clean.sed",
+            "sed --file=clean.sed",
+            "git -c alias.x=!./clean x",
+            "git clean",
+            "make -C tools",
             "python3 clean.py",
+            "python3 -m clean",
             "perl clean.pl",
             "cat | ./clean",
             "true && A=1 ./clean",
+            "A=1 ./clean",
+            "cat `./clean`",
+            "cat \"$(./clean)\"",
+            "cat 'a",
             ". clean",
         ];
-        for command in relative {
-            assert!(!is_fixed(command, city), "{command}");
+        for command in unsafe_ones {
+            assert!(!places.is_safe(command), "{command}");
         }
+    }
+
+    #[test]
+    fn program_is_looked_for_where_it_would_be_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (city, bin) = (dir.path().join("city"), dir.path().join("bin"));
+        for dir in [&city, &bin] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("clean"), "").unwrap();
+        }
+        let finds = |search: &[&Path], program: &str| {
+            let search = search.iter().map(|dir| dir.to_path_buf()).collect();
+            let theirs = vec![city.as_path()];
+            Places { theirs, search }.is_safe(program)
+        };
+        assert!(finds(&[&bin, &city], "clean"));
+        assert!(!finds(&[&city, &bin], "clean"));
+        assert!(!finds(&[Path::new("bin"), &bin], "clean"));
+        let link = bin.join("link");
+        symlink(city.join("clean"), &link).unwrap();
+        assert!(!finds(&[&bin], "link"));
+        assert!(!finds(&[&bin], link.to_str().unwrap()));
+    }
+
+    #[test]
+    fn filters_of_the_user_are_replaced_as_well() {
         let set = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
         let mut settings = vec![
             set("filter.lfs.process", "git-lfs filter-process"),
@@ -107,9 +298,25 @@ mod tests {
             set("filter.a.b.required", "true"),
             set("user.name", "./x"),
         ];
-        let dropped = drop_relative(&mut settings, city);
-        assert_eq!(dropped.into_iter().collect::<Vec<_>>(), ["a.b"]);
-        let left: Vec<_> = settings.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!(left, ["filter.lfs.process", "user.name"]);
+        let user = vec![set("filter.own.smudge", "./own"), set("user.email", "a@x")];
+        let places = Places {
+            theirs: vec![Path::new("/city")],
+            search: Vec::new(),
+        };
+        let replaced = disarm(&mut settings, &user, &places);
+        assert_eq!(replaced.into_iter().collect::<Vec<_>>(), ["a.b", "own"]);
+        let empty = |name: &str| {
+            let keys = COMMANDS
+                .iter()
+                .map(|key| (*key, ""))
+                .chain([("required", "false")]);
+            keys.map(|(key, value)| set(&format!("filter.{name}.{key}"), value))
+                .collect::<Vec<_>>()
+        };
+        let kept = vec![
+            set("filter.lfs.process", "git-lfs filter-process"),
+            set("user.name", "./x"),
+        ];
+        assert_eq!(settings, [kept, empty("a.b"), empty("own")].concat());
     }
 }

@@ -104,7 +104,10 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     };
     match named {
         Ok(Some(Head::Ref(name))) => {
-            ground.head = repo.their_refs().resolve(&name)?;
+            match repo.their_refs().resolve(&name) {
+                Ok(head) => ground.head = head,
+                Err(why) => ground.garbled = Some(why.to_string()),
+            }
             let branch = name.strip_prefix("refs/heads/").unwrap_or(&name);
             ground.branch = Some(branch.to_owned());
         }
@@ -126,10 +129,13 @@ fn find_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
     }
     // What is certain is where the branch is, or began.
     let branch = ground.note.as_ref().map(|note| note.branch.clone());
-    let own = branch
-        .iter()
-        .map(|name| repo.their_refs().resolve(&format!("refs/heads/{name}")));
-    for tip in own.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+    // It may be the branch that cannot be read.
+    let own = branch.iter().filter_map(|name| {
+        repo.their_refs()
+            .resolve(&format!("refs/heads/{name}"))
+            .ok()
+    });
+    for tip in own.flatten() {
         if commit(repo, &tip)?.is_some() {
             ground.head = Some(tip);
             ground.branch = branch;

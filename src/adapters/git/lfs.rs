@@ -37,33 +37,56 @@ pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoEr
         return Ok(());
     }
     for pointer in pointers(ours, head)? {
-        let place = |repo: &Path| {
-            let (one, two) = (&pointer.digest[..2], &pointer.digest[2..4]);
-            let dir = repo.join("lfs/objects").join(one).join(two);
-            dir.join(&pointer.digest)
-        };
-        let to = place(ours);
+        let to = place(ours, &pointer.digest);
         if !to.exists() {
-            copy(&place(theirs), &to, &pointer)
+            copy(&place(theirs, &pointer.digest), &to, &pointer)
                 .map_err(|error| failed("cannot copy", &to, &error))?;
         }
     }
     Ok(())
 }
 
+/// Where a repository's store has the file of a digest.
+fn place(repo: &Path, digest: &str) -> PathBuf {
+    let dir = repo.join("lfs/objects");
+    dir.join(&digest[..2]).join(&digest[2..4]).join(digest)
+}
+
+/// Whether the store of ours has the file. What is there was compared with its digest when it was copied.
+pub(super) fn is_stored(ours: &Path, digest: &str, size: u64) -> bool {
+    let found = is_digest(digest).then(|| fs::symlink_metadata(place(ours, digest)));
+    found.is_some_and(|found| found.is_ok_and(|found| found.is_file() && found.len() == size))
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The objects in what a commit has and others (`--remotes`, or a commit) have not, as their names.
+///
+/// # Errors
+/// git cannot list them.
+pub(super) fn beyond(git: Git, head: &Oid, others: &str) -> Result<HashSet<String>, RepoError> {
+    let list = git
+        .args(["rev-list", "--objects", "--no-object-names", head.as_str()])
+        .args(["--not", others])
+        .run()?;
+    Ok(list.text().lines().map(str::to_owned).collect())
+}
+
 /// Every pointer in what `head` has and no remote.
 fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
     let git = || Git::in_dir(ours);
-    let list = git()
-        .args(["rev-list", "--objects", "--no-object-names", head.as_str()])
-        .args(["--not", "--remotes"])
-        .run()?;
+    let list: String = beyond(git(), head, "--remotes")?
+        .iter()
+        .map(|name| format!("{name}\n"))
+        .collect();
     let sized = git()
         .args([
             "cat-file",
             "--batch-check=%(objecttype) %(objectsize) %(objectname)",
         ])
-        .stdin(list.stdout)
+        .stdin(list)
         .run()?;
     let small: String = sized
         .text()
@@ -86,9 +109,8 @@ fn parse(text: &str) -> Option<Pointer> {
         lines.find_map(|line| line.strip_prefix(key))
     };
     let digest = value("oid sha256:")?;
-    let whole = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     Some(Pointer {
-        digest: whole.then(|| digest.to_owned())?,
+        digest: is_digest(digest).then(|| digest.to_owned())?,
         size: value("size ")?.parse().ok()?,
     })
 }

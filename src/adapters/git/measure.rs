@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::admin::{self, failed};
 use super::bytes::RelPath;
 use super::files::compare::{Against, Compared, Tree, compare, staged, tree};
-use super::files::convert::{Judge, lists};
+use super::files::convert::{Judge, Lfs, lists};
 use super::files::hash::Format;
 use super::files::ignore::Rules;
 use super::files::index::{Index, Lens};
@@ -157,14 +157,13 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
         Some(admin) => lens.index(admin)?,
         None => Index::default(),
     };
-    let tree = match (&ground.head, &ground.stands_for) {
+    let tree = match ground.head.as_ref().or(ground.stands_for.as_ref()) {
         // From ours: what theirs says that a tree holds may be forged.
-        (Some(head), _) => {
-            repo.take(std::slice::from_ref(head))?;
-            tree(repo.git(), head, b"")?
+        Some(commit) => {
+            repo.take(std::slice::from_ref(commit))?;
+            tree(repo.git(), commit, b"")?
         }
-        (None, Some(other)) => tree(repo.lens(), other, b"")?,
-        (None, None) => Tree::default(),
+        None => Tree::default(),
     };
     Ok(Sight {
         format,
@@ -241,24 +240,25 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         rules.skip(&b".git"[..]);
     }
     let mut walked = walk(&root, &mut rules).map_err(fail)?;
-    let open = walked.closed.iter().find(|closed| !closed.hidden);
-    if let Some(closed) = open {
-        let path = super::bytes::lossy(&closed.path);
-        let what = format!("cannot read {path}: {}", closed.why);
-        return Err(RepoError::Failed(what));
-    }
+    all_read(&walked)?;
     let file = super::ground::seen_file(repo, sandbox);
     let mut seen = Seen::read(&file);
     let entries = std::mem::take(&mut walked.entries);
     let entries = inner::outside(entries, &walked.repositories, b"", &tracked);
     let entries = links::without_copies(&root, entries, ground.note.as_ref(), &tracked);
     let scratch = sight.lens.git_dir();
+    let base = ground.note.as_ref().map(|note| &note.base);
     let judge = Judge {
-        git: || repo.lens().env("GIT_DIR", repo.repo_dir()),
+        // The tree's blobs are in ours, like the tree.
+        git: || repo.git().env("GIT_DIR", repo.repo_dir()),
         root: &root,
         lists: lists(tree),
         scratch: &scratch,
         prefix: b"",
+        lfs: Lfs {
+            ours: repo.repo_dir(),
+            commits: ground.head.as_ref().zip(base),
+        },
     };
     let against = Against {
         tree,
@@ -275,7 +275,7 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         index,
         tree,
         head: ground.head.as_ref(),
-        base: ground.note.as_ref().map(|note| &note.base),
+        base,
         excludes: &excludes,
         format,
     };
@@ -288,6 +288,18 @@ fn disk(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Disk, RepoErro
         walked,
         inner,
     })
+}
+
+/// Refuses where something cannot be read that may be work.
+fn all_read(walked: &Walked) -> Result<(), RepoError> {
+    match walked.closed.iter().find(|closed| !closed.hidden) {
+        None => Ok(()),
+        Some(closed) => {
+            let path = super::bytes::lossy(&closed.path);
+            let what = format!("cannot read {path}: {}", closed.why);
+            Err(RepoError::Failed(what))
+        }
+    }
 }
 
 /// Submodules of a sandbox whose directory is gone: their git directories are in its administrative one.

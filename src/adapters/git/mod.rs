@@ -27,6 +27,7 @@ mod links;
 mod locks;
 mod measure;
 mod merge;
+mod objects;
 mod pins;
 mod port;
 mod prepare;
@@ -49,6 +50,7 @@ mod take;
 mod theirs;
 mod traces;
 mod turns;
+mod upkeep;
 
 #[cfg(test)]
 mod testing;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::rig::GitRepo;
 use super::{
     ailment, branches, checkout, discard, facts, fetch, gate, ignored, land, merge, pins, prepare,
-    progress, provenance, remote, repair, retired, salvage, sandbox, stash,
+    progress, provenance, remote, repair, retired, salvage, sandbox, stash, upkeep,
 };
 use crate::domain::ailment::Ailment;
 use crate::domain::doctor::BranchFacts;
@@ -23,7 +23,13 @@ use crate::ports::repo::{
 
 impl Repo for GitRepo {
     fn prepare(&self) -> Result<(), RepoError> {
-        prepare::prepare(self)
+        let prepared = prepare::prepare(self);
+        self.set_prepared(&prepared);
+        prepared
+    }
+
+    fn held(&self) -> Option<String> {
+        self.unprepared()
     }
 
     fn program(&self) -> Result<String, RepoError> {
@@ -58,6 +64,10 @@ impl Repo for GitRepo {
         provenance::provenance(self, sandbox)
     }
 
+    fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError> {
+        provenance::has_committed(self, sandbox, name, bytes)
+    }
+
     fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
         facts::facts(self, sandbox, target)
     }
@@ -86,6 +96,10 @@ impl Repo for GitRepo {
         // Nobody may check it out meanwhile.
         let _worktrees = self.worktrees();
         branches::drop_branch(self, branch)
+    }
+
+    fn maintain(&self) -> Result<bool, RepoError> {
+        upkeep::maintain(self)
     }
 
     fn drop_retired(&self) -> Result<usize, RepoError> {

@@ -7,8 +7,10 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::admin::{self, Note, failed};
+use super::files::hash::{self, Format};
+use super::ground::ground;
 use super::rig::GitRepo;
-use crate::domain::ids::{RaiderId, SlotName};
+use crate::domain::ids::{Oid, RaiderId, SlotName};
 use crate::ports::repo::{Provenance, RepoError};
 
 /// What tells of the sandbox's incarnation; none when nothing does.
@@ -28,6 +30,35 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
         }
     }
     Ok(None)
+}
+
+/// Whether HEAD's commit has these bytes under that name. Ours is asked, and no configuration of an agent takes
+/// part.
+pub(super) fn has_committed(
+    repo: &GitRepo,
+    sandbox: &Path,
+    name: &str,
+    bytes: &[u8],
+) -> Result<bool, RepoError> {
+    let Some(head) = ground(repo, sandbox)?.head else {
+        return Ok(false);
+    };
+    repo.take(std::slice::from_ref(&head))?;
+    let listed = repo
+        .git()
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .args(["ls-tree", head.as_str(), "--", name])
+        .run()?
+        .text();
+    // `<mode> blob <oid>\t<path>`
+    let blob = listed.split_ascii_whitespace().nth(2);
+    let Some(blob) = blob.and_then(|blob| Oid::new(blob).ok()) else {
+        return Ok(false);
+    };
+    let found = hash::bytes(Format::of(&blob), bytes);
+    found
+        .map(|found| found == blob)
+        .map_err(|error| failed("cannot hash what is in", sandbox, &error))
 }
 
 fn by_note(raider: &RaiderId, note: Note) -> Option<Provenance> {

@@ -1,6 +1,6 @@
 //! Bytes in, bytes out: stores and writes files without filters, line endings or `ident`.
 //!
-//! A throwaway repository shares the objects of `repo.git`, and its attributes switch every
+//! A throwaway repository shares the objects of ours, and its attributes switch every
 //! conversion off. So git itself hashes and writes the files (large ones, links, odd names), and
 //! neither the agent's index nor its configuration takes part.
 
@@ -30,7 +30,6 @@ const CONFIG: &[&str] = &[
 pub(super) struct Raw {
     scratch: tempfile::TempDir,
     objects: PathBuf,
-    theirs: PathBuf,
 }
 
 impl Raw {
@@ -54,7 +53,6 @@ impl Raw {
         Ok(Self {
             scratch,
             objects: repo.repo_dir().join("objects"),
-            theirs: repo.theirs().join("objects"),
         })
     }
 
@@ -79,7 +77,6 @@ impl RawIndex<'_> {
         let mut git = Git::in_dir(work_tree)
             .env("GIT_DIR", self.raw.scratch.path().join("raw.git"))
             .env("GIT_OBJECT_DIRECTORY", &self.raw.objects)
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.raw.theirs)
             .env("GIT_INDEX_FILE", &self.file)
             .env("GIT_WORK_TREE", work_tree)
             .limit(CHECKOUT);

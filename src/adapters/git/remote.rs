@@ -186,9 +186,9 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
     } else {
         delete_kept(repo, branch, head)?;
     }
-    repo.git()
-        .args(["update-ref", "-d", &format!("refs/remotes/origin/{branch}")])
-        .run()?;
+    let tracking = format!("refs/remotes/origin/{branch}");
+    repo.git().args(["update-ref", "-d", &tracking]).run()?;
+    share::withdraw(repo, &tracking);
     // Nobody may check it out meanwhile.
     let _worktrees = repo.worktrees();
     drop_branch(repo, branch).map(drop)

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::command::Git;
+use super::theirs::Said;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -50,6 +51,19 @@ pub struct GitRepo {
     excludes: OnceLock<Option<PathBuf>>,
     /// Whether what killed attempts left was cleared: once, before anything of ours is in it.
     cleared: AtomicBool,
+    /// Refs of theirs that cannot be read.
+    said: Said,
+    prepared: Mutex<Prepared>,
+}
+
+/// Whether it was ever prepared.
+#[derive(Debug, Default)]
+enum Prepared {
+    #[default]
+    NotTried,
+    /// Why the last attempt failed; none succeeded.
+    Failed(String),
+    Once,
 }
 
 impl GitRepo {
@@ -63,6 +77,8 @@ impl GitRepo {
             email: Mutex::new(None),
             excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
+            said: Said::default(),
+            prepared: Mutex::default(),
         }
     }
 
@@ -170,6 +186,30 @@ impl GitRepo {
     /// Whether this is the first time that anybody asks.
     pub(super) fn first_time(&self) -> bool {
         !self.cleared.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes what an attempt to prepare it came to. One that fails later leaves it as it was made ready.
+    pub(super) fn set_prepared(&self, outcome: &Result<(), RepoError>) {
+        let mut now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        match (outcome, &*now) {
+            (Ok(()), _) => *now = Prepared::Once,
+            (Err(_), Prepared::Once) => {}
+            (Err(why), _) => *now = Prepared::Failed(why.to_string()),
+        }
+    }
+
+    /// Why it was never prepared, where that was tried.
+    pub(super) fn unprepared(&self) -> Option<String> {
+        let now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*now {
+            Prepared::Failed(why) => Some(why.clone()),
+            Prepared::NotTried | Prepared::Once => None,
+        }
+    }
+
+    /// Refs of theirs that cannot be read, and of which that was said.
+    pub(super) fn said(&self) -> &Said {
+        &self.said
     }
 
     /// The URL that the supervisor pushes to.

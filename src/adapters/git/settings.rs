@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use super::admin::write_whole;
 use super::bytes;
 use super::command::Git;
+use super::filters::{self, Places};
 use super::rig::{GitRepo, PUSH_URL_KEY};
-use super::{filters, share};
+use super::share;
 use crate::adapters::beneath;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
@@ -115,17 +116,10 @@ impl Checkout {
         let output = Git::in_dir(top)
             .args(["config", "--local", "--includes", "--list", "-z"])
             .run()?;
-        let config = bytes::split(&output.stdout).map(|record| {
-            let text = bytes::lossy(record);
-            match text.split_once('\n') {
-                Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
-                None => (text, None),
-            }
-        });
         Ok(Self {
             top: top.to_owned(),
             git_dir,
-            config: config.collect(),
+            config: listed(&output.stdout),
         })
     }
 
@@ -161,6 +155,30 @@ impl Checkout {
     }
 }
 
+/// What `git config --list -z` printed.
+fn listed(text: &[u8]) -> Settings {
+    let records = bytes::split(text).map(|record| {
+        let text = bytes::lossy(record);
+        match text.split_once('\n') {
+            Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+            None => (text, None),
+        }
+    });
+    records.collect()
+}
+
+/// The settings of the user and of the machine, which hold in ours as well.
+fn of_user() -> Result<Settings, RepoError> {
+    let list = |scope: &str| {
+        let git = Git::in_dir(Path::new("/")).args(["config", scope]);
+        git.args(["--includes", "--list", "-z"]).output()
+    };
+    // A file that is not there is a failure: it has none.
+    let (mut all, own) = (listed(&list("--system")?.stdout), list("--global")?);
+    all.extend(listed(&own.stdout));
+    Ok(all)
+}
+
 /// Writes the settings of both repositories. Returns whether `origin` is another one than before.
 pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
     let wanted = match (repo.source(), checkout) {
@@ -179,9 +197,11 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     let format = object_format(repo)?;
     let mut own = wanted.clone();
     let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
-    let dropped = filters::drop_relative(&mut own, city);
-    if !dropped.is_empty() {
-        tracing::warn!(rig = %repo.name(), filters = ?dropped, "these filters are not used by the supervisor: their commands name files that agents can write");
+    let theirs = [Some(city), checkout.map(|checkout| checkout.top.as_path())];
+    let places = Places::here(theirs.into_iter().flatten().collect());
+    let unused = filters::disarm(&mut own, &of_user()?, &places);
+    if !unused.is_empty() {
+        tracing::warn!(rig = %repo.name(), filters = ?unused, "these filters are not used by the supervisor: their commands may run files that agents can write (the README says which form is used)");
     }
     refresh(&repo.repo_dir().join("config"), &ours(&format, &own))?;
     share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;

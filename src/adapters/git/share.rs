@@ -84,12 +84,30 @@ pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoE
 /// and no landing depends on it. The next change of the ref writes it again.
 pub(super) fn publish(repo: &GitRepo, name: &str, at: &Oid) {
     let theirs = repo.their_refs();
-    let told = theirs.resolve(name).and_then(|found| match found {
-        Some(found) if found == *at => Ok(()),
+    let told = match theirs.resolve(name) {
+        Ok(Some(found)) if found == *at => Ok(()),
         _ => theirs.create(name, at),
-    });
+    };
     if let Err(error) = told {
         tracing::warn!(rig = %repo.name(), name, %error, "the ref could not be copied into the repository of the agents");
+    }
+}
+
+/// Removes the copy of a ref that ours has no more. A failure is logged and no error, as in [`publish`].
+pub(super) fn withdraw(repo: &GitRepo, name: &str) {
+    let theirs = repo.their_refs();
+    let gone = theirs.resolve(name).and_then(|found| match found {
+        Some(found) => theirs.delete(name, &found),
+        None => Ok(true),
+    });
+    match gone {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::warn!(rig = %repo.name(), name, "a copy of a ref that is gone stays: git holds its lock")
+        }
+        Err(error) => {
+            tracing::warn!(rig = %repo.name(), name, %error, "a copy of a ref that is gone stays")
+        }
     }
 }
 
@@ -117,7 +135,8 @@ fn tell_all(repo: &GitRepo) -> Result<(), RepoError> {
             [_, name, target] if !target.is_empty() => theirs.create_symbolic(name, target)?,
             [id, name, _] => {
                 let id = oid(id)?;
-                if theirs.resolve(name)?.as_ref() != Some(&id) {
+                // One that cannot be read is written anew.
+                if theirs.resolve(name).ok().flatten().as_ref() != Some(&id) {
                     news.push((name.to_owned(), id));
                 }
             }

@@ -2,11 +2,14 @@
 //! ours is what its id says.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::admin::{self, failed};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
+use super::files::index::quoted;
+use super::objects;
 use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -20,23 +23,15 @@ impl GitRepo {
         self.through(self.git())
     }
 
-    /// Lets a command that runs on ours read the objects of theirs, too.
+    /// Lets a command that runs on ours read the objects of theirs, too. It does not run where git would not
+    /// get past what lies among them.
     pub(super) fn through(&self, git: Git) -> Git {
-        let mut list = b"\"".to_vec();
-        for byte in bytes::of(&self.theirs().join("objects")) {
-            if matches!(byte, b'"' | b'\\') {
-                list.push(b'\\');
-            }
-            list.push(*byte);
+        let theirs = self.theirs().join("objects");
+        let git = borrowing(git, &theirs).args(objects::UNINDEXED);
+        match objects::check(&theirs) {
+            Ok(()) => git,
+            Err(why) => git.refused(why),
         }
-        list.push(b'"');
-        git.env(
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            bytes::path(&list).as_os_str(),
-        )
-        // Indexes that an agent can write, of what is in commits and packs.
-        .args(["-c", "core.commitGraph=false"])
-        .args(["-c", "core.multiPackIndex=false"])
     }
 
     /// A `git` command on the files of a sandbox and an index, with our configuration and attributes.
@@ -52,7 +47,7 @@ impl GitRepo {
     ///
     /// # Errors
     /// [`RepoError::NotFound`] when theirs has none of that name either; [`RepoError::Failed`] when
-    /// something that it reaches is missing or damaged.
+    /// something that it reaches is missing or damaged: nothing is copied then.
     pub(super) fn take(&self, ids: &[Oid]) -> Result<(), RepoError> {
         let wanted = missing(self.git(), ids)?;
         if wanted.is_empty() {
@@ -61,14 +56,9 @@ impl GitRepo {
         if let Some(absent) = missing(self.lens(), &wanted)?.first() {
             return Err(RepoError::NotFound(format!("commit {absent}")));
         }
-        self.take_all(&wanted)
-    }
-
-    /// As [`GitRepo::take`], for objects that ours may have without all that they reach.
-    pub(super) fn take_all(&self, ids: &[Oid]) -> Result<(), RepoError> {
         let mut attempt = 1;
         loop {
-            match copy(self, ids) {
+            match copy(self, &wanted) {
                 Err(error) if attempt < ATTEMPTS => {
                     tracing::debug!(rig = %self.name(), %error, "objects are copied again");
                     attempt += 1;
@@ -79,48 +69,87 @@ impl GitRepo {
     }
 }
 
+/// Lets a command read the objects of another directory as well.
+fn borrowing(git: Git, objects: &Path) -> Git {
+    let list = quoted(bytes::of(objects));
+    git.env(
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        bytes::path(&list).as_os_str(),
+    )
+}
+
 fn copy(repo: &GitRepo, ids: &[Oid]) -> Result<(), RepoError> {
-    let list = lines(ids);
     let listed = repo
         .lens()
         .args(["rev-list", "--objects", "--stdin", "--not", "--all"])
-        .stdin(list)
+        .stdin(lines(ids))
         .limit(CHECKOUT)
         .run()?;
-    if listed.stdout.is_empty() {
-        return Ok(());
-    }
     let scratch = admin::scratch(repo)?;
-    let fail = |error: std::io::Error| failed("cannot read the pack in", scratch.path(), &error);
-    // Deltas would cost more time than they save space: what is copied is a task's work.
+    // Deltas would cost more time than they save space: what is copied is a task's work. One pack comes into
+    // ours as a whole, or not at all.
     repo.lens()
+        .args(["-c", "pack.packSizeLimit=0"])
         .args(["pack-objects", "--quiet", "--window=0"])
         .arg(scratch.path().join("take"))
         .stdin(listed.stdout.clone())
         .limit(CHECKOUT)
         .run()?;
-    let mut packs = Vec::new();
-    for entry in fs::read_dir(scratch.path()).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        packs.extend((path.extension() == Some("pack".as_ref())).then_some(path));
-    }
-    for pack in packs {
-        repo.git()
-            .args(["index-pack", "--stdin"])
-            .stdin_file(File::open(pack).map_err(fail)?)
-            .limit(CHECKOUT)
-            .run()?;
-    }
     let text = String::from_utf8_lossy(&listed.stdout);
     let names = text.lines().filter_map(|line| line.split(' ').next());
-    let names: Vec<Oid> = names.filter_map(|name| Oid::new(name).ok()).collect();
-    match missing(repo.git(), &names)?.first() {
-        None => Ok(()),
-        Some(id) => Err(RepoError::Failed(format!(
+    let names = names.filter_map(|name| Oid::new(name).ok());
+    let names: Vec<Oid> = names.chain(ids.iter().cloned()).collect();
+    admit(repo, scratch.path(), ids, &names)
+}
+
+/// Takes the pack in a directory into ours, if its objects are these and complete what is wanted.
+fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), RepoError> {
+    // Not in ours yet: an object that ours has counts as complete.
+    let apart = dir.join("objects");
+    let fail = |error: io::Error| failed("cannot read the pack in", dir, &error);
+    let git = || {
+        let git = repo.git().env("GIT_OBJECT_DIRECTORY", &apart);
+        borrowing(git, &repo.repo_dir().join("objects")).limit(CHECKOUT)
+    };
+    fs::create_dir_all(apart.join("pack")).map_err(fail)?;
+    for pack in with_suffix(dir, "pack").map_err(fail)? {
+        git()
+            .args(["index-pack", "--stdin"])
+            .stdin_file(File::open(pack).map_err(fail)?)
+            .run()?;
+    }
+    if let Some(id) = missing(git(), names)?.first() {
+        return Err(RepoError::Failed(format!(
             "the object {id} of {} is damaged: its content is another than its name says",
             repo.theirs().display()
-        ))),
+        )));
     }
+    // What theirs said of them is checked with what they hold.
+    git()
+        .args(["rev-list", "--objects", "--quiet", "--stdin"])
+        .args(["--not", "--all"])
+        .stdin(lines(ids))
+        .run()?;
+    let pack = repo.repo_dir().join("objects/pack");
+    let moved = fs::create_dir_all(&pack).and_then(|()| {
+        // git finds a pack by its index.
+        for suffix in ["pack", "rev", "idx"] {
+            for file in with_suffix(&apart.join("pack"), suffix)? {
+                fs::rename(&file, pack.join(file.file_name().unwrap_or_default()))?;
+            }
+        }
+        File::open(&pack)?.sync_all()
+    });
+    moved.map_err(|error| failed("cannot write in", &pack, &error))
+}
+
+fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        found.extend((path.extension() == Some(suffix.as_ref())).then_some(path));
+    }
+    Ok(found)
 }
 
 /// Those of these objects that are not there.
@@ -137,4 +166,46 @@ fn missing(git: Git, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
 
 fn lines(ids: &[Oid]) -> String {
     ids.iter().map(|id| format!("{id}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Rigged;
+    use super::*;
+
+    /// What an agent swaps while it is listed and packed may leave objects out that others name.
+    #[test]
+    fn pack_that_leaves_out_what_its_objects_name_is_not_taken() {
+        let rigged = Rigged::new();
+        let repo = &rigged.repo;
+        let apart = tempfile::tempdir().unwrap();
+        let at = |name: &str| apart.path().join(name);
+        let git = |args: &[&str]| Git::in_dir(&at("their.git")).args(args).run().unwrap();
+        let theirs = at("their.git").display().to_string();
+        Git::in_dir(apart.path())
+            .args(["init", "-q", "--bare", &theirs])
+            .run()
+            .unwrap();
+        let blob = git(&["hash-object", "-w", "--stdin"]).text();
+        let tree = format!("100644 blob {blob}\tempty\n");
+        let made = Git::in_dir(&at("their.git"))
+            .arg("mktree")
+            .stdin(tree)
+            .run();
+        let tree = made.unwrap().text();
+        let ids = [&tree, &blob].map(|id| Oid::new(id.as_str()).unwrap());
+        let pack = |name: &str, ids: &[Oid]| {
+            fs::create_dir(at(name)).unwrap();
+            let pack = Git::in_dir(&at("their.git")).args(["pack-objects", "-q"]);
+            pack.arg(at(name).join("take"))
+                .stdin(lines(ids))
+                .run()
+                .unwrap();
+            admit(repo, &at(name), &ids[..1], ids)
+        };
+        pack("part", &ids[..1]).unwrap_err();
+        assert_eq!(missing(repo.git(), &ids).unwrap(), ids);
+        pack("whole", &ids).unwrap();
+        assert_eq!(missing(repo.git(), &ids).unwrap(), []);
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::admin::{failed, write_whole};
 use super::bytes;
@@ -29,16 +30,23 @@ pub(super) enum Head {
     Commit(Oid),
 }
 
+/// Refs that cannot be read, which was said of each once.
+pub(super) type Said = Mutex<BTreeSet<String>>;
+
 /// The refs of `repo.git`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Theirs<'r> {
     dir: &'r Path,
+    said: &'r Said,
 }
 
 impl GitRepo {
     /// The refs of the repository that agents write to.
     pub(super) fn their_refs(&self) -> Theirs<'_> {
-        Theirs { dir: self.theirs() }
+        Theirs {
+            dir: self.theirs(),
+            said: self.said(),
+        }
     }
 }
 
@@ -68,7 +76,7 @@ impl Theirs<'_> {
     /// Where a ref points, by its full name; none where there is no such ref.
     ///
     /// # Errors
-    /// [`RepoError::Failed`] when that cannot be read.
+    /// [`RepoError::Failed`] when that cannot be read, as where an agent put a link or a pipe in its place.
     pub(super) fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
         let mut name = name.to_owned();
         for _ in 0..DEPTH {
@@ -84,10 +92,11 @@ impl Theirs<'_> {
         Ok(None)
     }
 
-    /// The refs below a prefix that ends with `/`, by their full names, with where they point.
+    /// The refs below a prefix that ends with `/`, by their full names, with where they point. One that cannot be
+    /// read is left out: it is the matter of the sandbox that it belongs to.
     ///
     /// # Errors
-    /// As [`Theirs::resolve`].
+    /// A directory, or the file with those that are packed, cannot be read.
     pub(super) fn list(&self, prefix: &str) -> Result<BTreeMap<String, Oid>, RepoError> {
         let mut found = self.packed()?;
         found.retain(|name, _| name.starts_with(prefix));
@@ -110,11 +119,16 @@ impl Theirs<'_> {
                 let kind = entry.file_type().map_err(fail)?;
                 if kind.is_dir() {
                     open.push(name);
-                } else if kind.is_file()
-                    && is_ref(&name)
-                    && let Some(id) = self.resolve(&name)?
-                {
-                    found.insert(name, id);
+                } else if is_ref(&name) {
+                    match self.resolve(&name) {
+                        Ok(Some(id)) => drop(found.insert(name, id)),
+                        Ok(None) => {}
+                        Err(why) => {
+                            // What is packed under the name may be anything but where it points.
+                            found.remove(&name);
+                            self.say(&name, &why);
+                        }
+                    }
                 }
             }
         }
@@ -260,6 +274,13 @@ impl Theirs<'_> {
             }
         }
         Ok(true)
+    }
+
+    fn say(&self, name: &str, why: &RepoError) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.insert(name.to_owned()) {
+            tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository is passed over");
+        }
     }
 
     fn loose(&self, name: &str) -> Result<Option<Head>, RepoError> {

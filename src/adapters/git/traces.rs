@@ -185,6 +185,10 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
         !within(&own) && homes.iter().any(within)
     };
     let heads = repo.their_refs().list("refs/heads/")?;
+    if heads.is_empty() {
+        // git would look at a HEAD instead.
+        return Ok(Vec::new());
+    }
     let list: String = heads.values().map(|id| format!("{id}\n")).collect();
     let listed = repo
         .lens()

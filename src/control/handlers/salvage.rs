@@ -11,7 +11,6 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{InRig, SalvagePrune, SalvageRestore};
 use crate::domain::asker::Asker;
 use crate::ports::relics::SalvageEntry;
-use crate::ports::repo::SalvageRecord;
 
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
     let rig = names::rig_filter(world, args.rig.as_deref())?;
@@ -50,12 +49,7 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
             .join("restored")
             .join(&entry.id),
     };
-    let record = SalvageRecord {
-        id: entry.id.clone(),
-        refs: entry.refs.clone(),
-        bytes: entry.bytes,
-        ignored: entry.ignored.clone(),
-    };
+    let record = entry.record();
     let path = to.clone();
     let restored = effects::repo(world, &entry.rig, move |repo| repo.restore(&record, &path)).await;
     restored.map_err(Refusal::from)?;

@@ -11,6 +11,9 @@ pub enum RepoError {
     /// The remote could not be reached or refused the credentials; retried later.
     #[error("the remote cannot be reached: {0}")]
     Remote(String),
+    /// The rig's repository could not be made ready; that is tried again.
+    #[error("the rig cannot be worked on: {0}")]
+    Held(String),
     /// The remote (a hook, a protected branch) said no.
     #[error("the remote refused the push: {0}")]
     Rejected(String),

@@ -59,6 +59,10 @@ impl Repo for FakeRepo {
         self.enter("prepare", "").map(drop)
     }
 
+    fn held(&self) -> Option<String> {
+        None
+    }
+
     fn program(&self) -> Result<String, RepoError> {
         let version = |_| "git version 2.47.3".to_owned();
         self.enter("program", "").map(version)
@@ -132,6 +136,11 @@ impl Repo for FakeRepo {
             None => Some(Ailment::Gone),
             Some(found) => found.broken.clone().map(Ailment::Broken),
         })
+    }
+
+    fn has_committed(&self, sandbox: &Path, _: &str, _: &[u8]) -> Result<bool, RepoError> {
+        self.enter("has_committed", &sandbox.display().to_string())
+            .map(|_| false)
     }
 
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
@@ -232,6 +241,10 @@ impl Repo for FakeRepo {
         Ok(inner.spare.iter().all(|spare| spare.name != branch))
     }
 
+    fn maintain(&self) -> Result<bool, RepoError> {
+        self.enter("maintain", "").map(|_| false)
+    }
+
     fn drop_retired(&self) -> Result<usize, RepoError> {
         self.enter("drop_retired", "").map(|_| 0)
     }
@@ -262,6 +275,7 @@ impl Repo for FakeRepo {
         let own = inner.sandboxes.get(&raider.name);
         let ignored = own.map(|own| own.ignored.clone()).unwrap_or_default();
         inner.salvaged.insert(facts.head.clone());
+        let fingerprint = Some(facts.fingerprint.clone());
         inner.saved.push(facts);
         let id = format!("{}-{}-{incarnation}", raider.rig, raider.name);
         let record = SalvageRecord {
@@ -269,6 +283,7 @@ impl Repo for FakeRepo {
             id,
             bytes: 1,
             ignored,
+            fingerprint,
         };
         inner.salvages.push(record.clone());
         Ok(record)
@@ -286,6 +301,7 @@ impl Repo for FakeRepo {
             refs: vec![format!("refs/horde/salvage/{raider}/{incarnation}/{head}")],
             bytes: 0,
             ignored: Vec::new(),
+            fingerprint: None,
         };
         if inner.salvaged.insert(head.clone()) {
             inner.salvages.push(record.clone());

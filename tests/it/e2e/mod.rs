@@ -15,6 +15,7 @@ mod done;
 mod escalations;
 mod finding;
 mod handoff;
+mod held;
 mod history;
 mod landing;
 mod manager;

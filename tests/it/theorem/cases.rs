@@ -404,13 +404,7 @@ impl Run<'_> {
         let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
         let mut all = self.lab.town().store(|txn| txn.salvages()).await;
         all.retain(|entry| entry.raider == name && entry.incarnation == incarnation);
-        let record = |entry: SalvageEntry| SalvageRecord {
-            id: entry.id,
-            refs: entry.refs,
-            bytes: entry.bytes,
-            ignored: entry.ignored,
-        };
-        all.into_iter().rev().map(record).collect()
+        all.iter().rev().map(SalvageEntry::record).collect()
     }
 
     /// Restores it and compares; leaves nothing to the next case. What was pushed and clean needs no

@@ -13,17 +13,30 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::saga::FaultPoint;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
-use crate::ports::repo::SalvageRecord;
+use crate::ports::repo::{RepoError, SalvageRecord};
 
-/// Writes salvage from the facts of this moment and records it. Returns both: the facts that it was
-/// written from, and its id.
+/// Writes salvage for a removal and records it. Returns the facts that it was written from.
+///
+/// # Errors
+/// As [`write_salvage`]'s; [`RepoError::PermitStale`] when another state was written.
+pub(super) async fn save(world: &World, target: &Target) -> Result<GitFacts, Refusal> {
+    let (facts, record) = write_salvage(world, target).await?;
+    if record.fingerprint.as_deref() != Some(&*facts.fingerprint) {
+        // It may be as it was by now, and what is saved be something else.
+        let what = "it changed while it was saved".to_owned();
+        return Err(RepoError::PermitStale(what).into());
+    }
+    Ok(facts)
+}
+
+/// Writes salvage at this moment and records it. Returns both, with the facts from just before.
 ///
 /// # Errors
 /// There is no room, or git could not read or keep it all.
 pub(in super::super) async fn write_salvage(
     world: &World,
     target: &Target,
-) -> Result<(GitFacts, String), Refusal> {
+) -> Result<(GitFacts, SalvageRecord), Refusal> {
     room::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
@@ -33,9 +46,8 @@ pub(in super::super) async fn write_salvage(
         Ok((facts, record))
     })
     .await?;
-    let id = record.id.clone();
-    put_on_record(world, target, record).await?;
-    Ok((facts, id))
+    put_on_record(world, target, record.clone()).await?;
+    Ok((facts, record))
 }
 
 /// Puts on record what is written.

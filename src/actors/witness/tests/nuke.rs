@@ -315,6 +315,36 @@ async fn a_target_that_moves_during_salvage_changes_nothing() {
     assert!(town.parts.repo.names().is_empty());
 }
 
+/// It is again as it was when it is judged, and what was saved is what it was for a moment.
+#[tokio::test(start_paused = true)]
+async fn sandbox_that_changed_while_it_was_saved_is_kept() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let name = charged.raider.name.clone();
+    town.parts.repo.dirty(&name, "wip.txt");
+    let (repo, slot) = (std::sync::Arc::clone(&town.parts.repo), name.clone());
+    let first = std::sync::atomic::AtomicBool::new(true);
+    town.parts.repo.interlude("salvage", move || {
+        if first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            repo.dirty(&slot, "other.txt");
+            let (again, slot) = (std::sync::Arc::clone(&repo), slot.clone());
+            repo.interlude("facts", move || {
+                again.change(&slot, |facts| facts.dirty.retain(|it| it != "other.txt"));
+            });
+        }
+    });
+    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    assert!(
+        refused.message.contains("while it was saved"),
+        "{refused:?}"
+    );
+    assert_eq!(town.parts.repo.names(), [name.as_str()]);
+    assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
+    // What is there now is saved by the next attempt.
+    town.nuke(&charged.raider, true).await.unwrap();
+    assert!(town.parts.repo.names().is_empty());
+}
+
 /// Of a dry run as of the nuke itself.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {

@@ -4,7 +4,9 @@
 //!
 //! ```text
 //!   the blob, converted, gives these bytes         given: they can be made again from the commit
-//!   an LFS pointer names these bytes               given
+//!   an LFS pointer names these bytes, and ours     given
+//!     has them, or the base the pointer
+//!   it names them, and they may be nowhere else    converted
 //!   git would store these bytes as the blob        converted: saved without being asked for
 //!   a filter stands between, and the agent's git   converted (that is an opinion, so they are saved)
 //!     took the file for unchanged
@@ -18,6 +20,7 @@ use std::io::Read as _;
 use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
+use super::super::lfs;
 use super::hash::{self, Format};
 use super::open::Root;
 use super::walk::Entry;
@@ -68,6 +71,18 @@ pub(in super::super) struct Judge<'a, F> {
     pub(in super::super) scratch: &'a std::path::Path,
     /// Where the repository is, as paths of entries have it; the attributes know nothing of that.
     pub(in super::super) prefix: &'a [u8],
+    /// Where the files are that LFS pointers name.
+    pub(in super::super) lfs: Lfs<'a>,
+}
+
+/// Where the files are that LFS pointers name.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Lfs<'a> {
+    /// The repository with the store that counts: ours.
+    pub(in super::super) ours: &'a std::path::Path,
+    /// The commit, and the one that the sandbox was made from: a remote had that before an agent came. Both
+    /// are in ours.
+    pub(in super::super) commits: Option<(&'a Oid, &'a Oid)>,
 }
 
 impl<F: Fn() -> Git> Judge<'_, F> {
@@ -184,10 +199,22 @@ impl<F: Fn() -> Git> Judge<'_, F> {
             return Ok(Why::Changed);
         }
         let found = self.root.file(&suspect.entry.path);
-        Ok(match found.and_then(|mut file| hash::sha256(&mut file)) {
-            Ok(found) if found == (sum, size) => Why::Given,
-            _ => Why::Changed,
-        })
+        let found = found.and_then(|mut file| hash::sha256(&mut file));
+        if !found.is_ok_and(|(found, length)| (&found, length) == (&sum, size)) {
+            return Ok(Why::Changed);
+        }
+        let kept = lfs::is_stored(self.lfs.ours, &sum, size) || self.remote_had(suspect.blob)?;
+        Ok(if kept { Why::Given } else { Why::Converted })
+    }
+
+    /// Whether a remote had the pointer before an agent came, and so the file. That it has one of an agent's now
+    /// does not say that the file was uploaded, too.
+    fn remote_had(&self, pointer: &Oid) -> Result<bool, RepoError> {
+        let Some((head, base)) = self.lfs.commits else {
+            return Ok(false);
+        };
+        let own = lfs::beyond(Git::in_dir(self.lfs.ours), head, base.as_str())?;
+        Ok(!own.contains(pointer.as_str()))
     }
 
     /// Compares with what git would store of the file and, where that is the blob, with what it makes of the

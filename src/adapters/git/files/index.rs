@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::super::admin::failed;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
+use super::super::objects;
 use super::hash::Format;
 use super::open::Root;
 use super::walk::Stamp;
@@ -91,11 +92,11 @@ impl Lens {
     /// Makes one in a scratch directory, with these object directories.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written, or an object directory has what git must not open.
     pub(in super::super) fn new(
         dir: tempfile::TempDir,
         format: Format,
-        objects: &[PathBuf],
+        lenders: &[PathBuf],
     ) -> Result<Self, RepoError> {
         let git = dir.path().join("git");
         let version = u8::from(format == Format::Sha256);
@@ -107,7 +108,8 @@ impl Lens {
             }
         );
         let mut alternates = Vec::new();
-        for path in objects {
+        for path in lenders {
+            objects::check(path)?;
             alternates.extend(quoted(bytes::of(path)));
             alternates.push(b'\n');
         }
@@ -132,6 +134,7 @@ impl Lens {
         Git::in_dir(&dir)
             .env("GIT_DIR", &dir)
             .env("GIT_OPTIONAL_LOCKS", "0")
+            .args(objects::UNINDEXED)
     }
 
     /// Reads the index of an administrative directory. One that is not there is empty.
@@ -216,7 +219,7 @@ fn odd(why: &str) -> Index {
 }
 
 /// A path as `objects/info/alternates` takes any.
-fn quoted(path: &[u8]) -> Vec<u8> {
+pub(in super::super) fn quoted(path: &[u8]) -> Vec<u8> {
     let mut text = vec![b'"'];
     for byte in path {
         match byte {

@@ -45,6 +45,16 @@ pub(in super::super) struct Entry {
 }
 
 impl Entry {
+    /// The entry that the kernel's answer tells of.
+    pub(in super::super) fn of(path: RelPath, found: &Statx) -> Self {
+        Self {
+            path,
+            kind: kind(found),
+            stamp: stamp(found),
+            links: found.stx_nlink,
+        }
+    }
+
     /// Whether its owner may execute it.
     pub(in super::super) fn is_exec(&self) -> bool {
         self.stamp.mode & 0o100 != 0
@@ -235,12 +245,7 @@ impl<S: Sieve> Walk<'_, S> {
         if is_dir {
             self.open.push((path.clone(), false));
         }
-        self.found.entries.push(Entry {
-            path,
-            kind: kind(found),
-            stamp: stamp(found),
-            links: found.stx_nlink,
-        });
+        self.found.entries.push(Entry::of(path, found));
     }
 
     fn refused(&mut self, path: RelPath, hidden: bool, error: &io::Error) {

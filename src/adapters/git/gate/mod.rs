@@ -10,6 +10,7 @@
 
 mod log;
 mod own;
+mod proof;
 mod worktree;
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ pub(super) fn run_gate(
     let _lock = lock(&forge.join("gate-0.lock"))?;
     end_leftovers(repo)?;
     let worktree = Worktree::new(repo, &forge.join("gate-0"));
-    let tree = worktree.check_out(commit)?;
+    let proved = worktree.check_out(commit)?;
 
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
@@ -72,14 +73,14 @@ pub(super) fn run_gate(
         tail: log.finish(),
         log: path,
         changed: Vec::new(),
-        tree: Some(tree),
+        tree: Some(proved.tree.clone()),
     };
     match end.map_err(|error| failed("the gate's processes", &error))? {
         End::NotStarted(why) => run.spawn_error = Some(why),
         End::Ended { code, signal, cut } => {
             (run.code, run.signal) = (code, signal);
             run.timed_out = cut == Some(Cut::TimedOut);
-            run.changed = worktree.changed(commit)?;
+            run.changed = worktree.changed(&proved)?;
         }
     }
     Ok(run)

@@ -145,6 +145,63 @@ fn a_gate_that_edits_the_tree_is_found_out() {
     }
 }
 
+/// git, asked by an index, saw no change: in this run, and in each that followed.
+#[test]
+fn gate_that_has_git_overlook_files_is_found_out() {
+    let rig = Rigged::new();
+    let commit = rig.commit(&rig.base, &[("a", "a\n"), ("b", "b\n"), ("c", "c\n")]);
+    let hostile = "for index in \"$BESIDE\" \"$OURS/horde/gate/gate-0.index\"; do\n\
+                   test -f $index || continue; export GIT_DIR=$OURS GIT_INDEX_FILE=$index\n\
+                   git --work-tree=. update-index --assume-unchanged a\n\
+                   git --work-tree=. update-index --skip-worktree b; done\n\
+                   echo x > a; echo x > b; touch c";
+    let mut hostile = spec(&rig, hostile, LONG);
+    let tree = worktree(&rig);
+    let text = |path: PathBuf| path.display().to_string();
+    let beside = text(tree.with_extension("index"));
+    hostile.env.insert("BESIDE".into(), beside);
+    let ours = text(rig.repo.repo_dir().to_owned());
+    hostile.env.insert("OURS".into(), ours);
+    for _ in 0..2 {
+        let run = run_gate(&rig.repo, &commit, &hostile).unwrap();
+        assert_eq!(
+            (run.code, run.changed),
+            (Some(0), vec!["a".to_owned(), "b".to_owned()])
+        );
+        assert_eq!(run.tree.unwrap().as_str(), rig.tree(&commit));
+        passes(&rig, &commit, "test \"$(cat a b)\" = \"$(printf 'a\\nb')\"");
+    }
+    assert!(!tree.with_extension("index").exists());
+}
+
+/// What git makes of a blob is written once, and not for each run: builds go by the times of files.
+#[test]
+fn converted_files_are_what_git_makes_of_them() {
+    let rig = Rigged::new();
+    let commit = rig.commit(
+        &rig.base,
+        &[("crlf", "a\nb\n"), (".gitattributes", "crlf eol=crlf\n")],
+    );
+    passes(&rig, &commit, "grep -q '\r' crlf");
+    let made = || {
+        fs::metadata(worktree(&rig).join("crlf"))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
+    let before = made();
+    passes(&rig, &commit, "touch -c file");
+    assert_eq!(made(), before);
+    let changes = |run: &str| gate(&rig, &commit, run).changed;
+    assert_eq!(changes("printf 'a\\nb\\n' > crlf"), ["crlf"]);
+    assert_eq!(changes("chmod +x crlf"), ["crlf"]);
+    passes(
+        &rig,
+        &commit,
+        "test \"$(tr -d '\\r' < crlf)\" = \"$(printf 'a\\nb')\" && grep -q '\r' crlf",
+    );
+}
+
 #[test]
 fn files_that_no_checkout_makes_clean_are_nobodys_change() {
     let rig = Rigged::new();
@@ -163,9 +220,9 @@ fn a_broken_worktree_is_mended() {
     let commit = rig.commit(&rig.base, &[("a", "a\n"), ("dir/b", "b\n")]);
     passes(&rig, &commit, "true");
     let tree = worktree(&rig);
-    let index = tree.with_extension("index");
+    let index = rig.repo.repo_dir().join("horde/gate/gate-0.index");
     let good = "test -f a && test -f dir/b && git status --porcelain | cmp - /dev/null";
-    fs::write(tree.with_extension("index.lock"), "").unwrap();
+    fs::write(index.with_extension("index.lock"), "").unwrap();
     fs::write(tree.join(".git/HEAD.lock"), "").unwrap();
     fs::remove_file(tree.join("a")).unwrap();
     passes(&rig, &commit, good);

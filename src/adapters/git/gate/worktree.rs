@@ -2,19 +2,20 @@
 //! found broken. It belongs to the forge alone and holds no work.
 //!
 //! A gate runs code that an agent may have written. It gets a repository of its own (`own`), made anew for
-//! each run, and what decides here never looks at that: the work tree is written and compared with the
-//! supervisor's repository and an index that lies outside of it.
+//! each run, and what decides here never looks at that: the work tree is written with the supervisor's
+//! repository and an index that lies in it, and compared by its bytes ([`proof`]).
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::proof::{self, Made, State};
 use super::{failed, own};
 use crate::adapters::beneath;
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
+use crate::adapters::git::files::compare::{Tree, tree};
 use crate::adapters::git::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -37,17 +38,30 @@ const EXACT: &[&str] = &[
 pub(super) struct Worktree<'r> {
     repo: &'r GitRepo,
     path: PathBuf,
+    /// Where the index and the lists of what is checked out lie.
+    custody: PathBuf,
     /// The index that says what is checked out.
     index: PathBuf,
+}
+
+/// What was checked out, and found to be there.
+pub(super) struct Proved {
+    /// The commit's tree.
+    pub(super) tree: Oid,
+    files: Tree,
+    state: State,
 }
 
 impl<'r> Worktree<'r> {
     /// The work tree at that path.
     pub(super) fn new(repo: &'r GitRepo, path: &Path) -> Self {
+        let custody = repo.repo_dir().join("horde/gate");
+        let name = path.file_name().unwrap_or_default();
         Self {
             repo,
             path: path.to_owned(),
-            index: path.with_extension("index"),
+            index: custody.join(name).with_extension("index"),
+            custody,
         }
     }
 
@@ -56,11 +70,15 @@ impl<'r> Worktree<'r> {
         &self.path
     }
 
-    /// Brings it to exactly the commit's tree and returns that. What cannot be mended is made anew, once.
-    pub(super) fn check_out(&self, commit: &Oid) -> Result<Oid, RepoError> {
+    /// Brings it to exactly the commit's tree. What cannot be mended is made anew, once.
+    pub(super) fn check_out(&self, commit: &Oid) -> Result<Proved, RepoError> {
+        // Where earlier versions had the index: in a gate's reach.
+        remove(&self.path.with_extension("index"))?;
+        fs::create_dir_all(&self.custody)
+            .map_err(|error| failed(&self.custody.display().to_string(), &error))?;
         if self.index.is_file() && self.is_dir() {
             match self.bring(commit) {
-                Ok(tree) => return Ok(tree),
+                Ok(proved) => return Ok(proved),
                 Err(error) => {
                     tracing::warn!(path = %self.path.display(), %error, "the gate worktree is made anew");
                 }
@@ -114,8 +132,9 @@ impl<'r> Worktree<'r> {
         git
     }
 
-    /// Writes the commit's tree, and proves it: index and commit name the same one.
-    fn bring(&self, commit: &Oid) -> Result<Oid, RepoError> {
+    /// Writes the commit's tree, and proves it: index and commit name the same one, and the files are its blobs or
+    /// what git makes of them.
+    fn bring(&self, commit: &Oid) -> Result<Proved, RepoError> {
         if !self.is_dir() {
             let what = format!("{} is not a directory any more", self.path.display());
             return Err(RepoError::Failed(what));
@@ -142,8 +161,51 @@ impl<'r> Worktree<'r> {
                 "the gate worktree has tree {found} instead of that of {commit}"
             )));
         }
+        let files = tree(self.repo.git(), commit, b"")?;
+        let state = self.prove(commit, &files)?;
         own::make(self.repo, &self.path, &self.index, commit)?;
-        Ok(found)
+        Ok(Proved {
+            tree: found,
+            files,
+            state,
+        })
+    }
+
+    /// Reads the files, and has those written anew that may be a gate's.
+    fn prove(&self, commit: &Oid, files: &Tree) -> Result<State, RepoError> {
+        let mut made = Made::read(&self.custody.join("made"));
+        let state = self.state(files)?;
+        let wrong = made.wrong(files, &state);
+        if wrong.is_empty() {
+            return Ok(state);
+        }
+        for path in &wrong {
+            self.take_away(bytes::path(path))?;
+        }
+        // An index without flags, and without what it remembers of files.
+        remove(&self.index)?;
+        self.git().args(["read-tree", commit.as_str()]).run()?;
+        self.git()
+            .args(["checkout-index", "-f", "-z", "--stdin"])
+            .stdin(bytes::join(wrong.iter().map(Vec::as_slice)))
+            .run()?;
+        // Ends with 1 where a filter makes of a file what is not its blob.
+        self.git()
+            .args(["update-index", "-q", "--refresh"])
+            .output()?;
+        let state = self.state(files)?;
+        made.note(&wrong, files, &state)?;
+        match made.wrong(files, &state).first() {
+            None => Ok(state),
+            Some(path) => Err(RepoError::Failed(format!(
+                "{} of the gate worktree is not what the commit has",
+                bytes::lossy(path)
+            ))),
+        }
+    }
+
+    fn state(&self, files: &Tree) -> Result<State, RepoError> {
+        proof::state(&self.path, files, &self.custody.join("seen"))
     }
 
     /// Removes repositories that a gate made where the commit has files: git would take what is below for
@@ -158,7 +220,7 @@ impl<'r> Worktree<'r> {
                 continue;
             };
             if line.starts_with(b"040000 ") {
-                self.drop_repository(&bytes::path(&line[tab + 1..]).join(".git"))?;
+                self.take_away(&bytes::path(&line[tab + 1..]).join(".git"))?;
             }
         }
         Ok(())
@@ -166,7 +228,7 @@ impl<'r> Worktree<'r> {
 
     /// Removes a file or directory of the work tree. Nothing happens when a link is on the way: the target lies outside,
     /// and git replaces the link by the directory of the commit.
-    fn drop_repository(&self, name: &Path) -> Result<(), RepoError> {
+    fn take_away(&self, name: &Path) -> Result<(), RepoError> {
         let Some(aside) = self.free_place() else {
             return Ok(());
         };
@@ -181,30 +243,15 @@ impl<'r> Worktree<'r> {
         Ok(())
     }
 
-    /// Tracked paths that are not as the commit has them, after a gate ran. Paths that differ right after a
-    /// checkout too (line ends that a filter rewrites) are no change of the gate's.
-    pub(super) fn changed(&self, commit: &Oid) -> Result<Vec<String>, RepoError> {
+    /// Tracked paths that are not as they were checked out, after a gate ran.
+    pub(super) fn changed(&self, proved: &Proved) -> Result<Vec<String>, RepoError> {
         if !self.is_dir() {
             // A gate that moved it away leaves nothing to compare.
             return Ok(vec![".".to_owned()]);
         }
-        let mut changed = self.differing(commit)?;
-        if !changed.is_empty() {
-            self.bring(commit)?;
-            let always: HashSet<String> = self.differing(commit)?.into_iter().collect();
-            changed.retain(|path| !always.contains(path));
-        }
-        Ok(changed)
-    }
-
-    fn differing(&self, commit: &Oid) -> Result<Vec<String>, RepoError> {
-        let output = self
-            .git()
-            .args(["diff", "--name-only", "-z", "--no-ext-diff", "--no-renames"])
-            // What is in a submodule is not what lands, and git would run there as a gate set it up.
-            .args(["--ignore-submodules=all", commit.as_str(), "--"])
-            .run()?;
-        Ok(bytes::split(&output.stdout).map(bytes::lossy).collect())
+        let now = self.state(&proved.files)?;
+        let changed = proof::changed(&proved.files, &proved.state, &now);
+        Ok(changed.iter().map(|path| bytes::lossy(path)).collect())
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::super::admin;
 use super::super::bytes::{self, RelPath};
 use super::super::files::compare::{Against, Compared, Item, Tree, compare, read, tree};
-use super::super::files::convert::{Judge, lists};
+use super::super::files::convert::{Judge, Lfs, lists};
 use super::super::files::ignore::Rules;
 use super::super::files::open::Root;
 use super::super::files::seen::Seen;
@@ -123,6 +123,11 @@ impl<'a, 's> Search<'a, 's> {
             lists: lists(&files),
             scratch: &scratch,
             prefix: &prefix,
+            // What its remotes have is a claim.
+            lfs: Lfs {
+                ours: self.around.repo.repo_dir(),
+                commits: None,
+            },
         };
         let against = Against {
             tree: &files,

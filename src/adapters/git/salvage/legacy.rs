@@ -5,11 +5,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::admin::failed;
+use super::super::admin::{failed, scratch};
 use super::super::bytes::{self, RelPath};
 use super::super::command::{CHECKOUT, Git};
+use super::super::files::hash::Format;
+use super::super::files::index::Lens;
 use super::super::raw::{Raw, record_path};
 use super::super::rig::{GitRepo, oid};
+use super::super::settings::object_format;
 use super::manifest::{Manifest, blob};
 use super::restore::worktree;
 use crate::domain::ids::Oid;
@@ -173,12 +176,14 @@ impl Restore<'_> {
             dir.as_deref().map_or(Ok(()), make)?;
         }
         self.link_nested(self.to)?;
-        for (_, dir, _) in self.repositories(self.to) {
+        let format = Format::named(&object_format(self.repo)?);
+        for (_, dir, target) in self.repositories(self.to) {
             let Some(dir) = dir else { continue };
-            // Those of its submodules that are not checked out: without a directory they were deleted.
-            let index = index(Git::in_dir(&dir))?;
-            for link in index.iter().filter(|record| is_link(record)) {
-                make(&dir.join(bytes::path(record_path(link))))?;
+            // Those of its submodules that are not checked out: without a directory they were deleted. Its own
+            // configuration is an agent's.
+            let index = Lens::new(scratch(self.repo)?, format, &[])?.index(&target)?;
+            for link in index.entries.iter().filter(|staged| staged.is_link()) {
+                make(&dir.join(bytes::path(&link.path)))?;
             }
         }
         Ok(())
@@ -189,7 +194,8 @@ impl Restore<'_> {
     fn link_nested(&self, there: &Path) -> Result<(), RepoError> {
         let here = self.repositories(self.to).into_iter();
         for ((_, dir, target), (_, to, leads)) in here.zip(self.repositories(there)) {
-            let config = Git::in_dir(self.to).args(["config", "--file"]);
+            // From where git discovers no repository: the one of the work tree is theirs.
+            let config = Git::in_dir(Path::new("/")).args(["config", "--file"]);
             let config = config.arg(target.join("config"));
             let Some((dir, to)) = dir.zip(to) else {
                 // git would enter where its files were.

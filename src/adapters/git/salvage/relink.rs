@@ -48,7 +48,8 @@ pub(super) fn relink(
             continue;
         }
         let dir = admin.join(bytes::path(dir));
-        let config = Git::in_dir(to).args(["config", "--file"]);
+        // From where git discovers no repository: the one of the work tree is theirs.
+        let config = Git::in_dir(Path::new("/")).args(["config", "--file"]);
         let config = config.arg(dir.join("config"));
         match linked.iter().find(|(new, _)| *new == dir) {
             Some((_, files)) => {

@@ -96,7 +96,8 @@ fn head_line(repo: &GitRepo, manifest: &Manifest) -> Result<String, RepoError> {
     }
     let wanted = manifest.branch.as_deref().unwrap_or("restored");
     let mut name = format!("refs/heads/{wanted}");
-    while repo.their_refs().resolve(&name)?.is_some() {
+    // One that cannot be read has the name as well.
+    while !matches!(repo.their_refs().resolve(&name), Ok(None)) {
         name.push_str("-restored");
     }
     Ok(format!("ref: {name}\n"))

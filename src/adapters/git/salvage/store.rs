@@ -93,6 +93,7 @@ pub(super) fn existing(
                 bytes: manifest.bytes,
                 refs,
                 ignored: manifest.ignored,
+                fingerprint: Some(manifest.fingerprint),
             }));
         }
     }
@@ -122,6 +123,7 @@ pub(in super::super) fn keep(
         refs,
         bytes: 0,
         ignored: Vec::new(),
+        fingerprint: None,
     };
     for (number, refs) in listed(repo, raider, incarnation)? {
         if let [only] = &refs[..]
@@ -183,6 +185,7 @@ pub(super) fn write<F: Fn() -> Git>(
         bytes: size,
         refs,
         ignored,
+        fingerprint: Some(measured.fingerprint.clone()),
     })
 }
 

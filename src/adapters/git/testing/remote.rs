@@ -215,3 +215,22 @@ fn without_pushing_what_was_pushed_outlives_its_local_branch() {
         assert_eq!(fetch::fetch_branch(&rig.repo, BRANCH).unwrap(), None);
     }
 }
+
+/// Each branch of a raider that ever was stayed in the repository of the agents.
+#[test]
+fn branch_that_is_deleted_is_gone_where_agents_read_as_well() {
+    let rig = Rigged::new();
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    let tracking = format!("refs/remotes/origin/{BRANCH}");
+    let told = || rig.repo.their_refs().resolve(&tracking).unwrap();
+    for packed in [false, true] {
+        remote::push_branch(&rig.repo, BRANCH, &head, None).unwrap();
+        assert_eq!(told().as_ref(), Some(&head));
+        if packed {
+            let git = Git::in_dir(rig.repo.theirs()).args(["pack-refs", "--all"]);
+            git.run().unwrap();
+        }
+        remote::delete_branch(&rig.repo, BRANCH, &head).unwrap();
+        assert_eq!(told(), None);
+    }
+}

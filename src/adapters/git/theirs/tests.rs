@@ -16,6 +16,11 @@ fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
+fn of<'r>(dir: &'r tempfile::TempDir, said: &'r Said) -> Theirs<'r> {
+    let dir = dir.path();
+    Theirs { dir, said }
+}
+
 #[test]
 fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
     let packed = format!(
@@ -31,7 +36,8 @@ fn loose_refs_hide_packed_ones_and_symbolic_ones_are_followed() {
         ("refs/heads/loop", "ref: refs/heads/loop\n"),
         ("refs/heads/broken", "garbage"),
     ]);
-    let refs = Theirs { dir: dir.path() };
+    let said = Said::default();
+    let refs = of(&dir, &said);
     let at = |name: &str| refs.resolve(&format!("refs/heads/{name}")).unwrap();
     assert_eq!(at("a"), Some(id('4')));
     assert_eq!(at("b"), Some(id('2')));
@@ -54,7 +60,8 @@ fn ref_is_deleted_loose_and_packed_if_it_is_where_it_was() {
         ("packed-refs", &packed),
         ("refs/heads/a", &format!("{}\n", id('4'))),
     ]);
-    let refs = Theirs { dir: dir.path() };
+    let said = Said::default();
+    let refs = of(&dir, &said);
     assert!(!refs.delete("refs/heads/a", &id('1')).unwrap());
     let lock = dir.path().join("packed-refs.lock");
     fs::write(&lock, "").unwrap();
@@ -81,7 +88,8 @@ fn packing_keeps_what_it_cannot_read_and_empty_directories_are_in_nobodys_way() 
     let head = b"# pack-refs with: peeled fully-peeled sorted \n";
     let before = [&head[..], &strange[..], tag.as_bytes()].concat();
     fs::write(dir.path().join("packed-refs"), before).unwrap();
-    let refs = Theirs { dir: dir.path() };
+    let said = Said::default();
+    let refs = of(&dir, &said);
     let main = "refs/remotes/origin/main";
     fs::create_dir_all(dir.path().join(main).join("a/b")).unwrap();
     assert!(refs.pack(&[(main.to_owned(), id('4'))]).unwrap());
@@ -94,4 +102,32 @@ fn packing_keeps_what_it_cannot_read_and_empty_directories_are_in_nobodys_way() 
     assert_eq!(refs.resolve(main).unwrap(), Some(id('4')));
     refs.create(main, &id('5')).unwrap();
     assert_eq!(refs.resolve(main).unwrap(), Some(id('5')));
+}
+
+/// Each of these made the facts of every sandbox fail, or passed for what was packed under its name.
+#[test]
+fn ref_that_cannot_be_read_is_left_out_and_said_once() {
+    let packed = format!("{} refs/heads/linked\n", id('1'));
+    let dir = repository(&[
+        ("packed-refs", &packed),
+        ("refs/heads/good", &format!("{}\n", id('2'))),
+        ("refs/heads/led", "ref: refs/heads/linked\n"),
+    ]);
+    let at = |name: &str| dir.path().join("refs/heads").join(name);
+    std::os::unix::fs::symlink("good", at("linked")).unwrap();
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let said = Said::default();
+    let refs = of(&dir, &said);
+    for _ in 0..2 {
+        let names: Vec<_> = refs.list("refs/heads/").unwrap().into_keys().collect();
+        assert_eq!(names, ["refs/heads/good"]);
+    }
+    let unread: Vec<_> = said.lock().unwrap().iter().cloned().collect();
+    assert_eq!(
+        unread,
+        ["led", "linked", "pipe"].map(|name| format!("refs/heads/{name}"))
+    );
+    for name in unread {
+        refs.resolve(&name).unwrap_err();
+    }
 }

@@ -1,0 +1,126 @@
+//! What the tracked files of the gate's work tree are, by their bytes. An index says what git believes, and a
+//! gate may have told it to believe anything.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::adapters::git::admin::{failed, write_whole};
+use crate::adapters::git::bytes::RelPath;
+use crate::adapters::git::files::compare::{Tree, read};
+use crate::adapters::git::files::hash::Format;
+use crate::adapters::git::files::open::Root;
+use crate::adapters::git::files::seen::Seen;
+use crate::adapters::git::files::text;
+use crate::adapters::git::files::walk::Entry;
+use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
+
+/// The mode of a submodule. What is in one is not what lands.
+const LINK: &str = "160000";
+
+/// Mode and id of the bytes of each tracked file that is there and can be read.
+pub(super) type State = BTreeMap<RelPath, (String, Oid)>;
+
+/// Reads the tracked files. `seen` is where the ids of those are kept that have not been written since.
+///
+/// # Errors
+/// The directory cannot be read, or the list of ids not be written.
+pub(super) fn state(dir: &Path, tree: &Tree, seen: &Path) -> Result<State, RepoError> {
+    let root = Root::open(dir).map_err(|error| failed("cannot read", dir, &error))?;
+    let (mut known, mut found) = (Seen::read(seen), State::new());
+    for (path, (mode, blob)) in tree.iter().filter(|(_, (mode, _))| mode != LINK) {
+        // What cannot be looked at is not as it was checked out, whatever else it is.
+        let Ok(Some(there)) = root.stat(path) else {
+            continue;
+        };
+        let entry = Entry::of(path.clone(), &there);
+        if entry.git_mode() != Some(mode) {
+            continue;
+        }
+        let id = match known.id(&entry).cloned() {
+            Some(id) => Some(id),
+            None => {
+                let bytes = read(&root, entry, Format::of(blob), &mut known);
+                bytes.ok().flatten().map(|(_, id)| id)
+            }
+        };
+        found.extend(id.map(|id| (path.clone(), (mode.clone(), id))));
+    }
+    known.write(seen)?;
+    Ok(found)
+}
+
+/// What git makes of blobs that filters and line ends convert: blob and id of the bytes, by path. It was noted
+/// right after git had written the files.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Made {
+    files: BTreeMap<String, (Oid, Oid)>,
+    #[serde(skip)]
+    file: PathBuf,
+}
+
+impl Made {
+    /// Reads the list. A torn one is as good as none.
+    pub(super) fn read(file: &Path) -> Self {
+        let text = fs::read(file).unwrap_or_default();
+        let made: Self = serde_json::from_slice(&text).unwrap_or_default();
+        let file = file.to_owned();
+        Self { file, ..made }
+    }
+
+    /// Tracked files that are neither their blob nor what git once made of it.
+    pub(super) fn wrong(&self, tree: &Tree, state: &State) -> Vec<RelPath> {
+        let is_right = |path: &RelPath, blob: &Oid| {
+            state.get(path).is_some_and(|(_, id)| {
+                let made = self.files.get(&text::encode(path));
+                id == blob || made == Some(&(blob.clone(), id.clone()))
+            })
+        };
+        let tracked = tree.iter().filter(|(_, (mode, _))| mode != LINK);
+        let wrong = tracked.filter(|(path, (_, blob))| !is_right(path, blob));
+        wrong.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Notes files that git has just written.
+    ///
+    /// # Errors
+    /// One of them is not there, or the list cannot be written.
+    pub(super) fn note(
+        &mut self,
+        paths: &[RelPath],
+        tree: &Tree,
+        state: &State,
+    ) -> Result<(), RepoError> {
+        for path in paths {
+            let (Some((_, blob)), Some((_, id))) = (tree.get(path), state.get(path)) else {
+                let path = crate::adapters::git::bytes::lossy(path);
+                let what = format!("{path} is not in the gate worktree as the commit has it");
+                return Err(RepoError::Failed(what));
+            };
+            let made = (blob.clone(), id.clone());
+            self.files.insert(text::encode(path), made);
+        }
+        let kept = |path: &str| text::decode(path).is_some_and(|path| tree.contains_key(&path));
+        self.files.retain(|path, _| kept(path));
+        let text = serde_json::to_vec(self).map_err(|error| {
+            RepoError::Failed(format!(
+                "the gate worktree's list cannot be written: {error}"
+            ))
+        })?;
+        write_whole(&self.file, &text)
+    }
+}
+
+/// Tracked files that are not what they were.
+pub(super) fn changed(tree: &Tree, before: &State, now: &State) -> Vec<RelPath> {
+    let paths = tree.keys();
+    let mut changed: Vec<RelPath> = paths
+        .filter(|path| before.get(*path) != now.get(*path))
+        .cloned()
+        .collect();
+    changed.sort();
+    changed
+}

@@ -1,0 +1,226 @@
+//! Looks at an object directory that agents can write to before git does. git opens what has the name of a
+//! pack or of an object, whatever it is: it would wait for ever for a pipe, and follow a link.
+
+use std::collections::{HashSet, VecDeque};
+use std::fs::{self, FileType};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::admin::failed;
+use super::bytes;
+use crate::adapters::beneath;
+use crate::ports::repo::RepoError;
+
+/// Settings with which git does not read what is only an index of commits and packs: an agent can write one
+/// that says otherwise.
+pub(super) const UNINDEXED: [&str; 4] = [
+    "-c",
+    "core.commitGraph=false",
+    "-c",
+    "core.multiPackIndex=false",
+];
+
+/// git follows a chain of object directories that borrow from each other so far.
+const DEPTH: usize = 5;
+/// No list of such directories is longer.
+const LIST_MAX: u64 = 1 << 20;
+/// Directories that git makes beside packs and lists; it does not open them with [`UNINDEXED`].
+const INDEXES: [&str; 2] = ["commit-graphs", "multi-pack-index.d"];
+
+/// Checks that git can open what it would in an object directory, and in those that it borrows from.
+///
+/// # Errors
+/// [`RepoError::Failed`] names what is no regular file, or what cannot be read.
+pub(super) fn check(objects: &Path) -> Result<(), RepoError> {
+    // By its inode: one directory may have many names.
+    let mut known = HashSet::new();
+    let mut open = VecDeque::from([(objects.to_owned(), 0)]);
+    while let Some((dir, depth)) = open.pop_front() {
+        let Ok(found) = fs::symlink_metadata(&dir) else {
+            continue;
+        };
+        if depth > DEPTH || !known.insert((found.dev(), found.ino())) {
+            continue;
+        }
+        directory(&dir)?;
+        let lenders = lenders(&dir)?.into_iter();
+        open.extend(lenders.map(|lender| (lender, depth + 1)));
+    }
+    Ok(())
+}
+
+/// Checks what an object directory itself has. One that is not there has nothing.
+fn directory(objects: &Path) -> Result<(), RepoError> {
+    for (name, kind) in list(objects)? {
+        let name = name.as_str();
+        let is_loose = name.len() == 2 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if !is_loose && !matches!(name, "info" | "pack") {
+            continue;
+        }
+        let dir = objects.join(name);
+        if !kind.is_dir() {
+            return Err(odd(&dir, "directory"));
+        }
+        for (name, kind) in list(&dir)? {
+            let is_index = kind.is_dir() && INDEXES.contains(&name.as_str());
+            if !kind.is_file() && !is_index {
+                return Err(odd(&dir.join(name), "regular file"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn list(dir: &Path) -> Result<Vec<(String, FileType)>, RepoError> {
+    let fail = |error: std::io::Error| failed("cannot list", dir, &error);
+    match fs::symlink_metadata(dir) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(odd(dir, "directory")),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fail(error)),
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let kind = match entry.file_type() {
+            // git itself removes files meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            kind => kind.map_err(fail)?,
+        };
+        found.push((entry.file_name().to_string_lossy().into_owned(), kind));
+    }
+    Ok(found)
+}
+
+/// The directories that git would borrow from, too.
+fn lenders(objects: &Path) -> Result<Vec<PathBuf>, RepoError> {
+    let read = beneath::read(objects, Path::new("info/alternates"), LIST_MAX);
+    let text = match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(|error| failed("cannot read the lenders of", objects, &error))?,
+    };
+    let text = text.unwrap_or_default();
+    let lines = text.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    Ok(lines
+        .map(|line| objects.join(bytes::path(&unquoted(line))))
+        .collect())
+}
+
+/// A line as git reads it: in quotes, with escapes, or as it is.
+fn unquoted(line: &[u8]) -> Vec<u8> {
+    let inner = line
+        .strip_prefix(b"\"")
+        .and_then(|it| it.strip_suffix(b"\""));
+    let Some(mut rest) = inner else {
+        return line.to_vec();
+    };
+    let mut plain = Vec::with_capacity(rest.len());
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            plain.push(byte);
+            continue;
+        }
+        let octal = rest.get(..3).and_then(|it| std::str::from_utf8(it).ok());
+        let octal = octal.and_then(|it| u8::from_str_radix(it, 8).ok());
+        let Some((&escaped, after)) = rest.split_first() else {
+            break;
+        };
+        rest = match octal {
+            Some(_) => &rest[3..],
+            None => after,
+        };
+        plain.push(octal.unwrap_or(match escaped {
+            b'a' => 7,
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            other => other,
+        }));
+    }
+    plain
+}
+
+fn odd(path: &Path, wanted: &str) -> RepoError {
+    let path = path.display();
+    RepoError::Failed(format!(
+        "{path} is no {wanted}: git would wait for it or follow it. Remove it, then this goes on"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    fn store(dir: &Path, name: &str) -> PathBuf {
+        let objects = dir.join(name);
+        for below in ["info/commit-graphs", "pack", "0a"] {
+            fs::create_dir_all(objects.join(below)).unwrap();
+        }
+        fs::write(objects.join("pack/pack-1.pack"), "").unwrap();
+        fs::write(objects.join("0a/1"), "").unwrap();
+        objects
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let objects = store(dir.path(), "a");
+        check(&objects).unwrap();
+        check(&dir.path().join("none")).unwrap();
+        for name in ["info/alternates", "pack/pack-2.idx", "0a/2", "0b", "a.tmp"] {
+            let place = objects.join(name);
+            for kind in ["pipe", "link", "directory"] {
+                match kind {
+                    "pipe" => mkfifo(&place, Mode::S_IRWXU).unwrap(),
+                    "link" => symlink("/dev/zero", &place).unwrap(),
+                    _ => fs::create_dir(&place).unwrap(),
+                }
+                let told = check(&objects).map_err(|error| error.to_string());
+                // A directory may have two digits, and git opens no other name.
+                match name == "a.tmp" || (name, kind) == ("0b", "directory") {
+                    true => assert_eq!(told, Ok(())),
+                    false => assert!(told.unwrap_err().contains(name), "{kind} {name}"),
+                }
+                let _file = fs::remove_file(&place);
+                let _dir = fs::remove_dir(&place);
+            }
+        }
+        fs::rename(objects.join("pack"), objects.join("packs")).unwrap();
+        symlink("packs", objects.join("pack")).unwrap();
+        check(&objects).unwrap_err();
+    }
+
+    #[test]
+    fn lenders_are_looked_at_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let (objects, lender) = (store(dir.path(), "a"), store(dir.path(), "b\tc"));
+        let absolute = lender.display();
+        let escaped = absolute.to_string().replace('\t', "\\t");
+        mkfifo(&lender.join("pack/pack-2.idx"), Mode::S_IRWXU).unwrap();
+        let lists = [
+            format!("{absolute}\n"),
+            format!("#\n\n\"{escaped}\"\n"),
+            format!("\"{}\"", escaped.replace("b\\t", "\\142\\011")),
+            "../b\tc\n".to_owned(),
+        ];
+        for list in lists {
+            fs::write(objects.join("info/alternates"), &list).unwrap();
+            let told = check(&objects).unwrap_err().to_string();
+            assert!(told.contains("pack-2.idx"), "{list}: {told}");
+        }
+        // One that borrows from itself has an end.
+        fs::write(objects.join("info/alternates"), "../a/../a\n.\n").unwrap();
+        check(&objects).unwrap();
+    }
+}

@@ -1,0 +1,91 @@
+//! Upkeep of ours: each copy of objects adds a pack, and each salvage adds refs. Packs are joined in the
+//! background, beside all other work. No object goes, whether a ref reaches it or not: salvage and the store
+//! name some that none reaches.
+
+use std::fs;
+use std::time::Duration;
+
+use super::admin::failed;
+use super::rig::GitRepo;
+use super::turns;
+use crate::ports::repo::RepoError;
+
+/// More packs than these are joined: git looks for an object in each.
+const PACKS: usize = 50;
+/// So many loose objects in one of the 256 directories mean several thousand.
+const LOOSE: usize = 27;
+/// A large repository takes a while. Nothing waits for it.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// Joins packs and refs where there are many. Returns whether it did.
+pub(super) fn maintain(repo: &GitRepo) -> Result<bool, RepoError> {
+    let _turn = turns::take(repo.repo_dir(), "upkeep");
+    if count(repo, "pack", ".pack")? <= PACKS && count(repo, "17", "")? <= LOOSE {
+        return Ok(false);
+    }
+    // Packs are joined with all that is in them, and loose objects whether they are reached or not.
+    repo.git()
+        .args(["-c", "pack.threads=1", "-c", "repack.writeBitmaps=false"])
+        .args(["repack", "-d", "-n", "--quiet", "--geometric=2"])
+        .limit(LIMIT)
+        .run()?;
+    repo.git().args(["pack-refs", "--all"]).limit(LIMIT).run()?;
+    Ok(true)
+}
+
+/// Files of an object directory whose names end so.
+fn count(repo: &GitRepo, dir: &str, end: &str) -> Result<usize, RepoError> {
+    let dir = repo.repo_dir().join("objects").join(dir);
+    match fs::read_dir(&dir) {
+        Ok(entries) => Ok(entries
+            .flatten()
+            .filter(|entry| {
+                entry
+                    .file_name()
+                    .as_encoded_bytes()
+                    .ends_with(end.as_bytes())
+            })
+            .count()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(failed("cannot list", &dir, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Rigged;
+    use super::*;
+
+    #[test]
+    fn many_packs_become_few_and_no_object_goes() {
+        let rig = Rigged::new();
+        let repo = &rig.repo;
+        let object = |text: String| {
+            let made = repo
+                .git()
+                .args(["hash-object", "-w", "--stdin"])
+                .stdin(text);
+            made.run().unwrap().text()
+        };
+        assert!(!maintain(repo).unwrap());
+        // No ref reaches any of these.
+        let packs = (0..=PACKS).map(|n| {
+            let id = object(format!("packed {n}"));
+            let pack = repo.git().args(["pack-objects", "-q", "objects/pack/pack"]);
+            pack.stdin(format!("{id}\n")).run().unwrap();
+            id
+        });
+        let mut ids: Vec<String> = packs.collect();
+        repo.git().arg("prune-packed").run().unwrap();
+        ids.push(object("loose".to_owned()));
+        let refs = || repo.git().arg("for-each-ref").run().unwrap().text();
+        let before = refs();
+        assert!(maintain(repo).unwrap());
+        assert!(count(repo, "pack", ".pack").unwrap() < 10);
+        assert_eq!((refs(), maintain(repo).unwrap()), (before, false));
+        for id in ids.iter().map(String::as_str).chain([rig.base.as_str()]) {
+            repo.git().args(["cat-file", "-e", id]).run().unwrap();
+        }
+        repo.git().args(["fsck", "--full"]).run().unwrap();
+    }
+}

@@ -1,0 +1,204 @@
+//! Objects in the repository that agents write to: packs and lists that say what is not so, and what git
+//! would never get past.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use horde_supervisor::domain::ids::{Incarnation, Oid};
+use horde_supervisor::ports::repo::{Repo, RepoError};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::support::city::{City, toast};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+
+/// Puts a pack into an object directory that gives to a name the content of another object.
+fn forge(objects: &Path, name: &str, content: &str) {
+    let base = objects.join("pack/pack");
+    let repo = objects.parent().unwrap();
+    let pack = "pack-objects -q --window=0 objects/pack/pack <list";
+    fs::write(repo.join("list"), format!("{content}\n")).unwrap();
+    git(repo, &["-c", &format!("alias.x=!git {pack}"), "x"]);
+    let is_index = |path: &PathBuf| path.extension() == Some("idx".as_ref());
+    let mut packs = fs::read_dir(objects.join("pack")).unwrap();
+    let index = packs.find_map(|entry| Some(entry.unwrap().path()).filter(is_index));
+    let index = index.unwrap_or_else(|| panic!("no pack at {}", base.display()));
+    let mut bytes = fs::read(&index).unwrap();
+    let id: Vec<u8> = (0..20)
+        .map(|n| u8::from_str_radix(&name[2 * n..2 * n + 2], 16).unwrap())
+        .collect();
+    for first in 0..256 {
+        let count = u32::from(first >= usize::from(id[0]));
+        bytes[8 + 4 * first..][..4].copy_from_slice(&count.to_be_bytes());
+    }
+    bytes[8 + 1024..][..20].copy_from_slice(&id);
+    fs::remove_file(&index).unwrap();
+    fs::write(&index, bytes).unwrap();
+}
+
+/// Line ends of a changed file passed for a conversion of git's, by attributes that nobody had committed.
+#[test]
+fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
+    let city = City::with(|checkout| write(checkout, ".gitattributes", "*.bin binary\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let ours = city.repo.repo_dir();
+    // A pack comes before a loose object, and as loose ones a short fetch brings them.
+    let packs = ours.join("objects/pack");
+    for entry in fs::read_dir(&packs).unwrap() {
+        let pack = entry.unwrap().path();
+        if pack.extension() == Some("pack".as_ref()) {
+            let aside = city.root().join("aside.pack");
+            fs::rename(&pack, &aside).unwrap();
+            fs::remove_file(pack.with_extension("idx")).unwrap();
+            let unpack = format!("alias.x=!git unpack-objects -q <{}", aside.display());
+            git(ours, &["-c", &unpack, "x"]);
+        }
+    }
+    write(&sandbox, "README", "hello\r\n");
+    assert_eq!(city.facts(&sandbox).dirty, ["README"]);
+    write(&sandbox, "evil", "* text\n");
+    let evil = git(&sandbox, &["hash-object", "-w", "evil"]);
+    fs::remove_file(sandbox.join("evil")).unwrap();
+    let theirs = city.repo.theirs().join("objects");
+    forge(
+        &theirs,
+        &rev(ours, "origin/main:.gitattributes"),
+        evil.trim(),
+    );
+    let forged = git(&sandbox, &["show", "HEAD:.gitattributes"]);
+    assert_eq!(forged, "* text", "it is forged");
+    assert_eq!(city.facts(&sandbox).dirty, ["README"]);
+}
+
+/// The commit itself had got into ours, and counted as complete when it was asked for again.
+#[test]
+fn nothing_of_a_damaged_head_gets_into_ours() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "good\n");
+    let head = commit_all(&sandbox, "good");
+    let good = rev(&sandbox, "HEAD:README");
+    write(&sandbox, "bad", "bad\n");
+    let bad = git(&sandbox, &["hash-object", "-w", "bad"]);
+    fs::remove_file(sandbox.join("bad")).unwrap();
+    let file = |id: &str| {
+        let objects = city.repo.theirs().join("objects");
+        objects.join(&id[..2]).join(&id[2..])
+    };
+    fs::remove_file(file(&good)).unwrap();
+    fs::copy(file(bad.trim()), file(&good)).unwrap();
+    let wanted = Oid::new(head.as_str()).unwrap();
+    for _ in 0..2 {
+        let pushed = city
+            .repo
+            .push_branch(&city.spec(1).branch, &wanted, None)
+            .unwrap_err();
+        assert!(pushed.to_string().contains("damaged"), "{pushed}");
+        let judged = city.repo.facts(&sandbox, "main").unwrap_err();
+        assert!(judged.to_string().contains("damaged"), "{judged}");
+        let there = try_git(city.repo.repo_dir(), &["cat-file", "-e", &head]);
+        assert!(!there.status.success());
+    }
+}
+
+/// git waits for a pipe that has the name of a pack: the rig's every sandbox waited with it.
+#[test]
+fn pipe_among_the_objects_is_named_and_not_waited_for() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    let head = Oid::new(commit_all(&sandbox, "mine")).unwrap();
+    let branch = city.spec(1).branch;
+    for name in ["pack/pack-1.idx", "info/alternates"] {
+        let place = city.repo.theirs().join("objects").join(name);
+        let before = fs::read(&place).ok();
+        let _there = fs::remove_file(&place);
+        mkfifo(&place, Mode::S_IRWXU).unwrap();
+        fs::write(place.with_extension("pack"), "").unwrap();
+        let told = [
+            city.repo.facts(&sandbox, "main").map(drop),
+            city.repo.push_branch(&branch, &head, None),
+            city.repo
+                .salvage(&sandbox, &toast(), Incarnation(1))
+                .map(drop),
+        ];
+        for told in told {
+            let Err(RepoError::Failed(why)) = told else {
+                panic!("{told:?}");
+            };
+            assert!(why.contains(name) && why.contains("regular file"), "{why}");
+        }
+        fs::remove_file(&place).unwrap();
+        fs::remove_file(place.with_extension("pack")).unwrap();
+        if let Some(before) = before {
+            fs::write(&place, before).unwrap();
+        }
+    }
+    city.repo.push_branch(&branch, &head, None).unwrap();
+}
+
+/// A clone that ignore rules hide, with a commit of its own.
+fn hidden_clone() -> (City, PathBuf, PathBuf) {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let origin = format!("file://{}", city.repo.push_url().unwrap());
+    git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
+    let clone = sandbox.join("vendor/library");
+    write(&clone, "work", "mine\n");
+    commit_all(&clone, "only here");
+    (city, sandbox, clone)
+}
+
+/// Gives, in the commit graph of a repository, a commit another one as its parent.
+fn forge_parent(repo: &Path, commit: &str, parent: &str) {
+    git(repo, &["commit-graph", "write", "--reachable"]);
+    let file = repo.join(".git/objects/info/commit-graph");
+    let mut bytes = fs::read(&file).unwrap();
+    let chunk = |name: &[u8]| {
+        let at = bytes.windows(4).position(|found| found == name).unwrap();
+        let offset: [u8; 8] = bytes[at + 4..at + 12].try_into().unwrap();
+        usize::try_from(u64::from_be_bytes(offset)).unwrap()
+    };
+    let (names, data) = (chunk(b"OIDL"), chunk(b"CDAT"));
+    let place = |id: &str| {
+        let listed = (0..(data - names) / 20).find(|n| {
+            let name = &bytes[names + 20 * n..][..20];
+            name.iter().map(|byte| format!("{byte:02x}")).eq(id
+                .as_bytes()
+                .chunks(2)
+                .map(|pair| String::from_utf8_lossy(pair).into_owned()))
+        });
+        listed.unwrap()
+    };
+    let (row, parent) = (data + 36 * place(commit), place(parent) as u32);
+    bytes[row + 20..][..4].copy_from_slice(&parent.to_be_bytes());
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, bytes).unwrap();
+}
+
+/// By such a list the remote's branch came after the commit that it never had.
+#[test]
+fn commit_graph_of_a_hidden_clone_hides_no_commit() {
+    let (city, sandbox, clone) = hidden_clone();
+    let held = ["ignored repository vendor/library: unpushed commits: 1"];
+    assert_eq!(city.facts(&sandbox).special, held);
+    let (mine, remote) = (rev(&clone, "HEAD"), rev(&clone, "origin/main"));
+    forge_parent(&clone, &remote, &mine);
+    let count = ["rev-list", "--count", "HEAD", "--not", "--remotes"];
+    assert_eq!(git(&clone, &count), "0", "it is forged");
+    assert_eq!(city.facts(&sandbox).special, held);
+}
+
+#[test]
+fn pipe_among_the_objects_of_a_hidden_clone_is_not_waited_for() {
+    let (city, sandbox, clone) = hidden_clone();
+    write(&clone, ".git/objects/pack/pack-1.pack", "");
+    mkfifo(&clone.join(".git/objects/pack/pack-1.idx"), Mode::S_IRWXU).unwrap();
+    let special = city.facts(&sandbox).special;
+    assert!(
+        special[0].contains("pack-1.idx is no regular file"),
+        "{special:?}"
+    );
+}

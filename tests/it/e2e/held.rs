@@ -1,0 +1,56 @@
+//! A rig that cannot be made ready. The others are worked on.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::live::{City, wait};
+use crate::support::plan::Plan;
+
+/// What status says of rigs that are held.
+fn held(city: &City) -> Vec<Value> {
+    let status = city.hd(&["status"]).json();
+    let ground = status["ground"].as_array().unwrap().clone();
+    ground
+        .into_iter()
+        .filter(|it| it["part"] == "rig")
+        .collect()
+}
+
+/// The whole start failed, and every later one, until a person mended the one rig.
+#[test]
+fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
+    let plan = Plan::new().rig("other", "ot");
+    let plan = plan.set("daemon", "patrol_interval", r#""1s""#);
+    let mut city = City::made(&plan);
+    // Where its repository is made.
+    let place = city.root().join("other/repo.git");
+    fs::create_dir(place.parent().unwrap()).unwrap();
+    fs::write(&place, "in the way").unwrap();
+    city.start();
+    let done = city.work("one", &["commit one.txt", "hd done"]);
+    city.wait_status(&done, "closed");
+    let said = wait("status says it", || held(&city).pop());
+    let says = said["says"].as_str().unwrap();
+    assert!(says.starts_with("rig other is held: "), "{said}");
+    let found = city.hd(&["doctor"]);
+    assert!(found.out.contains(says), "{}", found.out);
+    let log = fs::read_to_string(city.root().join("supervisor.log")).unwrap();
+    assert!(log.contains("is held; the others start"), "{log}");
+    let waits = city.relic_in("other", "two", &["commit two.txt", "hd done"]);
+    let charge = || city.hd(&["charge", &waits, "other"]);
+    let refused = charge();
+    assert!(
+        refused.code != 0 && refused.err.contains("the rig cannot be worked on"),
+        "{refused:?}"
+    );
+    // A change of the configuration does not depend on it either.
+    let file = city.root().join("city.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("max = 4", "max = 5", 1)).unwrap();
+    city.hd(&["reload"]).json();
+    fs::remove_file(&place).unwrap();
+    wait("it is ready", || held(&city).is_empty().then_some(()));
+    charge().json();
+    city.wait_status(&waits, "closed");
+}
