@@ -185,6 +185,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: it cannot be told.
     fn has_committed(&self, sandbox: &Path, name: &str, bytes: &[u8]) -> Result<bool, RepoError>;
 
+    /// Leaves files that match these ignore patterns out of what every sandbox of the rig holds as work: what a harness
+    /// drops, and what the supervisor writes for it. They are remembered.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be written down.
+    fn leave_out(&self, patterns: &[String]) -> Result<(), RepoError>;
+
     /// Measures a sandbox now.
     ///
     /// # Errors

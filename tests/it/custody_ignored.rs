@@ -94,3 +94,20 @@ fn sandbox_without_its_link_has_a_list() {
     let listed = city.repo.ignored(&sandbox).unwrap();
     assert_eq!(listed, ignored(&["x.ignored"]));
 }
+
+/// The rules of the harnesses lie where no agent writes; what an agent excludes for itself is work all the same.
+#[test]
+fn what_harnesses_drop_is_left_out_and_what_an_agent_excludes_is_not() {
+    let city = city();
+    let sandbox = city.sandbox();
+    let rules = [".droppings*".to_owned(), "/.x/settings.json".to_owned()];
+    city.repo.leave_out(&rules).unwrap();
+    city.repo.leave_out(&rules).unwrap();
+    write(&sandbox, ".droppings.log", "x\n");
+    write(&sandbox, ".x/settings.json", "{}\n");
+    write(&sandbox, "mine.txt", "work\n");
+    write(city.repo.theirs(), "info/exclude", "mine.txt\n");
+    assert_eq!(city.facts(&sandbox).untracked, ["mine.txt"]);
+    let listed = fs::read_to_string(city.repo.ours().join("info/exclude")).unwrap();
+    assert_eq!(listed.matches(".droppings*").count(), 1);
+}

@@ -72,12 +72,14 @@ pub(super) async fn fill(
     let exclude = harness.exclude.clone();
     let written = effects::tasks(world, move |tasks| {
         tasks.exclude(&dir, &exclude)?;
-        let mut paths = Vec::new();
+        let (mut paths, mut left_out) = (Vec::new(), exclude);
         for file in files {
             let path = match file.home {
                 Home::Task => tasks.write_beside(&home, file.path, &file.text)?,
                 Home::Sandbox => {
-                    if !tasks.write_unless_there(&dir, file.path, &file.text)? {
+                    if tasks.write_unless_there(&dir, file.path, &file.text)? {
+                        left_out.push(format!("/{}", file.path));
+                    } else {
                         tracing::info!(
                             sandbox = %dir.display(), file = file.path,
                             "the project has this file: its harness reports nothing by hooks"
@@ -92,10 +94,11 @@ pub(super) async fn fill(
             };
             paths.extend(file.place.map(|place| (place, path)));
         }
-        Ok((paths, tasks.git_dirs(&dir)))
+        Ok((paths, left_out, tasks.git_dirs(&dir)))
     });
     let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
-    let (paths, git) = written.await.map_err(unwritable)?;
+    let (paths, left_out, git) = written.await.map_err(unwritable)?;
+    leave_out(world, place.rig, left_out).await?;
     for (place, path) in paths {
         fill.set(place, path.to_string_lossy());
     }
@@ -104,6 +107,18 @@ pub(super) async fn fill(
         fill.set(Place::GitCommon, common.to_string_lossy());
     }
     Ok(fill)
+}
+
+/// Has these files measured as no work: what agents can write in `repo.git` says nothing of that.
+async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<(), OpenFailure> {
+    let rig = world.city.rigs.iter().find(|it| it.name.as_str() == rig);
+    let Some(rig) = rig.filter(|_| !patterns.is_empty()) else {
+        return Ok(());
+    };
+    let left_out = effects::repo(world, &rig.name, move |repo| repo.leave_out(&patterns));
+    left_out
+        .await
+        .map_err(|error| OpenFailure::Unwritable(error.to_string()))
 }
 
 /// Whether its arguments name directories of git.

@@ -68,6 +68,10 @@ impl Repo for GitRepo {
         provenance::has_committed(self, sandbox, name, bytes)
     }
 
+    fn leave_out(&self, patterns: &[String]) -> Result<(), RepoError> {
+        ignored::leave_out(self, patterns)
+    }
+
     fn facts(&self, sandbox: &Path, target: &str) -> Result<GitFacts, RepoError> {
         facts::facts(self, sandbox, target)
     }

@@ -143,6 +143,10 @@ impl Repo for FakeRepo {
             .map(|_| false)
     }
 
+    fn leave_out(&self, _: &[String]) -> Result<(), RepoError> {
+        self.enter("leave_out", "").map(|_| ())
+    }
+
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
         let inner = self.enter("provenance", &sandbox.display().to_string())?;
         let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::git::git;
 use crate::support::live::{City, until};
+use crate::support::plan::Plan;
 
 const TOAST: &str = "horde/raiders/Toast";
 
@@ -240,4 +241,31 @@ fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
     city.wait_no_raiders();
     let log = city.hd(&["logs", "Toast"]).json();
     assert!(log["text"].as_str().unwrap().contains("nothing to say"));
+}
+
+/// What a harness drops, and the hook file that the supervisor writes into the sandbox for it, hold up no work: the
+/// real gemini and aider landed nothing.
+#[test]
+fn files_of_the_harness_and_of_the_supervisor_are_no_work() {
+    let harness = "[harness.dropper]\ncommand = [\"sh\", \"../../../agent.sh\"]\n\
+        env = { GIT_CONFIG_NOSYSTEM = \"1\" }\nhooks = \"gemini\"\nexclude = [\".droppings*\"]\n";
+    let city = Plan::new()
+        .set("raiders", "harness", r#""dropper""#)
+        .add(harness)
+        .start();
+    let steps = [
+        "test -f .gemini/settings.json && sign hooked",
+        "commit a.txt",
+        "echo x >.droppings.log",
+        "try done hd done",
+        "forever",
+    ];
+    let relic = city.work("drops", &steps);
+    city.wait_sign("hooked");
+    city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
+    let files = git(&city.origin(), &["ls-tree", "-r", "--name-only", "main"]);
+    assert!(files.lines().any(|name| name == "a.txt"), "{files}");
+    let left = |name: &str| name.starts_with(".gemini") || name.starts_with(".droppings");
+    assert!(!files.lines().any(left), "{files}");
 }
