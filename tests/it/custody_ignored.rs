@@ -108,6 +108,6 @@ fn what_harnesses_drop_is_left_out_and_what_an_agent_excludes_is_not() {
     write(&sandbox, "mine.txt", "work\n");
     write(city.repo.theirs(), "info/exclude", "mine.txt\n");
     assert_eq!(city.facts(&sandbox).untracked, ["mine.txt"]);
-    let listed = fs::read_to_string(city.repo.ours().join("info/exclude")).unwrap();
+    let listed = fs::read_to_string(city.repo.repo_dir().join("info/exclude")).unwrap();
     assert_eq!(listed.matches(".droppings*").count(), 1);
 }

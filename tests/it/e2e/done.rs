@@ -247,7 +247,7 @@ fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
 /// real gemini and aider landed nothing.
 #[test]
 fn files_of_the_harness_and_of_the_supervisor_are_no_work() {
-    let harness = "[harness.dropper]\ncommand = [\"sh\", \"../../../agent.sh\"]\n\
+    let harness = "[harness.dropper]\ncommand = [\"sh\", \"../../../agent.sh\"]\nprompt = \"file\"\n\
         env = { GIT_CONFIG_NOSYSTEM = \"1\" }\nhooks = \"gemini\"\nexclude = [\".droppings*\"]\n";
     let city = Plan::new()
         .set("raiders", "harness", r#""dropper""#)
