@@ -186,6 +186,15 @@ pub async fn submit(
     Ok(())
 }
 
+/// Types keys, whatever is on the screen; between no two parts of a text or an answer.
+///
+/// # Errors
+/// Something else is typed for too long, or the session is gone.
+pub async fn keys(world: &World, handle: &SessionHandle, keys: Vec<u8>) -> Result<(), Refusal> {
+    let _one_at_a_time = turn(world, handle).await?;
+    Ok(press(world, handle, Input::Raw(keys)).await?)
+}
+
 /// The refusal of a text while it cannot be told whether an earlier one still stands in the input line.
 fn doubtful(view: &ScreenView) -> Refusal {
     Refusal::new(

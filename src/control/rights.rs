@@ -206,9 +206,11 @@ fn allow(
         ))
         .hint("gates and set-up commands only look; ask a person to do it"),
         Who::Invisible => ControlError::forbidden(format!(
-            "{op} changes something, and the calling process cannot be seen"
+            "{op} changes something, and the supervisor cannot see where the calling process comes from: it has ended, \
+             runs in another pid namespace, or names a session that it does not belong to"
         ))
-        .hint("call from the same pid namespace as the supervisor, and stay until the answer is there"),
+        .hint("call from the same pid namespace as the supervisor, without the HD_ variables of a session, and stay until \
+               the answer is there"),
     })
 }
 

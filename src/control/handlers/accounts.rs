@@ -1,6 +1,6 @@
 //! Accounts of harnesses in `status`, and `harness.resume`.
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::actors::accounts;
@@ -56,6 +56,7 @@ pub(super) fn condition(
 
 /// The condition of a child whose limit is over and that goes on then.
 fn its_turn(turn: Timestamp) -> Condition {
+    let turn = turn.round(Unit::Second).unwrap_or(turn);
     Condition::RateLimited {
         text: format!("the limit is over; it goes on at {turn}, in its turn"),
         until: Some(turn),

@@ -14,7 +14,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::keys;
 use crate::domain::transcript;
-use crate::ports::sessions::{AttachPoint, Input, SessionError, Sessions};
+use crate::ports::sessions::{AttachPoint, SessionError, Sessions};
 
 /// The end of the log that is shown unless more is asked for, in bytes.
 const LOG_BYTES: u64 = 64 * 1024;
@@ -81,9 +81,8 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
                 .map_err(|refusal| named(refusal, &args.name))?;
         }
         (None, Some(keys)) => {
-            let input = Input::Raw(keys::bytes(&keys).map_err(ControlError::bad_request)?);
-            let session = handle.id.clone();
-            on(world, &session, move |p| p.send(&handle, &input)).await?;
+            let keys = keys::bytes(&keys).map_err(ControlError::bad_request)?;
+            typing::keys(world, &handle, keys).await?;
         }
         (Some(_), Some(_)) | (None, None) => {
             let message = "send takes either a text or keys";

@@ -25,7 +25,7 @@ pub fn findings(known: &Known, start: &Start<'_>, seen: &Seen) -> Vec<Finding> {
     let finding = |kind, says: String, hint: String| Finding::new(kind, &subject, says, hint);
     let mut found = Vec::new();
     if let (Some(proven), Some(version)) = (known.proven, &seen.version)
-        && major(proven) != major(version)
+        && line(proven) != line(version)
     {
         let says = format!(
             "{} is version {version}, and its preset was proven with {proven}",
@@ -74,9 +74,13 @@ fn no_login(known: &Known, start: &Start<'_>) -> String {
     )
 }
 
-/// The number before the first dot.
-fn major(version: &str) -> Option<u32> {
-    version.split('.').next()?.parse().ok()
+/// What stays the same as long as a program promises to: its first number, and the second while the first is 0.
+fn line(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    match (numbers.next()??, numbers.next().flatten()) {
+        (0, minor) => Some((0, minor?)),
+        (major, _) => Some((major, 0)),
+    }
 }
 
 impl super::Known {

@@ -176,6 +176,32 @@ fn each_finding_comes_with_what_mends_it() {
     assert_eq!(found("2.1.0", Some("X"), true, &[("IS_SANDBOX", "1")]), []);
 }
 
+/// A program promises nothing from one 0.x to the next.
+#[test]
+fn version_of_a_program_below_1_is_told_from_its_second_number_on() {
+    let told = |version: &str| {
+        let mut told = Vec::new();
+        with(
+            "codex",
+            |_| {},
+            &[],
+            false,
+            |known, start| {
+                let seen = Seen {
+                    version: Some(version.to_owned()),
+                    login: Some("X".to_owned()),
+                    ..Seen::default()
+                };
+                let all = findings(known, start, &seen);
+                told = all.into_iter().map(|finding| finding.kind).collect();
+            },
+        );
+        told.contains(&Kind::HarnessVersion)
+    };
+    assert!(!told("0.169.0") && !told("0.169.7"));
+    assert!(told("0.170.0") && told("1.169.0"));
+}
+
 #[test]
 fn keys_are_told_by_their_names_only() {
     let env = [

@@ -8,7 +8,6 @@ use super::super::{ChildState, RootMsg};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
 use crate::actors::{accounts, ask, conditions, launch};
-use crate::domain::account::{Trouble, Why};
 use crate::domain::cause::Cause;
 use crate::domain::city::City;
 use crate::domain::condition::Report;
@@ -365,46 +364,6 @@ async fn person_ends_the_park() {
     town.world.directory.tell_root(RootMsg::Accounts);
     town.pass(MINUTE * 30).await;
     assert_eq!(told(&town, &session), 1);
-}
-
-/// A session whose conversation is shortened is told where its task stands, once.
-#[tokio::test(start_paused = true)]
-async fn shortened_conversation_is_followed_by_a_rally() {
-    let town = town().await;
-    let charged = town.worker("one").await;
-    show(&town, &charged.session, "> ");
-    town.pass(PATROL).await;
-    let view = town.view(&child(&charged)).await.unwrap();
-    let handle = view.session.unwrap().handle;
-    for _ in 0..2 {
-        assert!(conditions::report(&town.world, &handle, &Report::Compacts));
-    }
-    town.pass(MINUTE).await;
-    let sent = town.parts.sessions.sent(&charged.session);
-    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
-    assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
-    // At a limit nothing is typed; afterwards it is, in time.
-    let limit = Trouble {
-        why: Why::RateLimited,
-        text: "at your limit".to_owned(),
-        until: town.world.clock.now().checked_add(MINUTE * 40).ok(),
-        fresh: true,
-    };
-    accounts::told(
-        &town.world,
-        &ChildId::Agent("other".parse().unwrap()),
-        &harness(&town),
-        limit,
-    );
-    assert!(conditions::report(&town.world, &handle, &Report::Compacts));
-    let times = || {
-        let sent = town.parts.sessions.sent(&charged.session);
-        sent.iter().filter(of_it).count()
-    };
-    town.pass(MINUTE * 39).await;
-    assert_eq!(times(), 1);
-    town.pass(MINUTE * 5).await;
-    assert_eq!(times(), 2);
 }
 
 /// Nudges go to no session of a parked account: they would only meet the limit.

@@ -82,6 +82,7 @@
 
 mod accounts;
 mod clock;
+mod compaction;
 mod conditions;
 mod converge;
 mod groups;

@@ -1,0 +1,78 @@
+//! Conversations that are shortened: what their sessions are told.
+
+use super::accounts::{MINUTE, PATROL, child, harness, looks, show, town};
+use crate::actors::{accounts, conditions};
+use crate::domain::account::{Trouble, Why};
+use crate::domain::city::OnCompact;
+use crate::domain::condition::Report;
+use crate::domain::ids::ChildId;
+use crate::ports::sessions::Input;
+use crate::testing::world::Scenario;
+
+/// A session whose conversation is shortened is told where its task stands, once.
+#[tokio::test(start_paused = true)]
+async fn shortened_conversation_is_followed_by_a_rally() {
+    let town = town().await;
+    let charged = town.worker("one").await;
+    show(&town, &charged.session, "> ");
+    town.pass(PATROL).await;
+    let view = town.view(&child(&charged)).await.unwrap();
+    let handle = view.session.unwrap().handle;
+    for _ in 0..2 {
+        assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+    }
+    town.pass(MINUTE).await;
+    let sent = town.parts.sessions.sent(&charged.session);
+    let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was shortened"));
+    assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
+    // At a limit nothing is typed; afterwards it is, in time.
+    let limit = Trouble {
+        why: Why::RateLimited,
+        text: "at your limit".to_owned(),
+        until: town.world.clock.now().checked_add(MINUTE * 40).ok(),
+        fresh: true,
+    };
+    accounts::told(
+        &town.world,
+        &ChildId::Agent("other".parse().unwrap()),
+        &harness(&town),
+        limit,
+    );
+    assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+    let times = || {
+        let sent = town.parts.sessions.sent(&charged.session);
+        sent.iter().filter(of_it).count()
+    };
+    town.pass(MINUTE * 39).await;
+    assert_eq!(times(), 1);
+    town.pass(MINUTE * 5).await;
+    assert_eq!(times(), 2);
+}
+
+/// `[rigs.raiders] on_compact`: it hands off while it still knows, or nothing is typed.
+#[tokio::test(start_paused = true)]
+async fn session_whose_conversation_is_shortened_is_told_what_its_rig_says() {
+    for (on_compact, words) in [
+        (OnCompact::Handoff, Some("handoff -m")),
+        (OnCompact::Nothing, None),
+    ] {
+        let scenario = Scenario::new().with(looks);
+        let scenario = scenario.rig(|rig| rig.raiders.on_compact = on_compact);
+        let town = scenario.start().await;
+        let charged = town.worker("one").await;
+        show(&town, &charged.session, "> ");
+        town.pass(PATROL).await;
+        let view = town.view(&child(&charged)).await.unwrap();
+        let handle = view.session.unwrap().handle;
+        assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+        town.pass(MINUTE).await;
+        let sent = town.parts.sessions.sent(&charged.session);
+        let said = |words: &str| {
+            sent.iter().any(|input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains(words)))
+        };
+        match words {
+            Some(words) => assert!(said(words) && !said("was shortened"), "{sent:?}"),
+            None => assert!(sent.is_empty(), "{sent:?}"),
+        }
+    }
+}
