@@ -30,7 +30,7 @@ fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync
 
 #[test]
 fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
-    let script = "grep -e SigBlk -e SigIgn /proc/$$/status >signals; exec sleep 100000";
+    let script = "grep -e SigBlk -e SigIgn /proc/$$/status >signals.part; mv signals.part signals; exec sleep 100000";
     let mut city = City::made(&Plan::new().add(&agent("a0", script)));
     let mut supervisor = city.supervisor();
     begins(&mut supervisor, || {
@@ -49,7 +49,9 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
     });
     city.start_as(supervisor);
     let first = runs_as(&city, "a0", 1);
-    let told = fs::read_to_string(city.root().join("signals")).unwrap();
+    let signals = city.root().join("signals");
+    until("its signals are told", || signals.exists());
+    let told = fs::read_to_string(&signals).unwrap();
     assert!(!told.is_empty());
     for line in told.lines() {
         assert!(line.ends_with("0000000000000000"), "{told}");
