@@ -17,6 +17,7 @@ use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::question::Pattern;
 use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{Input, Sessions};
+use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -220,7 +221,7 @@ async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     let relic = town.relic("three").await;
     let refused = town.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Parked);
-    town.pass(MINUTE * 600).await;
+    town.pass(MINUTE * by_tier(120, 600)).await;
     assert_eq!(town.starts(&first.session), 1);
     // Somebody logs in there: the other one, which has the old login in its memory, is restarted.
     show(&town, &first.session, "thinking");
