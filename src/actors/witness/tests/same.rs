@@ -318,10 +318,11 @@ fn a_kill_changes_no_conclusion() {
     }
 }
 
-/// Each by itself, whatever chance does.
+/// Each by itself, whatever chance does; in `cargo test` some of them.
 #[test]
 fn nor_does_it_in_any_single_case() {
-    for (nth, wrong) in Wrong::ALL.into_iter().enumerate() {
+    let all = Wrong::ALL.into_iter().enumerate();
+    for (nth, wrong) in all.filter(|(nth, _)| seeded::takes(*nth, 4)) {
         let work = [Work::None, Work::Stashed][nth % 2];
         let case = Case {
             wrongs: vec![(wrong, work)],
