@@ -159,9 +159,9 @@ async fn only_open_escalations_are_acknowledged() {
 async fn the_silence_goes_on_over_restarts() {
     let town = Scenario::new().start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
-    town.pass(3 * HOUR).await;
+    town.pass_hours(3 * HOUR).await;
     assert_eq!(town.kill_actors::<ShamanMsg>(), 1);
-    town.pass(HOUR / 2).await;
+    town.pass_hours(HOUR / 2).await;
     let clock = Arc::clone(&town.world.clock);
     let town = restarted(town.crash().await, clock).await;
     town.pass(HOUR / 4).await;
@@ -185,7 +185,7 @@ async fn restarted(parts: Parts, clock: Arc<dyn Clock>) -> Town {
 async fn another_silence_in_the_configuration_counts_at_once() {
     let town = Scenario::new().start().await;
     help(&town, about("mayor", "no key", Severity::Low)).await;
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     town.reconfigure(|city| city.notify.reraise = Some(HOUR / 2))
         .await;
     let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
@@ -260,7 +260,7 @@ async fn a_call_about_blocked_work_waits_until_a_person_takes_it_up() {
     })
     .await;
     town.world.nudge(message::SHAMAN);
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert_eq!(only(&town).await.status, RelicStatus::Open);
     let of = relic.clone();
     town.store(move |txn| {

@@ -9,12 +9,31 @@ use crate::actors::conditions;
 use crate::actors::root::Reload;
 use crate::domain::reload::AgentChange;
 
+/// How often a patrol comes while hours pass.
+const SELDOM: Duration = Duration::from_secs(300);
+
 impl Town {
     /// Puts another configuration in force, as a reload does, and waits until it is quiet.
     pub async fn reload(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
         let changes = self.reconfigure(change).await;
         self.settle().await;
         changes
+    }
+
+    /// Lets hours pass: exactly as much time as [`Town::pass`] does, at the end as configured, and until
+    /// then with few patrols, which are what the tests of a town take their time for.
+    pub async fn pass_hours(&self, time: Duration) {
+        let usual = self.world.newest().city.daemon.patrol_interval;
+        let long = time.saturating_sub(SELDOM);
+        if long <= SELDOM || usual >= SELDOM {
+            return self.pass(time).await;
+        }
+        self.reconfigure(|city| city.daemon.patrol_interval = SELDOM)
+            .await;
+        self.pass(long).await;
+        self.reconfigure(|city| city.daemon.patrol_interval = usual)
+            .await;
+        self.pass(time - long).await;
     }
 
     /// As [`Town::reload`], without waiting for what comes of it.

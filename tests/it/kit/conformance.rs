@@ -71,17 +71,30 @@ fn case<'a>(told: &'a Value, name: &str) -> &'a Value {
     cases.find(|case| case["case"] == name).unwrap()
 }
 
-#[test]
-fn agent_that_conforms_holds() {
-    let cases = [
-        "start", "prompt", "commit", "done", "two", "question", "login", "kill", "handoff", "stop",
-    ];
-    let (told, code) = test("", &cases);
+/// The agent that conforms holds in these cases. They are shared among several tests, which wait beside each
+/// other.
+fn holds(cases: &[&str]) {
+    let (told, code) = test("", cases);
     for name in cases {
         assert_eq!(case(&told, name)["result"], "held", "{told:#}");
     }
     assert_eq!(told["held"], true);
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn agent_that_conforms_holds_from_its_start_until_it_is_done() {
+    holds(&["start", "prompt", "commit", "done"]);
+}
+
+#[test]
+fn agent_that_conforms_holds_beside_another_and_when_it_asks() {
+    holds(&["two", "question", "login"]);
+}
+
+#[test]
+fn agent_that_conforms_holds_when_it_is_ended() {
+    holds(&["kill", "handoff", "stop"]);
 }
 
 #[test]

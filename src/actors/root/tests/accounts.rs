@@ -16,6 +16,7 @@ use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::question::Pattern;
 use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{Input, Sessions};
+use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town};
 
 pub(super) const PATROL: Duration = Duration::from_secs(31);
@@ -122,7 +123,7 @@ async fn long_limit_ends_the_session_and_resumes_its_conversation() {
     assert!(!town.runs(&session));
     let view = town.view(&child(&charged)).await.unwrap();
     assert_eq!(view.absence().as_deref(), Some("its account is at a limit"));
-    town.pass(MINUTE * 290).await;
+    town.pass_hours(MINUTE * 290).await;
     assert_eq!(town.starts(&session), 1);
     town.pass(MINUTE * 12).await;
     assert_eq!(town.starts(&session), 2);
@@ -219,7 +220,7 @@ async fn login_calls_one_person_once_and_parks_until_a_session_goes_on() {
     let relic = town.relic("three").await;
     let refused = town.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Parked);
-    town.pass(MINUTE * 600).await;
+    town.pass_hours(MINUTE * by_tier(120, 600)).await;
     assert_eq!(town.starts(&first.session), 1);
     // Somebody logs in there: the other one, which has the old login in its memory, is restarted.
     show(&town, &first.session, "thinking");
@@ -345,7 +346,7 @@ async fn park_outlives_the_supervisor() {
     assert!(!town.runs(&session));
     let accounts = &town.world.directory.accounts;
     assert!(accounts.parked(&town.world, &harness(&town)).is_some());
-    town.pass(MINUTE * 300).await;
+    town.pass_hours(MINUTE * 300).await;
     assert!(town.runs(&session));
 }
 
@@ -377,10 +378,10 @@ async fn no_session_of_a_parked_account_is_nudged() {
     let (first, second) = (town.worker("one").await, town.worker("two").await);
     show(&town, &first.session, &limit(&town, MINUTE * 120));
     show(&town, &second.session, "> ");
-    town.pass(MINUTE * 100).await;
+    town.pass_hours(MINUTE * 100).await;
     assert!(town.parts.sessions.sent(&second.session).is_empty());
     assert!(town.events(EventType::RaiderNudged).await.is_empty());
-    town.pass(MINUTE * 60).await;
+    town.pass_hours(MINUTE * 60).await;
     assert!(!town.events(EventType::RaiderNudged).await.is_empty());
 }
 
@@ -407,7 +408,7 @@ async fn program_that_names_a_limit_at_each_end_calls_a_person_once() {
     let charged = town.worker("one").await;
     let session = charged.session.clone();
     let ends = async |lives: Duration| {
-        town.pass(lives).await;
+        town.pass_hours(lives).await;
         let text = limit(&town, MINUTE * 10);
         town.parts.sessions.print(&session, text.trim_end());
         show(&town, &session, "> ");
@@ -417,7 +418,7 @@ async fn program_that_names_a_limit_at_each_end_calls_a_person_once() {
     };
     let called = async || town.events(EventType::EscalationRaised).await.len();
     // With work in between, whatever its limit is.
-    for _ in 0..5 {
+    for _ in 0..by_tier(2, 5) {
         ends(MINUTE * 50).await;
     }
     assert_eq!(called().await, 0);

@@ -43,7 +43,7 @@ async fn shortened_conversation_is_followed_by_a_rally() {
         let sent = town.parts.sessions.sent(&charged.session);
         sent.iter().filter(of_it).count()
     };
-    town.pass(MINUTE * 39).await;
+    town.pass_hours(MINUTE * 39).await;
     assert_eq!(times(), 1);
     town.pass(MINUTE * 5).await;
     assert_eq!(times(), 2);

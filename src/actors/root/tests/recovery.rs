@@ -331,7 +331,7 @@ async fn who_cannot_be_seen_for_long_is_told_of_once() {
         }
         town.pass(PATROL * 18).await;
         assert!(town.escalations().await.is_empty(), "it may pass");
-        town.pass(PATROL * 100).await;
+        town.pass_hours(PATROL * 100).await;
         let told = town.escalations().await;
         assert_eq!(told.len(), 1, "{restarts}: {told:?}");
         assert!(told[0].body.contains("fog"), "{told:?}");

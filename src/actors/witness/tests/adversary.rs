@@ -164,8 +164,11 @@ async fn sweep(needed: &[&str], visited: impl AsyncFn(&'static str, usize) -> Ar
 /// What appears stays where it is, or is saved with the rest.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
-    for holds in Holds::ALL {
+    for (place, holds) in Holds::ALL.into_iter().enumerate() {
         for dirties in [true, false] {
+            if !seeded::takes(2 * place + usize::from(dirties), 3) {
+                continue;
+            }
             let visited = async |op, call| {
                 let (town, charged) = lone(holds).await;
                 let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
@@ -203,7 +206,8 @@ async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
 /// The name goes to a later incarnation, with a hook and a sandbox that looks the same.
 #[tokio::test(start_paused = true)]
 async fn a_later_incarnation_of_the_name_is_never_touched() {
-    for holds in Holds::ALL {
+    let all = Holds::ALL.into_iter().enumerate();
+    for (_, holds) in all.filter(|(place, _)| seeded::takes(*place, 3)) {
         let visited = async |op, call| {
             let (town, charged) = lone(holds).await;
             let other = town.relic("b").await;

@@ -96,7 +96,7 @@ async fn the_witness_names_them_when_it_removes() {
     town.pass(PATROL * 3).await;
     assert_eq!(town.parts.repo.count("ignored"), 0);
     exhaust(&town, &charged).await;
-    town.pass(Duration::from_secs(3600)).await;
+    town.pass_hours(Duration::from_secs(3600)).await;
     assert!(town.parts.repo.names().is_empty());
     let event = said(&town).await;
     assert_eq!(event["ignored"], json!([".env"]));

@@ -28,6 +28,14 @@ fn kept_for(keep_dirty: Duration) -> Scenario {
     scenario.rig(|rig| rig.witness.keep_dirty = keep_dirty)
 }
 
+/// How long a quarantine of [`trying`] lasts.
+const WINDOW: Duration = Duration::from_secs(20 * 60);
+
+/// The second death is one too many, and it is tried again three times an hour.
+fn trying() -> Scenario {
+    fragile().with(|city| city.daemon.restart.window = WINDOW)
+}
+
 /// Somebody let it go at the last moment: it works, and is no zombie.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
@@ -61,7 +69,7 @@ async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
 /// The time counts from the present trouble, not from the first one of its life.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_recovered_has_its_full_time_again() {
-    let town = fragile().rig(|rig| rig.witness.keep_dirty = HOUR * 3 / 2);
+    let town = trying().rig(|rig| rig.witness.keep_dirty = WINDOW * 3 / 2);
     let town = town.start().await;
     let charged = town.worker("a").await;
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
@@ -70,12 +78,12 @@ async fn a_raider_that_recovered_has_its_full_time_again() {
     assert_eq!(town.events(EventType::RaiderZombie).await.len(), 1);
     let id = ChildId::Raider(charged.raider.clone());
     town.wake(&id).await.unwrap();
-    town.pass(2 * HOUR).await;
+    town.pass(2 * WINDOW).await;
     exhaust(&town, &charged).await;
-    town.pass(HOUR).await;
+    town.pass(WINDOW).await;
     assert_eq!(town.parts.repo.names(), ["Toast"], "tried again");
     exhaust(&town, &charged).await;
-    town.pass(HOUR).await;
+    town.pass(WINDOW).await;
     assert!(town.parts.repo.names().is_empty());
     assert!(!town.parts.repo.salvages().is_empty());
 }
@@ -90,7 +98,7 @@ async fn a_removal_that_fails_does_not_end_a_quarantine() {
     town.parts.repo.break_op("salvage", full);
     exhaust(&town, &charged).await;
     let starts = town.starts(&charged.session);
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert_eq!(town.starts(&charged.session), starts);
     let id = ChildId::Raider(charged.raider.clone());
     assert_eq!(town.state(&id).await, Some(ChildState::Quarantined));
@@ -135,7 +143,7 @@ async fn a_tree_that_stays_dirty_after_done_is_salvaged_in_the_end() {
         repo.dirty(&name, "late.txt");
     });
     town.completed(&charged.raider).await.unwrap();
-    town.pass(HOUR - 2 * PATROL).await;
+    town.pass_hours(HOUR - 2 * PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(town.escalations().await.len(), 1);
     town.pass(4 * PATROL).await;
@@ -196,7 +204,7 @@ async fn quarantine_after_quarantine_saves_the_same_commits_once() {
         exhaust(&town, &charged).await;
         town.pass(GROWN).await;
         town.wake(&id).await.unwrap();
-        town.pass(HOUR).await;
+        town.pass_hours(HOUR).await;
         assert!(town.runs(&charged.session));
     }
     assert_eq!(town.parts.repo.salvages().len(), 3, "asked each time");
@@ -204,10 +212,10 @@ async fn quarantine_after_quarantine_saves_the_same_commits_once() {
     assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
 }
 
-/// It is let go each hour and dies at once each time: that is no recovery.
+/// It is let go each time and dies at once: that is no recovery.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {
-    let town = fragile().rig(|rig| rig.witness.keep_dirty = 3 * HOUR);
+    let town = trying().rig(|rig| rig.witness.keep_dirty = 3 * WINDOW);
     let town = town.start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
@@ -217,11 +225,11 @@ async fn a_raider_that_dies_whenever_it_is_let_go_is_salvaged_in_the_end() {
         let refused = StartError::Provider("no memory".into());
         town.parts.sessions.refuse_start(&charged.session, refused);
     }
-    town.pass(3 * HOUR).await;
+    town.pass(3 * WINDOW).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     let quarantined = town.events(EventType::AgentQuarantined).await;
     assert!(quarantined.len() > 1, "it was let go in between");
-    town.pass(HOUR).await;
+    town.pass(WINDOW).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(town.parts.repo.salvages().len(), 1);
     let relic = town.relic_now(&charged.relic).await;
@@ -240,7 +248,7 @@ async fn the_remotes_are_asked_once_an_hour_about_commits_that_are_kept() {
     town.pass(GROWN + 10 * PATROL).await;
     let asked = || town.parts.repo.count("on_main");
     assert_eq!(asked(), 1);
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert_eq!(asked(), 2);
     // A person's word is not held against an old answer.
     town.nuke(&charged.raider, false).await.unwrap_err();
@@ -290,16 +298,16 @@ async fn suffer(town: &Town, charged: &Charged, time: Duration) {
 /// To be up between two deaths is no recovery either.
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_lives_for_a_while_and_dies_each_time_is_salvaged_in_the_end() {
-    let town = fragile().rig(|rig| rig.witness.keep_dirty = 3 * HOUR);
+    let town = trying().rig(|rig| rig.witness.keep_dirty = 3 * WINDOW);
     let town = town.start().await;
     let relic = town.relic("a").await;
     let charged = town.charge(&relic).await.unwrap();
     town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    suffer(&town, &charged, 3 * HOUR).await;
+    suffer(&town, &charged, 3 * WINDOW).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     let quarantined = town.events(EventType::AgentQuarantined).await;
     assert!(quarantined.len() > 1, "it was let go in between");
-    suffer(&town, &charged, 2 * HOUR).await;
+    suffer(&town, &charged, 2 * WINDOW).await;
     assert!(town.parts.repo.names().is_empty());
     assert_eq!(town.parts.repo.salvages().len(), 1);
 }

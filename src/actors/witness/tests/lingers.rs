@@ -40,7 +40,7 @@ async fn goes_in_the_end(town: &Town, charged: &Charged) {
     assert_eq!(shown(town).await, wisp("pending"));
     assert_eq!(town.escalations().await.len(), 1);
     assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert!(town.parts.repo.names().is_empty(), "`keep_dirty` is over");
     let relic = town.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Open);
@@ -90,7 +90,7 @@ async fn a_finished_sandbox_that_cannot_be_measured() {
         Box::new(move || repo.break_op("facts", RepoError::Failed("torn".into())))
     })
     .await;
-    town.pass(HOUR * 2).await;
+    town.pass_hours(HOUR * 2).await;
     assert_eq!(shown(&town).await, wisp("zombie-detected"));
     let told = town.escalations().await;
     assert_eq!(told.len(), 1, "{told:?}");
@@ -153,7 +153,7 @@ async fn a_sandbox_that_salvage_has_no_room_for() {
     town.pass(GROWN + PATROL * 4).await;
     assert_eq!(shown(&town).await, wisp("pending"));
     assert_eq!(town.escalations().await.len(), 1);
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert_eq!(shown(&town).await, wisp("pending"), "one");
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     town.reload(|city| city.retention.salvage_max = None).await;

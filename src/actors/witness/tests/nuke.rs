@@ -219,7 +219,7 @@ async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvage
         .repo
         .change(&name, |facts| facts.stashes.push("wip".into()));
     town.completed(&charged.raider).await.unwrap();
-    town.pass(HOUR - PATROL * 2).await;
+    town.pass_hours(HOUR - PATROL * 2).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     let mut told = town.escalations().await;
     told.retain(|escalation| escalation.status != RelicStatus::Closed);
@@ -386,7 +386,7 @@ async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
             super::unhook(&town, &charged).await;
         }
         assert!(town.escalations().await.is_empty(), "it may pass");
-        town.pass(HOUR).await;
+        town.pass_hours(HOUR).await;
         let told = town.escalations().await;
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].body.contains("salvage"), "{told:?}");

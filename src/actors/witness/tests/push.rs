@@ -64,7 +64,7 @@ async fn a_remote_that_is_away_calls_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_remote_that_stays_away_calls_a_person_once_until_it_is_back() {
     let (town, charged) = blocked(RepoError::Remote("permission denied".into())).await;
-    town.pass(LASTING * 3).await;
+    town.pass_hours(LASTING * 3).await;
     let raised = town.escalations().await;
     assert_eq!(raised.len(), 1, "{raised:?}");
     assert!(raised[0].body.contains("permission denied"));

@@ -77,7 +77,7 @@ async fn nothing_is_removed_or_charged_again_before_the_quarantine_ends() {
     let (town, charged) = crashed().await;
     let starts = town.starts(&charged.session);
     town.pass(GROWN * 3).await;
-    town.pass(HOUR - GROWN * 3 - PATROL).await;
+    town.pass_hours(HOUR - GROWN * 3 - PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(town.starts(&charged.session), starts);
     assert_eq!(town.parts.repo.count("make_sandbox"), 1);
@@ -92,7 +92,7 @@ async fn it_is_tried_once_per_window_while_nobody_acts_and_its_relic_stays_block
     let (town, charged) = crashed().await;
     let starts = town.starts(&charged.session);
     for tries in 1..4 {
-        town.pass(HOUR).await;
+        town.pass_hours(HOUR).await;
         assert_eq!(town.starts(&charged.session), starts + tries);
         assert!(town.runs(&charged.session), "at the time that was shown");
         assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
@@ -126,7 +126,7 @@ async fn a_person_who_has_it_tried_again_settles_the_call_and_the_next_quarantin
 #[tokio::test(start_paused = true)]
 async fn work_that_is_done_after_the_quarantine_lands_and_settles_the_call() {
     let (town, charged) = crashed().await;
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert!(town.runs(&charged.session));
     town.parts.repo.commit(&charged.raider.name);
     town.completed(&charged.raider).await.unwrap();
@@ -270,7 +270,7 @@ async fn what_is_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blo
     let charged = town.charge(&relic).await.unwrap();
     exhaust(&town, &charged).await;
     for _ in 0..3 {
-        town.pass(HOUR).await;
+        town.pass_hours(HOUR).await;
         town.parts.sessions.crash(&charged.session, 9);
         town.settle().await;
     }
@@ -280,7 +280,7 @@ async fn what_is_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blo
     );
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
     assert_eq!(calls(&town).await.len(), 1);
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert_eq!(town.starts(&charged.session), 4);
 }
 

@@ -42,12 +42,12 @@ async fn a_raider_whose_work_nobody_looks_at_goes_after_review_hold_and_its_merg
 {
     let town = reviewed().start().await;
     let charged = finished(&town).await;
-    town.pass(3 * HOUR - PATROL).await;
+    town.pass_hours(3 * HOUR - PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     // What is configured now counts.
     town.reload(|city| city.rigs[0].witness.review_hold = 4 * HOUR)
         .await;
-    town.pass(HOUR - PATROL).await;
+    town.pass_hours(HOUR - PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     town.pass(3 * PATROL).await;
     assert!(town.parts.repo.names().is_empty());
@@ -71,7 +71,7 @@ async fn one_that_holds_something_is_kept_and_salvaged_in_the_end() {
     let town = reviewed().start().await;
     let charged = finished(&town).await;
     town.parts.repo.dirty(&charged.raider.name, "tried.txt");
-    town.pass(4 * HOUR - PATROL).await;
+    town.pass_hours(4 * HOUR - PATROL).await;
     assert_eq!(town.parts.repo.names(), ["Toast"]);
     assert_eq!(town.escalations().await.len(), 1);
     town.pass(3 * PATROL).await;
@@ -95,7 +95,7 @@ async fn a_jump_of_the_wall_clock_ends_no_review_before_its_time_or_after() {
         finished(&town).await;
         town.pass(PATROL).await;
         clock.jump(jump);
-        town.pass(3 * HOUR - 3 * PATROL).await;
+        town.pass_hours(3 * HOUR - 3 * PATROL).await;
         assert_eq!(town.parts.repo.names(), ["Toast"], "{jump}");
         town.pass(4 * PATROL).await;
         assert!(town.parts.repo.names().is_empty(), "{jump}");

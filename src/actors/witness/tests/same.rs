@@ -311,17 +311,18 @@ fn changes_nothing(case: &Case, kills: &[Kill]) -> Result<(), TestCaseError> {
 fn a_kill_changes_no_conclusion() {
     let seed = seeded::first();
     let kills = [Kill::Witness, Kill::WitnessAtCalls, Kill::Supervisor];
-    match seeded::runner(seed, by_tier(2, 60)).run(&case(), |case| changes_nothing(&case, &kills)) {
+    match seeded::runner(seed, by_tier(1, 60)).run(&case(), |case| changes_nothing(&case, &kills)) {
         Ok(()) => {}
         Err(TestError::Fail(why, case)) => panic!("HORDE_SEED={seed}: {why}\n{case:#?}"),
         Err(TestError::Abort(why)) => panic!("{why}"),
     }
 }
 
-/// Each by itself, whatever chance does.
+/// Each by itself, whatever chance does; in `cargo test` some of them.
 #[test]
 fn nor_does_it_in_any_single_case() {
-    for (nth, wrong) in Wrong::ALL.into_iter().enumerate() {
+    let all = Wrong::ALL.into_iter().enumerate();
+    for (nth, wrong) in all.filter(|(nth, _)| seeded::takes(*nth, 4)) {
         let work = [Work::None, Work::Stashed][nth % 2];
         let case = Case {
             wrongs: vec![(wrong, work)],

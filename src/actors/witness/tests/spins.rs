@@ -7,6 +7,7 @@ use crate::actors::sagas::charge::Charged;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::relic::RelicStatus;
+use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -52,7 +53,7 @@ async fn person_is_called_once_to_a_session_that_only_spins_and_nothing_is_done_
     assert_eq!(told.len(), 1, "{told:?}");
     let screen = told[0].data["screen"].as_str().unwrap();
     assert!(screen.contains("Thinking"), "{screen}");
-    spin(&town, &charged, 60, "Reading").await;
+    spin(&town, &charged, by_tier(20, 60), "Reading").await;
     assert_eq!(town.events(EventType::RaiderUnclear).await.len(), 1);
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");

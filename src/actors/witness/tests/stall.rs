@@ -14,6 +14,7 @@ use crate::domain::relic::RelicStatus;
 use crate::domain::stall::Wait;
 use crate::ports::repo::RepoError;
 use crate::testing::eventually;
+use crate::testing::tier::by_tier;
 use crate::testing::world::{Scenario, Town, asking};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -59,7 +60,7 @@ async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     );
     town.pass(12 * MINUTE).await;
     assert_eq!(steps(&town, &charged).await, (2, 2, 1));
-    town.pass(5 * HOUR).await;
+    town.pass_hours(5 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (2, 2, 1), "each step once");
     assert_eq!(causes(&town, EventType::RaiderStalled).await.len(), 1);
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
@@ -94,7 +95,7 @@ async fn who_cannot_be_told_is_not_replaced_for_it_and_a_person_is_called_once()
     let charged = town.worker("a").await;
     let sessions = &town.parts.sessions;
     sessions.deafen(&charged.session, true);
-    town.pass(5 * HOUR).await;
+    town.pass_hours(5 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 1));
     let called = town.escalations().await.remove(0);
     assert!(called.title.contains("cannot be told"), "{}", called.title);
@@ -159,7 +160,7 @@ async fn a_slow_but_working_session_is_left_alone() {
     let charged = town.worker("a").await;
     let (sessions, repo) = (&town.parts.sessions, &town.parts.repo);
     let slot = &charged.raider.name;
-    for round in 0..40 {
+    for round in 0..by_tier(10, 40) {
         town.pass(9 * MINUTE).await;
         match round % 5 {
             0 => sessions.print(&charged.session, "still here"),
@@ -231,7 +232,7 @@ async fn nobody_is_disturbed_while_a_person_is_attached() {
     let town = scenario().start().await;
     let charged = town.worker("a").await;
     town.parts.sessions.set_attached(&charged.session, true);
-    town.pass(3 * HOUR).await;
+    town.pass_hours(3 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 0));
     town.parts.sessions.set_attached(&charged.session, false);
     town.pass(9 * MINUTE).await;
@@ -247,7 +248,7 @@ async fn who_asks_a_person_is_not_stalled() {
     town.parts
         .sessions
         .show(&charged.session, Some("Go on? (y)"));
-    town.pass(3 * HOUR).await;
+    town.pass_hours(3 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 0));
     assert_eq!(
         causes(&town, EventType::RaiderNeedsInput).await,
@@ -313,7 +314,7 @@ async fn nothing_is_done_about_what_cannot_be_seen_and_a_person_is_called_once()
         }
         town.pass(9 * MINUTE).await;
         assert_eq!(steps(&town, &charged).await, (0, 1, 0), "{op}");
-        town.pass(35 * MINUTE).await;
+        town.pass_hours(35 * MINUTE).await;
         assert_eq!(steps(&town, &charged).await, (0, 1, 1), "{op}");
         assert!(
             town.events(EventType::RaiderStalled).await.is_empty(),
@@ -379,7 +380,7 @@ async fn an_idle_timeout_hides_nobody() {
     let town = scenario().rig(|rig| rig.raiders.idle_timeout = Some(5 * MINUTE));
     let town = town.start().await;
     let charged = town.worker("a").await;
-    town.pass(3 * HOUR).await;
+    town.pass_hours(3 * HOUR).await;
     assert_eq!(steps(&town, &charged).await, (2, 2, 1));
 }
 
@@ -391,7 +392,7 @@ async fn a_restart_that_is_refused_calls_a_person() {
     town.parts.sessions.refuse_stop(&charged.session);
     let id = ChildId::Raider(charged.raider.clone());
     town.rest(&id).await.unwrap_err();
-    town.pass(3 * HOUR).await;
+    town.pass_hours(3 * HOUR).await;
     let problems = town.escalations().await;
     let stalled = problems.iter().filter(|one| one.title.contains("stalled"));
     assert_eq!(stalled.count(), 1, "{problems:?}");
@@ -453,7 +454,7 @@ async fn stall_after_can_be_changed_while_it_runs() {
     let charged = town.worker("a").await;
     town.reload(|city| city.rigs[0].raiders.stall_after = None)
         .await;
-    town.pass(HOUR).await;
+    town.pass_hours(HOUR).await;
     assert_eq!(steps(&town, &charged).await, (0, 1, 0));
     town.reload(|city| city.rigs[0].raiders.stall_after = Some(MINUTE))
         .await;

@@ -9,6 +9,7 @@ use crate::domain::event::EventType;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
+use crate::testing::seeded;
 use crate::testing::world::{Scenario, Town, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -42,9 +43,11 @@ async fn story(town: &Town) -> crate::domain::ids::RelicId {
     relic
 }
 
+/// In `cargo test`, at some of them.
 #[tokio::test(start_paused = true)]
 async fn a_panic_at_any_step_changes_nothing_in_the_end() {
-    for &at in FaultPoint::ALL {
+    let all = FaultPoint::ALL.iter().enumerate();
+    for (_, &at) in all.filter(|(place, _)| seeded::takes(*place, 4)) {
         let armed = Arc::new(AtomicBool::new(true));
         let fault = Arc::clone(&armed);
         let town = Scenario::new().fault(Arc::new(move |point| {

@@ -12,6 +12,7 @@ use crate::adapters::git::testing::{Rigged, executable};
 use crate::adapters::runs::TOKEN;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec};
+use crate::testing::seeded;
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -345,7 +346,8 @@ const LEFT: &[(&str, bool)] = &[
     ("rm -rf a dir .git", true),
 ];
 
-/// What one gate leaves is not there for the next: else main itself would seem red.
+/// What one gate leaves is not there for the next: else main itself would seem red. In `cargo test`, of
+/// some of what there is.
 #[test]
 fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     let rig = Rigged::new();
@@ -367,7 +369,8 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     // In the environment: some of these make a repository anew.
     let who =
         "export GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x;";
-    for (left, changes) in LEFT {
+    let all = LEFT.iter().enumerate();
+    for (_, (left, changes)) in all.filter(|(place, _)| seeded::takes(*place, 4)) {
         let run = gate(&rig, &commit, &format!("{who} {left}"));
         assert_eq!(run.code, Some(0), "{left}: {}", run.tail);
         assert_eq!(

@@ -156,7 +156,7 @@ fn forked(lab: &Lab, random: &mut Random) -> (Oid, Vec<(Oid, Oid)>) {
 #[test]
 fn forge_lands_the_tree_that_git_makes() {
     let seed = seeded::first();
-    let cases = number("HD_DIFFERENTIAL", by_tier(210, 10_000));
+    let cases = number("HD_DIFFERENTIAL", by_tier(70, 10_000));
     eprintln!("HORDE_SEED={seed}");
     let mut random = Random::new(seed);
     let (mut decided, mut conflicts, mut lab, mut oracle) = (0, 0, None, None);
