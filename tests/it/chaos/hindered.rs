@@ -30,7 +30,7 @@ fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync
 
 #[test]
 fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
-    let script = "grep -e SigBlk -e SigIgn /proc/$$/status >signals.part; mv signals.part signals; exec sleep 100000";
+    let script = "grep -e SigBlk -e SigIgn /proc/self/status >signals.part; mv signals.part signals; exec sleep 100000";
     let mut city = City::made(&Plan::new().add(&agent("a0", script)));
     let mut supervisor = city.supervisor();
     begins(&mut supervisor, || {
