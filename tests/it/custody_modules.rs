@@ -221,14 +221,12 @@ fn files_where_a_submodule_is_not_checked_out_are_work() {
     assert_ne!(taken.city.facts(&taken.sandbox), facts);
 }
 
-/// Where its remotes have all of it, neither its reflog nor its git directory holds anything.
+/// Where all that a submodule has came with the base, neither its reflog nor its git directory holds anything.
 #[test]
-fn a_submodule_that_its_remotes_have_is_nothing() {
+fn a_submodule_in_which_nothing_was_made_is_nothing() {
     let taken = Taken::new();
     let lib = taken.sandbox.join("lib");
-    taken.leave("lib");
-    git(&lib, &["checkout", "--quiet", "-B", "mine", "HEAD@{1}"]);
-    git(&lib, &["push", "--quiet", "origin", "mine"]);
+    git(&lib, &["checkout", "--quiet", "--detach", "HEAD~1"]);
     assert_eq!(taken.status(), CleanupStatus::HasUncommitted, "HEAD moved");
     git(&taken.sandbox, &["submodule", "--quiet", "update"]);
     assert_eq!(taken.status(), CleanupStatus::Clean);
@@ -244,6 +242,74 @@ fn a_submodule_that_its_remotes_have_is_nothing() {
     );
     let nested = |name: &String| name.contains("/nested-");
     assert!(!saved.unwrap().refs.iter().any(nested));
+}
+
+/// That a commit made there was pushed is the agent's word: it is saved without being asked.
+#[test]
+fn what_a_submodule_says_that_it_pushed_is_saved() {
+    let taken = Taken::new();
+    let lib = taken.sandbox.join("lib");
+    let commit = taken.leave("lib");
+    git(&lib, &["checkout", "--quiet", "-B", "mine", "HEAD@{1}"]);
+    git(&lib, &["push", "--quiet", "origin", "mine"]);
+    git(&taken.sandbox, &["submodule", "--quiet", "update"]);
+    let line = "only this sandbox names what submodule lib holds: \
+                commits that only its own refs call pushed: 3";
+    taken.is_kept(line, &commit, "lib/.git");
+}
+
+/// A ref of its remote, or a list of ends, that an agent wrote into a submodule made its commits go.
+#[test]
+fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
+    let forge: [fn(&Path); 2] = [
+        |lib| {
+            drop(git(
+                lib,
+                &["update-ref", "refs/remotes/origin/main", "HEAD"],
+            ))
+        },
+        |lib| {
+            let dir = git(lib, &["rev-parse", "--absolute-git-dir"]);
+            write(
+                Path::new(&dir),
+                "shallow",
+                &format!("{}\n", rev(lib, "HEAD")),
+            );
+        },
+    ];
+    for forge in forge {
+        for absent in [false, true] {
+            let taken = Taken::new();
+            let lib = taken.sandbox.join("lib");
+            git(&lib, &["checkout", "--quiet", "-B", "mine"]);
+            write(&lib, "code", "mine\n");
+            let commit = commit_all(&lib, "only here");
+            git(&taken.sandbox, &["commit", "--quiet", "-am", "pinned"]);
+            taken.push();
+            forge(&lib);
+            let name = match absent {
+                true => ".git/modules/lib",
+                false => "lib",
+            };
+            if absent {
+                git(
+                    &taken.sandbox,
+                    &["submodule", "--quiet", "deinit", "-f", "lib"],
+                );
+            }
+            let facts = taken.city.facts(&taken.sandbox);
+            let line = format!(
+                "only this sandbox names what submodule {name} holds: commits that only its own refs call pushed: "
+            );
+            let told = facts.special.first().map_or("", String::as_str);
+            assert!(told.starts_with(&line), "{facts:?}");
+            let git_dir = match absent {
+                true => "admin/modules/lib",
+                false => "lib/.git",
+            };
+            taken.is_kept(&told.to_owned(), &commit, git_dir);
+        }
+    }
 }
 
 /// What the base records comes from outside, although no branch of the library's has it any more.

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
+use horde_supervisor::domain::nuke::only_left_behind;
 use horde_supervisor::ports::repo::{Repo, RepoError};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
+use crate::custody_salvage::roundtrip;
 use crate::support::city::{City, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
@@ -189,6 +191,83 @@ fn commit_graph_of_a_hidden_clone_hides_no_commit() {
     let count = ["rev-list", "--count", "HEAD", "--not", "--remotes"];
     assert_eq!(git(&clone, &count), "0", "it is forged");
     assert_eq!(city.facts(&sandbox).special, held);
+}
+
+/// `git update-ref refs/remotes/origin/main HEAD` in a clone, or its own HEAD in its list of ends: each had a
+/// removal save nothing.
+#[test]
+fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
+    let forge: [fn(&Path); 4] = [
+        |clone| {
+            drop(git(
+                clone,
+                &["update-ref", "refs/remotes/origin/main", "HEAD"],
+            ))
+        },
+        |clone| write(clone, ".git/shallow", &format!("{}\n", rev(clone, "HEAD"))),
+        |clone| {
+            git(clone, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
+            fs::remove_dir_all(clone.join(".git/logs")).unwrap();
+        },
+        // Nothing of it is in the reflog of HEAD.
+        |clone| {
+            let tree = rev(clone, "HEAD^{tree}");
+            git(clone, &["reset", "-q", "--hard", "origin/main"]);
+            fs::remove_dir_all(clone.join(".git/logs")).unwrap();
+            let made = git(clone, &["commit-tree", "-m", "made", "-p", "HEAD", &tree]);
+            git(clone, &["reset", "-q", "--hard", made.trim()]);
+            git(clone, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
+        },
+    ];
+    for (nth, forge) in forge.iter().enumerate() {
+        let (city, sandbox, clone) = hidden_clone();
+        forge(&clone);
+        let mine = rev(&clone, "HEAD");
+        let facts = city.facts(&sandbox);
+        let line =
+            "ignored repository vendor/library: commits that only its own refs call pushed: 1";
+        assert_eq!(facts.special, [line], "{nth}");
+        assert!(only_left_behind(&facts), "{facts:?}");
+        let (record, to) = roundtrip(&city, &sandbox, "a");
+        assert!(record.bytes > 0, "{record:?}");
+        let again = to.join("vendor/library");
+        assert_eq!(rev(&again, "HEAD"), mine);
+        assert_eq!(git(&again, &["show", "HEAD:work"]), "mine");
+    }
+}
+
+/// What is in a clone as it was fetched is nobody's work, whatever its branches are called by.
+#[test]
+fn clone_in_which_nothing_was_made_is_no_work() {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let library = city.root().join("library");
+    fs::create_dir(&library).unwrap();
+    git(&library, &["init", "-q", "-b", "main"]);
+    for text in ["1", "2"] {
+        write(&library, "code", text);
+        commit_all(&library, text);
+        git(&library, &["tag", &format!("v{text}")]);
+    }
+    let url = format!("file://{}", library.display());
+    let vendor = sandbox.join("vendor");
+    fs::create_dir(&vendor).unwrap();
+    git(&vendor, &["clone", "-q", "--depth", "1", &url, "shallow"]);
+    git(
+        &vendor,
+        &["clone", "-q", "--depth", "1", "-b", "v1", &url, "tag"],
+    );
+    git(&vendor, &["clone", "-q", &url, "whole"]);
+    write(&library, "code", "3");
+    commit_all(&library, "3");
+    let whole = vendor.join("whole");
+    git(&whole, &["fetch", "-q"]);
+    git(&whole, &["checkout", "-q", "-b", "other", "v1"]);
+    git(&whole, &["branch", "-m", "other", "third"]);
+    git(&whole, &["reset", "-q", "--hard", "origin/main"]);
+    let facts = city.facts(&sandbox);
+    assert!(facts.is_clean(), "{facts:?}");
 }
 
 #[test]

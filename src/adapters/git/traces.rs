@@ -58,7 +58,22 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
 }
 
 /// How the messages begin of what makes no commit.
-const WENT: &[&str] = &["clone:", "checkout:", "reset:"];
+const WENT: &[&str] = &["clone:", "checkout:", "reset:", "Branch: renamed "];
+
+/// Those of what a fetch or a branch at a commit that is there writes to the reflogs of other refs.
+const FETCHED: &[&str] = &["branch:", "fetch", "remote:"];
+
+/// Whether a reflog tells of more than fetching and going from one commit to another.
+pub(super) fn is_made(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let mut told = text
+        .lines()
+        .map(|line| line.split_once('\t').map_or("", |it| it.1));
+    told.any(|message| {
+        let mut known = WENT.iter().chain(FETCHED);
+        !known.any(|how| message.starts_with(how))
+    })
+}
 
 /// Takes over what a reflog names.
 fn note(text: &str, found: &mut HeadReflog) {

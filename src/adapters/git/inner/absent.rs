@@ -54,7 +54,7 @@ impl Search<'_, '_> {
         let held = match View::of(self.around.repo, git_dir, self.around.format) {
             Ok(view) => {
                 let base = recorded(self.around.repo.lens(), self.around.base, name)?;
-                match view.held(base.as_ref(), &[]) {
+                match view.held(self.around.repo, base.as_ref(), &[]) {
                     Ok(None) if has_staged(&view)? => Some(Held::left("staged changes")),
                     Ok(held) => held,
                     Err(error) => Some(Held::left(format!("cannot be judged: {error}"))),

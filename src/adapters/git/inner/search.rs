@@ -187,7 +187,7 @@ impl<'a, 's> Search<'a, 's> {
         );
         let held = match says {
             Some(says) => Some(says),
-            None => view.held(base.as_ref(), pins)?,
+            None => view.held(self.around.repo, base.as_ref(), pins)?,
         };
         let links = links(&looked.index, &Tree::default());
         // What is inside a submodule that is saved comes back with it.
@@ -285,7 +285,7 @@ impl<'a, 's> Search<'a, 's> {
         };
         let own = match self.is_theirs(&git_dir) {
             true => self.unshared(&view),
-            false => view.held(base.as_ref(), pins),
+            false => view.held(self.around.repo, base.as_ref(), pins),
         };
         let own = own.unwrap_or_else(|error| Some(Held::at_work(unknown(&error))));
         if git_dir == self.full(path) {

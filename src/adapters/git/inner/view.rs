@@ -14,6 +14,7 @@ use super::super::files::index::{Index, Lens};
 use super::super::files::open::Root;
 use super::super::files::walk::{All, Kind, from};
 use super::super::rig::{GitRepo, oid, resolve};
+use super::super::traces::HeadReflog;
 use super::super::{special, traces};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -44,6 +45,15 @@ impl Held {
         let (what, left) = (what.into(), true);
         Self { what, left }
     }
+}
+
+/// What its refs of remotes and its list of ends are taken for.
+#[derive(Debug, Clone, Copy)]
+enum Claims {
+    /// What it has of them is not its own.
+    Count,
+    /// The agent's word.
+    Nothing,
 }
 
 /// The repository.
@@ -136,13 +146,18 @@ impl View {
 
     /// What it holds that neither its remotes do nor the commit that its base records. Those in `pins` may
     /// come from outside as well: where only they are missing, nothing is held up.
-    pub(super) fn held(&self, base: Option<&Oid>, pins: &[Oid]) -> Result<Option<Held>, RepoError> {
+    pub(super) fn held(
+        &self,
+        repo: &GitRepo,
+        base: Option<&Oid>,
+        pins: &[Oid],
+    ) -> Result<Option<Held>, RepoError> {
         let mut held = special::in_progress(&self.git_dir)
             .next()
             .map(Held::at_work);
         let is_open = |held: &Option<Held>| held.as_ref().is_none_or(|held| held.left);
         if held.is_none() {
-            held = self.commits(base, pins)?;
+            held = self.commits(repo, base, pins)?;
         }
         if is_open(&held) && resolve(self.git(), "refs/stash")?.is_some() {
             held = Some(Held::at_work("stash entries"));
@@ -150,38 +165,95 @@ impl View {
         Ok(held)
     }
 
-    fn commits(&self, base: Option<&Oid>, pins: &[Oid]) -> Result<Option<Held>, RepoError> {
+    fn commits(
+        &self,
+        repo: &GitRepo,
+        base: Option<&Oid>,
+        pins: &[Oid],
+    ) -> Result<Option<Held>, RepoError> {
         let reflog = traces::head_reflogs(std::slice::from_ref(&self.git_dir))?;
+        let only_fetched = self.only_fetched(&reflog)?;
         let known: Vec<&Oid> = base.into_iter().collect();
-        let all = self.count(&reflog.commits, &known)?;
+        let all = self.count(&reflog.commits, &known, Claims::Count)?;
         if all == Ok(0) {
-            return Ok(None);
+            if only_fetched {
+                return Ok(None);
+            }
+            // Who commits there can write a ref of a remote as well: only what ours has is certain.
+            let ours = ours(repo)?;
+            let known: Vec<&Oid> = base.into_iter().chain(&ours).collect();
+            return Ok(
+                match self.count(&reflog.commits, &known, Claims::Nothing)? {
+                    Ok(0) => None,
+                    Ok(claimed) => Some(Held::left(format!(
+                        "commits that only its own refs call pushed: {claimed}"
+                    ))),
+                    Err(why) => Some(Held::left(format!("cannot be judged: {why}"))),
+                },
+            );
         }
         let known: Vec<&Oid> = base.into_iter().chain(pins).collect();
-        Ok(Some(match (self.count(&BTreeSet::new(), &known)?, all) {
+        let present = self.count(&BTreeSet::new(), &known, Claims::Count)?;
+        Ok(Some(match (present, all) {
             // Pins on a tag, and those of before: nothing was made there.
-            (Ok(0), Ok(_)) if !reflog.made && !reflog.commits.is_empty() => return Ok(None),
+            (Ok(0), Ok(_)) if only_fetched => return Ok(None),
             (Ok(0), Ok(all)) => Held::left(format!("unpushed commits: {all}")),
             (Ok(present), _) => Held::at_work(format!("unpushed commits: {present}")),
             (Err(why), _) => Held::at_work(format!("cannot be judged: {why}")),
         }))
     }
 
-    /// Commits of its HEAD, its branches and these that are not in its remotes; or what git says.
+    /// Whether its reflogs are there and tell of nothing but fetching and of going from one commit to another.
+    /// `git update-ref` on a ref of a remote leaves a line without a message.
+    fn only_fetched(&self, head: &HeadReflog) -> Result<bool, RepoError> {
+        if head.made || head.commits.is_empty() {
+            return Ok(false);
+        }
+        let common = common(&self.git_dir);
+        let fail = |error: std::io::Error| failed("cannot read", &common, &error);
+        let root = Root::open(&common).map_err(fail)?;
+        // Those of its worktrees, too.
+        for dir in [&b"logs"[..], b"worktrees"] {
+            let Some(_) = root.stat(dir).map_err(fail)? else {
+                continue;
+            };
+            let files = from(&root, dir, &mut All).map_err(fail)?.entries;
+            let files = files.iter().filter(|entry| entry.kind == Kind::File);
+            for path in files.map(|entry| entry.path.as_slice()) {
+                let is_log = path.split(|byte| *byte == b'/').any(|name| name == b"logs");
+                let read = || beneath::read(&common, bytes::path(path), LIST_MAX).map_err(fail);
+                if is_log && traces::is_made(&read()?.unwrap_or_default()) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Commits of its HEAD, its branches and these that are neither known nor, where that counts, in what it
+    /// says of its remotes; or what git says.
     fn count(
         &self,
         left: &BTreeSet<Oid>,
         known: &[&Oid],
+        claims: Claims,
     ) -> Result<Result<u64, String>, RepoError> {
         // A shallow clone ends at commits that are not its own; that of a tag has no branch of its remote.
-        let shallow = fs::read_to_string(self.lens.git_dir().join("shallow")).unwrap_or_default();
+        let (shallow, remotes) = match claims {
+            Claims::Count => {
+                let list = fs::read_to_string(self.lens.git_dir().join("shallow"));
+                (list.unwrap_or_default(), Some("--remotes"))
+            }
+            Claims::Nothing => (String::new(), None),
+        };
         let known = known.iter().map(|id| id.as_str()).chain(shallow.lines());
         let known = known.map(|id| format!("^{id}\n"));
         let left = left.iter().map(|id| format!("{id}\n"));
         let input: String = left.chain(known).collect();
         let ask = |from: &[&str]| {
             let git = self.git().args(["rev-list", "--count", "--ignore-missing"]);
-            let git = git.args(from).args(["--branches", "--not", "--remotes"]);
+            let git = git.args(from).arg("--branches");
+            let git = git.args(remotes.iter().flat_map(|remotes| ["--not", remotes]));
             git.arg("--stdin").stdin(input.as_str()).output()
         };
         let mut output = ask(&["HEAD"])?;
@@ -212,6 +284,16 @@ impl View {
         urls.next()
             .map_or_else(String::new, |url| super::super::push::shown(url.trim()))
     }
+}
+
+/// Where the refs of ours are. Salvage does not count, or the act of saving would change what was measured.
+fn ours(repo: &GitRepo) -> Result<Vec<Oid>, RepoError> {
+    let git = repo.git().args([
+        "for-each-ref",
+        "--exclude=refs/horde/salvage",
+        "--format=%(objectname)",
+    ]);
+    git.run()?.text().lines().map(oid).collect()
 }
 
 /// The directory with the refs and objects of a git directory.
