@@ -134,8 +134,35 @@ fn configuration_of_one_raider_stops_no_other() {
     git(&sandbox, &["config", "include.path", "../.gitconfig"]);
     whole_life(&city, "Nux");
     fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
-    city.repo.prepare().unwrap();
     whole_life(&city, "Furiosa");
+}
+
+/// git broke in every sandbox until the next start of the city.
+#[test]
+fn what_git_needs_in_every_sandbox_is_written_anew_at_each_patrol() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let theirs = city.repo.theirs();
+    let works = || try_git(&sandbox, &["log", "-1"]).status.success();
+    for (name, text) in [
+        ("config", Some("[core\nhalf a line")),
+        ("config", Some("[core]\n\tbare = true\n")),
+        ("config", None),
+        ("objects/info/alternates", Some("/nowhere\n")),
+        ("objects/info/alternates", None),
+    ] {
+        match text {
+            Some(text) => fs::write(theirs.join(name), text).unwrap(),
+            None => fs::remove_file(theirs.join(name)).unwrap(),
+        }
+        city.repo.progress(&sandbox).unwrap();
+        assert!(works(), "{name}: {text:?}");
+        assert_eq!(git(&sandbox, &["config", "gc.auto"]), "0", "{name}");
+    }
+    // What can be used is the agents' own.
+    git(&sandbox, &["config", "alias.mine", "status"]);
+    city.repo.progress(&sandbox).unwrap();
+    assert_eq!(git(&sandbox, &["config", "alias.mine"]), "status");
 }
 
 /// A pipe made the start of the city wait for ever, and a link had another file written.

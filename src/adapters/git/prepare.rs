@@ -20,6 +20,11 @@ const READY: &str = "horde.ready";
 /// There once a city of the first plan was taken over. Never a second time: theirs is not believed.
 const ADOPTED: &str = "horde.adopted";
 
+/// Whether theirs borrows from ours, or would if no agent had undone it.
+pub(super) fn is_adopted(repo: &GitRepo) -> bool {
+    repo.repo_dir().join(ADOPTED).exists()
+}
+
 /// What the git program says that it is.
 pub(super) fn version() -> Result<String, RepoError> {
     Ok(Git::in_dir(Path::new("/")).arg("version").run()?.text())
@@ -48,8 +53,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let mark = repo.repo_dir().join(READY);
     let ready = mark.exists();
-    let adopted = repo.repo_dir().join(ADOPTED);
-    if !adopted.exists() {
+    if !is_adopted(repo) {
         // Theirs borrows from ours only after the city was taken over. Where it does and ours is new, ours was removed.
         if share::borrows(repo) {
             let lost = repo.repo_dir().display().to_string();
@@ -58,7 +62,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
             adopt::adopt(repo)?;
         }
         super::admin::adopt_notes(repo)?;
-        write_whole(&adopted, b"")?;
+        write_whole(&repo.repo_dir().join(ADOPTED), b"")?;
     }
     share::lend(repo)?;
     // A fetch may take long, and nothing else has to wait for it.

@@ -21,6 +21,8 @@ const WRITTEN: &[&str] = &["HEAD", "logs/HEAD", "index"];
 
 /// A mark of HEAD, reflog and index: where they are, how long, and when they were written.
 pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoError> {
+    // Every patrol comes by here.
+    super::settings::keep(repo);
     let place = locate(repo, sandbox)?;
     let mut mark = String::new();
     for name in WRITTEN {

@@ -53,6 +53,8 @@ pub struct GitRepo {
     cleared: AtomicBool,
     /// Refs of theirs that cannot be read.
     said: Said,
+    /// A stamp of the configuration of theirs when it was last seen to be usable.
+    config_seen: Mutex<Option<String>>,
     prepared: Mutex<Prepared>,
 }
 
@@ -78,6 +80,7 @@ impl GitRepo {
             excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
             said: Said::default(),
+            config_seen: Mutex::new(None),
             prepared: Mutex::default(),
         }
     }
@@ -210,6 +213,12 @@ impl GitRepo {
     /// Refs of theirs that cannot be read, and of which that was said.
     pub(super) fn said(&self) -> &Said {
         &self.said
+    }
+
+    /// The stamp of the configuration of theirs, held while it is looked at.
+    pub(super) fn config_seen(&self) -> MutexGuard<'_, Option<String>> {
+        let seen = self.config_seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URL that the supervisor pushes to.

@@ -31,6 +31,7 @@ use crate::ports::repo::{RepoError, SandboxSpec};
 pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let _serial = repo.worktrees();
     check(repo, spec)?;
+    super::settings::keep(repo);
     ensure_branch(repo, spec)?;
     let admin = ensure_worktree(repo, spec)?;
     match Note::begun(repo, spec) {

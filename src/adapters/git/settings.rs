@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::admin::write_whole;
@@ -205,16 +206,49 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     }
     refresh(&repo.repo_dir().join("config"), &ours(&format, &own))?;
     share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
-    if let Some(why) = unusable(repo)? {
-        if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
-            // Agents share it: one that broke it would stop the others.
-            tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
-        }
-        let text = base(&format, THEIRS, &[("include.path", FILE)]);
-        share::write(repo, "config", text.as_bytes())?;
-    }
+    renew(repo)?;
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
     Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
+}
+
+/// Writes the configuration of theirs anew where it cannot be used.
+fn renew(repo: &GitRepo) -> Result<(), RepoError> {
+    let Some(why) = unusable(repo)? else {
+        return Ok(());
+    };
+    if fs::symlink_metadata(repo.theirs().join("config")).is_ok() {
+        // Agents share it: one that broke it would stop the others.
+        tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
+    }
+    let text = base(&object_format(repo)?, THEIRS, &[("include.path", FILE)]);
+    share::write(repo, "config", text.as_bytes())
+}
+
+/// Sees to it that git works in the sandboxes: one agent can break for all what they share. The configuration is read
+/// only where it changed since it was last looked at. A failure is logged and no error: the next patrol tries again.
+pub(super) fn keep(repo: &GitRepo) {
+    let now = || {
+        let found = fs::symlink_metadata(repo.theirs().join("config")).ok()?;
+        let times = (
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        );
+        Some(format!("{} {} {times:?}", found.ino(), found.len()))
+    };
+    let mut seen = repo.config_seen();
+    let is_known = |now: &Option<String>| now.is_some() && *now == *seen;
+    let kept = match is_known(&now()) {
+        true => Ok(()),
+        false => renew(repo),
+    };
+    match kept.and_then(|()| share::lend_again(repo)) {
+        Ok(()) => *seen = now(),
+        Err(why) => {
+            tracing::warn!(rig = %repo.name(), %why, "what the sandboxes share cannot be looked after");
+        }
+    }
 }
 
 /// `sha1` or `sha256`.

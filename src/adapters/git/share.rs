@@ -2,11 +2,12 @@
 //! the remotes are. Nothing here runs git in it once agents have been there.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::admin::{failed, free_name};
 use super::bytes;
-use super::prepare::init_bare;
+use super::prepare::{init_bare, is_adopted};
 use super::rig::{GitRepo, oid};
 use super::settings::object_format;
 use crate::adapters::beneath;
@@ -17,7 +18,7 @@ use crate::ports::repo::RepoError;
 const SHOWN: &[&str] = &["refs/remotes", "refs/tags"];
 
 /// Where git finds the directories that a repository borrows objects from.
-const LENDERS: &str = "objects/info/alternates";
+pub(super) const LENDERS: &str = "objects/info/alternates";
 
 /// Makes the repository where there is none.
 pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
@@ -56,6 +57,30 @@ pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     write(repo, LENDERS, &text)
 }
 
+/// The same where an agent undid it. A city of the first plan that was not taken over yet borrows nothing.
+pub(super) fn lend_again(repo: &GitRepo) -> Result<(), RepoError> {
+    match is_adopted(repo) {
+        true => lend(repo),
+        false => Ok(()),
+    }
+}
+
+/// Renames to `NAME.aside` what agents put in the place of something that is read, below a directory of theirs. No link is
+/// followed on the way. What is gone meanwhile is fine.
+pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
+    let aside = free_name(dir, &format!("{}.aside", name.display()));
+    let to = aside.strip_prefix(dir).unwrap_or(&aside);
+    match beneath::rename(dir, name, to) {
+        Ok(()) => {
+            let (at, aside) = (dir.join(name), aside.display());
+            tracing::warn!(at = %at.display(), %aside, "this cannot be read as what its name says: it is set aside");
+            Ok(())
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("cannot rename", &dir.join(name), &error)),
+    }
+}
+
 /// Writes a file of theirs. Agents may have put anything in its place: links are not followed, reading a pipe does not
 /// block, and a directory is renamed.
 pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoError> {
@@ -72,9 +97,7 @@ pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoE
     part.push(".new");
     for place in [name, Path::new(&part)] {
         if fs::symlink_metadata(dir.join(place)).is_ok_and(|meta| meta.is_dir()) {
-            let aside = free_name(dir, &format!("{}.aside", place.display()));
-            let aside = aside.strip_prefix(dir).unwrap_or(&aside);
-            beneath::rename(dir, place, aside).map_err(fail)?;
+            set_aside(dir, place)?;
         }
     }
     beneath::replace_durably(dir, name, text).map_err(fail)
