@@ -2,11 +2,12 @@
 //! would never get past.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::domain::nuke::only_left_behind;
-use horde_supervisor::ports::repo::{Repo, RepoError};
+use horde_supervisor::ports::repo::Repo;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -104,40 +105,60 @@ fn nothing_of_a_damaged_head_gets_into_ours() {
     }
 }
 
-/// git waits for a pipe that has the name of a pack: the rig's every sandbox waited with it.
+/// git waits for a pipe that has the name of a pack: the rig's every sandbox waited with it, and later none could be
+/// judged, saved or pushed until a person had removed it.
 #[test]
-fn pipe_among_the_objects_is_named_and_not_waited_for() {
+fn pipe_among_the_objects_is_set_aside_and_not_waited_for() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "README", "mine\n");
     let head = Oid::new(commit_all(&sandbox, "mine")).unwrap();
     let branch = city.spec(1).branch;
-    for name in ["pack/pack-1.idx", "info/alternates"] {
-        let place = city.repo.theirs().join("objects").join(name);
-        let before = fs::read(&place).ok();
-        let _there = fs::remove_file(&place);
-        mkfifo(&place, Mode::S_IRWXU).unwrap();
-        fs::write(place.with_extension("pack"), "").unwrap();
-        let told = [
-            city.repo.facts(&sandbox, "main").map(drop),
-            city.repo.push_branch(&branch, &head, None),
-            city.repo
-                .salvage(&sandbox, &toast(), Incarnation(1))
-                .map(drop),
-        ];
-        for told in told {
-            let Err(RepoError::Failed(why)) = told else {
-                panic!("{told:?}");
-            };
-            assert!(why.contains(name) && why.contains("regular file"), "{why}");
+    let objects = city.repo.theirs().join("objects");
+    let elsewhere = city.root().join("elsewhere");
+    fs::create_dir_all(elsewhere.join("pack")).unwrap();
+    mkfifo(&elsewhere.join("pack/pack-2.idx"), Mode::S_IRWXU).unwrap();
+    let list = format!("{}\n", elsewhere.display());
+    // None that has objects.
+    let free = (0..256).map(|n| format!("{n:02x}"));
+    let free = free.into_iter().find(|name| !objects.join(name).exists());
+    let free = free.unwrap();
+    let (pipe, link, leads) = ("pipe", "link", "leads");
+    let mut pushed = None;
+    for (name, kind, aside) in [
+        ("pack/pack-1.idx", pipe, ".aside"),
+        ("pack/pack-1.idx", link, ".aside.2"),
+        ("pack/pack-1.idx", "directory", ".aside.3"),
+        ("info/alternates", pipe, ".aside"),
+        ("info/alternates", leads, ".aside.2"),
+        ("zz", link, ""),
+        (&free, link, ".aside"),
+    ] {
+        let place = objects.join(name);
+        let _file = fs::remove_file(&place);
+        let _dir = fs::remove_dir_all(&place);
+        match kind {
+            "pipe" => mkfifo(&place, Mode::S_IRWXU).unwrap(),
+            "link" => symlink(&elsewhere, &place).unwrap(),
+            "leads" => fs::write(&place, &list).unwrap(),
+            _ => fs::create_dir(&place).unwrap(),
         }
-        fs::remove_file(&place).unwrap();
-        fs::remove_file(place.with_extension("pack")).unwrap();
-        if let Some(before) = before {
-            fs::write(&place, before).unwrap();
-        }
+        fs::write(objects.join("pack/pack-1.pack"), "").unwrap();
+        let facts = city.facts(&sandbox);
+        assert_eq!(facts.head, head, "{kind} {name}");
+        city.repo
+            .push_branch(&branch, &head, pushed.as_ref())
+            .unwrap();
+        pushed = Some(head.clone());
+        city.repo
+            .salvage(&sandbox, &toast(), Incarnation(1))
+            .unwrap();
+        let aside = objects.join(format!("{name}{aside}"));
+        assert!(fs::symlink_metadata(&aside).is_ok(), "{kind} {name}");
+        git(&sandbox, &["log", "-1"]);
     }
-    city.repo.push_branch(&branch, &head, None).unwrap();
+    // As in the object directory itself, nothing is renamed beside it.
+    assert!(elsewhere.join("pack/pack-2.idx").exists());
 }
 
 /// A clone that ignore rules hide, with a commit of its own.

@@ -334,20 +334,34 @@ fn repo_again(city: &City) -> horde_supervisor::adapters::git::GitRepo {
     crate::support::city::repo(&city.root(), source, true)
 }
 
-/// Refs below a directory that an agent made a link, or a pipe in the place of a file.
+/// Refs below a directory that an agent made a link, or a pipe in the place of a file: the rig's every sandbox
+/// could neither be judged nor saved until a person had removed it.
 #[test]
-fn links_and_pipes_in_the_shared_repository_hang_nothing() {
+fn links_and_pipes_in_the_shared_repository_hang_and_stop_nothing() {
     let city = City::new();
     let sandbox = city.sandbox();
     let theirs = city.repo.theirs();
-    fs::remove_file(theirs.join("packed-refs")).ok();
-    nix::unistd::mkfifo(&theirs.join("packed-refs"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let judged = city.repo.facts(&sandbox, "main");
-    assert!(judged.is_err(), "{judged:?}");
-    fs::remove_file(theirs.join("packed-refs")).unwrap();
-    let target: &Path = &city.root();
-    std::os::unix::fs::symlink(target, theirs.join("refs/heads/away")).unwrap();
+    let away = city.root().join("away");
+    fs::write(&away, "mine\n").unwrap();
+    fs::create_dir_all(theirs.join("logs/refs")).unwrap();
+    for name in ["packed-refs", "logs/refs/stash"] {
+        for (kind, aside) in [("pipe", ".aside"), ("link", ".aside.2")] {
+            let place = theirs.join(name);
+            fs::remove_file(&place).ok();
+            match kind {
+                "pipe" => mkfifo(&place, Mode::S_IRWXU).unwrap(),
+                _ => symlink(&away, &place).unwrap(),
+            }
+            city.facts(&sandbox);
+            assert!(fs::symlink_metadata(&place).is_err(), "{kind} {name}");
+            let aside = theirs.join(format!("{name}{aside}"));
+            assert!(fs::symlink_metadata(aside).is_ok(), "{kind} {name}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&away).unwrap(), "mine\n");
+    symlink(city.root(), theirs.join("refs/heads/away")).unwrap();
     city.facts(&sandbox);
+    whole_life(&city, "Nux");
 }
 
 /// A link in the place of one raider's branch: all others of the rig could not be judged, and its own sandbox

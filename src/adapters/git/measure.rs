@@ -20,7 +20,7 @@ use super::ground::{Ground, ground};
 use super::inner::{self, Around, Found};
 use super::rig::{GitRepo, resolve};
 use super::traces::{self, Lost, Stash};
-use super::{digest, links, special};
+use super::{digest, links, objects, special};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -148,11 +148,12 @@ struct Sight {
 
 fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     let format = Format::named(&super::settings::object_format(repo)?);
-    let objects = [
+    let dirs = [
         repo.theirs().join("objects"),
         repo.repo_dir().join("objects"),
     ];
-    let lens = Lens::new(admin::scratch(repo)?, format, &objects)?;
+    objects::check_theirs(repo)?;
+    let lens = Lens::new(admin::scratch(repo)?, format, &dirs)?;
     let index = match &ground.admin {
         Some(admin) => lens.index(admin)?,
         None => Index::default(),

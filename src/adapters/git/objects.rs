@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::admin::failed;
 use super::bytes;
+use super::rig::GitRepo;
+use super::share;
 use crate::adapters::beneath;
 use crate::ports::repo::RepoError;
 
@@ -28,6 +30,29 @@ const LIST_MAX: u64 = 1 << 20;
 /// Directories that git makes beside packs and lists; it does not open them with [`UNINDEXED`].
 const INDEXES: [&str; 2] = ["commit-graphs", "multi-pack-index.d"];
 
+/// Checks those of theirs. What git must not open there is renamed first, and so is a list of lenders that leads to such a
+/// thing: one agent would stop all sandboxes of the rig.
+///
+/// # Errors
+/// As [`check`], for what cannot be renamed.
+pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
+    let (theirs, objects) = (repo.theirs(), repo.theirs().join("objects"));
+    if check(&objects).is_ok() {
+        return Ok(());
+    }
+    let aside = |path: &Path| share::set_aside(theirs, path.strip_prefix(theirs).unwrap_or(path));
+    for (path, _) in odd_ones(&objects)? {
+        aside(&path)?;
+    }
+    let ours = repo.repo_dir().join("objects");
+    let is_sound = |lender: &PathBuf| *lender == ours || check(lender).is_ok();
+    if !lenders(&objects).is_ok_and(|lenders| lenders.iter().all(is_sound)) {
+        aside(&theirs.join(share::LENDERS))?;
+    }
+    share::lend_again(repo)?;
+    check(&objects)
+}
+
 /// Checks that git can open what it would in an object directory, and in those that it borrows from.
 ///
 /// # Errors
@@ -43,15 +68,19 @@ pub(super) fn check(objects: &Path) -> Result<(), RepoError> {
         if depth > DEPTH || !known.insert((found.dev(), found.ino())) {
             continue;
         }
-        directory(&dir)?;
+        if let Some((path, wanted)) = odd_ones(&dir)?.into_iter().next() {
+            return Err(odd(&path, wanted));
+        }
         let lenders = lenders(&dir)?.into_iter();
         open.extend(lenders.map(|lender| (lender, depth + 1)));
     }
     Ok(())
 }
 
-/// Checks what an object directory itself has. One that is not there has nothing.
-fn directory(objects: &Path) -> Result<(), RepoError> {
+/// What an object directory itself has in the place of something else, and what that is. One that is not there has
+/// nothing.
+fn odd_ones(objects: &Path) -> Result<Vec<(PathBuf, &'static str)>, RepoError> {
+    let mut found = Vec::new();
     for (name, kind) in list(objects)? {
         let name = name.as_str();
         let is_loose = name.len() == 2 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -60,16 +89,26 @@ fn directory(objects: &Path) -> Result<(), RepoError> {
         }
         let dir = objects.join(name);
         if !kind.is_dir() {
-            return Err(odd(&dir, "directory"));
+            found.push((dir, "directory"));
+            continue;
         }
         for (name, kind) in list(&dir)? {
             let is_index = kind.is_dir() && INDEXES.contains(&name.as_str());
-            if !kind.is_file() && !is_index {
-                return Err(odd(&dir.join(name), "regular file"));
+            if !kind.is_file() && !is_index && !is_aside(&name) {
+                found.push((dir.join(name), "regular file"));
             }
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+/// Whether it was set aside: git opens nothing of such a name.
+fn is_aside(name: &str) -> bool {
+    let rest = name.rsplit_once(".aside").map(|(_, rest)| rest);
+    rest.is_some_and(|rest| {
+        rest.bytes()
+            .all(|byte| byte == b'.' || byte.is_ascii_digit())
+    })
 }
 
 fn list(dir: &Path) -> Result<Vec<(String, FileType)>, RepoError> {

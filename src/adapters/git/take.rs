@@ -24,11 +24,11 @@ impl GitRepo {
     }
 
     /// Lets a command that runs on ours read the objects of theirs, too. It does not run where git would not
-    /// get past what lies among them.
+    /// get past what lies among them and cannot be set aside.
     pub(super) fn through(&self, git: Git) -> Git {
         let theirs = self.theirs().join("objects");
         let git = borrowing(git, &theirs).args(objects::UNINDEXED);
-        match objects::check(&theirs) {
+        match objects::check_theirs(self) {
             Ok(()) => git,
             Err(why) => git.refused(why),
         }

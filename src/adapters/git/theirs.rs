@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::admin::{failed, write_whole};
 use super::bytes;
 use super::rig::GitRepo;
+use super::share;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -141,9 +142,7 @@ impl Theirs<'_> {
     /// As [`Theirs::resolve`].
     pub(super) fn reflog(&self, name: &str) -> Result<Vec<u8>, RepoError> {
         let log = Path::new("logs").join(name);
-        let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(&log), &error);
-        let text = beneath::read(self.dir, &log, LIST_MAX).map_err(fail)?;
-        Ok(text.unwrap_or_default())
+        self.read(&log)
     }
 
     /// Takes the lines out of a reflog that are not to stay, and points the ref at the last that does; says how
@@ -294,10 +293,23 @@ impl Theirs<'_> {
         Ok(text.and_then(|text| parse(&text)))
     }
 
+    /// Reads a list that all sandboxes of the rig need; empty where there is none. What is no regular file there is set
+    /// aside: one agent would stop them all.
+    fn read(&self, name: &Path) -> Result<Vec<u8>, RepoError> {
+        let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
+        let read = || beneath::read(self.dir, name, LIST_MAX);
+        let text = match read() {
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                share::set_aside(self.dir, name)?;
+                read()
+            }
+            read => read,
+        };
+        Ok(text.map_err(fail)?.unwrap_or_default())
+    }
+
     fn packed(&self) -> Result<BTreeMap<String, Oid>, RepoError> {
-        let fail = |error: std::io::Error| failed("cannot read", &self.packed_file(), &error);
-        let text = beneath::read(self.dir, Path::new("packed-refs"), LIST_MAX).map_err(fail)?;
-        let text = text.unwrap_or_default();
+        let text = self.read(Path::new("packed-refs"))?;
         let lines = text.split(|byte| *byte == b'\n');
         Ok(lines.filter_map(packed_line).collect())
     }
@@ -322,9 +334,7 @@ impl Theirs<'_> {
 
     /// The lines of `packed-refs` as they are but those of some refs: names may be no text.
     fn packed_without(&self, gone: impl Fn(&str) -> bool) -> Result<Vec<Vec<u8>>, RepoError> {
-        let fail = |error: std::io::Error| failed("cannot read", &self.packed_file(), &error);
-        let text = beneath::read(self.dir, Path::new("packed-refs"), LIST_MAX).map_err(fail)?;
-        let text = text.unwrap_or_default();
+        let text = self.read(Path::new("packed-refs"))?;
         let mut kept = Vec::new();
         let mut dropping = false;
         for line in text.split(|byte| *byte == b'\n') {
