@@ -273,7 +273,7 @@ fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
             write(
                 Path::new(&dir),
                 "shallow",
-                &format!("{}\n", rev(lib, "HEAD")),
+                format!("{}\n", rev(lib, "HEAD")),
             );
         },
     ];
@@ -307,7 +307,7 @@ fn what_a_submodule_says_of_its_remotes_hides_no_commit() {
                 true => "admin/modules/lib",
                 false => "lib/.git",
             };
-            taken.is_kept(&told.to_owned(), &commit, git_dir);
+            taken.is_kept(told, &commit, git_dir);
         }
     }
 }

@@ -225,7 +225,7 @@ fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
                 &["update-ref", "refs/remotes/origin/main", "HEAD"],
             ))
         },
-        |clone| write(clone, ".git/shallow", &format!("{}\n", rev(clone, "HEAD"))),
+        |clone| write(clone, ".git/shallow", format!("{}\n", rev(clone, "HEAD"))),
         |clone| {
             git(clone, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
             fs::remove_dir_all(clone.join(".git/logs")).unwrap();
