@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use crate::custody_salvage::roundtrip;
-use crate::support::city::{City, toast};
+use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Puts a pack into an object directory that gives to a name the content of another object.
@@ -74,14 +74,36 @@ fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
     assert_eq!(city.facts(&sandbox).dirty, ["README"]);
 }
 
-/// The commit itself had got into ours, and counted as complete when it was asked for again.
+/// The commit itself had got into ours, and counted as complete when it was asked for again. Then its sandbox could
+/// neither be judged nor saved.
 #[test]
-fn nothing_of_a_damaged_head_gets_into_ours() {
+fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
+    for (what, how) in [
+        ("HEAD:README", "swapped"),
+        ("HEAD:README", "empty"),
+        ("HEAD:README", "missing"),
+        ("HEAD^{tree}", "empty"),
+        ("HEAD^{tree}", "missing"),
+        ("HEAD", "empty"),
+        ("HEAD", "missing"),
+    ] {
+        saved_without_a_head(what, how);
+    }
+}
+
+/// A sandbox with changes whose last commit is damaged; that commit, and the one before it.
+fn damaged(what: &str, how: &str) -> (City, PathBuf, String, String) {
     let city = City::new();
     let sandbox = city.sandbox();
-    write(&sandbox, "README", "good\n");
+    write(&sandbox, "src/a.txt", "kept\n");
+    let kept = commit_all(&sandbox, "kept");
+    write(&sandbox, "README", "good text\n");
     let head = commit_all(&sandbox, "good");
-    let good = rev(&sandbox, "HEAD:README");
+    write(&sandbox, "new", "new\n");
+    // With the file as it was committed, salvage makes the commit whole again.
+    if how != "swapped" {
+        write(&sandbox, "README", "edited\n");
+    }
     write(&sandbox, "bad", "bad\n");
     let bad = git(&sandbox, &["hash-object", "-w", "bad"]);
     fs::remove_file(sandbox.join("bad")).unwrap();
@@ -89,20 +111,69 @@ fn nothing_of_a_damaged_head_gets_into_ours() {
         let objects = city.repo.theirs().join("objects");
         objects.join(&id[..2]).join(&id[2..])
     };
-    fs::remove_file(file(&good)).unwrap();
-    fs::copy(file(bad.trim()), file(&good)).unwrap();
+    let place = file(&rev(&sandbox, what));
+    fs::remove_file(&place).unwrap();
+    match how {
+        "swapped" => drop(fs::copy(file(bad.trim()), &place).unwrap()),
+        "empty" => fs::write(&place, "").unwrap(),
+        _ => {}
+    }
+    (city, sandbox, head, kept)
+}
+
+fn saved_without_a_head(what: &str, how: &str) {
+    let (city, sandbox, head, kept) = damaged(what, how);
+    let heals = how == "swapped";
     let wanted = Oid::new(head.as_str()).unwrap();
     for _ in 0..2 {
-        let pushed = city
-            .repo
-            .push_branch(&city.spec(1).branch, &wanted, None)
-            .unwrap_err();
-        assert!(pushed.to_string().contains("damaged"), "{pushed}");
-        let judged = city.repo.facts(&sandbox, "main").unwrap_err();
-        assert!(judged.to_string().contains("damaged"), "{judged}");
+        let branch = city.spec(1).branch;
+        city.repo.push_branch(&branch, &wanted, None).unwrap_err();
         let there = try_git(city.repo.repo_dir(), &["cat-file", "-e", &head]);
         assert!(!there.status.success());
     }
+    // Another raider's sandbox is not concerned.
+    let other = city.spec_of("Nux", 2);
+    city.repo.make_sandbox(&other).unwrap();
+    assert!(city.facts(&other.path).is_clean(), "{what} {how}");
+    let facts = city.facts(&sandbox);
+    assert!(!facts.is_clean() && !facts.is_committed(), "{facts:?}");
+    let says = facts.special[0].starts_with("its HEAD names ");
+    assert!(says, "{what} {how}: {facts:?}");
+    let changed = [&facts.dirty[..], &facts.untracked].concat();
+    assert_eq!(changed, ["README", "src/a.txt", "new"], "{what} {how}");
+    let record = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap();
+    let after = city.facts(&sandbox);
+    match heals {
+        true => assert_eq!(after.head.as_str(), head),
+        false => assert_eq!(after, facts, "{what} {how}"),
+    }
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    assert_eq!(snapshot(&to), snapshot(&sandbox), "{what} {how}");
+    // What came before it is whole, and is kept.
+    let ours = city.repo.repo_dir();
+    let holds = git(ours, &["for-each-ref", "--contains", &kept]);
+    assert!(
+        holds.contains("refs/horde/salvage/"),
+        "{what} {how}: {holds}"
+    );
+    let permit = permit(&city.spec(1), &after);
+    city.repo
+        .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+        .unwrap();
+    if heals {
+        return;
+    }
+    // Its branch stays, for whoever can mend the object.
+    let branch = city
+        .repo
+        .theirs()
+        .join("refs/heads")
+        .join(city.spec(1).branch);
+    assert_eq!(fs::read_to_string(branch).unwrap().trim(), head);
 }
 
 /// git waits for a pipe that has the name of a pack: the rig's every sandbox waited with it, and later none could be

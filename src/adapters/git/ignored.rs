@@ -39,12 +39,12 @@ const WRITTEN: &[&str] = &[".log", ".o", ".pyc", ".class", ".tmp"];
 
 /// Looks for it now. Content is not read.
 pub(super) fn list(repo: &GitRepo, sandbox: &Path) -> Result<Ignored, RepoError> {
-    let ground = ground(repo, sandbox)?;
+    let mut ground = ground(repo, sandbox)?;
     if ground.gone {
         let what = format!("the sandbox {}", sandbox.display());
         return Err(RepoError::NotFound(what));
     }
-    let hidden = measure::hidden(repo, &ground)?;
+    let hidden = measure::hidden(repo, &mut ground)?;
     Ok(Ignored::known(precious(&hidden, ground.note.as_ref())))
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Measured {
     pub(super) stashes: Vec<Stash>,
     /// Commits that only its reflog and branches name.
     pub(super) lost: Lost,
+    /// Commits that it names and that are not whole: they cannot be saved.
+    pub(super) damaged: BTreeSet<Oid>,
     /// What else holds work, for people.
     pub(super) special: Vec<String>,
     /// Digest of everything above and of the content behind it.
@@ -146,20 +148,34 @@ struct Sight {
     tree: Tree,
 }
 
+/// A HEAD that is not whole is none: its sandbox is what its base was, and what lies on the disk.
+fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
+    objects::check_theirs(repo)?;
+    let Some(head) = &ground.head else {
+        return Ok(());
+    };
+    // From ours: what theirs says that a tree holds may be forged.
+    if !repo.take_whole(std::slice::from_ref(head))?.is_empty() {
+        let short = head.short();
+        ground.garbled = Some(format!("its HEAD names {short}, which is damaged"));
+        ground.head = None;
+        ground.stands_for = ground.note.as_ref().map(|note| note.base.clone());
+    }
+    Ok(())
+}
+
 fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     let format = Format::named(&super::settings::object_format(repo)?);
     let dirs = [
         repo.theirs().join("objects"),
         repo.repo_dir().join("objects"),
     ];
-    objects::check_theirs(repo)?;
     let lens = Lens::new(admin::scratch(repo)?, format, &dirs)?;
     let index = match &ground.admin {
         Some(admin) => lens.index(admin)?,
         None => Index::default(),
     };
     let tree = match ground.head.as_ref().or(ground.stands_for.as_ref()) {
-        // From ours: what theirs says that a tree holds may be forged.
         Some(commit) => {
             repo.take(std::slice::from_ref(commit))?;
             tree(repo.git(), commit, b"")?
@@ -174,7 +190,8 @@ fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
     })
 }
 
-fn look(repo: &GitRepo, ground: Ground) -> Result<Measured, RepoError> {
+fn look(repo: &GitRepo, mut ground: Ground) -> Result<Measured, RepoError> {
+    settle(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = match ground.gone {
         true => Disk {
@@ -192,12 +209,18 @@ fn look(repo: &GitRepo, ground: Ground) -> Result<Measured, RepoError> {
         false => disk(repo, &ground, &sight)?,
     };
     let reflog = traces::head_reflogs(&admins(&ground))?;
-    let stashes = traces::stashes(repo, ground.note.as_ref(), &ground, &reflog)?;
-    let lost = traces::lost(repo, ground.note.as_ref(), &ground, &reflog)?;
     // What it has committed is judged, and kept, in ours. HEAD is there already.
-    let mut commits: Vec<Oid> = lost.tips.iter().chain(&lost.own).cloned().collect();
-    commits.extend(stashes.iter().map(|stash| stash.commit.clone()));
-    repo.take(&commits)?;
+    let mut stashes = traces::stashes(repo, ground.note.as_ref(), &ground, &reflog)?;
+    let put_aside: Vec<Oid> = stashes.iter().map(|stash| stash.commit.clone()).collect();
+    let mut damaged: BTreeSet<Oid> = repo.take_whole(&put_aside)?.into_iter().collect();
+    stashes.retain(|stash| !damaged.contains(&stash.commit));
+    let find = |damaged: &_| traces::lost(repo, ground.note.as_ref(), &ground, &reflog, damaged);
+    let (_, more) = repo.take_tips(|damaged| {
+        let lost = find(damaged)?;
+        Ok(lost.tips.iter().chain(&lost.own).cloned().collect())
+    })?;
+    let lost = find(&more)?;
+    damaged.extend(more);
     let mut measured = Measured {
         ground,
         format: sight.format,
@@ -209,6 +232,7 @@ fn look(repo: &GitRepo, ground: Ground) -> Result<Measured, RepoError> {
         inner: disk.inner,
         stashes,
         lost,
+        damaged,
         special: Vec::new(),
         fingerprint: String::new(),
     };
@@ -323,17 +347,18 @@ fn left_modules(repo: &GitRepo, ground: &Ground, sight: &Sight) -> Result<Found,
 
 /// How the files of a sandbox differ from its HEAD, and nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
-    let ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
-    let disk = glanced(repo, &ground)?;
+    let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
+    let disk = glanced(repo, &mut ground)?;
     Ok((ground, disk.files))
 }
 
 /// The paths that ignore rules hide in a sandbox.
-pub(super) fn hidden(repo: &GitRepo, ground: &Ground) -> Result<Vec<RelPath>, RepoError> {
+pub(super) fn hidden(repo: &GitRepo, ground: &mut Ground) -> Result<Vec<RelPath>, RepoError> {
     Ok(glanced(repo, ground)?.walked.hidden)
 }
 
-fn glanced(repo: &GitRepo, ground: &Ground) -> Result<Disk, RepoError> {
+fn glanced(repo: &GitRepo, ground: &mut Ground) -> Result<Disk, RepoError> {
+    settle(repo, ground)?;
     let sight = sight(repo, ground)?;
     disk(repo, ground, &sight)
 }

@@ -93,6 +93,10 @@ pub(super) fn list(measured: &Measured) -> Result<Vec<String>, RepoError> {
     if !conflicts.is_empty() {
         lines.push(format!("unresolved conflicts: {}", conflicts.len()));
     }
+    for commit in &measured.damaged {
+        let short = commit.short();
+        lines.push(format!("{short} is damaged and cannot be saved"));
+    }
     lines.extend(files(measured));
     for tip in &measured.lost.tips {
         lines.push(format!("{LEFT_BEHIND}{}", tip.short()));

@@ -1,6 +1,7 @@
 //! Copies objects from the repository that agents write to into ours. Each one is hashed anew: what is in
 //! ours is what its id says.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,6 +67,64 @@ impl GitRepo {
                 done => return done,
             }
         }
+    }
+
+    /// Copies them as [`GitRepo::take`] does, as far as they are whole. Returns those that are not.
+    ///
+    /// # Errors
+    /// Another failure than damage.
+    pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
+        match (self.take(ids), ids) {
+            (Ok(()), _) => Ok(Vec::new()),
+            (Err(why), _) if !is_damage(&why) => Err(why),
+            (Err(_), [_]) => Ok(ids.to_vec()),
+            (Err(_), _) => {
+                let (some, others) = ids.split_at(ids.len() / 2);
+                Ok([self.take_whole(some)?, self.take_whole(others)?].concat())
+            }
+        }
+    }
+
+    /// Copies the tips of these commits, each with what it reaches; of those that are not whole, what they came after.
+    /// Returns what was taken, and what was not whole.
+    ///
+    /// # Errors
+    /// As [`GitRepo::take_whole`].
+    pub(super) fn take_tips(
+        &self,
+        tips: impl Fn(&BTreeSet<Oid>) -> Result<Vec<Oid>, RepoError>,
+    ) -> Result<(Vec<Oid>, BTreeSet<Oid>), RepoError> {
+        let mut damaged = BTreeSet::new();
+        loop {
+            let found = tips(&damaged)?;
+            let more = self.take_whole(&found)?;
+            if more.is_empty() {
+                return Ok((found, damaged));
+            }
+            damaged.extend(more);
+        }
+    }
+}
+
+/// What git says of an object that is missing or cannot be read.
+const DAMAGE: &[&str] = &[
+    " is damaged: ",
+    " is corrupt",
+    " is empty",
+    "missing blob",
+    "missing tree",
+    "bad object",
+    "bad tree object",
+    "Could not read ",
+    "could not parse",
+];
+
+/// Whether the objects are to blame, and not the machine.
+pub(super) fn is_damage(error: &RepoError) -> bool {
+    match error {
+        RepoError::NotFound(_) => true,
+        RepoError::Failed(why) => DAMAGE.iter().any(|how| why.contains(how)),
+        _ => false,
     }
 }
 

@@ -125,12 +125,13 @@ pub(super) struct Lost {
     pub(super) own: Option<Oid>,
 }
 
-/// Looks for them. Branches of the sandbox's own hold nothing fast: nobody lists them once it is gone.
+/// Looks for them, but for those that are known to be damaged. Branches of the sandbox's own hold nothing fast: nobody lists them once it is gone.
 pub(super) fn lost(
     repo: &GitRepo,
     note: Option<&Note>,
     ground: &Ground,
     reflog: &HeadReflog,
+    damaged: &BTreeSet<Oid>,
 ) -> Result<Lost, RepoError> {
     // Salvage does not count, or the act of saving would change what was measured.
     let refs = repo
@@ -152,6 +153,13 @@ pub(super) fn lost(
         }
         commits.insert(branch.commit.clone());
     }
+    commits.retain(|commit| !damaged.contains(commit));
+    let there = kinds(repo.lens(), &commits)?.into_iter();
+    let commits: BTreeSet<Oid> = there
+        .filter(|(_, kind)| kind == "commit")
+        .map(|it| it.0)
+        .collect();
+    own = own.filter(|commit| !damaged.contains(commit));
     for (id, _) in &refs {
         known.extend(format!("^{id}\n").bytes());
     }
@@ -204,13 +212,25 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
         // git would look at a HEAD instead.
         return Ok(Vec::new());
     }
-    let list: String = heads.values().map(|id| format!("{id}\n")).collect();
-    let listed = repo
-        .lens()
-        .args(["log", "--no-walk=unsorted", "--stdin", "-z"])
-        .args(["--ignore-missing", "--format=%H%x09%cn%x09%ct"])
-        .stdin(list)
-        .run()?;
+    let ask = |list: String| {
+        repo.lens()
+            .args(["log", "--no-walk=unsorted", "--stdin", "-z"])
+            .args(["--ignore-missing", "--format=%H%x09%cn%x09%ct"])
+            .stdin(list)
+            .output()
+    };
+    let mut listed = ask(heads.values().map(|id| format!("{id}\n")).collect())?;
+    if !listed.ok() {
+        // One that is damaged is the matter of its own sandbox.
+        let mut each = Vec::new();
+        for head in heads.values() {
+            let one = ask(format!("{head}\n"))?;
+            if one.ok() {
+                each.push(one.stdout);
+            }
+        }
+        listed.stdout = each.join(&0);
+    }
     let text = listed.text();
     let mut told = HashMap::new();
     for record in text.split('\0') {

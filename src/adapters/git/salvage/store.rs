@@ -167,7 +167,6 @@ pub(super) fn write<F: Fn() -> Git>(
     let held: BTreeSet<&Oid> = held.collect();
     let tree = meta_tree(repo, &manifest, &files, &held)?;
     let named = named_commits(repo, measured)?;
-    repo.take(&named)?;
     let message = format!("State of {raider}, incarnation {incarnation}");
     let meta = commit_tree(repo, raider, &tree, &named, &message)?;
     let head = measured.ground.head.iter();
@@ -220,9 +219,10 @@ fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoEr
         let size = rest.strip_prefix("blob ")?.parse().ok()?;
         Some((Oid::new(id).ok()?, size))
     };
-    let there: Vec<(Oid, u64)> = told.lines().filter_map(blob).collect();
+    let mut there: Vec<(Oid, u64)> = told.lines().filter_map(blob).collect();
     let ids: Vec<Oid> = there.iter().map(|(id, _)| id.clone()).collect();
-    repo.take(&ids)?;
+    let damaged = repo.take_whole(&ids)?;
+    there.retain(|(id, _)| !damaged.contains(id));
     Ok(there)
 }
 
@@ -282,7 +282,7 @@ fn meta_tree(
 }
 
 /// Commits that the state of the sandbox and of worktrees inside it names (a rebase's `orig-head`,
-/// `MERGE_HEAD`, an autostash, HEAD's reflog) and HEAD does not reach.
+/// `MERGE_HEAD`, an autostash, HEAD's reflog) and HEAD does not reach: taken into ours, as far as they are whole.
 fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoError> {
     let mut named: BTreeSet<Oid> = measured.lost.tips.iter().cloned().collect();
     for admin in measured.admins() {
@@ -296,10 +296,14 @@ fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoEr
     named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));
     let mut named = kinds(repo.lens(), &named)?;
     named.retain(|(_, kind)| kind == "commit");
-    let named = named.into_iter().map(|(id, _)| id).collect();
+    let named: BTreeSet<Oid> = named.into_iter().map(|(id, _)| id).collect();
     let known = measured.ground.head.as_ref();
     let known = known.map(|head| format!("^{head}\n")).unwrap_or_default();
-    tips(repo.lens(), &named, known.as_bytes())
+    let whole = |damaged: &BTreeSet<Oid>| {
+        let whole = named.difference(damaged).cloned().collect();
+        tips(repo.lens(), &whole, known.as_bytes())
+    };
+    Ok(repo.take_tips(whole)?.0)
 }
 
 fn commit_tree(
