@@ -59,24 +59,14 @@ pub(super) async fn build(
     let secret = secret::of_city(&dir).map_err(failed_at(&dir, "cannot be made ready"))?;
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let repos = repos(city).await?;
-    let of_rigs = repos.clone();
-    let raiders = city
-        .rigs
-        .iter()
-        .map(|rig| (city.raiders_dir(&rig.name), rig.name.clone()));
-    let raiders: BTreeMap<PathBuf, RigName> = raiders.collect();
-    tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {
-        let rig = sandbox.parent().and_then(|dir| raiders.get(dir));
-        let repo = rig.and_then(|rig| of_rigs.get(rig));
-        repo.is_some_and(|repo| repo.has_committed(sandbox, name, bytes).unwrap_or(false))
-    }));
+    let tasks = Arc::new(tasks);
     let world = Arc::new(World {
         city: Arc::clone(city),
         shown: Arc::new(start.shown),
         clock,
         sessions: Arc::new(sessions),
         repos,
-        tasks: Arc::new(tasks),
+        tasks: Arc::clone(&tasks) as _,
         store: StoreHandle::new(),
         starts: Arc::new(Semaphore::new(city.daemon.start_concurrency.max(1))),
         env: own_env(),
@@ -92,11 +82,28 @@ pub(super) async fn build(
         automations: Arc::new(Automations::new(Arc::new(Commands))),
         notices: Arc::default(),
     });
+    let asked = Arc::clone(&world);
+    tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {
+        has_committed(&asked.newest(), sandbox, name, bytes)
+    }));
     connect(&world, &*source);
     Ok(RootArgs {
         infra: infra::all(&world, open, source, manager),
         rig_infra: Arc::new(infra::of_rig),
         world,
+    })
+}
+
+/// Whether the HEAD of a sandbox has these bytes under that name. Not, as far as it cannot be told.
+fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: &[u8]) -> bool {
+    let is_its = |rig: &&Rig| sandbox.parent() == Some(&world.city.raiders_dir(&rig.name));
+    let rig = world.city.rigs.iter().find(is_its);
+    let Some(repo) = rig.and_then(|rig| world.repo(&rig.name)) else {
+        return false;
+    };
+    repo.has_committed(sandbox, name, bytes).unwrap_or_else(|error| {
+        tracing::warn!(sandbox = %sandbox.display(), name, %error, "whether a file is as it was committed cannot be told");
+        false
     })
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::support::git::{git, write};
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 
@@ -200,6 +201,39 @@ fn a_rig_comes_and_goes_without_a_restart() {
         city.hd(&["reload"]).json();
         rigs() == ["horde"]
     });
+}
+
+/// An outcome file that the repository has is no agent's word, in a rig that a reload has added as well.
+#[test]
+fn committed_outcome_file_is_no_word_in_a_rig_that_was_added() {
+    let both = Plan::new().rig("other", "ot");
+    let mut city = City::made(&both);
+    let checkout = city.root().join("other-checkout");
+    let outcome = "{\"id\":\"ot-1\",\"outcome\":\"passed\"}\n";
+    write(&checkout, ".horde-outcome", outcome);
+    git(&checkout, &["add", "--force", ".horde-outcome"]);
+    git(&checkout, &["commit", "--quiet", "-m", "an outcome"]);
+    git(&checkout, &["push", "--quiet", "origin", "main"]);
+    save(&city, &Plan::new().toml());
+    city.start();
+    save(&city, &both.toml());
+    city.wait_event(1, "config.reloaded", "e2e");
+    let relic = city.relic_in(
+        "other",
+        "over there",
+        &[
+            "[ $n = 2 ] || { commit half.txt; exit 1; }",
+            "commit rest.txt",
+            "hd done",
+        ],
+    );
+    assert_eq!(relic, "ot-1", "the outcome speaks of it");
+    city.hd(&["charge", &relic, "other"]).json();
+    city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
+    let origin = city.root().join("other-origin.git");
+    let files = git(&origin, &["ls-tree", "--name-only", "main"]);
+    assert!(files.lines().any(|name| name == "rest.txt"), "{files}");
 }
 
 /// A rig's settings change under its raiders: who works goes on, what comes next goes by the new ones.
