@@ -3,6 +3,7 @@
 pub(crate) mod beneath;
 pub mod clock;
 pub mod commands;
+pub(crate) mod exclude;
 pub mod git;
 pub mod mounts;
 pub mod proc;

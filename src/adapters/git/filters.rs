@@ -17,7 +17,7 @@ use super::settings::Settings;
 
 /// Keys of a filter that hold a command.
 const COMMANDS: &[&str] = &["clean", "smudge", "process"];
-/// What a shell does not take for itself, outside of quotes.
+/// Characters without a special meaning to a shell, outside of quotes.
 const PLAIN: &str = "%-+=,.:/@_";
 /// Programs with commands of their own, which are no files.
 const COMMANDED: &[&str] = &["git-lfs", "git-crypt", "git-annex"];

@@ -1,20 +1,16 @@
 //! What ignore rules hide and a removal loses for good, for the salvage record and for a removal.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
-use super::admin::Note;
+use super::admin::{Note, failed};
 use super::bytes::{self, RelPath};
 use super::files::ignore::Excludes;
 use super::ground::ground;
 use super::rig::GitRepo;
 use super::{links, measure};
-use crate::adapters::beneath;
+use crate::adapters::exclude;
 use crate::domain::ignored::Ignored;
 use crate::ports::repo::RepoError;
-
-/// More of the rules of the harnesses is not read.
-const OWN_MAX: u64 = 1024 * 1024;
 
 /// What tools build, and would build again, where all of it is ignored: not worth a line among what may be
 /// precious. By itself, a file in there may be (`build/.env`).
@@ -53,43 +49,16 @@ pub(super) fn list(repo: &GitRepo, sandbox: &Path) -> Result<Ignored, RepoError>
 pub(super) fn excludes(repo: &GitRepo) -> Excludes {
     let checkout = repo.source().path().map(exclude_file);
     let files = repo.user_excludes().into_iter().chain(checkout);
-    let files = files.chain([repo.repo_dir().join(OWN)]);
+    let files = files.chain([repo.repo_dir().join(exclude::FILE)]);
     let files: Vec<PathBuf> = files.collect();
     Excludes::read(files.iter().map(PathBuf::as_path))
 }
 
-/// The rules of the harnesses, in ours.
-const OWN: &str = "info/exclude";
-
-static LEAVING_OUT: Mutex<()> = Mutex::new(());
-
-/// Adds rules to those of the harnesses.
+/// Adds rules to those of the harnesses. They lie in ours.
 pub(super) fn leave_out(repo: &GitRepo, patterns: &[String]) -> Result<(), RepoError> {
-    // Two sessions of a rig may start at once.
-    let _alone = LEAVING_OUT.lock().unwrap_or_else(PoisonError::into_inner);
-    let (ours, name) = (repo.repo_dir(), Path::new(OWN));
-    let failed = |error: std::io::Error| {
-        RepoError::Failed(format!("cannot note what is left out in {OWN}: {error}"))
-    };
-    let mut text = beneath::read_text(ours, name, OWN_MAX)
-        .map_err(failed)?
-        .unwrap_or_default();
-    let before = text.len();
-    for pattern in patterns {
-        if !text.lines().any(|have| have == pattern) {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text.push_str(pattern);
-            text.push('\n');
-        }
-    }
-    if text.len() == before {
-        return Ok(());
-    }
-    beneath::make_dirs(ours, Path::new("info"))
-        .and_then(|()| beneath::replace_durably(ours, name, text.as_bytes()))
-        .map_err(failed)
+    let ours = repo.repo_dir();
+    exclude::add(ours, patterns.iter().map(String::as_str))
+        .map_err(|error| failed("cannot add rules to", &ours.join(exclude::FILE), &error))
 }
 
 /// The list of a checkout, be that a linked worktree.

@@ -13,12 +13,9 @@ use super::files::list::list;
 use super::files::open::Root;
 use super::files::walk::Entry;
 use super::rig::GitRepo;
-use crate::adapters::beneath;
+use crate::adapters::{beneath, exclude};
 use crate::ports::repo::{RepoError, SandboxSpec};
 use crate::regular;
-
-/// More than this of a list of patterns is not read.
-const EXCLUDE_MAX: u64 = 1024 * 1024;
 
 /// The task's name, unless the repository tracks a file of that name.
 const TASK: &str = "TASK.md";
@@ -214,36 +211,19 @@ pub(super) fn exclude<'a>(
     repo: &GitRepo,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), RepoError> {
-    let file = repo.theirs().join("info").join("exclude");
-    let name = Path::new("info/exclude");
-    let mut text = match beneath::read_text(repo.theirs(), name, EXCLUDE_MAX) {
-        Ok(text) => text.unwrap_or_default(),
-        // An agent put something else there: it is written anew.
-        Err(error) if beneath::is_odd(&error) => String::new(),
-        Err(error) => return Err(failed("cannot read", &file, &error)),
-    };
-    let before = text.len();
-    for name in names {
+    let rules = names.into_iter().map(|name| {
         let name = name.trim_start_matches("./").trim_end_matches('/');
-        let mut line = String::from("/");
+        let mut rule = String::from("/");
         for char in name.chars() {
             if matches!(char, '*' | '?' | '[' | '\\' | ' ') {
-                line.push('\\');
+                rule.push('\\');
             }
-            line.push(char);
+            rule.push(char);
         }
-        if !text.lines().any(|have| have == line) {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text.push_str(&line);
-            text.push('\n');
-        }
-    }
-    if text.len() == before {
-        return Ok(());
-    }
-    beneath::make_dir_anew(repo.theirs(), Path::new("info"))
-        .and_then(|()| beneath::replace_durably(repo.theirs(), name, text.as_bytes()))
-        .map_err(|error| failed("cannot write", &file, &error))
+        rule
+    });
+    let rules: Vec<String> = rules.collect();
+    let file = repo.theirs().join(exclude::FILE);
+    exclude::add(repo.theirs(), rules.iter().map(String::as_str))
+        .map_err(|error| failed("cannot add rules to", &file, &error))
 }

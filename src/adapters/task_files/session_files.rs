@@ -1,10 +1,9 @@
 //! Files that configure the harness of one session: beside its prompt, or in its sandbox.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use super::{at, make_dir, write_whole};
-use crate::adapters::beneath;
+use crate::adapters::{beneath, exclude};
 use crate::ports::tasks::TaskError;
 
 /// More than this of a file is not read: one that is longer is not ours.
@@ -41,7 +40,8 @@ pub(super) fn write_unless_there(
     let Some((_, common)) = git_dirs(sandbox) else {
         return Ok(false);
     };
-    exclude(&common, &format!("/{path}"))?;
+    exclude::add(&common, [format!("/{path}").as_str()])
+        .map_err(at(&common.join(exclude::FILE)))?;
     let parent = name.parent().unwrap_or(Path::new(""));
     let written = beneath::make_dirs(root, parent)
         .and_then(|()| beneath::replace_durably(root, &name, text.as_bytes()));
@@ -56,35 +56,8 @@ pub(super) fn exclude_all(sandbox: &Path, patterns: &[String]) -> Result<(), Tas
     let Some((_, common)) = git_dirs(sandbox) else {
         return Ok(());
     };
-    patterns
-        .iter()
-        .try_for_each(|pattern| exclude(&common, pattern))
-}
-
-static EXCLUDING: Mutex<()> = Mutex::new(());
-
-/// Adds a pattern to `info/exclude`.
-fn exclude(common: &Path, line: &str) -> Result<(), TaskError> {
-    // Two sessions of a repository may start at once.
-    let _alone = EXCLUDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let (info, name) = (Path::new("info"), Path::new("info/exclude"));
-    let file = common.join(name);
-    let mut text = match beneath::read_text(common, name, FILE_MAX) {
-        // It is written anew.
-        Err(error) if beneath::is_odd(&error) => String::new(),
-        text => text.map_err(at(&file))?.unwrap_or_default(),
-    };
-    if text.lines().any(|have| have == line) {
-        return Ok(());
-    }
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text.push_str(line);
-    text.push('\n');
-    beneath::make_dir_anew(common, info)
-        .and_then(|()| beneath::replace_durably(common, name, text.as_bytes()))
-        .map_err(at(&file))
+    exclude::add(&common, patterns.iter().map(String::as_str))
+        .map_err(at(&common.join(exclude::FILE)))
 }
 
 /// The directories of git that the `.git` file of a worktree leads to. None where they are not those of one
