@@ -380,6 +380,13 @@ fn limit_whose_end_passed_is_what_a_session_is_told_of_at_its_turn() {
     first.pass();
     first.saw(look(text, at(401)), None, at(401));
     assert_eq!(first.trouble(), None, "it was told");
+    first.missed();
+    first.saw(look(text, at(402)), None, at(402));
+    assert_eq!(
+        first.trouble(),
+        None,
+        "its old text is not a first one again"
+    );
     let mut kept = Watch::new("t");
     kept.saw(look(text, at(10)), None, at(10));
     kept.saw(look(text, at(301)), None, at(301));

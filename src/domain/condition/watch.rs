@@ -21,6 +21,8 @@ pub struct Watch {
     activity: Option<Timestamp>,
     /// When it was seen; none when it could not be.
     seen: Option<Timestamp>,
+    /// Its screen was seen before.
+    was_seen: bool,
     /// What the screen shows.
     screen: Option<Condition>,
     /// What the harness reported last, and when.
@@ -68,6 +70,7 @@ impl Watch {
             token: token.to_owned(),
             activity: None,
             seen: None,
+            was_seen: false,
             screen: None,
             reported: None,
             drawn: false,
@@ -142,7 +145,7 @@ impl Watch {
         let was_at = self.screen.as_ref().or(self.waited.as_ref());
         let was_at = was_at.is_some_and(|it| matches!(it, Condition::RateLimited { .. }));
         let waits = sighting.ending.clone().filter(|it| !is_past(it));
-        let waits = waits.filter(|_| self.seen.is_none() || was_at);
+        let waits = waits.filter(|_| !self.was_seen || was_at);
         let ending = sighting.ending.filter(|_| self.is_limited(now));
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
@@ -172,7 +175,7 @@ impl Watch {
             self.fresh =
                 self.seen.is_some() && self.past.is_none() && !self.works && !sighting.works;
         }
-        self.waited = waits;
+        (self.waited, self.was_seen) = (waits, true);
         (self.screen, self.activity, self.seen) = (shown, activity, Some(now));
         self.works = sighting.works;
         self.owe(before.as_ref());
