@@ -61,18 +61,11 @@ async fn tell(
             deadline = world.clock.mono() + PATIENCE;
             continue;
         }
-        match typing {
-            Typing::Free => {
-                if let Err(error) = typing::submit(world, Some(harness), handle, text).await {
-                    tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
-                }
-                return;
+        if typing == Typing::Free {
+            if let Err(error) = typing::submit(world, Some(harness), handle, text).await {
+                tracing::warn!(session = %handle.id, %error, "a session could not be told of its compaction");
             }
-            Typing::Gone
-            | Typing::Unseen
-            | Typing::Attended
-            | Typing::Asks(_)
-            | Typing::Unrecognised(_) => {}
+            return;
         }
     }
 }

@@ -120,15 +120,18 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
 
 /// The prompt that is owed to a session; none when none is, or the session is gone.
 async fn kept(directory: &Directory, handle: &SessionHandle) -> Option<String> {
+    let mut told = false;
     while let Some(world) = directory.newest().filter(|world| !world.is_stopping()) {
         let id = handle.id.clone();
         let kept = effects::sessions(&world, &handle.id, move |p| p.get_meta(&id, OWED)).await;
         match kept {
             Ok(text) => return text.filter(|text| !text.is_empty()),
             Err(SessionError::Gone(_)) => return None,
-            // It may be owed, and nobody else would type it.
+            // The prompt may be owed, and no other task types it.
             Err(error) => {
-                tracing::warn!(session = %handle.id, %error, "whether its first prompt is owed cannot be seen yet");
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(session = %handle.id, %error, "whether its first prompt is owed cannot be read; this is tried again");
+                }
             }
         }
         drop(world);

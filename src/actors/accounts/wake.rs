@@ -39,7 +39,7 @@ pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, 
         let of = view.spec.harness().and_then(|name| account_of(world, name));
         let waits = match trouble(&world.directory.conditions, view) {
             Some(shown) => shown.is_some(),
-            // Who rests for another reason, or is finished, would take a turn and try nothing.
+            // A child that rests for another reason, or is finished, would take a turn and try nothing.
             None => {
                 let starts = matches!(view.state, ChildState::Starting | ChildState::Backoff);
                 view.parked.is_some() || starts
@@ -194,12 +194,12 @@ impl Kept {
             self.answer(&choice).await;
             typing = typing::may_type(world, &self.harness, handle).await;
         }
-        if typing == Typing::Unseen {
-            return Err("its session cannot be seen".to_owned());
+        if typing != Typing::Unseen {
+            // Until here the dialog was the limit's, and no question that a person is called for.
+            world.directory.conditions.pass(handle);
         }
-        // Until here the dialog was the limit's, and no question that a person is called for.
-        world.directory.conditions.pass(handle);
         match typing {
+            Typing::Unseen => return Err("its session cannot be seen".to_owned()),
             // It is gone, and the next session is told when it starts; or its dialog calls a person.
             Typing::Gone | Typing::Asks(_) => return Ok(()),
             // It tries again by itself.
@@ -208,7 +208,7 @@ impl Kept {
             Typing::Unrecognised(_) => {
                 return Err("its screen does not show that it waits for text".to_owned());
             }
-            Typing::Free | Typing::Unseen => {}
+            Typing::Free => {}
         }
         let text = prompt::limit_over(&world.hd());
         let told = typing::submit(world, Some(&self.harness), handle, &text).await;

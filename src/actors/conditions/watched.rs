@@ -1,4 +1,4 @@
-//! What is kept of each session that is watched, between two looks.
+//! The table of watched sessions: what the last look, and the reports since, say of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,8 @@ pub struct Conditions {
     begun: AtomicU64,
 }
 
-/// A moment before the sessions were listed: what came up since is not in that list, or is another one there.
+/// A moment before the sessions were listed. A session that started later is missing in that list, or stands there as
+/// the one before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(u64);
 
@@ -47,7 +48,6 @@ impl Conditions {
     /// Returns this moment, for a look at the sessions that are listed after it.
     #[must_use]
     pub fn moment(&self) -> Moment {
-        let _entries = self.entries();
         Moment(self.begun.load(Ordering::Relaxed))
     }
 
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// What its hooks report would be lost: a session comes up while a look at an older list is under way.
+    /// A session can start while a look at an older list of sessions runs. Its watch stays, with what its hooks reported.
     #[test]
     fn session_that_came_up_during_a_look_stays_watched() {
         let conditions = Conditions::default();

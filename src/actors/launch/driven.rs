@@ -109,7 +109,7 @@ pub(super) async fn fill(
     Ok(fill)
 }
 
-/// Has these files measured as no work: what agents can write in `repo.git` says nothing of that.
+/// Has the supervisor measure these files as no work. It does not read the rules in `repo.git`, for agents write there.
 async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<(), OpenFailure> {
     let rig = world.city.rigs.iter().find(|it| it.name.as_str() == rig);
     let Some(rig) = rig.filter(|_| !patterns.is_empty()) else {
@@ -179,7 +179,10 @@ pub(super) async fn conversation(
         world,
         move |tasks| Ok(tasks.is_file(Path::new(&transcript))),
     );
-    Ok(there.await.unwrap_or(false).then_some(conversation))
+    let there = there
+        .await
+        .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
+    Ok(there.then_some(conversation))
 }
 
 /// Whether a session ended so soon that it could not resume. One that the supervisor or a person ended did not end of

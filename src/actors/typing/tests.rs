@@ -5,21 +5,27 @@ use std::time::Duration;
 use super::{Typing, answer, may_type, submit};
 use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
+use crate::actors::sagas::charge::Charged;
 use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
-use crate::ports::sessions::Input;
-use crate::testing::world::Scenario;
+use crate::ports::sessions::{Input, SessionHandle};
+use crate::testing::world::{Scenario, Town};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A raider, and its session.
+async fn session(town: &Town) -> (Charged, SessionHandle) {
+    let charged = town.worker("a").await;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    (charged, view.unwrap().session.unwrap().handle)
+}
 
 /// A program's hooks run before its dialog is drawn: gemini was typed over in that moment.
 #[tokio::test(start_paused = true)]
 async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet() {
     let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (charged, handle) = session(&town).await;
     let world = &town.world;
-    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
-    let handle = view.and_then(|view| view.session).unwrap().handle;
     let harness = world.city.harnesses.keys().next().unwrap();
     world
         .directory
@@ -50,10 +56,8 @@ async fn text_is_not_typed_while_hooks_report_a_question_that_is_not_shown_yet()
 #[tokio::test(start_paused = true)]
 async fn two_texts_are_submitted_one_after_the_other() {
     let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (charged, handle) = session(&town).await;
     let world = &town.world;
-    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
-    let handle = view.and_then(|view| view.session).unwrap().handle;
     let harness = world.city.harnesses.keys().next().unwrap();
     town.parts.sessions.reads_keys(&charged.session);
     let (one, two) = tokio::join!(
@@ -108,10 +112,8 @@ async fn text_that_a_dialog_kept_from_being_submitted_is_not_pasted_again() {
 #[tokio::test(start_paused = true)]
 async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
     let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (charged, handle) = session(&town).await;
     let world = &town.world;
-    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
-    let handle = view.and_then(|view| view.session).unwrap().handle;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
     sessions.show(&charged.session, Some("Delete all of it? [y/N] "));
@@ -142,10 +144,8 @@ async fn answer_that_a_question_of_letters_does_not_have_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn secret_that_was_answered_is_not_told() {
     let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (charged, handle) = session(&town).await;
     let world = &town.world;
-    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
-    let handle = view.and_then(|view| view.session).unwrap().handle;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
     sessions.show(&charged.session, Some("Password for git: "));
@@ -166,10 +166,8 @@ async fn secret_that_was_answered_is_not_told() {
 #[tokio::test(start_paused = true)]
 async fn words_at_an_entry_of_a_menu_are_not_told() {
     let town = Scenario::new().start().await;
-    let charged = town.worker("a").await;
+    let (charged, handle) = session(&town).await;
     let world = &town.world;
-    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
-    let handle = view.and_then(|view| view.session).unwrap().handle;
     let harness = world.city.harnesses.keys().next().unwrap();
     let sessions = &town.parts.sessions;
     sessions.reads_keys(&charged.session);
