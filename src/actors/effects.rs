@@ -33,7 +33,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// Runs work on a rig's repository.
 ///
 /// # Errors
-/// What the work says; [`RepoError::Held`] while the repository could not be made ready;
+/// The error of the work; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready;
 /// [`RepoError::NotFound`] when the rig is not configured; [`RepoError::Failed`] when the work panicked.
 pub async fn repo<T: Send + 'static>(
     world: &World,

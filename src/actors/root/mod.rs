@@ -279,7 +279,7 @@ pub struct Root {
     histories: Histories,
     /// The control socket answers.
     ready: bool,
-    /// A look was acted on: who there is, is known.
+    /// A look was applied: from then on the list of children is complete.
     seen: bool,
     /// Who waits for the first look to be acted on.
     booting: Vec<RpcReplyPort<()>>,

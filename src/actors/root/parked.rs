@@ -31,7 +31,7 @@ const PROBLEM: &str = "each of its sessions ends at a limit or a login soon afte
 impl Root {
     /// Does what is due of the accounts, in a task of its own, and again when something is due next.
     pub(super) fn look_at_accounts(&mut self, me: &ActorRef<RootMsg>) {
-        // Before a look was acted on no child is known, and a release would give nobody a turn.
+        // Until the first look is applied the list of children is empty, and a release would give no child a turn.
         if self.stopping.is_some() || !self.seen {
             return;
         }

@@ -1,4 +1,4 @@
-//! Accounts that open again: who has a turn, and what is typed meanwhile.
+//! The release of an account after its limit: which children get a turn, and what is done before all had theirs.
 
 use std::sync::Arc;
 use std::time::Duration;
