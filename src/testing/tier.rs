@@ -1,6 +1,8 @@
 //! The two tiers of the tests. `cargo test` is the short one; `tests/long/run` runs the long one, which
 //! says so with `HORDE_SWEEP=long`: what has a short and a long form takes the long one then.
 
+use std::sync::LazyLock;
+
 /// Whether the long tier runs.
 #[must_use]
 pub fn is_long() -> bool {
@@ -11,4 +13,30 @@ pub fn is_long() -> bool {
 /// The first for `cargo test`, the second for the long tier.
 pub fn by_tier<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
+}
+
+/// The seed that is asked for.
+#[must_use]
+pub fn asked() -> Option<u64> {
+    std::env::var("HORDE_SEED").ok()?.parse().ok()
+}
+
+/// Whether a case is tested: in the long tier every one, otherwise one in so many, others each time. The
+/// seed is printed.
+#[must_use]
+pub fn takes(place: usize, one_in: usize) -> bool {
+    static SEED: LazyLock<u64> = LazyLock::new(|| {
+        let clock = || {
+            std::time::UNIX_EPOCH
+                .elapsed()
+                .unwrap_or_default()
+                .as_secs()
+        };
+        asked().unwrap_or_else(clock)
+    });
+    if place == 0 {
+        eprintln!("HORDE_SEED={}", *SEED);
+    }
+    let nth = place as u64 + *SEED % one_in as u64;
+    is_long() || nth.is_multiple_of(one_in as u64)
 }

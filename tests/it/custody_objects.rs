@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::domain::nuke::only_left_behind;
 use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::testing::tier::takes;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -78,7 +79,7 @@ fn blobs_of_the_commit_are_not_read_from_a_forged_pack() {
 /// neither be judged nor saved.
 #[test]
 fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
-    for (what, how) in [
+    let kinds = [
         ("HEAD:README", "swapped"),
         ("HEAD:README", "empty"),
         ("HEAD:README", "missing"),
@@ -86,8 +87,11 @@ fn nothing_of_a_damaged_head_gets_into_ours_and_its_sandbox_is_saved() {
         ("HEAD^{tree}", "missing"),
         ("HEAD", "empty"),
         ("HEAD", "missing"),
-    ] {
-        saved_without_a_head(what, how);
+    ];
+    for (place, (what, how)) in kinds.into_iter().enumerate() {
+        if takes(place, 3) {
+            saved_without_a_head(what, how);
+        }
     }
 }
 
@@ -311,7 +315,7 @@ fn what_a_hidden_clone_says_of_its_remotes_hides_no_commit() {
             git(clone, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
         },
     ];
-    for (nth, forge) in forge.iter().enumerate() {
+    for (nth, forge) in forge.iter().enumerate().filter(|(nth, _)| takes(*nth, 2)) {
         let (city, sandbox, clone) = hidden_clone();
         forge(&clone);
         let mine = rev(&clone, "HEAD");

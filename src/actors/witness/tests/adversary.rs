@@ -15,7 +15,7 @@ use crate::actors::sagas::charge::Charged;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::testing::seeded;
+use crate::testing::tier;
 use crate::testing::world::{Scenario, Town};
 
 /// Calls of git and of the session provider that the witness and the nuke make, and how many of each are
@@ -144,7 +144,7 @@ async fn quarantined() -> (Town, Charged) {
 async fn sweep(needed: &[&str], visited: impl AsyncFn(&'static str, usize) -> Arc<Visit>) {
     let mut came_at = BTreeSet::new();
     let taken = |(place, (op, _)): &(usize, &(&str, usize))| {
-        let taken = seeded::takes(*place, 4);
+        let taken = tier::takes(*place, 4);
         taken || needed.contains(op)
     };
     for (_, (op, calls)) in OPS.iter().enumerate().filter(taken) {
@@ -166,7 +166,7 @@ async fn sweep(needed: &[&str], visited: impl AsyncFn(&'static str, usize) -> Ar
 async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
     for (place, holds) in Holds::ALL.into_iter().enumerate() {
         for dirties in [true, false] {
-            if !seeded::takes(2 * place + usize::from(dirties), 3) {
+            if !tier::takes(2 * place + usize::from(dirties), 3) {
                 continue;
             }
             let visited = async |op, call| {
@@ -207,7 +207,7 @@ async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_later_incarnation_of_the_name_is_never_touched() {
     let all = Holds::ALL.into_iter().enumerate();
-    for (_, holds) in all.filter(|(place, _)| seeded::takes(*place, 3)) {
+    for (_, holds) in all.filter(|(place, _)| tier::takes(*place, 3)) {
         let visited = async |op, call| {
             let (town, charged) = lone(holds).await;
             let other = town.relic("b").await;

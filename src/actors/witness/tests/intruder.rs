@@ -17,7 +17,7 @@ use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::repo::Repo;
 use crate::ports::sessions::SessionHandle;
-use crate::testing::seeded;
+use crate::testing::tier;
 use crate::testing::world::{Scenario, Town, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -203,7 +203,7 @@ fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
 async fn sweep(case: Case, incarnation: Incarnation, needed: &[&str]) {
     let taken = |(place, (op, _)): &(usize, &(&str, usize))| {
         let one_in = if needed.contains(op) { 2 } else { 8 };
-        seeded::takes(*place, one_in)
+        tier::takes(*place, one_in)
     };
     for (_, (op, calls)) in OPS.iter().enumerate().filter(taken) {
         let mut came = false;

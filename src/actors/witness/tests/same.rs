@@ -20,7 +20,7 @@ use crate::domain::relic::{Relic, RelicStatus};
 use crate::domain::restart::History;
 use crate::ports::repo::RepoError;
 use crate::testing::seeded;
-use crate::testing::tier::by_tier;
+use crate::testing::tier::{self, by_tier};
 use crate::testing::world::{Scenario, Town};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -322,7 +322,7 @@ fn a_kill_changes_no_conclusion() {
 #[test]
 fn nor_does_it_in_any_single_case() {
     let all = Wrong::ALL.into_iter().enumerate();
-    for (nth, wrong) in all.filter(|(nth, _)| seeded::takes(*nth, 4)) {
+    for (nth, wrong) in all.filter(|(nth, _)| tier::takes(*nth, 4)) {
         let work = [Work::None, Work::Stashed][nth % 2];
         let case = Case {
             wrongs: vec![(wrong, work)],

@@ -9,7 +9,7 @@ use crate::domain::event::EventType;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::testing::seeded;
+use crate::testing::tier;
 use crate::testing::world::{Scenario, Town, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -47,7 +47,7 @@ async fn story(town: &Town) -> crate::domain::ids::RelicId {
 #[tokio::test(start_paused = true)]
 async fn a_panic_at_any_step_changes_nothing_in_the_end() {
     let all = FaultPoint::ALL.iter().enumerate();
-    for (_, &at) in all.filter(|(place, _)| seeded::takes(*place, 4)) {
+    for (_, &at) in all.filter(|(place, _)| tier::takes(*place, 4)) {
         let armed = Arc::new(AtomicBool::new(true));
         let fault = Arc::clone(&armed);
         let town = Scenario::new().fault(Arc::new(move |point| {

@@ -12,7 +12,7 @@ use crate::adapters::git::testing::{Rigged, executable};
 use crate::adapters::runs::TOKEN;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec};
-use crate::testing::seeded;
+use crate::testing::tier;
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -370,7 +370,7 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     let who =
         "export GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x;";
     let all = LEFT.iter().enumerate();
-    for (_, (left, changes)) in all.filter(|(place, _)| seeded::takes(*place, 4)) {
+    for (_, (left, changes)) in all.filter(|(place, _)| tier::takes(*place, 4)) {
         let run = gate(&rig, &commit, &format!("{who} {left}"));
         assert_eq!(run.code, Some(0), "{left}: {}", run.tail);
         assert_eq!(
