@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::command::Git;
 use super::measure::{Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
@@ -41,7 +40,7 @@ pub(super) fn judge(
     let (merge_base, ahead, head_reachable) = match &head {
         Some(head) => (
             merge_base(repo, head, tip.as_ref())?,
-            ahead(repo.git(), head, tip.as_ref())?,
+            ahead(repo, head, tip.as_ref())?,
             measured.lost.own.is_none() && reachable(repo, head, target)?,
         ),
         None => (None, 0, true),
@@ -72,7 +71,7 @@ pub(super) fn glance(
 ) -> Result<(u64, u64, u64), RepoError> {
     let (ground, files) = super::measure::glance(repo, sandbox)?;
     let ahead = match &ground.head {
-        Some(head) => ahead(repo.git(), head, repo.target_tip(target)?.as_ref())?,
+        Some(head) => ahead(repo, head, repo.target_tip(target)?.as_ref())?,
         None => 0,
     };
     let (dirty, untracked) = (files.dirty.len(), files.untracked.len());
@@ -131,7 +130,7 @@ pub(super) fn strays(
 }
 
 fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
-    let sha256 = super::settings::object_format(repo)? == "sha256";
+    let sha256 = repo.object_format()? == "sha256";
     let digits = if sha256 { 64 } else { 40 };
     oid(&"0".repeat(digits))
 }
@@ -139,6 +138,9 @@ fn zeros(repo: &GitRepo) -> Result<Oid, RepoError> {
 /// None without target or without common history.
 fn merge_base(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<Option<Oid>, RepoError> {
     let Some(tip) = tip else { return Ok(None) };
+    if let Some(base) = repo.known().and_then(|known| known.merge_base(head, tip)) {
+        return Ok(Some(base));
+    }
     let output = repo
         .git()
         .args(["merge-base", head.as_str(), tip.as_str()])
@@ -154,9 +156,14 @@ fn merge_base(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<Option<Oi
 }
 
 /// Commits of HEAD that are not on the target; without one, that no remote has.
-fn ahead(git: Git, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
+fn ahead(repo: &GitRepo, head: &Oid, tip: Option<&Oid>) -> Result<u64, RepoError> {
+    let known = tip.and_then(|tip| repo.known()?.ahead(head, tip));
+    if let Some(ahead) = known {
+        return Ok(ahead);
+    }
     let not = tip.map_or_else(|| "--remotes".to_owned(), ToString::to_string);
-    let output = git
+    let output = repo
+        .git()
         .args(["rev-list", "--count", head.as_str(), "--not", &not])
         .run()?;
     let text = output.text();
@@ -195,6 +202,18 @@ fn lasting(repo: &GitRepo, target: Option<&str>) -> Vec<String> {
 
 /// Whether one of these refs, a raider's branch apart, reaches the commit.
 fn reached_from(repo: &GitRepo, head: &Oid, refs: &[String]) -> Result<bool, RepoError> {
+    // What is pushed, or was not begun, is a ref's own.
+    let is_below = |name: &str, top: &String| {
+        let rest = name.strip_prefix(top.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let names_it = |(id, name): &(Oid, String)| {
+        let is_asked = refs.iter().any(|top| is_below(name, top));
+        id == head && is_asked && !name.starts_with("refs/heads/raider/")
+    };
+    if repo.refs()?.iter().any(names_it) {
+        return Ok(true);
+    }
     let names = reaching(repo, head, refs)?;
     Ok(names
         .lines()

@@ -14,6 +14,7 @@ use super::files::open::Root;
 use super::files::walk::Entry;
 use super::rig::GitRepo;
 use crate::adapters::{beneath, exclude};
+use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, SandboxSpec};
 use crate::regular;
 
@@ -27,16 +28,30 @@ const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 /// Every name that is excluded from git in all sandboxes.
 pub(super) const EXCLUDED: [&str; 4] = [TASK, TASK_ELSE, OUTCOMES[0], OUTCOMES[1]];
 
+/// Which of these names a commit has.
+fn tracked<const N: usize>(
+    repo: &GitRepo,
+    commit: &Oid,
+    names: [&str; N],
+) -> Result<[bool; N], RepoError> {
+    let list: String = names
+        .iter()
+        .map(|name| format!("{commit}:{name}\n"))
+        .collect();
+    let git = repo.git().args(["cat-file", "--batch-check=%(objectname)"]);
+    let text = git.stdin(list).run()?.text();
+    let mut lines = text.lines();
+    Ok(names.map(|_| lines.next().is_some_and(|line| Oid::new(line).is_ok())))
+}
+
 /// Makes the links. A file that took a link's place is left alone.
 pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
-    let tracks = |name: &str| -> Result<bool, RepoError> {
-        let object = format!("{}:{name}", spec.base);
-        Ok(repo.git().args(["cat-file", "-e", &object]).output()?.ok())
-    };
-    let task = if tracks(TASK)? { TASK_ELSE } else { TASK };
+    let names = [TASK, OUTCOMES[0], OUTCOMES[1]];
+    let [tracks_task, tracks_outcome @ ..] = tracked(repo, &spec.base, names)?;
+    let task = if tracks_task { TASK_ELSE } else { TASK };
     let mut wanted = vec![(task, "TASK.md")];
-    for name in OUTCOMES {
-        if !tracks(name)? {
+    for (name, tracks) in OUTCOMES.into_iter().zip(tracks_outcome) {
+        if !tracks {
             wanted.push((name, "outcome"));
         }
     }

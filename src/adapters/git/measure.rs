@@ -165,7 +165,7 @@ fn settle(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError> {
 }
 
 fn sight(repo: &GitRepo, ground: &Ground) -> Result<Sight, RepoError> {
-    let format = Format::named(&super::settings::object_format(repo)?);
+    let format = Format::named(repo.object_format()?);
     let dirs = [
         repo.theirs().join("objects"),
         repo.repo_dir().join("objects"),
@@ -215,11 +215,8 @@ fn look(repo: &GitRepo, mut ground: Ground) -> Result<Measured, RepoError> {
     let mut damaged: BTreeSet<Oid> = repo.take_whole(&put_aside)?.into_iter().collect();
     stashes.retain(|stash| !damaged.contains(&stash.commit));
     let find = |damaged: &_| traces::lost(repo, ground.note.as_ref(), &ground, &reflog, damaged);
-    let (_, more) = repo.take_tips(|damaged| {
-        let lost = find(damaged)?;
-        Ok(lost.tips.iter().chain(&lost.own).cloned().collect())
-    })?;
-    let lost = find(&more)?;
+    let tips = |lost: &Lost| lost.tips.iter().chain(&lost.own).cloned().collect();
+    let (lost, more) = repo.take_tips(find, tips)?;
     damaged.extend(more);
     let mut measured = Measured {
         ground,
@@ -365,5 +362,8 @@ fn glanced(repo: &GitRepo, ground: &mut Ground) -> Result<Disk, RepoError> {
 
 /// What a HEAD names, where ours or theirs has it.
 pub(super) fn commit(repo: &GitRepo, id: &Oid) -> Result<Option<Oid>, RepoError> {
-    resolve(repo.lens(), id.as_str())
+    match repo.known().and_then(|known| known.commit(id.as_str())) {
+        Some(commit) => Ok(Some(commit)),
+        None => resolve(repo.lens(), id.as_str()),
+    }
 }

@@ -21,6 +21,7 @@ mod ground;
 mod hooks;
 mod ignored;
 mod inner;
+mod known;
 mod land;
 mod lfs;
 mod links;

@@ -35,15 +35,12 @@ pub(super) struct Raw {
 impl Raw {
     /// Makes one.
     pub(super) fn new(repo: &GitRepo) -> Result<Self, RepoError> {
-        let format = repo
-            .git()
-            .args(["rev-parse", "--show-object-format"])
-            .run()?;
+        let format = repo.object_format()?;
         let scratch = super::admin::scratch(repo)?;
         let git_dir = scratch.path().join("raw.git");
         Git::in_dir(scratch.path())
             .args(["init", "--quiet", "--bare", "--template="])
-            .arg(format!("--object-format={}", format.text()))
+            .arg(format!("--object-format={}", format))
             .arg(&git_dir)
             .run()?;
         let info = git_dir.join("info");

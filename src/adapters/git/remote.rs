@@ -251,6 +251,15 @@ pub(super) fn moved(branch: &str, expected: String, found: Option<&Oid>) -> Repo
 }
 
 fn state(repo: &GitRepo, name: &str) -> Result<TargetState, RepoError> {
+    let known = || {
+        let known = repo.known()?;
+        let tip = known.commit(name)?;
+        let tree = known.tree(&tip)?;
+        Some(TargetState { tip, tree })
+    };
+    if let Some(state) = known() {
+        return Ok(state);
+    }
     let output = repo
         .git()
         .arg("rev-parse")

@@ -149,16 +149,14 @@ fn head(repo: &GitRepo, entry: &Path) -> Result<Option<Oid>, RepoError> {
 /// else is there and no commit counts as not held. What a remote has of raiders was only seen there: their
 /// branches are deleted when somebody thinks that they are done with.
 fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
-    let format = "--format=%(objectname) %(refname)";
-    let refs = repo.git().args(["for-each-ref", format]).run()?.text();
-    let refs = refs.lines().filter_map(|line| line.split_once(' '));
-    let lasting = refs.filter(|(_, name)| {
+    let refs = repo.refs()?;
+    let lasting = refs.iter().filter(|(_, name)| {
         let seen = name.strip_prefix("refs/remotes/");
         !seen.is_some_and(|name| name.contains("/raider/"))
     });
-    let known: BTreeSet<&str> = lasting.map(|(id, _)| id).collect();
+    let known: BTreeSet<&str> = lasting.map(|(id, _)| id.as_str()).collect();
     let mut commits = BTreeSet::new();
-    for (id, kind) in kinds(repo.lens(), named)? {
+    for (id, kind) in kinds(repo, named)? {
         match kind.as_str() {
             "commit" => {
                 commits.insert(id);

@@ -53,6 +53,8 @@ pub struct GitRepo {
     cleared: AtomicBool,
     /// Refs of theirs that cannot be read.
     said: Said,
+    /// `sha1` or `sha256`, once it was asked for.
+    format: OnceLock<String>,
     /// A stamp of the configuration of theirs when it was last seen to be usable.
     config_seen: Mutex<Option<String>>,
     prepared: Mutex<Prepared>,
@@ -80,6 +82,7 @@ impl GitRepo {
             excludes: OnceLock::new(),
             cleared: AtomicBool::new(false),
             said: Said::default(),
+            format: OnceLock::new(),
             config_seen: Mutex::new(None),
             prepared: Mutex::default(),
         }
@@ -102,6 +105,16 @@ impl GitRepo {
         };
         let mut known = self.email.lock().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert_with(read).clone()
+    }
+
+    /// How it names objects: `sha1` or `sha256`.
+    pub(super) fn object_format(&self) -> Result<&str, RepoError> {
+        if let Some(format) = self.format.get() {
+            return Ok(format);
+        }
+        let asked = self.git().args(["rev-parse", "--show-object-format"]);
+        let format = asked.run()?.text();
+        Ok(self.format.get_or_init(|| format))
     }
 
     /// Has `user.email` read anew.
@@ -226,6 +239,9 @@ impl GitRepo {
     /// # Errors
     /// [`RepoError::Failed`] when ours was not prepared.
     pub fn push_url(&self) -> Result<String, RepoError> {
+        if let Some(url) = self.known().and_then(|known| known.push_url()) {
+            return Ok(url);
+        }
         let output = self
             .git()
             .args(["config", "--get", PUSH_URL_KEY])
@@ -271,7 +287,10 @@ impl GitRepo {
     /// # Errors
     /// [`RepoError::Failed`] when git cannot say.
     pub fn resolve(&self, name: &str) -> Result<Option<Oid>, RepoError> {
-        resolve(self.git(), name)
+        match self.known().and_then(|known| known.commit(name)) {
+            Some(commit) => Ok(Some(commit)),
+            None => resolve(self.git(), name),
+        }
     }
 }
 

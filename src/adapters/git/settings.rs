@@ -195,7 +195,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         .args(["config", "--get", "remote.origin.url"])
         .output()?
         .text();
-    let format = object_format(repo)?;
+    let format = repo.object_format()?;
     let mut own = wanted.clone();
     let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
     let theirs = [Some(city), checkout.map(|checkout| checkout.top.as_path())];
@@ -220,7 +220,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
         // Agents share it: one that broke it would stop the others.
         tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
     }
-    let text = base(&object_format(repo)?, THEIRS, &[("include.path", FILE)]);
+    let text = base(&repo.object_format()?, THEIRS, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
 }
 
@@ -249,12 +249,6 @@ pub(super) fn keep(repo: &GitRepo) {
             tracing::warn!(rig = %repo.name(), %why, "what the sandboxes share cannot be looked after");
         }
     }
-}
-
-/// `sha1` or `sha256`.
-pub(super) fn object_format(repo: &GitRepo) -> Result<String, RepoError> {
-    let asked = repo.git().args(["rev-parse", "--show-object-format"]);
-    Ok(asked.run()?.text())
 }
 
 /// Says why the configuration of theirs cannot be used: git cannot parse it, or it does not include our settings. Other

@@ -9,7 +9,6 @@ use super::admin::{failed, free_name};
 use super::bytes;
 use super::prepare::{init_bare, is_adopted};
 use super::rig::{GitRepo, oid};
-use super::settings::object_format;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -25,7 +24,7 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     if !dir.join("HEAD").exists() {
         fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
-        init_bare(dir, &object_format(repo)?)?;
+        init_bare(dir, repo.object_format()?)?;
         // That of a new one is written with the settings of the checkout.
         let config = dir.join("config");
         fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;

@@ -50,7 +50,14 @@ impl GitRepo {
     /// [`RepoError::NotFound`] when theirs has none of that name either; [`RepoError::Failed`] when
     /// something that it reaches is missing or damaged: nothing is copied then.
     pub(super) fn take(&self, ids: &[Oid]) -> Result<(), RepoError> {
-        let wanted = missing(self.git(), ids)?;
+        let mut wanted = ids.to_vec();
+        if let Some(known) = self.known() {
+            wanted.retain(|id| !known.has(id));
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let wanted = missing(self.git(), &wanted)?;
         if wanted.is_empty() {
             return Ok(());
         }
@@ -90,14 +97,15 @@ impl GitRepo {
     ///
     /// # Errors
     /// As [`GitRepo::take_whole`].
-    pub(super) fn take_tips(
+    pub(super) fn take_tips<T>(
         &self,
-        tips: impl Fn(&BTreeSet<Oid>) -> Result<Vec<Oid>, RepoError>,
-    ) -> Result<(Vec<Oid>, BTreeSet<Oid>), RepoError> {
+        find: impl Fn(&BTreeSet<Oid>) -> Result<T, RepoError>,
+        tips: impl Fn(&T) -> Vec<Oid>,
+    ) -> Result<(T, BTreeSet<Oid>), RepoError> {
         let mut damaged = BTreeSet::new();
         loop {
-            let found = tips(&damaged)?;
-            let more = self.take_whole(&found)?;
+            let found = find(&damaged)?;
+            let more = self.take_whole(&tips(&found))?;
             if more.is_empty() {
                 return Ok((found, damaged));
             }

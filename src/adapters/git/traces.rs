@@ -103,16 +103,27 @@ pub(super) fn ids(text: &[u8]) -> Vec<Oid> {
     words.filter_map(|word| Oid::new(word).ok()).collect()
 }
 
-/// Those of these objects that are there, and of what type.
-pub(super) fn kinds(git: Git, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, String)>, RepoError> {
-    let list: String = ids.iter().map(|id| format!("{id}\n")).collect();
+/// Those of these objects that ours or theirs has, and of what type.
+pub(super) fn kinds(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Vec<(Oid, String)>, RepoError> {
+    let known = repo.known();
+    let (mut kinds, mut list) = (Vec::new(), String::new());
+    for id in ids {
+        match known.as_ref().and_then(|known| known.kind(id)) {
+            Some(kind) => kinds.push((id.clone(), kind.to_owned())),
+            None => list.extend([id.as_str(), "\n"]),
+        }
+    }
+    if list.is_empty() {
+        return Ok(kinds);
+    }
     let format = "--batch-check=%(objectname) %(objecttype)";
-    let found = git.args(["cat-file", format]).stdin(list).run()?.text();
+    let git = repo.lens().args(["cat-file", format]);
+    let found = git.stdin(list).run()?.text();
     let there = found.lines().filter_map(|line| line.split_once(' '));
-    let there = there.filter(|(_, kind)| *kind != "missing");
-    there
-        .map(|(id, kind)| Ok((oid(id)?, kind.to_owned())))
-        .collect()
+    for (id, kind) in there.filter(|(_, kind)| *kind != "missing") {
+        kinds.push((oid(id)?, kind.to_owned()));
+    }
+    Ok(kinds)
 }
 
 /// Commits that go with the sandbox.
@@ -134,16 +145,8 @@ pub(super) fn lost(
     damaged: &BTreeSet<Oid>,
 ) -> Result<Lost, RepoError> {
     // Salvage does not count, or the act of saving would change what was measured.
-    let refs = repo
-        .git()
-        .args(["for-each-ref", "--format=%(objectname) %(refname)"])
-        .run()?
-        .text();
-    let refs: Vec<_> = refs
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .filter(|(_, name)| !name.starts_with("refs/horde/salvage/"))
-        .collect();
+    let mut refs = repo.refs()?;
+    refs.retain(|(_, name)| !name.starts_with("refs/horde/salvage/"));
     let mut own_branches = branches(repo, &ground.sandbox)?;
     own_branches.retain(|branch| is_own(repo, note, ground, reflog, (branch, &refs)));
     let (mut known, mut commits, mut own) = (Vec::new(), reflog.commits.clone(), None);
@@ -154,21 +157,20 @@ pub(super) fn lost(
         commits.insert(branch.commit.clone());
     }
     commits.retain(|commit| !damaged.contains(commit));
-    let there = kinds(repo.lens(), &commits)?.into_iter();
+    let held = held(repo, ground, &refs);
+    commits.retain(|commit| !held.contains(commit));
+    let there = kinds(repo, &commits)?.into_iter();
     let commits: BTreeSet<Oid> = there
         .filter(|(_, kind)| kind == "commit")
         .map(|it| it.0)
         .collect();
-    own = own.filter(|commit| !damaged.contains(commit));
-    for (id, _) in &refs {
+    own = own.filter(|commit| !damaged.contains(commit) && !held.contains(commit));
+    for id in refs.iter().map(|it| &it.0).chain(&ground.head) {
         known.extend(format!("^{id}\n").bytes());
     }
-    if let Some(head) = &ground.head {
-        known.extend(format!("^{head}\n").bytes());
-    }
     let unheld = |own: &Oid| {
-        let elsewhere = ground.head.as_ref() != Some(own);
-        Ok(elsewhere && !tips(repo.lens(), &BTreeSet::from([own.clone()]), &known)?.is_empty())
+        let tips = tips(repo.lens(), &BTreeSet::from([own.clone()]), &known)?;
+        Ok(!tips.is_empty())
     };
     let own = match own {
         Some(own) if unheld(&own)? => Some(own),
@@ -178,6 +180,18 @@ pub(super) fn lost(
         tips: tips(repo.lens(), &commits, &known)?,
         own,
     })
+}
+
+/// Commits that HEAD or a ref of ours reaches, as far as that is seen without a long search.
+fn held(repo: &GitRepo, ground: &Ground, refs: &[(Oid, String)]) -> HashSet<Oid> {
+    let mut held: HashSet<Oid> = refs.iter().map(|it| it.0.clone()).collect();
+    if let Some(head) = &ground.head {
+        held.insert(head.clone());
+        if let Some(known) = repo.known() {
+            held.extend(known.recent(head));
+        }
+    }
+    held
 }
 
 /// A local branch.
@@ -208,9 +222,33 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
         !within(&own) && homes.iter().any(within)
     };
     let heads = repo.their_refs().list("refs/heads/")?;
-    if heads.is_empty() {
+    let mut told = HashMap::new();
+    if let Some(known) = repo.known() {
+        for head in heads.values() {
+            told.extend(known.committed(head).map(|it| (head.clone(), it)));
+        }
+    }
+    let unknown = heads.values().filter(|head| !told.contains_key(*head));
+    let unknown: Vec<Oid> = unknown.cloned().collect();
+    told.extend(committed(repo, &unknown)?);
+    let branch = |(full, commit): (&String, &Oid)| {
+        let (committer, made) = told.get(commit)?.clone();
+        Some(Branch {
+            name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
+            commit: commit.clone(),
+            committer,
+            made,
+            elsewhere: in_use.iter().any(|used| used.0 == *full && elsewhere(used)),
+        })
+    };
+    Ok(heads.iter().filter_map(branch).collect())
+}
+
+/// The committers of commits, and when they were made, as git reads it in ours or theirs. One that is damaged has none.
+fn committed(repo: &GitRepo, ids: &[Oid]) -> Result<HashMap<Oid, (String, i64)>, RepoError> {
+    if ids.is_empty() {
         // git would look at a HEAD instead.
-        return Ok(Vec::new());
+        return Ok(HashMap::new());
     }
     let ask = |list: String| {
         repo.lens()
@@ -219,11 +257,11 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
             .stdin(list)
             .output()
     };
-    let mut listed = ask(heads.values().map(|id| format!("{id}\n")).collect())?;
+    let mut listed = ask(ids.iter().map(|id| format!("{id}\n")).collect())?;
     if !listed.ok() {
         // One that is damaged is the matter of its own sandbox.
         let mut each = Vec::new();
-        for head in heads.values() {
+        for head in ids {
             let one = ask(format!("{head}\n"))?;
             if one.ok() {
                 each.push(one.stdout);
@@ -232,25 +270,13 @@ fn branches(repo: &GitRepo, sandbox: &Path) -> Result<Vec<Branch>, RepoError> {
         listed.stdout = each.join(&0);
     }
     let text = listed.text();
-    let mut told = HashMap::new();
-    for record in text.split('\0') {
-        if let Some((id, rest)) = record.split_once('\t')
-            && let Some((name, time)) = rest.rsplit_once('\t')
-        {
-            told.insert(id, (name, time));
-        }
-    }
-    let branch = |(full, commit): (&String, &Oid)| {
-        let (committer, made) = *told.get(commit.as_str())?;
-        Some(Branch {
-            name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
-            commit: commit.clone(),
-            committer: committer.to_owned(),
-            made: made.parse().unwrap_or(i64::MIN),
-            elsewhere: in_use.iter().any(|used| used.0 == *full && elsewhere(used)),
-        })
+    let record = |record: &str| {
+        let (id, rest) = record.split_once('\t')?;
+        let (name, time) = rest.rsplit_once('\t')?;
+        let made = time.parse().unwrap_or(i64::MIN);
+        Some((Oid::new(id).ok()?, (name.to_owned(), made)))
     };
-    Ok(heads.iter().filter_map(branch).collect())
+    Ok(text.split('\0').filter_map(record).collect())
 }
 
 /// Whether a branch is this sandbox's: the raider's, one on which HEAD has been, or one that has what
@@ -261,13 +287,13 @@ fn is_own(
     note: Option<&Note>,
     ground: &Ground,
     reflog: &HeadReflog,
-    (found, refs): (&Branch, &[(&str, &str)]),
+    (found, refs): (&Branch, &[(Oid, String)]),
 ) -> bool {
     let branch = found.name.as_str();
     if note.is_some_and(|note| note.branch == branch) {
         return true;
     }
-    let upstream = |(_, name): &(&str, &str)| {
+    let upstream = |(_, name): &(Oid, String)| {
         let remote = name.strip_prefix("refs/remotes/");
         remote
             .and_then(|name| name.split_once('/'))

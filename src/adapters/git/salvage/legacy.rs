@@ -12,7 +12,6 @@ use super::super::files::hash::Format;
 use super::super::files::index::Lens;
 use super::super::raw::{Raw, record_path};
 use super::super::rig::{GitRepo, oid};
-use super::super::settings::object_format;
 use super::manifest::{Manifest, blob};
 use super::restore::worktree;
 use crate::domain::ids::Oid;
@@ -176,7 +175,7 @@ impl Restore<'_> {
             dir.as_deref().map_or(Ok(()), make)?;
         }
         self.link_nested(self.to)?;
-        let format = Format::named(&object_format(self.repo)?);
+        let format = Format::named(self.repo.object_format()?);
         for (_, dir, target) in self.repositories(self.to) {
             let Some(dir) = dir else { continue };
             // Those of its submodules that are not checked out: without a directory they were deleted. Its own

@@ -294,7 +294,7 @@ fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoEr
         }
     }
     named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));
-    let mut named = kinds(repo.lens(), &named)?;
+    let mut named = kinds(repo, &named)?;
     named.retain(|(_, kind)| kind == "commit");
     let named: BTreeSet<Oid> = named.into_iter().map(|(id, _)| id).collect();
     let known = measured.ground.head.as_ref();
@@ -303,7 +303,7 @@ fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoEr
         let whole = named.difference(damaged).cloned().collect();
         tips(repo.lens(), &whole, known.as_bytes())
     };
-    Ok(repo.take_tips(whole)?.0)
+    Ok(repo.take_tips(whole, Clone::clone)?.0)
 }
 
 fn commit_tree(
