@@ -12,6 +12,8 @@ pub struct Cost {
     pub wakeups: u64,
     /// Processor time of all its threads; the kernel counts it in hundredths of a second.
     pub cpu: Duration,
+    /// Processor time of children that it has reaped, and of theirs.
+    pub childrens_cpu: Duration,
     /// Page faults of children that it has reaped: a subprocess that ended has had some.
     pub childrens_faults: u64,
 }
@@ -22,10 +24,11 @@ impl Cost {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
         let wakeups = tasks.map(|task| switches(&task.expect("a thread").path()));
         let stat = stat(pid);
-        let ticks = Duration::from_millis(10) * u32::try_from(stat[11] + stat[12]).expect("short");
+        let time = |ticks: u64| Duration::from_millis(10) * u32::try_from(ticks).expect("short");
         Self {
             wakeups: wakeups.sum(),
-            cpu: ticks,
+            cpu: time(stat[11] + stat[12]),
+            childrens_cpu: time(stat[13] + stat[14]),
             childrens_faults: stat[8],
         }
     }
@@ -38,6 +41,7 @@ impl Sub for Cost {
         Self {
             wakeups: self.wakeups - before.wakeups,
             cpu: self.cpu - before.cpu,
+            childrens_cpu: self.childrens_cpu - before.childrens_cpu,
             childrens_faults: self.childrens_faults - before.childrens_faults,
         }
     }
@@ -48,6 +52,7 @@ impl Sum for Cost {
         costs.fold(Self::default(), |sum, cost| Self {
             wakeups: sum.wakeups + cost.wakeups,
             cpu: sum.cpu + cost.cpu,
+            childrens_cpu: sum.childrens_cpu + cost.childrens_cpu,
             childrens_faults: sum.childrens_faults + cost.childrens_faults,
         })
     }

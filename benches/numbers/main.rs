@@ -15,6 +15,7 @@ mod idle;
 mod lives;
 mod reload;
 mod sessions;
+mod task;
 
 use std::time::Duration;
 
@@ -60,6 +61,9 @@ fn main() {
     }
     if asked_for("patrol") {
         idle::patrol();
+    }
+    if asked_for("task") {
+        task::task();
     }
     numbers();
     Criterion::default().configure_from_args().final_summary();

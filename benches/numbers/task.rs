@@ -1,0 +1,318 @@
+//! What one task costs in a repository of 20,000 files, from its charge until its sandbox is gone: processor time of
+//! the supervisor and of the git processes that it waits for, and how many of those there are. Beside it,
+//! what the git commands alone cost that such a task cannot do without.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use horde_supervisor::control::client::{Client, Flow};
+use horde_supervisor::control::protocol::args::{Events, Nothing, Run, Stop};
+use horde_supervisor::control::protocol::{ControlError, Op};
+use horde_supervisor::testing::eventually;
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::cost::Cost;
+
+/// So many directories with so many files each.
+const FILES: (usize, usize) = (100, 200);
+/// The events that end a part of the task, and what that part is called.
+const PARTS: [(&str, &str); 4] = [
+    ("raider.working", "charge"),
+    ("raider.done", "done"),
+    ("raider.merged", "landing"),
+    ("raider.nuked", "release"),
+];
+/// How often it is measured.
+const SAMPLES: usize = 5;
+
+/// Prints both.
+pub fn task() {
+    let ground = Ground::new();
+    println!("one task, {} files:", FILES.0 * FILES.1);
+    let plain: Vec<_> = (0..SAMPLES).map(|_| ground.plain()).collect();
+    for (nth, (name, _)) in plain[0].iter().enumerate() {
+        let samples = plain.iter().map(|run| run[nth].1).collect();
+        println!("  git alone, {name}: {:?}", median(samples));
+    }
+    let sum = |run: &Vec<(&str, Duration)>| run.iter().map(|part| part.1).sum();
+    let alone = median(plain.iter().map(sum).collect());
+    println!("  git alone, all: {alone:?}");
+    let timed: Vec<_> = (0..SAMPLES).map(|_| ground.supervised(false)).collect();
+    let counted = ground.supervised(true);
+    for (nth, (_, name)) in PARTS.iter().enumerate() {
+        let samples = timed.iter().map(|run| run[nth].cpu).collect();
+        let processes = counted[nth].processes;
+        println!(
+            "  supervised, {name}: {:?}, {processes} git processes",
+            median(samples)
+        );
+    }
+    let sum = |run: &Vec<Part>| run.iter().map(|part| part.cpu).sum();
+    let all = median(timed.iter().map(sum).collect());
+    let ratio = all.as_secs_f64() / alone.as_secs_f64();
+    let processes: usize = counted.iter().map(|part| part.processes).sum();
+    println!("  supervised, all: {all:?}, {processes} git processes: {ratio:.1} times git alone");
+}
+
+fn median(mut samples: Vec<Duration>) -> Duration {
+    samples.sort_unstable();
+    samples[samples.len() / 2]
+}
+
+/// What a part of the task came to.
+struct Part {
+    cpu: Duration,
+    processes: usize,
+}
+
+/// A checkout with its origin, and directories for what is measured.
+struct Ground {
+    dir: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let ground = Self {
+            dir: tempfile::tempdir().expect("a directory"),
+        };
+        let checkout = ground.at("checkout");
+        for nth in 0..FILES.0 {
+            let dir = checkout.join(format!("part-{nth}"));
+            fs::create_dir_all(&dir).expect("a directory");
+            for file in 0..FILES.1 {
+                let text = format!("{nth} {file}\n").repeat(20);
+                fs::write(dir.join(format!("file-{file}.txt")), text).expect("a file");
+            }
+        }
+        git(&checkout, &["init", "--quiet", "-b", "main"]);
+        git(&checkout, &["config", "user.name", "Ada"]);
+        git(&checkout, &["config", "user.email", "ada@example.invalid"]);
+        git(&checkout, &["add", "--all"]);
+        git(&checkout, &["commit", "--quiet", "-m", "first"]);
+        git(
+            ground.dir.path(),
+            &["clone", "--quiet", "--bare", "checkout", "origin.git"],
+        );
+        git(&checkout, &["remote", "add", "origin", "../origin.git"]);
+        git(&checkout, &["fetch", "--quiet", "origin"]);
+        ground
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The commands alone: a worktree, a push of its branch, a merge, a push of that, and its removal.
+    fn plain(&self) -> Vec<(&'static str, Duration)> {
+        let (checkout, tree) = (self.at("checkout"), self.at("plain"));
+        let mut costs = Vec::new();
+        let mut step = |name, run: &mut dyn FnMut()| {
+            let before = childrens();
+            run();
+            costs.push((name, childrens() - before));
+        };
+        let path = tree.to_str().expect("UTF-8");
+        git(&checkout, &["fetch", "--quiet", "origin"]);
+        step("worktree add", &mut || {
+            git(
+                &checkout,
+                &[
+                    "worktree",
+                    "add",
+                    "--quiet",
+                    "-b",
+                    "plain",
+                    path,
+                    "origin/main",
+                ],
+            );
+        });
+        fs::write(tree.join("plain.txt"), "plain\n").expect("a file");
+        git(&tree, &["add", "--all"]);
+        git(&tree, &["commit", "--quiet", "-m", "plain"]);
+        step("push of the branch", &mut || {
+            git(&tree, &["push", "--quiet", "origin", "plain"]);
+        });
+        step("merge-tree and push", &mut || {
+            git(
+                &tree,
+                &["merge-tree", "--write-tree", "origin/main", "plain"],
+            );
+            git(
+                &tree,
+                &["push", "--quiet", "--dry-run", "origin", "plain:main"],
+            );
+        });
+        step("removal", &mut || {
+            let removed = Command::new("rm").arg("-rf").arg(&tree).status();
+            assert!(removed.is_ok_and(|status| status.success()));
+            git(&checkout, &["worktree", "prune"]);
+            git(
+                &checkout,
+                &["push", "--quiet", "--delete", "origin", "plain"],
+            );
+            git(&checkout, &["branch", "--quiet", "-D", "plain"]);
+        });
+        costs
+    }
+
+    /// The same by a supervisor, in a city of its own.
+    fn supervised(&self, counts: bool) -> Vec<Part> {
+        // The city before this one was stopped before it was rid of its branch.
+        let left = "refs/heads/raider/Toast/gt-1-1";
+        git(&self.at("origin.git"), &["update-ref", "-d", left]);
+        let city = City::start(self, counts);
+        let mut client = city.connect();
+        let watched = city.connect();
+        let events = Op::Events(Events {
+            follow: true,
+            since: Some(0),
+            kind: Some("raider.*".to_owned()),
+        });
+        let run = Op::Run(Run {
+            task: vec!["one task".to_owned()],
+            rig: None,
+            after: None,
+            harness: None,
+        });
+        let mut before = city.spent();
+        client.call(&run).expect("it is charged");
+        let mut parts = Vec::new();
+        let seen = watched.stream(&events, |event| -> Result<Flow, ControlError> {
+            if event["type"] != PARTS[parts.len()].0 {
+                return Ok(Flow::Continue);
+            }
+            let now = city.spent();
+            parts.push(Part {
+                cpu: now.0 - before.0,
+                processes: now.1 - before.1,
+            });
+            if parts.len() == 1 {
+                // The agent may begin.
+                fs::write(city.dir.path().join("go"), "").expect("a file");
+            }
+            before = now;
+            Ok(if parts.len() == PARTS.len() {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            })
+        });
+        seen.expect("its events");
+        parts
+    }
+}
+
+/// A city around the checkout. Dropping it ends everything.
+struct City {
+    dir: tempfile::TempDir,
+    daemon: Child,
+}
+
+impl City {
+    fn start(ground: &Ground, counts: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (go, hd) = (dir.path().join("go"), env!("CARGO_BIN_EXE_hd"));
+        let script = format!(
+            "until [ -e {go} ]; do sleep 0.05; done; git status >>/dev/null; \
+             echo more >>more.txt; git add more.txt; git commit -qm more; {hd} done; sleep 1000",
+            go = go.display()
+        );
+        let config = format!(
+            "[workspace]\nname = \"task\"\n\n[daemon]\npatrol_interval = \"1h\"\n\n\
+             [harness.script]\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\n\
+             [[rigs]]\nname = \"rig\"\nprefix = \"gt\"\npath = \"{}\"\n\
+             [rigs.raiders]\nharness = \"script\"\n",
+            ground.at("checkout").display()
+        );
+        fs::write(dir.path().join("city.toml"), config).expect("a configuration");
+        let log = File::create(dir.path().join("log")).expect("a log");
+        let mut daemon = Command::new(env!("CARGO_BIN_EXE_horde-supervisor"));
+        daemon
+            .arg(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        if counts {
+            daemon.env("PATH", counting(dir.path()));
+        }
+        let daemon = daemon.spawn().expect("the daemon starts");
+        let city = Self { dir, daemon };
+        // What agents are shown is the last that makes a rig ready.
+        let shown = city
+            .dir
+            .path()
+            .join("rig/repo.git/refs/remotes/origin/HEAD");
+        eventually("a rig that is ready", || shown.exists().then_some(()));
+        city
+    }
+
+    fn connect(&self) -> Client {
+        let socket = self.dir.path().join(".horde/control.sock");
+        eventually("an answer", || {
+            let mut client = Client::connect(&socket).ok()?;
+            client.call(&Op::Ping(Nothing {})).ok()?;
+            Some(client)
+        })
+    }
+
+    /// Processor time, and git processes, until now.
+    fn spent(&self) -> (Duration, usize) {
+        let cost = Cost::of(self.daemon.id());
+        let log = fs::read_to_string(self.dir.path().join("git.log")).unwrap_or_default();
+        (cost.cpu + cost.childrens_cpu, log.lines().count())
+    }
+}
+
+impl Drop for City {
+    fn drop(&mut self) {
+        let stop = Op::Stop(Stop {
+            keep_sessions: false,
+        });
+        let stopped = self.connect().call(&stop);
+        let ended = self.daemon.wait();
+        if stopped.is_err() || ended.is_err() {
+            eprintln!("the city did not stop: {stopped:?} {ended:?}");
+        }
+    }
+}
+
+/// A `PATH` on which a `git` comes first that notes that it was called.
+fn counting(dir: &Path) -> String {
+    let path = std::env::var("PATH").expect("a PATH");
+    let mut dirs = path.split(':').map(|dir| Path::new(dir).join("git"));
+    let real = dirs.find(|git| git.exists()).expect("git");
+    let bin = dir.join("bin");
+    fs::create_dir(&bin).expect("a directory");
+    let text = format!(
+        "#!/bin/sh\necho x >>{}\nexec {} \"$@\"\n",
+        dir.join("git.log").display(),
+        real.display()
+    );
+    let git = bin.join("git");
+    fs::write(&git, text).expect("a script");
+    fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).expect("a script");
+    format!("{}:{path}", bin.display())
+}
+
+/// Processor time of all children that were waited for.
+fn childrens() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel counts");
+    let time = |value: nix::sys::time::TimeVal| {
+        let micros = value.tv_sec() * 1_000_000 + value.tv_usec();
+        Duration::from_micros(u64::try_from(micros).expect("time passes"))
+    };
+    time(usage.user_time()) + time(usage.system_time())
+}
+
+fn git(dir: &Path, args: &[&str]) {
+    let output = Command::new("git")
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("git");
+    assert!(output.status.success(), "git {args:?}: {output:?}");
+}
