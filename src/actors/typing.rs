@@ -36,6 +36,8 @@ pub enum Typing {
     Attended,
     /// A dialog is open.
     Asks(Dialog),
+    /// A person has begun a line, and left it in the program's input; the screen is attached.
+    Begun(String),
     /// The screen says nothing of what the program would make of text; the screen is attached.
     Unrecognised(String),
     /// Session or screen cannot be seen now.
@@ -60,6 +62,9 @@ pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHand
         return Typing::Attended;
     }
     match look(world, Some(harness), handle).await {
+        Ok((view, Readiness::Ready)) if is_begun(world, handle, &view) => {
+            Typing::Begun(view.text())
+        }
         Ok((_, Readiness::Ready)) => Typing::Free,
         Ok((_, Readiness::Asks(dialog))) => Typing::Asks(dialog),
         Ok((view, Readiness::Unrecognised)) => Typing::Unrecognised(view.text()),
@@ -90,6 +95,14 @@ pub async fn look(
         (ready, _) => ready,
     };
     Ok((view, ready))
+}
+
+/// Whether a line that a person has begun stands in the program's input. What they typed while a dialog was open was for
+/// that.
+fn is_begun(world: &World, handle: &SessionHandle, view: &ScreenView) -> bool {
+    let asked = world.directory.conditions.asked_until(handle);
+    let is_later = |typed| asked.is_none_or(|asked| typed > asked);
+    view.begun.is_some_and(is_later)
 }
 
 /// Whether the program reads whole lines: a text needs no key that submits it then.
@@ -138,17 +151,35 @@ async fn turn(world: &World, handle: &SessionHandle) -> Result<Claim, Refusal> {
 /// Submits a text, if the program waits for text.
 ///
 /// # Errors
-/// [`RefusalKind::NeedsHuman`] with the dialog, or the screen, that is in the way; nothing was
-/// submitted then. Or the session is gone.
+/// [`RefusalKind::NeedsHuman`] with the dialog, the line that a person has begun, or the screen, that is in the way;
+/// nothing was submitted then. Or the session is gone.
 pub async fn submit(
     world: &World,
     harness: Option<&HarnessName>,
     handle: &SessionHandle,
     text: &str,
 ) -> Result<(), Refusal> {
+    submit_behind(world, harness, handle, text, false).await
+}
+
+/// The same, `force`d behind a line that a person has begun: both are submitted as one message then.
+///
+/// # Errors
+/// As [`submit`].
+pub async fn submit_behind(
+    world: &World,
+    harness: Option<&HarnessName>,
+    handle: &SessionHandle,
+    text: &str,
+    force: bool,
+) -> Result<(), Refusal> {
     let _one_at_a_time = turn(world, handle).await?;
     let (view, ready) = look(world, harness, handle).await?;
     refuse_unless_ready(ready, &view)?;
+    let stands_in = |view: &ScreenView| !force && is_begun(world, handle, view);
+    if stands_in(&view) {
+        return Err(begun(&view));
+    }
     // A holder of an older version tells no modes, and can only submit.
     if reads_lines(&view) || view.bracketed_paste.is_none() {
         return Ok(press(world, handle, Input::Submit(text.to_owned())).await?);
@@ -174,8 +205,12 @@ pub async fn submit(
         tokio::time::sleep(GLIMPSE).await;
     };
     let is_lost = ready == Readiness::Unrecognised && !stands.is_shown(&view);
-    if is_lost || matches!(ready, Readiness::Asks(_)) {
-        let refused = refuse_unless_ready(ready, &view);
+    let is_begun = stands_in(&view);
+    if is_lost || is_begun || matches!(ready, Readiness::Asks(_)) {
+        let refused = match is_begun {
+            true => Err(begun(&view)),
+            false => refuse_unless_ready(ready, &view),
+        };
         return refused.map_err(|mut refusal| {
             refusal.message = format!("the text was typed and not submitted: {}", refusal.message);
             refusal
@@ -205,6 +240,18 @@ fn doubtful(view: &ScreenView) -> Refusal {
         ),
     )
     .hint("`hd send NAME --keys Enter` submits it; the same `hd send` again types the text all the same")
+}
+
+/// The refusal of a text while a person's line stands in the input.
+fn begun(view: &ScreenView) -> Refusal {
+    Refusal::new(
+        RefusalKind::NeedsHuman,
+        format!(
+            "a person has begun a line in it and not submitted it:\n{}",
+            view.text()
+        ),
+    )
+    .hint("`hd attach NAME` goes on with it, `hd send NAME --keys C-u` empties it in most programs; with `--force` both become one message")
 }
 
 fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusal> {

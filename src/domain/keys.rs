@@ -1,5 +1,6 @@
 //! Names of keys, as `hd send --keys` takes them, and the bytes that a terminal sends for them.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
@@ -93,10 +94,16 @@ static REPORTS: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is written here and tested")
 });
 
+/// What a person typed of this.
+#[must_use]
+pub fn typed(bytes: &[u8]) -> Cow<'_, [u8]> {
+    REPORTS.replace_all(bytes, &b""[..])
+}
+
 /// Whether a person typed any of this: a program may end by a word, a key of a menu, or Enter.
 #[must_use]
 pub fn is_typed(bytes: &[u8]) -> bool {
-    REPORTS.replace_all(bytes, &b""[..]).iter().any(|_| true)
+    !typed(bytes).is_empty()
 }
 
 fn key(word: &str) -> Option<Vec<u8>> {

@@ -7,6 +7,7 @@ pub mod agents;
 pub mod ailment;
 pub mod asker;
 pub mod automation;
+pub mod begun;
 pub mod budget;
 pub mod cause;
 pub mod city;

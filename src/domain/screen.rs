@@ -2,6 +2,7 @@
 //! its terminal. Everything that is concluded from a screen is concluded from this
 //! (`domain/dialog`).
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A screen at one moment.
@@ -26,6 +27,9 @@ pub struct ScreenView {
     /// not known.
     #[serde(default)]
     pub hides_input: Option<bool>,
+    /// When a person typed last, if they have begun a line and not submitted it (`domain/begun`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
 }
 
 /// Cells of one row that stand out.

@@ -89,6 +89,8 @@ struct Fake {
     ignores_term: bool,
     /// None when it cannot be seen.
     screen: Option<String>,
+    /// When a person typed last who has begun a line.
+    begun: Option<Timestamp>,
     meta: BTreeMap<String, String>,
     meta_hidden: bool,
     ear: Ear,

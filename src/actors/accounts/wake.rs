@@ -205,6 +205,9 @@ impl Kept {
             // It tries again by itself.
             _ if self.works().await => return Ok(()),
             Typing::Attended => return Err("a person is attached".to_owned()),
+            Typing::Begun(_) => {
+                return Err("a line that a person has begun stands in its input".to_owned());
+            }
             Typing::Unrecognised(_) => {
                 return Err("its screen does not show that it waits for text".to_owned());
             }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::super::typing::Unsubmitted;
@@ -85,6 +86,31 @@ impl Conditions {
             .is_of(&handle.token)
             .then(|| watch.reported_question());
         question?.map(str::to_owned)
+    }
+
+    /// Returns what can be answered to the dialog that is open in that session, as far as is known.
+    #[must_use]
+    pub fn choices(&self, handle: &SessionHandle) -> Vec<String> {
+        let entries = self.entries();
+        let entry = entries.get(&handle.id);
+        let entry = entry.filter(|entry| entry.watch.is_of(&handle.token));
+        entry.map_or_else(Vec::new, |entry| entry.watch.choices().to_vec())
+    }
+
+    /// Returns since when the turn of that session is over and nothing has followed, as its harness reported.
+    #[must_use]
+    pub fn turn_over(&self, handle: &SessionHandle) -> Option<Timestamp> {
+        let entries = self.entries();
+        let watch = &entries.get(&handle.id)?.watch;
+        watch.is_of(&handle.token).then(|| watch.turn_over())?
+    }
+
+    /// Returns until when a dialog is known to have been open in that session.
+    #[must_use]
+    pub fn asked_until(&self, handle: &SessionHandle) -> Option<Timestamp> {
+        let entries = self.entries();
+        let watch = &entries.get(&handle.id)?.watch;
+        watch.is_of(&handle.token).then(|| watch.asked_until())?
     }
 
     /// The question that the session's harness reported was answered.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Typing, answer, may_type, submit};
+use super::{Typing, answer, may_type, submit, submit_behind};
 use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
@@ -197,4 +197,78 @@ async fn words_at_an_entry_of_a_menu_are_not_told() {
     let (answered, ()) = tokio::join!(answering, typed);
     let answered = answered.unwrap();
     assert!(!answered.answer.contains("hunter2"), "{answered:?}");
+}
+
+/// Both would be one message.
+#[tokio::test(start_paused = true)]
+async fn text_is_held_back_while_a_line_that_a_person_has_begun_stands_in_the_input() {
+    let town = Scenario::new().start().await;
+    let (charged, handle) = session(&town).await;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    sessions.show(&charged.session, Some("> delete the"));
+    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    let typing = may_type(world, harness, &handle).await;
+    assert!(
+        matches!(&typing, Typing::Begun(screen) if screen.contains("delete the")),
+        "{typing:?}"
+    );
+    let refused = submit(world, Some(harness), &handle, "Go on").await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NeedsHuman);
+    assert!(refused.message.contains("delete the"), "{refused}");
+    assert!(sessions.sent(&charged.session).is_empty());
+    submit_behind(world, Some(harness), &handle, "Go on", true)
+        .await
+        .unwrap();
+    assert_eq!(sessions.sent(&charged.session).len(), 2);
+    sessions.begin_line(&charged.session, None);
+    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
+}
+
+/// Who begins to type between a text and its Enter would have both submitted.
+#[tokio::test(start_paused = true)]
+async fn text_behind_which_a_person_begins_to_type_is_not_submitted() {
+    let town = Scenario::new().start().await;
+    let (charged, handle) = session(&town).await;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    let begins = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        sessions.begin_line(&charged.session, Some(world.clock.now()));
+    };
+    let (refused, ()) = tokio::join!(submit(world, Some(harness), &handle, "Go on"), begins);
+    let refused = refused.unwrap_err();
+    assert!(refused.message.contains("not submitted"), "{refused}");
+    let sent = sessions.sent(&charged.session);
+    assert_eq!(sent, [Input::Paste("Go on".to_owned())]);
+}
+
+/// "1" at a menu takes no Enter: it stands in no line afterwards.
+#[tokio::test(start_paused = true)]
+async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
+    let town = Scenario::new().start().await;
+    conditions::connect(&town.world);
+    let (charged, handle) = session(&town).await;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    let raider = ChildId::Raider(charged.raider.clone());
+    world.directory.conditions.enroll(&raider, harness, &handle);
+    let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
+    sessions.show(&charged.session, Some(dialog));
+    town.pass(SECOND).await;
+    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    sessions.show(&charged.session, Some("> "));
+    town.pass(SECOND).await;
+    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
+    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    assert!(matches!(
+        may_type(world, harness, &handle).await,
+        Typing::Begun(_)
+    ));
 }

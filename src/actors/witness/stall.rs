@@ -382,6 +382,10 @@ async fn nudge(
             remember(args, &hook.raider, Watch::again);
             return escalate(args, hook, rows::UNRECOGNISED, screen).await;
         }
+        Typing::Begun(screen) => {
+            remember(args, &hook.raider, Watch::again);
+            return escalate(args, hook, rows::BEGUN, screen).await;
+        }
     }
     let text = prompt::silent(&hook.relic, policy.after, &world.hd());
     match typing::submit(world, Some(&hook.harness), &handle, &text).await {

@@ -76,7 +76,7 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
     let handle = session.handle;
     match (args.text, args.keys) {
         (Some(text), None) => {
-            typing::submit(world, harness.as_ref(), &handle, &text)
+            typing::submit_behind(world, harness.as_ref(), &handle, &text, args.force)
                 .await
                 .map_err(|refusal| named(refusal, &args.name))?;
         }

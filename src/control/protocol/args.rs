@@ -326,6 +326,10 @@ pub struct Send {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
+    /// Send the text although a person has begun a line there: both become one message
+    #[arg(long, conflicts_with = "keys")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// `answer`.

@@ -29,6 +29,11 @@ pub struct Watch {
     reported: Option<(Condition, Timestamp)>,
     /// The screen has shown a question since.
     drawn: bool,
+    /// The dialog that the last look showed, and when one was open last, as far as is known.
+    asks: Option<Condition>,
+    asked: Option<Timestamp>,
+    /// Since when its turn is over, as its harness reported.
+    turn_over: Option<Timestamp>,
     /// What the supervisor itself found wrong with its screen.
     odd: Option<Condition>,
     /// A text of a limit or login that is over and may still be on the screen, and how many such texts
@@ -74,6 +79,9 @@ impl Watch {
             screen: None,
             reported: None,
             drawn: false,
+            asks: None,
+            asked: None,
+            turn_over: None,
             odd: None,
             past: None,
             waited: None,
@@ -150,6 +158,11 @@ impl Watch {
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
         self.drawn |= sighting.asks.is_some();
+        let asked = std::mem::replace(&mut self.asks, sighting.asks.clone());
+        if asked.is_some() || self.asks.is_some() {
+            self.asked = Some(now);
+        }
+        self.turn_over.take_if(|_| sighting.works);
         // A dialog that was drawn, and has gone.
         let has_gone = self.drawn && sighting.asks.is_none();
         let shown = shown.or(sighting.asks);
@@ -202,6 +215,11 @@ impl Watch {
         let before = self.shown().cloned();
         self.proof.hears();
         self.moves();
+        self.turn_over = match report {
+            Report::Answers | Report::Waits => self.turn_over.or(Some(now)),
+            Report::Started { .. } | Report::Compacts => self.turn_over,
+            _ => None,
+        };
         match report {
             Report::Asks { question, choices } => {
                 // A session may report anything, and people are sent it.
@@ -277,6 +295,27 @@ impl Watch {
     pub fn reported_question(&self) -> Option<&str> {
         let (condition, _) = self.reported.as_ref()?;
         (condition.word() == "needs_input").then(|| condition.text())
+    }
+
+    /// What can be answered to the dialog that is open, as far as is known.
+    #[must_use]
+    pub fn choices(&self) -> &[String] {
+        match &self.asks {
+            Some(Condition::NeedsInput { choices, .. }) => choices,
+            Some(_) | None => &[],
+        }
+    }
+
+    /// Since when its turn is over and nothing has followed, where its harness reports that.
+    #[must_use]
+    pub fn turn_over(&self) -> Option<Timestamp> {
+        self.turn_over
+    }
+
+    /// Until when a dialog is known to have been open: keys that were typed before were its own.
+    #[must_use]
+    pub fn asked_until(&self) -> Option<Timestamp> {
+        self.asked
     }
 
     /// Returns what stands for the screen ([`Sighting::picture`]), if it could be seen.

@@ -137,6 +137,7 @@ fn not_typed_over(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         name: raider.name.clone(),
         text: Some(TYPED.to_owned()),
         keys: None,
+        force: false,
     });
     match bench.call(&send) {
         Err(refused) if refused.kind == ErrorKind::NeedsHuman => Ok(()),

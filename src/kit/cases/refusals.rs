@@ -15,8 +15,10 @@ use crate::kit::place::{LOGGED_OUT, RIG};
 
 /// A limit that is over sooner would be one that programs wait for by themselves.
 const AT_LEAST: Duration = Duration::from_secs(60);
-/// A park that ends by a mistake has ended so long after what ended it.
+/// A park that ends by a mistake has ended so long after what ended it,
 const STAYS: Duration = Duration::from_secs(4);
+/// and in a short trial so long.
+const STAYS_SHORT: Duration = Duration::from_secs(1);
 /// How long a program may take to ask its model once more.
 const ASKS_AGAIN: Duration = Duration::from_secs(10);
 /// How far the end of a limit may be off: programs tell it without seconds.
@@ -142,7 +144,11 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
         besides: "",
     };
     bench.wait(wait, || Ok(is_parked()?.then_some(())))?;
-    let until = Instant::now() + STAYS;
+    let time = match bench.short {
+        true => STAYS_SHORT,
+        false => STAYS,
+    };
+    let until = Instant::now() + time;
     let stays = Wait {
         what: "its account stays parked",
         within: STAYS * 2,
@@ -164,6 +170,7 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
         name: raider.name.clone(),
         text: Some("Go on.".to_owned()),
         keys: None,
+        force: false,
     });
     refused("`hd send` types a text", &send)?;
     let charge = Op::Charge(Charge {
@@ -190,6 +197,7 @@ fn asks_again(bench: &Bench, raider: &Raider) -> Result<(), Ended> {
         name: raider.name.clone(),
         text: None,
         keys: Some("g o Enter".to_owned()),
+        force: false,
     }));
     if typed.is_err() {
         // It has ended.

@@ -161,7 +161,9 @@ impl Sessions for FakeSessions {
 
     fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
         let mut view = ScreenView::of_text(&self.peek(handle)?);
-        if self.inner().pasters.contains(&handle.id) {
+        let inner = self.inner();
+        view.begun = inner.sessions.get(&handle.id).and_then(|fake| fake.begun);
+        if inner.pasters.contains(&handle.id) {
             (view.bracketed_paste, view.reads_lines) = (Some(true), Some(false));
         }
         Ok(view)
@@ -339,6 +341,7 @@ impl FakeSessions {
             runs_command: false,
             ignores_term: false,
             screen: Some(inner.at_start.clone()),
+            begun: None,
             meta: spec.meta.clone(),
             ear: Arc::clone(&self.ear),
             spec: spec.clone(),

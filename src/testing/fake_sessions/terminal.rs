@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::{Fake, FakeSessions};
 use crate::domain::ids::SessionId;
 
@@ -28,6 +30,13 @@ impl FakeSessions {
             fake.screen = screen.map(str::to_owned);
         }
         self.announce(id);
+    }
+
+    /// A person has begun a line, and typed last at this time; or has submitted it.
+    pub fn begin_line(&self, id: &SessionId, typed: Option<Timestamp>) {
+        if let Some(fake) = self.inner().sessions.get_mut(id) {
+            fake.begun = typed;
+        }
     }
 
     /// Tells of a changed screen, as a holder does.

@@ -6,16 +6,17 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::support::live::City;
+use crate::support::live::{City, until};
+use crate::support::plan::Plan;
 use crate::support::pty::{shown, terminal};
 
 const TOAST: &str = "horde/raiders/Toast";
 
-/// `hd attach Toast` on this terminal.
-fn attach(city: &City, end: &File) -> Child {
+/// `hd attach NAME` on this terminal.
+fn attach(city: &City, end: &File, name: &str) -> Child {
     let on = || Stdio::from(end.try_clone().unwrap());
     let mut hd = city.program("hd");
-    hd.env("TERM", "xterm").args(["attach", "Toast"]);
+    hd.env("TERM", "xterm").args(["attach", name]);
     hd.stdin(on()).stdout(on()).stderr(on()).spawn().unwrap()
 }
 
@@ -36,7 +37,7 @@ fn a_person_ends_a_program_by_ctrl_c_without_a_crash_and_is_told_that_the_next_o
     );
     let (mut seat, end) = terminal();
     city.wait_sign("up1");
-    let mut hd = attach(&city, &end);
+    let mut hd = attach(&city, &end, "Toast");
     shown(&mut seat, "ready 1");
     seat.write_all(b"\x03").unwrap();
     shown(&mut seat, "counts as no crash");
@@ -48,7 +49,7 @@ fn a_person_ends_a_program_by_ctrl_c_without_a_crash_and_is_told_that_the_next_o
     let restarted = city.happened("agent.restarted", TOAST);
     assert_eq!(restarted[0]["cause"], "ended_by_person", "{restarted:?}");
 
-    let mut hd = attach(&city, &end);
+    let mut hd = attach(&city, &end, "Toast");
     shown(&mut seat, "ready 2");
     city.sign("go");
     let told = shown(&mut seat, &format!("Toast is done: {relic} is completed"));
@@ -62,10 +63,59 @@ fn a_person_is_told_who_ended_the_session() {
     let _relic = city.work("be stopped", &["echo ready", "sign up", "forever"]);
     let (mut seat, end) = terminal();
     city.wait_sign("up");
-    let mut hd = attach(&city, &end);
+    let mut hd = attach(&city, &end, "Toast");
     shown(&mut seat, "ready");
     city.hd(&["agent", "stop", "Toast"]).json();
     let told = shown(&mut seat, "Toast was stopped by an operator");
     assert!(!told.contains("exit code"), "{told}");
+    assert!(hd.wait().unwrap().success());
+}
+
+/// A program that reads lines, and says what it got.
+const READER: &str = r#"
+[[agents]]
+name = "reader"
+command = ["sh", "-c", "echo ready; while read -r line; do echo \"got <$line>\"; done"]
+"#;
+
+/// Both would be one message; the line stands there although its person has gone.
+#[test]
+fn text_is_refused_while_a_line_stands_that_an_attached_person_has_begun() {
+    let city = Plan::new().add(READER).start();
+    let screen = || city.hd(&["peek", "reader"]).out;
+    until("it runs", || screen().contains("ready"));
+    let (mut seat, end) = terminal();
+    let mut hd = attach(&city, &end, "reader");
+    shown(&mut seat, "ready");
+    seat.write_all(b"delete the").unwrap();
+    shown(&mut seat, "delete the");
+    let refused = city.hd(&["send", "reader", "go on"]);
+    assert_eq!(refused.code, 7, "{refused:?}");
+    for said in ["begun a line", "delete the", "--force"] {
+        assert!(refused.err.contains(said), "{refused:?}");
+    }
+    seat.write_all(b"\x1c").unwrap();
+    shown(&mut seat, "detached");
+    assert!(hd.wait().unwrap().success());
+    assert_eq!(city.hd(&["send", "reader", "go on"]).code, 7);
+
+    assert_eq!(
+        city.hd(&["send", "reader", "--keys", "C-u"]).code,
+        0,
+        "the terminal empties the line"
+    );
+    let sent = city.hd(&["send", "reader", "go on"]);
+    assert_eq!(sent.code, 0, "{sent:?}");
+    until("it has the text alone", || screen().contains("got <go on>"));
+    assert!(!screen().contains("got <delete the"), "{}", screen());
+
+    let mut hd = attach(&city, &end, "reader");
+    shown(&mut seat, "on>");
+    seat.write_all(b"fix ").unwrap();
+    shown(&mut seat, "fix");
+    let forced = city.hd(&["send", "reader", "it all", "--force"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    shown(&mut seat, "<fix it all>");
+    seat.write_all(b"\x1c").unwrap();
     assert!(hd.wait().unwrap().success());
 }

@@ -18,6 +18,9 @@ pub(super) const HELPLESS: &str = "it is stalled, and nothing helps";
 pub(super) const UNTOLD: &str = "it is stalled, and cannot be told";
 /// ... its screen shows nothing that is known to take text ...
 pub(super) const UNRECOGNISED: &str = "it is stalled, and its screen is not recognised";
+/// ... a person has left a line in its input ...
+pub(super) const BEGUN: &str =
+    "it is stalled, and a line that a person has begun stands in its input";
 /// ... its screen shows nothing but a spinner ...
 pub(super) const SPINS: &str = "it shows a spinner, and does nothing else";
 /// ... or it is not replaced.
@@ -72,7 +75,7 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
         over(
             txn,
             &hook,
-            &[HELPLESS, UNTOLD, UNRECOGNISED, REFUSED, SPINS],
+            &[HELPLESS, UNTOLD, UNRECOGNISED, BEGUN, REFUSED, SPINS],
         )?;
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
@@ -121,7 +124,14 @@ pub(super) fn recover(txn: &mut dyn Txn, hook: &Hook, cause: Cause) -> Result<()
     over(
         txn,
         hook,
-        &[HELPLESS, UNTOLD, UNRECOGNISED, REFUSED, shaman::UNSEEN],
+        &[
+            HELPLESS,
+            UNTOLD,
+            UNRECOGNISED,
+            BEGUN,
+            REFUSED,
+            shaman::UNSEEN,
+        ],
     )?;
     let data = serde_json::json!({ "relic": hook.relic, "stalled_since": steps.since });
     let event = NewEvent::new(EventType::RaiderWorking, &hook.raider, cause);

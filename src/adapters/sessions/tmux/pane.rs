@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use nix::libc;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr, tcgetpgrp, tcgetwinsize};
@@ -84,24 +85,20 @@ impl Pane {
         clients.is_ok_and(|clients| clients.trim().parse().is_ok_and(|count: u32| count > 0))
     }
 
-    /// Whether a person who is attached to its session pressed a key within this; false when tmux does not say. That a
+    /// When a person who is attached to its session pressed a key within this; none when tmux does not say. That a
     /// client attaches counts as its first activity, to the second.
-    pub fn typed_within(&self, time: Duration) -> bool {
-        let Ok(clients) = self.run(
-            "list-clients",
-            &["-F", "#{client_created} #{client_activity}"],
-        ) else {
-            return false;
-        };
-        let now = jiff::Timestamp::now().as_second();
+    pub fn typed_within(&self, time: Duration) -> Option<Timestamp> {
+        let format = "#{client_created} #{client_activity}";
+        let clients = self.run("list-clients", &["-F", format]).ok()?;
+        let now = Timestamp::now().as_second();
         let time = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        clients.lines().any(|line| {
+        let typed = clients.lines().filter_map(|line| {
             let mut times = line.split(' ').map(str::parse::<i64>);
-            let (Some(Ok(created)), Some(Ok(active))) = (times.next(), times.next()) else {
-                return false;
-            };
-            active > created && now.saturating_sub(active) <= time
-        })
+            let (created, active) = (times.next()?.ok()?, times.next()?.ok()?);
+            let is_late = active > created && now.saturating_sub(active) <= time;
+            is_late.then_some(active)
+        });
+        Timestamp::from_second(typed.max()?).ok()
     }
 
     /// Runs a command on this pane.

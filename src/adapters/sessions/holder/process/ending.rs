@@ -81,7 +81,7 @@ impl Holder {
             Terminal::Own(..) => by_itself && lately(self.typed),
             Terminal::Pane(pane) => {
                 let interrupted = agent.is_interrupted() && pane.is_attached();
-                interrupted || by_itself && pane.typed_within(TAKES)
+                interrupted || by_itself && pane.typed_within(TAKES).is_some()
             }
         }
     }

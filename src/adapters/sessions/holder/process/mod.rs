@@ -46,6 +46,7 @@ use self::terminal::Terminal;
 use crate::adapters::sessions::files::State;
 use crate::adapters::sessions::launch::{COLS, ROWS};
 use crate::adapters::sessions::tmux::{self, Pane};
+use crate::domain::begun::Begun;
 
 pub(in crate::adapters::sessions) use self::cgroup::{
     kill as kill_cgroup, remove as remove_cgroup,
@@ -178,6 +179,8 @@ struct Holder {
     ending_key: Option<Instant>,
     /// When a person who is attached last typed anything.
     typed: Option<Instant>,
+    /// The line that such a person has begun, and when they typed last by the clock.
+    begun: (Begun, Timestamp),
     /// Whether the terminal was taken from us.
     lost: bool,
 }
@@ -209,6 +212,7 @@ impl Holder {
             interrupted: false,
             ending_key: None,
             typed: None,
+            begun: (Begun::default(), Timestamp::UNIX_EPOCH),
             lost: false,
         }
     }

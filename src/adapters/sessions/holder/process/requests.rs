@@ -2,12 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::terminal::Terminal;
 use super::{Holder, Stopping, screen};
+use crate::domain::begun::Begun;
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, Status};
 use crate::domain::keys;
+use crate::domain::screen::ScreenView;
+
+/// A person in tmux who pressed a key within this may have begun a line.
+const TYPES: Duration = Duration::from_secs(10);
 
 impl Holder {
     /// Answers the request of the connection at this place.
@@ -41,11 +48,7 @@ impl Holder {
                 Err(why) => Answer::Refused(why),
             },
             Request::Type(_) | Request::Submit(_) | Request::Paste(_) => {
-                if let Request::Type(bytes) = &request
-                    && keys::ends_programs(bytes)
-                {
-                    self.ending_key = Some(Instant::now());
-                }
+                self.note_pressed(&request);
                 match self.put_in(id, request) {
                     Ok(()) => return self.peers[at].waits = true,
                     Err(why) => Answer::Refused(why),
@@ -62,7 +65,10 @@ impl Holder {
                 Err(error) => Answer::Refused(error.to_string()),
             },
             Request::Look => match self.terminal.view() {
-                Ok(view) => Answer::View(Box::new(view)),
+                Ok(view) => Answer::View(Box::new(ScreenView {
+                    begun: self.begun_at(),
+                    ..view
+                })),
                 Err(error) => Answer::Refused(error.to_string()),
             },
             Request::Watch => return self.peers[at].watches = true,
@@ -101,8 +107,32 @@ impl Holder {
             return;
         }
         self.typed = Some(Instant::now());
+        self.begun.0.typed(typed);
+        self.begun.1 = Timestamp::now();
         if keys::ends_programs(typed) {
             self.ending_key = self.typed;
+        }
+    }
+
+    /// Remembers what the supervisor types: a key that ends programs, or the end of a line that a person has begun.
+    fn note_pressed(&mut self, request: &Request) {
+        match request {
+            Request::Type(bytes) => {
+                if keys::ends_programs(bytes) {
+                    self.ending_key = Some(Instant::now());
+                }
+                self.begun.0.pressed(bytes);
+            }
+            Request::Submit(_) => self.begun.0 = Begun::default(),
+            _ => {}
+        }
+    }
+
+    /// When a person who has begun a line typed last. In tmux their keys are not seen: who typed just now may have.
+    fn begun_at(&self) -> Option<Timestamp> {
+        match &self.terminal {
+            Terminal::Own(..) => self.begun.0.is_begun().then_some(self.begun.1),
+            Terminal::Pane(pane) => pane.typed_within(TYPES),
         }
     }
 

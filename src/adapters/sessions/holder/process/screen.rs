@@ -145,6 +145,7 @@ impl Screen {
             bracketed_paste: Some(screen.bracketed_paste()),
             reads_lines: None,
             hides_input: None,
+            begun: None,
         }
     }
 
