@@ -102,7 +102,6 @@ impl From<Refusal> for OpenFailure {
 /// What the next session gets.
 struct Start {
     argv: Vec<String>,
-    first_input: Option<String>,
     /// What is typed once the program waits for text.
     first_prompt: Option<String>,
     env: BTreeMap<String, String>,
@@ -222,7 +221,7 @@ async fn start_session(
         argv: start.argv,
         env: start.env,
         cwd: start.cwd,
-        first_input: start.first_input,
+        first_input: None,
         output_limit: world.city.session.output_limit,
         meta: facts_of([
             (FINGERPRINT, fingerprint.as_ref()),

@@ -1,4 +1,4 @@
-//! The first prompt of a program that takes it in its terminal (`prompt = "paste"`): typed by the same judgement as
+//! The first prompt of a program that takes it in its terminal (`prompt = "paste"` and `"stdin"`): typed by the same judgement as
 //! every other text. A login or a menu at the start keeps it back, is shown as what it is, and takes no Enter of it.
 //!
 //! ```text
@@ -21,6 +21,7 @@ use super::{conditions, effects, shaman, typing};
 use crate::actors::refusal::RefusalKind;
 use crate::domain::condition::Condition;
 use crate::domain::dialog::Readiness;
+use crate::domain::harness::END_OF_INPUT;
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::restart::Mono;
@@ -40,6 +41,10 @@ const NEVER_QUIET: Duration = Duration::from_secs(10);
 /// and one that reads lines and has printed nothing after this: a program that is about to read keys would take the
 /// lines for something else.
 const SILENT: Duration = Duration::from_secs(3);
+/// What keeps the prompt back.
+const UNKNOWN: &str =
+    "nothing on its screen is known to take text, and it is no dialog that is known either";
+const BEGUN: &str = "a line that a person has begun and not submitted stands in its input";
 /// A screen of which nothing is known is a condition after this.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -59,8 +64,8 @@ struct Course {
     view: Option<ScreenView>,
     /// Since when its screen changes at each look.
     moves: Option<Mono>,
-    /// Since when nothing is known of its screen.
-    unknown: Option<Mono>,
+    /// Since when nothing is known of its screen, or a person's line stands in it.
+    kept_back: Option<Mono>,
     called: bool,
 }
 
@@ -154,9 +159,15 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
         return Next::Soon;
     }
     if let Readiness::Unrecognised = ready {
-        return unknown(world, owed, course, &view).await;
+        let hint = "`input_patterns` of its harness say how a screen that takes text looks.";
+        return kept_back(world, owed, course, &view, (UNKNOWN, hint)).await;
     }
-    course.unknown = None;
+    let typing = typing::may_type(world, &owed.harness, &owed.handle).await;
+    if let Typing::Begun(_) = typing {
+        let hint = "The prompt is typed once that line is submitted or emptied.";
+        return kept_back(world, owed, course, &view, (BEGUN, hint)).await;
+    }
+    course.kept_back = None;
     conditions::set_odd(world, &owed.handle, None);
     let shown = world.directory.conditions.of(&owed.handle);
     let parked = world
@@ -168,12 +179,20 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
         // The condition tells people.
         return Next::Later;
     }
-    if typing::may_type(world, &owed.harness, &owed.handle).await == Typing::Attended {
+    if typing == Typing::Attended {
         // Words that a person has begun would be submitted with it.
         return Next::Later;
     }
-    match typing::submit(world, Some(&owed.harness), &owed.handle, &owed.text).await {
+    let (text, ends) = match owed.text.strip_suffix(END_OF_INPUT) {
+        Some(text) => (text.trim_end(), true),
+        None => (owed.text.as_str(), false),
+    };
+    match typing::submit(world, Some(&owed.harness), &owed.handle, text).await {
         Ok(()) => {
+            // To a program that reads keys it would be a key that ends it.
+            if ends && !reads_keys {
+                end_input(world, owed).await;
+            }
             let of = owed.handle.clone();
             let paid = move |provider: &dyn crate::ports::sessions::Sessions| {
                 provider.set_meta(&of, OWED, "")
@@ -188,6 +207,14 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
     }
 }
 
+/// Tells a program that reads lines that no more of them come.
+async fn end_input(world: &World, owed: &Owed) {
+    let end = END_OF_INPUT.to_string().into_bytes();
+    if let Err(error) = typing::keys(world, &owed.handle, end).await {
+        tracing::warn!(session = %owed.handle.id, %error, "the end of its input was not typed");
+    }
+}
+
 /// Whether the screen is not quiet yet.
 fn moves(course: &mut Course, view: &ScreenView, now: Mono) -> bool {
     if course.view.replace(view.clone()).as_ref() == Some(view) {
@@ -198,17 +225,23 @@ fn moves(course: &mut Course, view: &ScreenView, now: Mono) -> bool {
     now.saturating_sub(since) < NEVER_QUIET
 }
 
-/// Nothing says what the program would make of the prompt: it may still be starting. Once that has lasted, a person is
-/// called.
-async fn unknown(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
+/// The prompt may not be typed, and no condition tells people why: a program that nothing is known of may still be
+/// starting, and who has begun a line may go on. Once that has lasted, a person is called.
+async fn kept_back(
+    world: &World,
+    owed: &Owed,
+    course: &mut Course,
+    view: &ScreenView,
+    (why, hint): (&str, &str),
+) -> Next {
     let now = world.clock.mono();
-    let since = *course.unknown.get_or_insert(now);
+    let since = *course.kept_back.get_or_insert(now);
     if now.saturating_sub(since) < LONG {
         return Next::Soon;
     }
     let screen = view.text();
     let condition = Condition::Unrecognised {
-        text: "its first prompt waits: nothing on its screen is known to take text".to_owned(),
+        text: format!("its first prompt waits: {why}"),
         screen: screen.clone(),
     };
     conditions::set_odd(world, &owed.handle, Some(condition));
@@ -219,9 +252,8 @@ async fn unknown(world: &World, owed: &Owed, course: &mut Course, view: &ScreenV
             problem: UNTYPED.to_owned(),
             severity: Severity::High,
             evidence: format!(
-                "nothing on its screen is known to take text, and it is no dialog that is known either. `hd attach {0}` or \
-                 `hd send {0} --keys \"...\"` brings it to where it takes text; `input_patterns` of its harness say how \
-                 that looks. Its screen:\n{screen}",
+                "{why}. `hd attach {0}` or `hd send {0} --keys \"...\"` brings it to where it takes text. {hint} Its \
+                 screen:\n{screen}",
                 owed.child
             ),
         };

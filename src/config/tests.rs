@@ -338,8 +338,7 @@ fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
             };
             let launch = crate::domain::harness::launch(harness, &start);
             let typed = launch
-                .first_input
-                .or(launch.first_prompt)
+                .first_prompt
                 .map_or(String::new(), |text| format!(" <<< {text:?}"));
             format!("{}{typed}", shell_words::join(launch.argv))
         };

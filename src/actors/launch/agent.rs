@@ -36,7 +36,6 @@ pub(super) async fn start(
     };
     let mut start = Start {
         argv: agent.command.clone(),
-        first_input: agent.first_input.clone(),
         first_prompt: None,
         env: env.build(),
         cwd: agent.dir.clone(),
@@ -76,8 +75,7 @@ pub(super) async fn start(
                 resumes: start.resumes.is_some(),
             },
         );
-        (start.argv, start.first_input) = (launch.argv, launch.first_input);
-        start.first_prompt = launch.first_prompt;
+        (start.argv, start.first_prompt) = (launch.argv, launch.first_prompt);
         start.env = driven::filled(&fill, start.env);
     }
     Ok(start)

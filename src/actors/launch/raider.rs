@@ -169,7 +169,6 @@ impl Session {
         );
         Ok(Start {
             argv: launch.argv,
-            first_input: launch.first_input,
             first_prompt: launch.first_prompt,
             env: driven::filled(&fill, env),
             cwd: self.sandbox,

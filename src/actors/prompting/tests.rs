@@ -67,6 +67,52 @@ async fn first_prompt_waits_until_a_dialog_has_gone() {
     assert_eq!(typed(&town, &charged), 1, "once");
 }
 
+/// As `"paste"` does: a program that reads lines asks, too.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_the_input() {
+    let stdin = |city: &mut City| {
+        let harnesses = city.harnesses.values_mut();
+        harnesses.for_each(|harness| harness.prompt = PromptMode::Stdin);
+    };
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    town.pass(60 * SECOND).await;
+    assert!(town.parts.sessions.sent(&charged.session).is_empty());
+    assert_eq!(condition(&town, &charged).await, Some("needs_input"));
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(3 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    let sent = town.parts.sessions.sent(&charged.session);
+    assert_eq!(sent.last(), Some(&Input::Raw(vec![4])), "end of input");
+    assert_eq!(sent.len(), 2, "{sent:?}");
+}
+
+/// A person who typed at the start, and went away.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_waits_while_a_line_that_a_person_has_begun_stands_in_the_input() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.begin_line(&charged.session, Some(town.world.clock.now()));
+    town.pass(SECOND).await;
+    town.parts
+        .sessions
+        .show(&charged.session, Some("> fix the"));
+    town.pass(5 * SECOND).await;
+    let now = town.world.clock.now();
+    sessions.begin_line(&charged.session, Some(now));
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    assert_eq!(condition(&town, &charged).await, Some("unrecognised"));
+    let called = town.escalations().await;
+    assert!(called[0].body.contains("has begun"), "{called:?}");
+    sessions.begin_line(&charged.session, None);
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    assert_eq!(condition(&town, &charged).await, None);
+}
+
 /// A program that reads lines and shows nothing gets it all the same.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_of_a_program_that_reads_lines_is_typed_although_it_shows_nothing() {

@@ -294,7 +294,7 @@ fn prompted(
     let launch = launch(harness, &start);
     Some(Runs {
         command: launch.argv,
-        first_input: launch.first_input.or(launch.first_prompt),
+        first_input: launch.first_prompt,
         harness: Some(harness.name.clone()),
         prompt,
         prompt_file: path,

@@ -66,7 +66,7 @@ pub enum OnCompact {
 pub enum PromptMode {
     /// As `{prompt}` in the command, or as its last argument.
     Arg,
-    /// Typed into its terminal when that is quiet, whatever it shows, then end of input.
+    /// Typed into its terminal as lines, once it waits for text, then end of input.
     Stdin,
     /// As a file whose path replaces `{prompt}`, or is the last argument.
     File,

@@ -16,16 +16,15 @@ use self::fill::{Fill, PROMPT, RESUME};
 use super::city::{Harness, PromptMode};
 
 /// End of input on a terminal.
-const END_OF_INPUT: char = '\u{4}';
+pub const END_OF_INPUT: char = '\u{4}';
 
 /// A command line, and what to type into the terminal once it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// For the prompt mode `stdin`: typed whatever the terminal shows.
-    pub first_input: Option<String>,
-    /// For the prompt mode `paste`: typed once the program waits for text.
+    /// For the prompt modes `paste` and `stdin`: typed once the program waits for text. For the latter with the end of
+    /// input behind it.
     pub first_prompt: Option<String>,
 }
 
@@ -55,27 +54,20 @@ pub fn launch(harness: &Harness, start: &Start<'_>) -> Launch {
     }
     put_in_resume(&mut argv, &harness.resume, start.resumes);
     let mut argv = start.fill.put_in_all(&argv);
-    let (first_input, first_prompt) = match harness.prompt {
+    let first_prompt = match harness.prompt {
         PromptMode::Arg => {
             put_in(&mut argv, start.prompt);
-            (None, None)
+            None
         }
         PromptMode::File => {
             put_in(&mut argv, &start.prompt_file.to_string_lossy());
-            (None, None)
+            None
         }
         // Input ends only at the start of a line.
-        PromptMode::Stdin => {
-            let input = format!("{}\n{END_OF_INPUT}", start.prompt.trim_end());
-            (Some(input), None)
-        }
-        PromptMode::Paste => (None, Some(start.prompt.to_owned())),
+        PromptMode::Stdin => Some(format!("{}\n{END_OF_INPUT}", start.prompt.trim_end())),
+        PromptMode::Paste => Some(start.prompt.to_owned()),
     };
-    Launch {
-        argv,
-        first_input,
-        first_prompt,
-    }
+    Launch { argv, first_prompt }
 }
 
 /// Puts the `resume` arguments in their place, or behind the program.
@@ -199,7 +191,7 @@ mod tests {
         assert_eq!(start(&last, false).argv, ["x", "--yolo", "do {prompt} it"]);
         let inner = harness(&["x", "--p={prompt}", "-v"], PromptMode::Arg, &[]);
         assert_eq!(start(&inner, false).argv, ["x", "--p=do {prompt} it", "-v"]);
-        assert_eq!(start(&inner, false).first_input, None);
+        assert_eq!(start(&inner, false).first_prompt, None);
     }
 
     #[test]
@@ -216,9 +208,8 @@ mod tests {
         let typed = start(&paste, false);
         assert_eq!(typed.argv, ["x", "{prompt}"]);
         assert_eq!(typed.first_prompt.as_deref(), Some("do {prompt} it"));
-        assert_eq!(typed.first_input, None, "the screen is looked at first");
         let stdin = start(&harness(&["x"], PromptMode::Stdin, &[]), false);
-        assert_eq!(stdin.first_input.as_deref(), Some("do {prompt} it\n\u{4}"));
+        assert_eq!(stdin.first_prompt.as_deref(), Some("do {prompt} it\n\u{4}"));
     }
 
     #[test]
