@@ -38,9 +38,12 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
         "AFTER A CRASH",
         "USED BY",
     ]);
+    let (mut has_none, mut is_unproven) = (false, false);
     for row in rows.as_array().into_iter().flatten() {
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-        let program = row["program"].as_str().unwrap_or("(no command)");
+        let program = row["program"].as_str().unwrap_or(NO_COMMAND);
+        has_none |= row["program"].is_null();
+        is_unproven |= row["unproven"] == true;
         let program = match row["found"].as_bool() {
             Some(false) if !row["program"].is_null() => {
                 Cell(format!("{program} (not found)"), Tone::Faint)
@@ -50,14 +53,40 @@ pub(in crate::cli) fn list(rows: &Value, style: Style) -> String {
         table.row(vec![
             Cell(text("name"), Tone::Strong),
             program,
-            text("version").into(),
+            version(row),
             starts(row),
             seen_by(row).into(),
             after_crash(row).into(),
             users(row).into(),
         ]);
     }
-    table.text(style)
+    let notes = [
+        (
+            has_none,
+            "(no command): any program of yours: give that harness a `command` in city.toml",
+        ),
+        (
+            is_unproven,
+            "unproven: never tried against the real program; a screen of it that nothing is known of calls a person",
+        ),
+    ];
+    let mut lines = vec![table.text(style)];
+    let notes = notes.iter().filter(|(is, _)| *is);
+    lines.extend(notes.map(|(_, note)| style.paint(Tone::Faint, note)));
+    lines.join("\n")
+}
+
+/// Stands for the program of a harness that has no command.
+const NO_COMMAND: &str = "(no command)";
+
+/// The version of its program, and that its preset was never tried.
+fn version(row: &Value) -> Cell {
+    let version = row["version"].as_str().unwrap_or_default();
+    match (row["unproven"] == true, version) {
+        (true, "") => Cell("unproven".to_owned(), Tone::Waits),
+        (true, version) => Cell(format!("{version} (unproven)"), Tone::Waits),
+        (false, version) => version.to_owned().into(),
+    }
 }
 
 /// Whether its sessions start without a person; empty where that is not known.
@@ -120,13 +149,16 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
     let row = &safe(row);
     let name = row["name"].as_str().unwrap_or_default();
     let mut lines = vec![style.paint(Tone::Strong, name)];
-    let program = row["program"].as_str().unwrap_or("(no command)");
+    let program = row["program"].as_str().unwrap_or(NO_COMMAND);
     let version = row["version"]
         .as_str()
         .map(|version| format!(", {version}"));
     let version = version.unwrap_or_default();
     lines.push(match (row["file"].as_str(), row["found"].as_bool()) {
         (Some(file), _) => format!("program: {file}{version}"),
+        (None, _) if row["program"].is_null() => {
+            format!("program: {NO_COMMAND}: any program of yours: give it a `command` in city.toml")
+        }
         (None, Some(_)) => format!("program: {program}, not found"),
         (None, None) => format!("program: {program} in the sandbox"),
     });
@@ -135,6 +167,9 @@ pub(in crate::cli) fn show(row: &Value, style: Style) -> String {
     }
     if let Some(proven) = row["proven"].as_str() {
         lines.push(format!("proven with: {proven}"));
+    }
+    if row["unproven"] == true {
+        lines.push("unproven: never tried against the real program".to_owned());
     }
     lines.push(match (row["login"].as_str(), row["logged_in"].as_bool()) {
         (Some(login), _) => format!("login: {login}"),

@@ -105,6 +105,35 @@ fn list_tells_which_programs_are_there() {
     assert!(line("codex").contains("codex (not found)"), "{table}");
 }
 
+/// Nobody is to take a preset for proven that never met its program, nor look for the program of one without a command.
+#[test]
+fn list_marks_presets_that_were_never_tried_and_says_what_has_no_command() {
+    let temp = made();
+    let rows = json(temp.path(), &["harness", "list"]);
+    let rows = rows.as_array().unwrap().iter();
+    let unproven = rows.filter(|row| row["unproven"] == true);
+    let unproven: Vec<_> = unproven.map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(unproven, ["amp", "cursor", "goose"]);
+    let table = hd(temp.path(), &["harness", "list"]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    let line = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("cursor").contains("unproven"), "{table}");
+    assert!(!line("claude").contains("unproven"), "{table}");
+    assert!(line("script").contains("(no command)"), "{table}");
+    let note = "(no command): any program of yours";
+    assert!(table.contains(note), "{table}");
+    let shown = |name: &str| {
+        let shown = hd(temp.path(), &["harness", "show", name]);
+        String::from_utf8(shown.stdout).unwrap()
+    };
+    assert!(
+        shown("goose").contains("unproven: never tried"),
+        "{}",
+        shown("goose")
+    );
+    assert!(shown("script").contains(note), "{}", shown("script"));
+}
+
 #[test]
 fn show_tells_all_settings_and_what_placeholders_mean() {
     let temp = made();

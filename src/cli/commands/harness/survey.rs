@@ -8,7 +8,8 @@ use crate::config::{self, Loaded};
 use crate::domain::city::Harness;
 use crate::domain::harness::fill::PLACEHOLDERS;
 use crate::domain::harness::hooks::Hooks;
-use crate::domain::unattended::KeyUse;
+use crate::domain::unattended::{KeyUse, Known};
+use crate::kit::programs;
 
 use super::look::{Machine, look, users};
 
@@ -64,6 +65,7 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
         "name": harness.name, "program": looked.program, "command": harness.command,
         "found": looked.found, "file": looked.file, "version": version, "version_unknown": unknown,
         "proven": looked.known.and_then(|known| known.proven),
+        "unproven": is_unproven(harness, looked.known),
         "logged_in": seen.map(|seen| seen.login.is_some()),
         "login": seen.and_then(|seen| seen.login.clone()),
         "api_key": looked.key.map(api_key),
@@ -80,6 +82,11 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
         "resume": !harness.resume.is_empty(),
         "used_by": users(loaded, harness),
     })
+}
+
+/// Whether there is a preset for its program that was never tried against the program.
+fn is_unproven(harness: &Harness, known: Option<&Known>) -> bool {
+    programs::of(harness).is_known() && known.is_none_or(|known| known.proven.is_none())
 }
 
 /// What becomes of a key of its API in the environment, in a word.
