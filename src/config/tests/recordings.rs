@@ -12,7 +12,7 @@ use super::Place;
 use crate::adapters::sessions::holder::view_of;
 use crate::domain::city::Harness;
 use crate::domain::condition::{Condition, judge};
-use crate::domain::dialog::{Readiness, readiness};
+use crate::domain::dialog::{Answering, Readiness, Step, Unanswerable, choose, find, readiness};
 use crate::domain::ids::HarnessName;
 
 /// The size of a session's terminal.
@@ -43,6 +43,51 @@ fn line(harness: &Harness, recording: &Path) -> String {
         Readiness::Unrecognised => "unrecognised",
     };
     format!("{text}, {shown}")
+}
+
+/// codex names a key for each choice. No letter of an answer in words may be taken for one of them.
+#[test]
+fn dialogs_of_codex_are_answered_by_the_keys_that_they_name() {
+    let place = Place::new();
+    let city = place.load("workspace.name = \"c\"").unwrap().city;
+    let harness = &city.harnesses[&HarnessName::new("codex").unwrap()];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness/codex-0.169.0");
+    let dialog = |case: &str| {
+        let bytes = fs::read(root.join(format!("{case}.raw"))).unwrap();
+        let view = view_of(&bytes, SIZE.0, SIZE.1);
+        find(&harness.looks.looks(), &view).unwrap()
+    };
+    let keys = |case: &str, answer: &str| {
+        let dialog = dialog(case);
+        let reply = choose(&dialog, answer);
+        let mut answering = Answering::new(dialog.clone(), reply.unwrap(), false);
+        answering.next(Some(&dialog))
+    };
+    for (case, answer, pressed) in [
+        // The first entry is selected.
+        ("approval-command", "y", "\r"),
+        ("approval-command", "1", "\r"),
+        ("approval-command", "p", "p"),
+        ("approval-command", "2", "p"),
+        ("approval-command", "esc", "\x1b"),
+        ("approval-command", "No, and", "\x1b"),
+        // The third one is.
+        ("daemon-features", "2", "2"),
+        ("daemon-features", "cancel", "\r"),
+        ("first-start-login", "2", "2"),
+        ("first-start-login", "Sign in with Device", "2"),
+        ("first-start-trust", "1", "\r"),
+        ("first-start-hooks", "Trust all", "2"),
+        ("question", "Blue", "3"),
+    ] {
+        let expected = Step::Press(pressed.as_bytes().to_vec());
+        assert_eq!(keys(case, answer), expected, "{case} {answer}");
+    }
+    for answer in ["python, please", "do it elsewhere"] {
+        let refused = choose(&dialog("approval-command"), answer);
+        let no_such = Unanswerable::NoSuchChoice(answer.to_owned());
+        assert_eq!(refused, Err(no_such));
+    }
 }
 
 #[test]

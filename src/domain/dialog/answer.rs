@@ -17,6 +17,7 @@ const DOWN: &[u8] = b"\x1b[B";
 const RIGHT: &[u8] = b"\x1b[C";
 const LEFT: &[u8] = b"\x1b[D";
 const ENTER: &[u8] = b"\r";
+const ESCAPE: &[u8] = b"\x1b";
 
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +125,11 @@ fn entry(choices: &[Choice], answer: &str) -> Result<Option<usize>, Unanswerable
     {
         return Ok(Some(at));
     }
+    let is_named =
+        |choice: &Choice| (choice.named()).is_some_and(|key| key.eq_ignore_ascii_case(&wanted));
+    if let Some(at) = choices.iter().position(is_named) {
+        return Ok(Some(at));
+    }
     let numbered = choices.iter().any(|choice| choice.key.is_some());
     if let (false, Ok(number)) = (numbered, wanted.parse::<usize>())
         && (1..=choices.len()).contains(&number)
@@ -168,7 +174,13 @@ fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
         OWN_WORDS.iter().any(|words| label.starts_with(words))
     };
     let no_such = || Unanswerable::NoSuchChoice(answer.to_owned());
-    let at = choices.iter().position(takes).ok_or_else(no_such)?;
+    // Each letter of the words would be the key of a choice.
+    let takes_letters =
+        (choices.iter()).any(|choice| choice.named().is_some_and(|key| key.len() == 1));
+    let mut fitting = choices.iter().enumerate().filter(|_| !takes_letters);
+    let (at, _) = fitting
+        .find(|(_, choice)| takes(choice))
+        .ok_or_else(no_such)?;
     Ok(Reply::Words {
         at: Some(at),
         text: answer.to_owned(),
@@ -262,8 +274,7 @@ impl Answering {
                     choices, selected, ..
                 },
             ) => {
-                let key = choices.get(*at).and_then(|choice| choice.key);
-                let at = *at;
+                let (at, key) = (*at, key_of(choices, *at));
                 self.pick(at, key, *selected)
             }
             (Reply::Entry(_), Form::Letters { typed: true, .. }) if !self.keyed => {
@@ -311,14 +322,14 @@ impl Answering {
         }
     }
 
-    /// Moves to the entry and presses Enter; by its number where there is one.
-    fn pick(&mut self, at: usize, key: Option<char>, selected: Option<usize>) -> Step {
+    /// Moves to the entry and presses Enter; by its key where there is one.
+    fn pick(&mut self, at: usize, key: Option<Vec<u8>>, selected: Option<usize>) -> Step {
         if selected == Some(at) {
             return self.enter(ENTER);
         }
         if let Some(key) = key.filter(|_| !self.keyed) {
             self.keyed = true;
-            return Step::Press(key.to_string().into_bytes());
+            return Step::Press(key);
         }
         self.walk(at, selected)
     }
@@ -357,6 +368,19 @@ impl Answering {
         self.moved_from = Some(selected);
         let across = matches!(self.first.form, Form::Menu { across: true, .. });
         Step::Press(key_towards(at, selected, across).to_vec())
+    }
+}
+
+/// The key that chooses an entry of a menu: the one that its label names, where the labels of a dialog do that, else its
+/// number. A lone "(esc)" says how the dialog is left.
+fn key_of(choices: &[Choice], at: usize) -> Option<Vec<u8>> {
+    let choice = choices.get(at)?;
+    let name_keys = choices.iter().filter(|choice| choice.named().is_some());
+    let named = choice.named().filter(|_| name_keys.count() > 1);
+    match named.map(str::as_bytes) {
+        Some([letter]) => Some(vec![*letter]),
+        Some(_) => Some(ESCAPE.to_vec()),
+        None => choice.key.map(|key| key.to_string().into_bytes()),
     }
 }
 

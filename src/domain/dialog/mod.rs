@@ -19,6 +19,10 @@ mod line;
 mod menu;
 mod several;
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::question::{Pattern, asked};
 use super::screen::ScreenView;
 use super::transcript::at_rest;
@@ -78,6 +82,18 @@ pub struct Choice {
     pub key: Option<char>,
     /// Whether it is ticked; none where it has no box.
     pub ticked: Option<bool>,
+}
+
+/// The key that a label names at its end: "Yes, proceed (y)", "No (esc)".
+static NAMED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)\((esc|[a-z])\)$").expect("the pattern is tested"));
+
+impl Choice {
+    /// The key that its label names.
+    fn named(&self) -> Option<&str> {
+        let found = NAMED.captures(&self.label)?;
+        found.get(1).map(|key| key.as_str())
+    }
 }
 
 /// What a screen says about text.
