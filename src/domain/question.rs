@@ -50,16 +50,16 @@ pub fn asked(patterns: &[Pattern], screen: &str) -> Option<String> {
     captured(patterns, screen, "").map(|(row, _)| row)
 }
 
-/// Returns the words of a row, without the frame around them and with one blank between them.
+/// Returns the words of a row, without the frame or spinner around them and with one blank between them.
 #[must_use]
 pub fn bare(row: &str) -> String {
-    let frame = |c: char| c.is_whitespace() || "│┃║▌▐╎".contains(c);
+    let frame = |c: char| c.is_whitespace() || "│┃║▌▐╎░█".contains(c);
     let words = row.trim_matches(frame).split_whitespace();
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the row where the lowest match of any pattern begins (its group `said`, where it has one), and the text of
-/// this group of it.
+/// Returns the row where the lowest match of any pattern begins (the first row of its group `said`, where it has one), and
+/// the text of this group of it.
 #[must_use]
 pub fn captured(
     patterns: &[Pattern],
@@ -69,12 +69,16 @@ pub fn captured(
     let lowest = |pattern: &Pattern| pattern.0.captures_iter(screen).last();
     let found = patterns.iter().filter_map(lowest);
     let found = found.max_by_key(|found| found.get(0).map_or(0, |whole| whole.start()))?;
-    let at = found.name("said").or(found.get(0))?.start();
+    let named = found.name(group).map(|text| text.as_str().to_owned());
+    if let Some(said) = found.name("said") {
+        let row = said.as_str().trim().lines().next().unwrap_or_default();
+        return Some((bare(row).chars().take(SHOWN).collect(), named));
+    }
+    let at = found.get(0)?.start();
     // A match may begin with the end of the row before.
     let at = at + screen[at..].len() - screen[at..].trim_start().len();
     let begin = screen[..at].rfind('\n').map_or(0, |end| end + 1);
     let row = screen[begin..].lines().next().unwrap_or_default();
-    let named = found.name(group).map(|text| text.as_str().to_owned());
     Some((bare(row).chars().take(SHOWN).collect(), named))
 }
 
@@ -118,7 +122,8 @@ mod tests {
             ),
             (&[menu], "Do you want to know?\nI shall see.", None),
             (&[r"\s+Sure\?"], "text\n\n  é Sure?", Some("é Sure?")),
-            (&[r"^#\n(?P<said>Sure)"], "#\nSure?", Some("Sure?")),
+            (&[r"^#\n(?P<said>Sure\?)"], "#\nSure?  12%", Some("Sure?")),
+            (&[r"(?P<said>Sure\n?.*)"], "# Sure\nor", Some("Sure")),
         ] {
             let found = asked(&patterns(texts), screen);
             assert_eq!(found.as_deref(), question, "{texts:?} on {screen:?}");

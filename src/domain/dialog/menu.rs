@@ -33,6 +33,8 @@ const BELOW: usize = 5;
 const BETWEEN: usize = 4;
 /// What separates the columns of a screen.
 const COLUMNS: &str = "        ";
+/// So many blanks are more than stand between an entry and its description.
+const FAR: &str = "                                        ";
 /// A list further above the end of the screen was answered long ago,
 const FROM_THE_END: usize = 14;
 /// unless nothing but a footer of at most so many rows
@@ -113,6 +115,8 @@ fn row(text: &str) -> Option<Row> {
         );
         label = label[found.end()..].to_owned();
     }
+    // Another column of the screen may stand beside the list.
+    let label = label.split(FAR).next().unwrap_or_default();
     let label = label.trim().to_owned();
     (!label.is_empty()).then_some(Row {
         marker,
