@@ -12,6 +12,8 @@ use super::ids::{RaiderId, RelicId};
 pub const PROBLEM: &str =
     "its sessions died too often: it is in quarantine, and its relic is blocked";
 
+/// So many characters of the last line are told.
+const LINE: usize = 200;
 /// So many lines of the last output are quoted: a stack trace and the error above it.
 const QUOTED: usize = 20;
 
@@ -34,12 +36,25 @@ impl Deaths {
     /// Why the relic is blocked, in one line.
     #[must_use]
     pub fn reason(&self, raider: &RaiderId) -> String {
-        let Self { count, last, .. } = self;
+        let (count, last) = (self.count, self.died_of());
         match self.within.map(in_words) {
             Some(within) => {
                 format!("{count} sessions of {raider} died within {within}, the last with {last}")
             }
             None => format!("{raider} was tried again after its quarantine and died with {last}"),
+        }
+    }
+
+    /// How the last session ended, with the last line that it wrote.
+    #[must_use]
+    pub fn died_of(&self) -> String {
+        let mut lines = self.output.lines().rev().map(str::trim);
+        match lines.find(|line| !line.is_empty()) {
+            Some(line) => {
+                let line: String = line.chars().take(LINE).collect();
+                format!("{}: {line}", self.last)
+            }
+            None => self.last.clone(),
         }
     }
 
@@ -136,6 +151,17 @@ mod tests {
         let told = deaths(&output).evidence(&raider(), &relic, "a");
         assert!(told.ends_with("| line 49\n| line 50"), "{told}");
         assert!(told.contains("| line 31\n") && !told.contains("line 30"));
+    }
+
+    #[test]
+    fn reason_says_what_the_last_session_died_of() {
+        let reason = deaths("starting\nError: no such model\n\n").reason(&raider());
+        assert!(
+            reason.ends_with("the last with exit code 1: Error: no such model"),
+            "{reason}"
+        );
+        let long = deaths(&"x".repeat(900)).died_of();
+        assert_eq!(long.len(), "exit code 1: ".len() + LINE);
     }
 
     #[test]

@@ -98,18 +98,22 @@ impl Root {
 
     /// Says that a child is in quarantine. The relic of a raider is blocked until a person acts or its work is
     /// done, and a person is called; should the store not take that now, the witness does it at its patrol.
-    fn quarantined(&self, id: &ChildId, deaths: Deaths) {
+    fn quarantined(&mut self, id: &ChildId, deaths: Deaths) {
+        let died_of = deaths.died_of();
         let data = serde_json::json!({
             "until": deaths.until, "deaths": deaths.count, "within_s": deaths.within.map(|within| within.as_secs()),
-            "last": deaths.last,
+            "last": died_of,
         });
         let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
         self.world.store.note(vec![event.with(data)]);
-        let hook = self.slots.get(id).and_then(|slot| match &slot.spec.work {
-            Work::Raider { hook, .. } => Some(Arc::clone(hook)),
-            Work::Agent(_) => None,
-        });
-        let Some(hook) = hook else { return };
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.died_of = Some(died_of);
+        let hook = match &slot.spec.work {
+            Work::Raider { hook, .. } => Arc::clone(hook),
+            Work::Agent(_) => return,
+        };
         // Its place in the store's queue is taken here: what a person does about it comes after it.
         let blocking = (self.world.store).begin(move |txn| quarantine::block(txn, &hook, &deaths));
         let (world, id) = (Arc::clone(&self.world), id.clone());

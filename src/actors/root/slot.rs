@@ -65,6 +65,8 @@ pub struct ChildView {
     pub restarts: u32,
     /// The time from the oldest death that counts to the newest.
     pub died_within: Duration,
+    /// What it died of, while it is in quarantine; none where another supervisor put it there.
+    pub died_of: Option<String>,
     /// Until when it is quarantined.
     pub quarantined_until: Option<Timestamp>,
     /// Since when it is in this state.
@@ -135,6 +137,8 @@ pub(super) struct Slot {
     pub(super) session: Option<SessionView>,
     /// It was let out of its quarantine when that ended, and nobody has acted since.
     pub(super) on_trial: bool,
+    /// What it died of when it was put into quarantine last.
+    pub(super) died_of: Option<String>,
     /// Since when its session is up.
     pub(super) up_at: Option<Mono>,
     pub(super) since: Timestamp,
@@ -188,6 +192,7 @@ impl Slot {
             generation: Generation(1),
             session: None,
             on_trial: false,
+            died_of: None,
             up_at: None,
             since: now,
             retry_at: None,
@@ -289,6 +294,7 @@ impl Slot {
             session: self.session.clone(),
             restarts: self.deaths.count(policy, mono),
             died_within: self.deaths.span(policy, mono),
+            died_of: (self.died_of.clone()).filter(|_| self.state == ChildState::Quarantined),
             quarantined_until: until
                 .filter(|_| self.state == ChildState::Quarantined)
                 .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),

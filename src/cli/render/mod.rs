@@ -12,6 +12,8 @@ mod table;
 mod words;
 
 #[cfg(test)]
+mod people_tests;
+#[cfg(test)]
 mod safe_tests;
 #[cfg(test)]
 mod tests;

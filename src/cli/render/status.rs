@@ -184,8 +184,13 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             .get("quarantined_until")
             .filter(|until| until.is_string());
         if let Some(until) = quarantined {
+            let died_of = at(child.value, "/died_of");
+            let died_of = match died_of == "-" {
+                true => String::new(),
+                false => format!(", it died of {died_of}"),
+            };
             let text = format!(
-                "! {}: quarantined until {}; hd agent unquarantine {}",
+                "! {}: quarantined until {}{died_of}; hd agent unquarantine {}",
                 child.name,
                 cell(until),
                 child.name

@@ -6,7 +6,7 @@ use crate::cli::output::Style;
 
 use super::{event, lists, said, show, status};
 
-const PLAIN: Style = Style {
+pub(super) const PLAIN: Style = Style {
     color: false,
     width: None,
 };
@@ -19,7 +19,7 @@ const NARROW: Style = Style {
     width: Some(60),
 };
 
-fn city() -> Value {
+pub(super) fn city() -> Value {
     json!({
         "city": "bright-lights", "pid": 41, "uptime_s": 273_840, "version": "0.1.0",
         "last_reload_error": null,

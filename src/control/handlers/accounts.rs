@@ -4,7 +4,7 @@ use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::actors::accounts;
-use crate::actors::root::ChildView;
+use crate::actors::root::{ChildView, SessionView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::account::{Park, Why};
@@ -63,11 +63,18 @@ fn its_turn(turn: Timestamp) -> Condition {
     }
 }
 
-/// What can be answered to a question, as far as it is known.
-pub(super) fn choices(shown: Option<&Condition>) -> &[String] {
-    match shown {
-        Some(Condition::NeedsInput { choices, .. }) => choices,
-        Some(_) | None => &[],
+/// What can be answered to a question, or to the dialog of a login, as far as it is known.
+pub(super) fn choices(
+    world: &World,
+    session: Option<&SessionView>,
+    shown: Option<&Condition>,
+) -> Vec<String> {
+    match (shown, session) {
+        (Some(Condition::NeedsInput { choices, .. }), _) => choices.clone(),
+        (Some(Condition::Auth { .. }), Some(session)) => {
+            world.directory.conditions.choices(&session.handle)
+        }
+        (Some(_) | None, _) => Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::blocked::Blocked;
 use super::accounts;
 use crate::actors::root::standing::{self, Said};
-use crate::actors::root::{ChildState, ChildView, PoolView};
+use crate::actors::root::{ChildState, ChildView, PoolView, SessionView};
 use crate::actors::sagas::done;
 use crate::actors::witness::sight::{self, Hookless};
 use crate::actors::witness::{ailing, stall};
@@ -33,6 +33,8 @@ use crate::domain::stall::{Steps, Wait};
 use crate::domain::usage::ledger::Sum;
 use crate::ports::relics::RelicFilter;
 
+/// What follows the end of a turn by itself follows within this.
+const FOLLOWS: Duration = Duration::from_secs(10);
 /// The disk is not waited for longer than this.
 const GLANCE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -273,6 +275,13 @@ fn is_suspended(world: &World, raider: &RaiderId, stored: &Stored) -> bool {
     world.city.suspends(&id) || stored.said.suspended.contains(&id)
 }
 
+/// Since when a raider's turn is over without an end of its work; none before something could have followed.
+fn idle(world: &World, hook: &Hook, session: &SessionView) -> Option<Timestamp> {
+    let ended = world.directory.conditions.turn_over(&session.handle)?;
+    let age = Duration::try_from(world.clock.now().duration_since(ended)).ok()?;
+    (hook.done.is_none() && age >= FOLLOWS).then_some(ended)
+}
+
 /// What was done about a stalled raider is remembered when it gets a fresh session; that one is not stalled
 /// before it had its time.
 fn is_fresh(world: &World, hook: &Hook, view: Option<&ChildView>) -> bool {
@@ -319,15 +328,21 @@ fn raider_json(
             Some("waiting"),
             Some(format!("{}, until {}", wait.reason, wait.until)),
         ),
-        (None, None, None) => {
-            let absence = view.filter(|_| hook.done.is_none());
-            (None, absence.and_then(ChildView::absence))
-        }
+        (None, None, None) => match session.and_then(|session| idle(world, hook, session)) {
+            Some(since) => (
+                Some("waiting"),
+                Some(format!("its turn ended at {since}, and it waits for input")),
+            ),
+            None => {
+                let absence = view.filter(|_| hook.done.is_none());
+                (None, absence.and_then(ChildView::absence))
+            }
+        },
     });
     json!({
         "name": hook.raider.name, "id": hook.raider, "rig": hook.raider.rig,
         "incarnation": hook.incarnation, "state": state,
-        "condition": condition, "detail": detail, "choices": accounts::choices(shown.as_ref()),
+        "condition": condition, "detail": detail, "choices": accounts::choices(world, session, shown.as_ref()),
         "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until).or(waits.map(|wait| wait.until)),
         "stalled_since": stored.stalled.get(&hook.raider).map(|steps| steps.since),
@@ -347,6 +362,7 @@ fn raider_json(
         "git": git_json(world, hook),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
+        "died_of": view.and_then(|view| view.died_of.as_ref()),
         "since": view.map_or(hook.charged_at, |view| view.since),
         "retry_at": view.and_then(|view| view.retry_at),
         "suspended": is_suspended(world, &hook.raider, stored),
@@ -447,9 +463,10 @@ fn agent_json(world: &World, name: &AgentName, view: Option<&ChildView>, suspend
         "generation": session.map(|session| session.generation),
         "restarts": view.map_or(0, |view| view.restarts),
         "quarantined_until": view.and_then(|view| view.quarantined_until),
+        "died_of": view.and_then(|view| view.died_of.as_ref()),
         "since": view.map(|view| view.since), "retry_at": view.and_then(|view| view.retry_at),
         "condition": shown.as_ref().map(Condition::word),
-        "detail": shown.as_ref().map(Condition::text), "choices": accounts::choices(shown.as_ref()),
+        "detail": shown.as_ref().map(Condition::text), "choices": accounts::choices(world, session, shown.as_ref()),
         "screen": shown.as_ref().and_then(Condition::screen),
         "until": shown.as_ref().and_then(Condition::until),
         "session": session.map(|session| session.handle.id.clone()),

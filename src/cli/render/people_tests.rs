@@ -1,0 +1,77 @@
+//! What people see of budgets, questions, cost and quarantines.
+
+use serde_json::{Value, json};
+
+use super::tests::{PLAIN, city};
+use super::{cost, status};
+
+/// What is spent and what follows stands above the table; what can be answered stands behind the question.
+#[test]
+fn status_shows_spent_budgets_and_the_choices_of_a_question() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    let mut city = city();
+    city["budgets"] = json!([
+        {"of": "rig horde", "detail": "rig horde has spent $20.40 of $20.00 today", "parks": true,
+         "until": "2026-02-01T00:00:00Z"},
+        {"of": "city", "detail": "the city has spent $31.00 of $30.00 today", "parks": false, "until": null}]);
+    let toast = &mut city["rigs"][0]["raiders"][1];
+    toast["condition"] = json!("needs_input");
+    toast["detail"] = json!("Do you want to proceed?");
+    toast["choices"] = json!(["Yes", "No, and\u{1b}[2J tell it why"]);
+    let ash = &mut city["rigs"][0]["raiders"][0];
+    ash["condition"] = json!("auth");
+    ash["detail"] = json!("Sign in with ChatGPT");
+    ash["choices"] = json!(["Sign in with ChatGPT", "Sign in with Device Code"]);
+    let screen = status::at_time(&city, PLAIN, now);
+    let lines: Vec<&str> = screen.lines().collect();
+    let at = |line: &str| {
+        let found = lines.iter().position(|said| *said == line);
+        found.unwrap_or_else(|| panic!("{line}\n{screen}"))
+    };
+    let table = lines.iter().position(|line| line.contains("NAME")).unwrap();
+    let parks =
+        "! rig horde has spent $20.40 of $20.00 today; new work is charged 2026-02-01T00:00:00Z";
+    assert!(at(parks) < table);
+    assert!(at("! the city has spent $31.00 of $30.00 today") < table);
+    at(
+        "! horde/Toast: needs_input: Do you want to proceed?  [1 Yes | 2 No, and\\x1b[2J tell it why]  hd answer horde/Toast CHOICE",
+    );
+    at(
+        "! horde/Ash: auth: Sign in with ChatGPT  [1 Sign in with ChatGPT | 2 Sign in with Device Code]  hd answer horde/Ash CHOICE",
+    );
+}
+
+#[test]
+fn cost_is_a_table_with_a_total_and_says_what_is_not_priced() {
+    let usage = |key: &str, input: u64, usd: Value, unpriced: u64| {
+        json!({"key": key, "input": input, "output": 20_500, "cache_read": 1_234_567, "cache_write": 0,
+               "usd": usd, "unpriced": unpriced})
+    };
+    let told = json!({"by": "raider", "since": "2026-01-31",
+        "rows": [usage("horde/raiders/Toast", 9_999, json!(1.5), 0), usage("", 7, Value::Null, 12_000)],
+        "total": usage("", 10_006, json!(1.5), 12_000),
+        "not_counted": ["the transcripts of pi cannot be read"]});
+    insta::assert_snapshot!(cost::cost(&told, PLAIN), @r"
+    RAIDER               INPUT  OUTPUT  CACHE READ  CACHE WRITE  USD
+    horde/raiders/Toast  9999   20.5k   1.2M        0            1.50
+    -                    7      20.5k   1.2M        0            ?
+    total                10.0k  20.5k   1.2M        0            1.50+
+    +, ? : the price of 12.0k tokens is not known; `prices` of the harness tells it
+    the transcripts of pi cannot be read
+    ");
+    let none = cost::cost(
+        &json!({"by": "day", "since": "2026-01-31", "rows": []}),
+        PLAIN,
+    );
+    assert_eq!(none, "no tokens are known of since 2026-01-31");
+}
+
+#[test]
+fn quarantine_says_what_it_died_of() {
+    let raider = json!({"name": "Ash", "state": "stalled", "condition": null,
+        "quarantined_until": "2026-01-31T12:00:00Z", "died_of": "exit code 1: no\u{1b}[2J model"});
+    let shown = json!({"rigs": [{"name": "r", "raiders": [raider]}]});
+    let screen = status::status(&shown, PLAIN);
+    let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z, it died of exit code 1: no\\x1b[2J model; hd agent unquarantine r/Ash";
+    assert!(screen.lines().any(|said| said == line), "{screen}");
+}
