@@ -22,6 +22,8 @@ use crate::domain::terminal_log::of_last_session;
 
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A wait is told of after so long, and again and again.
+const SILENT: Duration = Duration::from_secs(10);
 /// How long the raiders of a case may take to go.
 const CLEAR_LIMIT: Duration = Duration::from_secs(60);
 
@@ -51,8 +53,10 @@ pub struct Bench {
     pub says_logged_out: bool,
     /// Where the terminal is recorded, where it is.
     pub record: Option<PathBuf>,
-    /// The end of a limit is not waited for.
+    /// The end of a limit is not waited for, and a park only for a moment.
     pub short: bool,
+    /// Tells a person what is waited for, when that takes long.
+    pub tell: fn(&str),
 }
 
 /// A raider at work on the relic of a case.
@@ -231,7 +235,9 @@ impl Bench {
         wait: Wait<'_>,
         mut look: impl FnMut() -> Result<Option<T>, Ended>,
     ) -> Result<T, Ended> {
-        let deadline = Instant::now() + wait.within;
+        let began = Instant::now();
+        let deadline = began + wait.within;
+        let mut tell = began + SILENT;
         loop {
             if let Some(found) = look()? {
                 return Ok(found);
@@ -249,6 +255,15 @@ impl Bench {
                     screen: wait.of.first().and_then(|raider| self.screen(raider)),
                     late: true,
                 });
+            }
+            if Instant::now() >= tell {
+                tell = Instant::now() + SILENT;
+                (self.tell)(&format!(
+                    "waiting: {} ({} s of at most {} s)",
+                    wait.what,
+                    began.elapsed().as_secs(),
+                    wait.within.as_secs()
+                ));
             }
             thread::sleep(LOOK_EVERY);
         }

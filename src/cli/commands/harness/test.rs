@@ -133,6 +133,7 @@ impl Trial<'_> {
             says_logged_out: !pointed.login.is_empty(),
             record: self.args.record.clone(),
             short: self.args.short,
+            tell: |what| output::say(&format!("hd: {what}")),
         };
         let told = cases::run(&bench, wanted, tell);
         if bench.is_up() {

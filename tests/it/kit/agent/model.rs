@@ -51,7 +51,8 @@ pub fn ask(messages: &[Value]) -> Reply {
         }
         "429" => Reply::Refused {
             condition: "limit",
-            why: limit(resets_at(&body)),
+            // The clock that it tells has no seconds.
+            why: limit(resets_at(&body).or(retry_at(head))),
             until: retry_at(head),
         },
         "401" => Reply::Refused {
