@@ -143,6 +143,9 @@ pub fn respawn(
         Cause::EndedByPerson => {
             "A person ended your last session on this task before it was finished."
         }
+        Cause::RateLimit => {
+            "Your last session on this task was ended while your account was at a limit, which is over."
+        }
         _ => "Your last session on this task ended before it was finished.",
     };
     let left = match cause {

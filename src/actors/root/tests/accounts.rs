@@ -130,6 +130,14 @@ async fn long_limit_ends_the_session_and_resumes_its_conversation() {
     let started = town.parts.sessions.starts();
     let argv = &started.last().unwrap().argv;
     assert!(argv.contains(&"c-1".to_owned()), "{argv:?}");
+    let prompt = argv
+        .iter()
+        .find(|word| word.contains("autonomous coding agent"));
+    let prompt = prompt.unwrap_or_else(|| panic!("no prompt in {argv:?}"));
+    assert!(
+        prompt.contains("limit"),
+        "the interrupted prompt is restored: {prompt}"
+    );
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 

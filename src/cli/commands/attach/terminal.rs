@@ -101,3 +101,38 @@ impl Drop for Terminal {
         let _unchanged = self.mask.thread_set_mask();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use super::*;
+
+    /// A panel with modes of its own, drawn at the top; over the shell's lines or on a screen of its own.
+    #[test]
+    fn what_is_printed_after_leaving_stands_alone_below_everything() {
+        let size = |cells| NonZeroU16::new(cells).unwrap();
+        for (enters, keeps) in [("", "panel"), ("\x1b[?1049h", "$ hd attach")] {
+            let mut screen = vt100::Parser::new(size(10), size(40), 0);
+            screen.process(b"$ ls\r\n$ hd attach\r\n");
+            screen.process(enters.as_bytes());
+            screen.process(
+                b"\x1b[2J\x1b[2;6r\x1b[?6h\x1b[1;1Hpanel one\r\nrow two\x1b[1;4H\x1b[?25l",
+            );
+            screen.process(LEAVE);
+            screen.process(b"hd: detached");
+            let screen = screen.screen();
+            let text = screen.contents();
+            assert!(text.contains(keeps), "{text}");
+            let rows: Vec<String> = screen.rows(0, 40).collect();
+            let at = rows.iter().position(|row| row.contains("detached"));
+            let at = at.unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(rows[at].trim_end(), "hd: detached", "{text}");
+            assert!(
+                rows[at + 1..].iter().all(|row| row.trim().is_empty()),
+                "{text}"
+            );
+            assert!(!screen.hide_cursor() && !screen.alternate_screen());
+        }
+    }
+}

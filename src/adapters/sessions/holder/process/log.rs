@@ -240,6 +240,23 @@ mod tests {
         assert_eq!(text(dir.path()), format!("{}one", size_mark((10, 20))));
     }
 
+    /// `hd logs` begins with what the first session wrote.
+    #[test]
+    fn separator_stands_between_two_sessions_and_not_before_the_first() {
+        use crate::domain::ids::{Generation, Incarnation};
+        let dir = tempfile::tempdir().unwrap();
+        for (generation, output) in [(1, "one\r\n"), (2, "two\r\n")] {
+            let mut log = Log::open(dir.path(), 1 << 20);
+            let (incarnation, since) = (Incarnation(0), jiff::Timestamp::UNIX_EPOCH);
+            let mark = crate::domain::terminal_log::mark(incarnation, Generation(generation), since);
+            log.begin(&mark);
+            log.append(output.as_bytes());
+        }
+        let shown = crate::domain::transcript::text(text(dir.path()).as_bytes(), false, 1000);
+        let second = "--- session 2, since 1970-01-01T00:00:00Z ---";
+        assert_eq!(shown, format!("one\n{second}\ntwo\n"));
+    }
+
     /// Whoever reads the end of a log needs a screen to begin with.
     #[test]
     fn the_whole_screen_is_written_again_after_much_output() {
