@@ -17,6 +17,8 @@ pub enum Role {
     Check,
     /// A run, from before it is recorded until its end is.
     Run,
+    /// The end of a run whose supervisor was killed, until its automation is looked at again.
+    Interrupted,
 }
 
 type Key = (AutomationId, Role);

@@ -306,7 +306,7 @@ async fn carry_out(
 }
 
 /// A run whose supervisor was killed: what it left behind is ended, and that is told, once.
-pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy) {
+pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, ending: Option<Busy>) {
     let (runner, record) = (
         Arc::clone(&world.automations.runner),
         record(&world, &run.automation, Role::Run),
@@ -320,6 +320,7 @@ pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy) {
     run.end = Some(Cause::Crash);
     settle(&world, run).await;
     drop(busy);
+    drop(ending);
     look_again(&world);
 }
 
@@ -375,7 +376,7 @@ fn record(world: &World, id: &AutomationId, role: Role) -> PathBuf {
     let name = id.to_string().replace('/', ".");
     let file = match role {
         Role::Check => format!("{name}.checking"),
-        Role::Run => format!("{name}.run"),
+        Role::Run | Role::Interrupted => format!("{name}.run"),
     };
     world.city.automations_dir().join(file)
 }

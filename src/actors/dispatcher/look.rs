@@ -67,9 +67,11 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
     };
     let mut interrupted = Vec::new();
     for run in open {
-        if let Some(busy) = world.automations.claim(&run.automation, Role::Run) {
+        let claim = |role| world.automations.claim(&run.automation, role);
+        if let Some(busy) = claim(Role::Run) {
             interrupted.push(run.automation.clone());
-            tokio::spawn(fire::interrupted(Arc::clone(world), run, busy));
+            let ending = claim(Role::Interrupted);
+            tokio::spawn(fire::interrupted(Arc::clone(world), run, busy, ending));
         }
     }
     let now = world.clock.now();
@@ -81,8 +83,10 @@ pub(super) async fn look(world: &Arc<World>) -> Option<Timestamp> {
         told,
     } in seen
     {
-        // What came while nobody ran it is for the look at its end; it is not too early for it.
-        if interrupted.contains(&automation.id) {
+        // What came while nobody ran it is for the look at its end; it is not too early for it. Another look may
+        // have seen the run, and its end may be recorded already.
+        let is_ending = world.automations.is_busy(&automation.id, Role::Interrupted);
+        if is_ending || interrupted.contains(&automation.id) {
             continue;
         }
         let checked = world.automations.last_check(&automation.id);
