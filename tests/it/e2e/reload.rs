@@ -373,9 +373,12 @@ pool = { min = 1, max = 3, check = "cat wanted || exec sleep 1000", check_interv
     let status = || city.ask("status", json!({})).unwrap()["pools"][0].clone();
     until("two members", || status()["running"] == 2);
     fs::remove_file(&wanted).unwrap();
-    until("it falls back", || status()["running"] == 1);
-    let error = status()["error"].to_string();
-    assert!(error.contains("no answer within 500ms"), "{error}");
+    // One member alone may also be there because an earlier check was late: one answer has to say both.
+    until("it falls back and says why", || {
+        let pool = status();
+        let error = pool["error"].to_string();
+        pool["running"] == 1 && error.contains("no answer within 500ms")
+    });
     fs::write(&wanted, "3\n").unwrap();
     until("it is asked again", || status()["running"] == 3);
 }
