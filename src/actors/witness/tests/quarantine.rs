@@ -53,9 +53,14 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
     let calls = calls(&town).await;
     assert_eq!(calls.len(), 1);
-    let until = town.view(&child(&charged)).await.unwrap();
-    let until = until.quarantined_until.unwrap().to_string();
+    let view = town.view(&child(&charged)).await.unwrap();
+    let died_of = "signal 9: API Error 500";
+    assert_eq!(view.died_of.as_deref(), Some(died_of));
+    let told = town.events(EventType::AgentQuarantined).await;
+    assert_eq!(told[0].data["last"], died_of);
+    let until = view.quarantined_until.unwrap().to_string();
     for part in [
+        died_of,
         "port the parser",
         "| API Error 500",
         "2 sessions of horde/raiders/Toast died within 5s, the last with signal 9",

@@ -5,6 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ask;
+use crate::actors::conditions;
+use crate::domain::condition::Report;
+use crate::domain::ids::ChildId;
 use crate::domain::question::Pattern;
 use crate::testing::world::{Scenario, Town};
 
@@ -175,4 +178,47 @@ async fn a_parked_merge_request_is_shown_as_held() {
     town.parts.repo.mend("merge");
     let retried = ask(&town, "mq.retry", mr).await.unwrap();
     assert_eq!(retried["state"], "queued");
+}
+
+/// Its hooks say so, and nothing else does: no end of its work, no question.
+#[tokio::test(start_paused = true)]
+async fn raider_whose_turn_ended_is_shown_as_waiting_until_it_goes_on() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let handle = town.view(&id).await.unwrap().session.unwrap().handle;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    world.directory.conditions.enroll(&id, harness, &handle);
+    assert!(conditions::report(world, &handle, &Report::Begins));
+    assert!(conditions::report(world, &handle, &Report::Answers));
+    assert_eq!(toast(&town).await["condition"], Value::Null, "it may go on");
+    town.pass(15 * SECOND).await;
+    let shown = toast(&town).await;
+    assert_eq!(shown["condition"], "waiting", "{shown}");
+    assert_eq!(shown["state"], "working");
+    let detail = shown["detail"].as_str().unwrap();
+    assert!(detail.starts_with("its turn ended at "), "{detail}");
+    assert!(detail.ends_with("and it waits for input"), "{detail}");
+    assert!(conditions::report(world, &handle, &Report::Begins));
+    assert_eq!(toast(&town).await["condition"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn login_is_shown_with_the_choices_of_its_dialog() {
+    let looks = |city: &mut crate::domain::city::City| {
+        for harness in city.harnesses.values_mut() {
+            harness.looks.auth = Pattern::new("Sign in with ChatGPT").into_iter().collect();
+        }
+    };
+    let town = Scenario::new().with(looks).start().await;
+    conditions::connect(&town.world);
+    let charged = town.worker("a").await;
+    let screen = "How do you want to log in?\n> 1. Sign in with ChatGPT\n  2. Provide a key\n\n  Press enter to continue";
+    town.parts.sessions.show(&charged.session, Some(screen));
+    town.pass(MINUTE).await;
+    let shown = toast(&town).await;
+    assert_eq!(shown["condition"], "auth", "{shown}");
+    let choices = json!(["Sign in with ChatGPT", "Provide a key"]);
+    assert_eq!(shown["choices"], choices);
 }
