@@ -1,8 +1,9 @@
-//! What agents write into the repository that they share decides nothing, and runs nothing.
+//! What agents write into the repository that they share decides nothing. That it runs nothing is shown in
+//! `custody_traps`.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::ports::repo::{Repo, RepoError};
@@ -11,19 +12,6 @@ use nix::unistd::mkfifo;
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
-
-/// A program that leaves a mark when it runs.
-fn trip_wire(city: &City, name: &str) -> (String, PathBuf) {
-    let mark = city.root().join(format!("tripped-{name}"));
-    let program = city.root().join(format!("wire-{name}"));
-    fs::write(
-        &program,
-        format!("#!/bin/sh\ntouch {}\ncat\n", mark.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    (program.display().to_string(), mark)
-}
 
 /// Everything that the supervisor does with a sandbox, from its charge to its removal.
 fn whole_life(city: &City, name: &str) {
@@ -50,79 +38,6 @@ fn whole_life(city: &City, name: &str) {
         .restore(&record, &city.root().join(format!("restored/{name}")))
         .unwrap();
     city.repo.delete_branch(&spec.branch, &head).unwrap();
-}
-
-/// Settings, hooks and attributes that run this program wherever git asks them.
-fn set_traps(city: &City, sandbox: &Path, program: &str) {
-    let hooks = city.root().join("hooks");
-    fs::create_dir(&hooks).unwrap();
-    for hook in [
-        "post-checkout",
-        "pre-push",
-        "reference-transaction",
-        "post-index-change",
-        "pre-auto-gc",
-        "post-commit",
-    ] {
-        fs::copy(program, hooks.join(hook)).unwrap();
-        let theirs = city.repo.theirs().join("hooks");
-        fs::create_dir_all(&theirs).unwrap();
-        fs::copy(program, theirs.join(hook)).unwrap();
-    }
-    let include = city.root().join("included");
-    fs::write(
-        &include,
-        format!("[filter \"trap\"]\n\tclean = {program}\n\tsmudge = {program}\n"),
-    )
-    .unwrap();
-    let attributes = city.repo.theirs().join("info/attributes");
-    fs::write(&attributes, "* filter=trap diff=trap\n").unwrap();
-    for (key, value) in [
-        ("core.hooksPath", hooks.display().to_string()),
-        ("filter.trap.clean", program.to_owned()),
-        ("filter.trap.smudge", program.to_owned()),
-        ("filter.trap.process", program.to_owned()),
-        ("core.sshCommand", program.to_owned()),
-        ("gpg.program", program.to_owned()),
-        ("commit.gpgSign", "true".to_owned()),
-        ("include.path", include.display().to_string()),
-        ("core.fsmonitor", program.to_owned()),
-        ("diff.external", program.to_owned()),
-        ("diff.trap.textconv", program.to_owned()),
-        ("core.pager", program.to_owned()),
-        ("remote.origin.url", format!("ext::{program}")),
-        ("protocol.ext.allow", "always".to_owned()),
-        ("credential.helper", format!("!{program}")),
-        ("uploadpack.packObjectsHook", program.to_owned()),
-        ("core.alternateRefsCommand", program.to_owned()),
-    ] {
-        git(sandbox, &["config", key, &value]);
-    }
-}
-
-/// Each setting by itself would run a program below the supervisor.
-#[test]
-fn no_setting_of_an_agent_runs_a_program() {
-    let city = City::new();
-    let sandbox = city.sandbox();
-    let (program, mark) = trip_wire(&city, "any");
-    set_traps(&city, &sandbox, &program);
-    // What the test itself does there may have run some.
-    fs::remove_file(&mark).ok();
-    let spec = city.spec_of("Nux", 2);
-    city.repo.make_sandbox(&spec).unwrap();
-    city.repo.facts(&spec.path, "main").unwrap();
-    city.repo
-        .salvage(&sandbox, &toast(), Incarnation(1))
-        .unwrap();
-    city.repo.fetch_target("main").unwrap();
-    city.repo.spare_branches().unwrap();
-    city.repo.drop_retired().unwrap();
-    let facts = city.facts(&spec.path);
-    city.repo
-        .discard_sandbox(&permit(&spec, &facts), &city.trash(), &|| Ok(()))
-        .unwrap();
-    assert!(!mark.exists(), "the supervisor ran a program of an agent");
 }
 
 /// A common convention, and half a line: both stopped every raider of the rig.

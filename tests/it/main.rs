@@ -29,6 +29,7 @@ mod custody_salvage;
 mod custody_sandbox;
 mod custody_theirs;
 mod custody_theorem;
+mod custody_traps;
 mod e2e;
 mod fake_city;
 mod faults;

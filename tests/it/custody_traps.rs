@@ -1,0 +1,319 @@
+//! Trip wires: whatever an agent writes to have git run a program, nothing that the supervisor does runs it, and what
+//! lands is what plain git makes in a clean clone.
+
+mod ways;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use horde_supervisor::domain::ids::{Incarnation, Oid, RelicId};
+use horde_supervisor::domain::merge::{LandStyle, MergeOutcome};
+use horde_supervisor::ports::repo::{GateSpec, LandRequest, Repo, SandboxSpec, Signature};
+use horde_supervisor::testing::tier::takes;
+
+use crate::support::city::{City, permit};
+use crate::support::git::{commit_all, git, rev, try_git, write};
+use ways::{WAYS, Way};
+
+/// Where a trap is set, and what springs it.
+struct Wires {
+    city: City,
+    /// Of the agent that sets it.
+    sandbox: PathBuf,
+    /// Leaves the mark and prints what it reads.
+    program: String,
+    /// Leaves the mark and fails.
+    fails: String,
+    mark: PathBuf,
+}
+
+impl Wires {
+    /// A city in which an agent has committed, and somebody else has pushed meanwhile.
+    fn new() -> Self {
+        let city = City::with(|checkout| {
+            write(checkout, ".gitattributes", "*.own filter=own merge=own\n");
+            write(checkout, "kept.own", "1\n2\n3\n");
+        });
+        city.repo.prepare().unwrap();
+        let sandbox = city.sandbox();
+        for name in ["src/a.txt", "kept.own"] {
+            let text = fs::read_to_string(sandbox.join(name)).unwrap();
+            write(&sandbox, name, text.replace('3', "3 by the agent"));
+        }
+        git(&sandbox, &["mv", "src/b.txt", "src/moved.txt"]);
+        commit_all(&sandbox, "the agent's");
+        let checkout = city.checkout();
+        for name in ["src/a.txt", "src/b.txt", "kept.own"] {
+            let text = fs::read_to_string(checkout.join(name)).unwrap();
+            write(&checkout, name, text.replace('1', "1 by a person"));
+        }
+        commit_all(&checkout, "a person's");
+        git(&checkout, &["push", "-q", "origin", "main"]);
+        city.repo.fetch_target("main").unwrap();
+        let (mark, program) = (city.root().join("tripped"), city.root().join("wire"));
+        let fails = city.root().join("failing-wire");
+        for (file, then) in [(&program, "exec cat"), (&fails, "exit 1")] {
+            let text = format!("#!/bin/sh\ntouch {}\n{then}\n", mark.display());
+            fs::write(file, text).unwrap();
+            fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let (program, fails) = (program.display().to_string(), fails.display().to_string());
+        Self {
+            city,
+            sandbox,
+            program,
+            fails,
+            mark,
+        }
+    }
+
+    fn config(&self, settings: &[(&str, &str)]) {
+        for (key, value) in settings {
+            git(
+                self.city.repo.theirs(),
+                &["config", "--replace-all", key, value],
+            );
+        }
+    }
+
+    /// Every setting that runs a program wherever files are looked at.
+    fn programs(&self) -> Vec<(&'static str, String)> {
+        [
+            "filter.trap.clean",
+            "filter.trap.smudge",
+            "diff.trap.textconv",
+            "diff.external",
+            "merge.trap.driver",
+            "core.fsmonitor",
+            "core.pager",
+            "core.sshCommand",
+        ]
+        .map(|key| (key, self.program.clone()))
+        .into()
+    }
+
+    fn attribute(&self, line: &str) {
+        let file = self.city.repo.theirs().join("info/attributes");
+        fs::write(file, format!("{line}\n")).unwrap();
+    }
+
+    fn hooks(&self, dir: &Path) {
+        fs::create_dir_all(dir).unwrap();
+        for hook in [
+            "post-checkout",
+            "pre-push",
+            "pre-receive",
+            "update",
+            "reference-transaction",
+            "post-index-change",
+            "pre-auto-gc",
+            "post-commit",
+            "post-merge",
+            "push-to-checkout",
+        ] {
+            fs::copy(&self.program, dir.join(hook)).unwrap();
+        }
+    }
+
+    /// A repository of the agent's, with every trap and the commits of its sandbox.
+    fn evil(&self) -> PathBuf {
+        let evil = self.city.root().join("evil.git");
+        let theirs = self.city.repo.theirs().display().to_string();
+        let shown = evil.display().to_string();
+        git(
+            &self.city.root(),
+            &["clone", "-q", "--bare", &theirs, &shown],
+        );
+        git(&evil, &["config", "core.bare", "false"]);
+        for (key, value) in self.programs() {
+            git(&evil, &["config", key, &value]);
+        }
+        self.hooks(&evil.join("hooks"));
+        write(&evil, "info/attributes", "* filter=trap diff=trap\n");
+        evil
+    }
+
+    fn admin(&self) -> PathBuf {
+        let place = ["rev-parse", "--absolute-git-dir"];
+        git(&self.sandbox, &place).into()
+    }
+
+    /// Says what ran if anything did.
+    fn unsprung(&self, when: &str) {
+        assert!(!self.mark.exists(), "a program of an agent ran at {when}");
+    }
+
+    /// What an agent's sandbox is asked. It may be that nothing can be said of it.
+    fn look(&self, spec: &SandboxSpec) {
+        let (repo, sandbox) = (&self.city.repo, &*spec.path);
+        let asked: [(&str, &dyn Fn()); 10] = [
+            ("ailment", &|| drop(repo.ailment(sandbox))),
+            ("provenance", &|| drop(repo.provenance(sandbox))),
+            ("progress", &|| drop(repo.progress(sandbox))),
+            ("glance", &|| drop(repo.glance(sandbox, "main"))),
+            ("changes", &|| drop(repo.changes(sandbox))),
+            ("facts", &|| drop(repo.facts(sandbox, "main"))),
+            ("ignored", &|| drop(repo.ignored(sandbox))),
+            ("salvage_size", &|| drop(repo.salvage_size(sandbox))),
+            ("remains", &|| drop(repo.remains(sandbox, "main"))),
+            ("strays", &|| {
+                drop(repo.strays(sandbox, &spec.branch, "main"))
+            }),
+        ];
+        for (what, ask) in asked {
+            ask();
+            self.unsprung(what);
+        }
+        for text in ["a1", "other"] {
+            drop(repo.has_committed(sandbox, "src/a.txt", text.as_bytes()));
+        }
+        self.unsprung("has_committed");
+    }
+
+    /// A sandbox beside it: made, damaged, repaired.
+    fn beside(&self) -> SandboxSpec {
+        let repo = &self.city.repo;
+        let spec = self.city.spec_of("Nux", 2);
+        repo.make_sandbox(&spec).unwrap();
+        self.unsprung("make_sandbox");
+        assert!(repo.facts(&spec.path, "main").unwrap().is_clean());
+        let admin = repo.theirs().join("worktrees/Nux");
+        fs::remove_file(admin.join("index")).unwrap();
+        fs::write(admin.join("gitdir"), "/nowhere\n").unwrap();
+        repo.repair_sandbox(&spec).unwrap();
+        self.unsprung("repair_sandbox");
+        spec
+    }
+
+    /// The agent's commit lands; its tree is the one that plain git makes.
+    fn land(&self, branch: &str, head: &Oid) {
+        let (repo, city) = (&self.city.repo, &self.city);
+        repo.push_branch(branch, head, None).unwrap();
+        assert_eq!(repo.remote_head(branch).unwrap().as_ref(), Some(head));
+        let mr = RelicId::new("gt-2").unwrap();
+        repo.pin(&mr, head).unwrap();
+        self.unsprung("push_branch");
+        let target = repo.fetch_target("main").unwrap();
+        let request = LandRequest {
+            head: head.clone(),
+            onto: target.tip.clone(),
+            style: LandStyle::Merge,
+            title: "Do it (gt-1)".into(),
+            trailers: vec!["Horde-MR: gt-2".into()],
+            committer: Signature {
+                name: "horde/forge".into(),
+                email: "forge@example.invalid".into(),
+            },
+        };
+        let outcome = repo.merge(&request).unwrap();
+        self.unsprung("merge");
+        let MergeOutcome::Clean { tip, tree } = outcome else {
+            panic!("{outcome:?}");
+        };
+        let clean = city.root().join("clean.git");
+        let (from, to) = (city.origin(), clean.display().to_string());
+        let from = from.to_str().unwrap();
+        git(&city.root(), &["clone", "-q", "--bare", from, &to]);
+        let plain = ["merge-tree", "--write-tree", "main", branch];
+        assert_eq!(git(&clean, &plain), tree.as_str());
+        let gate = GateSpec {
+            name: "test".into(),
+            run: "git status >/dev/null; test -f src/moved.txt".into(),
+            timeout: Duration::from_secs(120),
+            env: [("PATH".to_owned(), std::env::var("PATH").unwrap())].into(),
+            log_dir: city.root().join("city/.horde/gate-logs/horde"),
+        };
+        let run = repo.run_gate(&tip, &gate).unwrap();
+        assert_eq!((run.code, &run.tree), (Some(0), &Some(tree.clone())));
+        self.unsprung("run_gate");
+        repo.land("main", &target.tip, &tip).unwrap();
+        self.unsprung("land");
+        let landed = rev(&city.origin(), "main^{tree}");
+        assert_eq!(landed, tree.as_str());
+        assert!(repo.landed("main", &tip).unwrap());
+        assert!(repo.on_main(head, "main").unwrap());
+        assert!(repo.holds(head, "main").unwrap());
+        repo.delete_branch(branch, head).unwrap();
+        repo.unpin(&mr).unwrap();
+        self.unsprung("delete_branch");
+    }
+
+    /// What is left is saved, brought back and removed.
+    fn release(&self, spec: &SandboxSpec, at: u64) {
+        let (repo, city) = (&self.city.repo, &self.city);
+        let incarnation = Incarnation(at);
+        let record = repo.salvage(&spec.path, &spec.raider, incarnation).unwrap();
+        self.unsprung("salvage");
+        let to = city.root().join(format!("restored-{at}"));
+        repo.restore(&record, &to).unwrap();
+        self.unsprung("restore");
+        let facts = city.facts(&spec.path);
+        repo.discard_sandbox(&permit(spec, &facts), &city.trash(), &|| Ok(()))
+            .unwrap();
+        repo.forget_sandbox(&spec.path, &spec.raider, incarnation)
+            .unwrap();
+        self.unsprung("discard_sandbox");
+        self.look(spec);
+        drop(repo.drop_branch(&spec.branch));
+        repo.spare_branches().unwrap();
+        repo.drop_retired().unwrap();
+        repo.expire_retired(jiff::Timestamp::now()).unwrap();
+        repo.expire_stash(jiff::Timestamp::now()).unwrap();
+        repo.maintain().unwrap();
+        self.unsprung("upkeep");
+    }
+}
+
+/// Everything that the supervisor does while a trap is set. The agent's own sandbox can always be saved and go.
+fn nothing_springs(way: &Way) {
+    let wires = Wires::new();
+    let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
+    (way.set)(&wires);
+    write(&wires.sandbox, "README", "edited\n");
+    if !way.springs.is_empty() {
+        let output = try_git(&wires.sandbox, way.springs);
+        let sprung = wires.mark.exists();
+        assert!(sprung, "{}: no trap: {output:?}", way.name);
+    }
+    // What the test itself did there may have run it, too.
+    fs::remove_file(&wires.mark).ok();
+    let spec = wires.city.spec(1);
+    wires.city.repo.prepare().unwrap();
+    wires.unsprung("prepare");
+    wires.look(&spec);
+    let beside = wires.beside();
+    wires.land(&spec.branch, &head);
+    wires.release(&spec, 1);
+    wires.release(&beside, 2);
+}
+
+/// Some of the ways by themselves, in the long tier all: one may hide another.
+#[test]
+fn no_way_of_an_agent_runs_a_program_below_the_supervisor() {
+    for (place, way) in WAYS.iter().enumerate() {
+        if takes(place, 9) {
+            eprintln!("{}", way.name);
+            nothing_springs(way);
+        }
+    }
+}
+
+/// All that can be set at once.
+#[test]
+fn all_ways_of_an_agent_together_run_no_program_below_the_supervisor() {
+    let every = Way {
+        name: "all",
+        set: |wires| {
+            for way in WAYS {
+                // These would hide what the others write.
+                if !way.name.contains("lead") && !way.name.contains("inside") {
+                    (way.set)(wires);
+                }
+            }
+        },
+        springs: &["status"],
+    };
+    nothing_springs(&every);
+}
