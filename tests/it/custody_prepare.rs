@@ -180,8 +180,45 @@ fn a_branch_is_fetched_or_known_to_be_gone() {
     git(&checkout, &["push", "--quiet", "origin", ":work"]);
     assert_eq!(city.repo.fetch_branch("work").unwrap(), None);
     let tracking = "refs/remotes/origin/work";
-    assert_eq!(git(city.repo.repo_dir(), &["for-each-ref", tracking]), "");
+    for repo in [city.repo.repo_dir(), city.repo.theirs()] {
+        assert_eq!(git(repo, &["for-each-ref", tracking]), "");
+    }
     assert_eq!(city.repo.fetch_branch("never").unwrap(), None);
+}
+
+/// Agents saw branches of a remote that had none of that name.
+#[test]
+fn what_a_fetch_prunes_is_gone_where_agents_read_as_well() {
+    let city = City::new();
+    let (checkout, theirs) = (city.checkout(), city.repo.theirs());
+    git(
+        &checkout,
+        &["push", "-q", "origin", "main:old", "main:kept"],
+    );
+    for branch in ["old", "kept"] {
+        city.repo.fetch_branch(branch).unwrap();
+    }
+    // A remote of the agents' own is their matter.
+    git(
+        theirs,
+        &["update-ref", "refs/remotes/mine/old", "origin/old"],
+    );
+    git(theirs, &["pack-refs", "--all"]);
+    let moved = city.root().join("moved.git");
+    fs::rename(city.origin(), &moved).unwrap();
+    git(&moved, &["branch", "-q", "-D", "old"]);
+    let url = moved.to_str().unwrap();
+    git(&checkout, &["remote", "set-url", "origin", url]);
+    city.repo.prepare().unwrap();
+    let list = [
+        "for-each-ref",
+        "--format=%(refname:lstrip=2)",
+        "refs/remotes",
+    ];
+    let told = git(theirs, &list);
+    let told: Vec<&str> = told.lines().collect();
+    let kept = ["mine/old", "origin/HEAD", "origin/kept", "origin/main"];
+    assert_eq!(told, kept);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Brings history into `repo.git`: all of it at first, one pushed branch later; and finds out which
 //! branch is the default.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::command::{Git, NETWORK, Output};
@@ -8,6 +9,7 @@ use super::push::said;
 use super::remote;
 use super::rig::{GitRepo, resolve};
 use super::settings::Checkout;
+use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -32,6 +34,7 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
     if let Some(checkout) = checkout.filter(|_| !own) {
         seed(repo, checkout)?;
     }
+    let before = tracked(repo)?;
     let fetched = repo
         .git()
         .args([
@@ -43,18 +46,13 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         ])
         .limit(CLONE)
         .output()?;
-    let known = repo
-        .git()
-        .args([
-            "for-each-ref",
-            "--count=1",
-            "--format=x",
-            "refs/remotes/origin",
-        ])
-        .run()?;
+    let known = tracked(repo)?;
+    for pruned in before.difference(&known) {
+        share::withdraw(repo, pruned);
+    }
     drop_seeds(repo)?;
     let why = said(&fetched, &repo.push_url()?);
-    if known.stdout.is_empty() {
+    if known.is_empty() {
         if !fetched.ok() {
             return Err(RepoError::Remote(why));
         }
@@ -64,6 +62,15 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         tracing::warn!(rig = %repo.name(), why, "the origin cannot be reached; going on offline");
     }
     Ok(())
+}
+
+/// What is known of the origin's branches, by full names.
+fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
+    let list = repo
+        .git()
+        .args(["for-each-ref", "--format=%(refname)", "refs/remotes/origin"])
+        .run()?;
+    Ok(list.text().lines().map(str::to_owned).collect())
 }
 
 /// Copies the checkout's objects and its knowledge of the origin. Only saves time (and serves when
@@ -185,6 +192,7 @@ pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, 
         Err(RepoError::NotFound(_)) => {
             // What we knew of it is not true any more.
             repo.git().args(["update-ref", "-d", &tracking]).run()?;
+            share::withdraw(repo, &tracking);
             Ok(None)
         }
         Err(error) => Err(error),
