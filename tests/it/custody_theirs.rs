@@ -14,7 +14,7 @@ use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Everything that the supervisor does with a sandbox, from its charge to its removal.
-fn whole_life(city: &City, name: &str) {
+pub fn whole_life(city: &City, name: &str) {
     let spec = city.spec_of(name, 2);
     city.repo.make_sandbox(&spec).unwrap();
     write(&spec.path, "README", "changed\n");
@@ -58,10 +58,31 @@ fn what_git_needs_in_every_sandbox_is_written_anew_at_each_patrol() {
     let city = City::new();
     let sandbox = city.sandbox();
     let theirs = city.repo.theirs();
-    let works = || try_git(&sandbox, &["log", "-1"]).status.success();
+    let works = || try_git(&sandbox, &["status"]).status.success();
+    let whole = fs::read_to_string(theirs.join("config")).unwrap();
+    let with = |line: &str| format!("{whole}{line}");
     for (name, text) in [
         ("config", Some("[core\nhalf a line")),
         ("config", Some("[core]\n\tbare = true\n")),
+        ("config", Some(&*with("[core]\n\tbare = maybe\n"))),
+        (
+            "config",
+            Some(&*with("[core]\n\trepositoryformatversion = 99\n")),
+        ),
+        (
+            "config",
+            Some(&*with("[core]\n\trepositoryformatversion = none\n")),
+        ),
+        (
+            "config",
+            Some(&*with(
+                "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tmine = 1\n",
+            )),
+        ),
+        (
+            "config",
+            Some(&*with("[extensions]\n\tworktreeConfig = true\n")),
+        ),
         ("config", None),
         ("objects/info/alternates", Some("/nowhere\n")),
         ("objects/info/alternates", None),

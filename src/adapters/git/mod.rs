@@ -37,6 +37,7 @@ mod provenance;
 mod push;
 mod raw;
 mod refill;
+mod refusals;
 mod remote;
 mod repair;
 mod retired;

@@ -13,7 +13,7 @@ use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
 use super::rig::{GitRepo, PUSH_URL_KEY};
-use super::share;
+use super::{refusals, share};
 use crate::adapters::beneath;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
@@ -251,7 +251,7 @@ pub(super) fn keep(repo: &GitRepo) {
     }
 }
 
-/// Says why the configuration of theirs cannot be used: git cannot parse it, or it does not include our settings. Other
+/// Says why the configuration of theirs cannot be used: git cannot parse it or refuses it, or it does not include our settings. Other
 /// includes are not followed, because an agent may name a pipe or an endless file there.
 fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
     let text = match beneath::read(repo.theirs(), Path::new("config"), CONFIG_MAX) {
@@ -265,6 +265,9 @@ fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
         .output()?;
     if !list.ok() {
         return Ok(Some(list.stderr.trim().to_owned()));
+    }
+    if let Some(why) = refusals::refused(&list.stdout, || object_format(repo).ok()) {
+        return Ok(Some(why));
     }
     let ours = format!("include.path\n{FILE}");
     let includes = bytes::split(&list.stdout).any(|record| record == ours.as_bytes());
