@@ -180,6 +180,85 @@ fn saved_without_a_head(what: &str, how: &str) {
     assert_eq!(fs::read_to_string(branch).unwrap().trim(), head);
 }
 
+/// The commit on top is whole, so HEAD is; what it stands on cannot be taken into ours.
+#[test]
+fn sound_commit_on_a_damaged_one_is_saved_and_stops_nobody_else() {
+    let kinds = [
+        ("HEAD:README", "missing"),
+        ("HEAD^{tree}", "missing"),
+        ("HEAD", "missing"),
+        ("HEAD", "empty"),
+    ];
+    for (place, (what, how)) in kinds.into_iter().enumerate() {
+        if !takes(place, 2) {
+            continue;
+        }
+        let (city, sandbox, below, _) = damaged(what, how);
+        write(&sandbox, "README", "edited\n");
+        git(&sandbox, &["add", "README", "new"]);
+        let tree = git(&sandbox, &["write-tree", "--missing-ok"]);
+        let text = format!(
+            "tree {tree}\nparent {below}\nauthor A <a@x> 1 +0000\ncommitter A <a@x> 1 +0000\n\nsound\n"
+        );
+        write(&city.root(), "commit", text);
+        let file = city.root().join("commit").display().to_string();
+        let made = ["hash-object", "-t", "commit", "-w", "--literally", &file];
+        let head = git(&sandbox, &made);
+        let branch = city
+            .repo
+            .theirs()
+            .join("refs/heads")
+            .join(city.spec(1).branch);
+        fs::write(branch, format!("{head}\n")).unwrap();
+        write(&sandbox, "later", "later\n");
+        let wanted = Oid::new(head.as_str()).unwrap();
+        city.repo
+            .push_branch(&city.spec(1).branch, &wanted, None)
+            .unwrap_err();
+        crate::custody_theirs::whole_life(&city, "Nux");
+        let facts = city.facts(&sandbox);
+        assert!(!facts.is_clean() && !facts.is_committed(), "{facts:?}");
+        let says = format!("its HEAD names {}, which is damaged", &head[..10]);
+        assert_eq!(facts.special[0], says, "{what} {how}");
+        let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        let to = city.root().join("back");
+        city.repo.restore(&record.unwrap(), &to).unwrap();
+        assert_eq!(snapshot(&to), snapshot(&sandbox), "{what} {how}");
+        let permit = permit(&city.spec(1), &city.facts(&sandbox));
+        city.repo
+            .discard_sandbox(&permit, &city.trash(), &|| Ok(()))
+            .unwrap();
+    }
+}
+
+/// An agent moves the objects of the rig away, and leaves a link. git would follow it, and so might anything be read or
+/// written there.
+#[test]
+fn link_in_the_place_of_all_objects_holds_back_only_who_has_work_there() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    commit_all(&sandbox, "mine");
+    let objects = city.repo.theirs().join("objects");
+    let elsewhere = city.root().join("elsewhere");
+    fs::rename(&objects, &elsewhere).unwrap();
+    symlink(&elsewhere, &objects).unwrap();
+    crate::custody_theirs::whole_life(&city, "Nux");
+    let facts = city.facts(&sandbox);
+    assert!(facts.special[0].contains("HEAD names"), "{facts:?}");
+    let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    let to = city.root().join("back");
+    city.repo.restore(&record.unwrap(), &to).unwrap();
+    assert_eq!(snapshot(&to), snapshot(&sandbox));
+    // Nothing was written through it, and who puts the objects back has all.
+    assert!(objects.is_dir() && !objects.is_symlink());
+    assert!(objects.with_extension("aside").is_symlink());
+    fs::remove_dir_all(&objects).unwrap();
+    fs::rename(&elsewhere, &objects).unwrap();
+    let facts = city.facts(&sandbox);
+    assert!(facts.special.is_empty() && facts.ahead == 1, "{facts:?}");
+}
+
 /// git waits for a pipe that has the name of a pack: the rig's every sandbox waited with it, and later none could be
 /// judged, saved or pushed until a person had removed it.
 #[test]
@@ -364,6 +443,46 @@ fn clone_in_which_nothing_was_made_is_no_work() {
     git(&whole, &["reset", "-q", "--hard", "origin/main"]);
     let facts = city.facts(&sandbox);
     assert!(facts.is_clean(), "{facts:?}");
+}
+
+/// The clone has what only the repository had that it was made from.
+#[test]
+fn clone_of_a_repository_that_is_gone_is_work() {
+    let city = City::with(|checkout| write(checkout, ".gitignore", "vendor/\n"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let local = |name: &str| {
+        let made = city.root().join(name);
+        fs::create_dir(&made).unwrap();
+        git(&made, &["init", "-q", "-b", "main"]);
+        write(&made, "work", "mine\n");
+        commit_all(&made, "only here");
+        made
+    };
+    for (place, form) in ["{}", "file://{}"].into_iter().enumerate() {
+        let made = local(&format!("made-{place}"));
+        let url = form.replace("{}", &made.display().to_string());
+        let to = format!("vendor/copy-{place}");
+        git(&sandbox, &["clone", "-q", &url, &to]);
+        assert_eq!(city.facts(&sandbox).special, [""; 0], "{url}");
+        fs::remove_dir_all(&made).unwrap();
+        let facts = city.facts(&sandbox);
+        let line =
+            format!("ignored repository {to}: commits that only its own refs call pushed: 1");
+        assert_eq!(facts.special, [line]);
+        assert!(only_left_behind(&facts), "{facts:?}");
+        let (_, back) = roundtrip(&city, &sandbox, "a");
+        assert_eq!(git(&back.join(&to), &["show", "HEAD:work"]), "mine");
+        fs::remove_dir_all(back.parent().unwrap()).unwrap();
+        fs::remove_dir_all(sandbox.join(&to)).unwrap();
+    }
+    // One that goes with the sandbox is no place where anything is kept.
+    let inside = local("made");
+    fs::rename(&inside, sandbox.join("vendor/made")).unwrap();
+    let vendor = sandbox.join("vendor");
+    git(&vendor, &["clone", "-q", "made", "copy"]);
+    let facts = city.facts(&sandbox);
+    assert_eq!(facts.special.len(), 2, "{facts:?}");
 }
 
 #[test]

@@ -37,6 +37,9 @@ const INDEXES: [&str; 2] = ["commit-graphs", "multi-pack-index.d"];
 /// As [`check`], for what cannot be renamed.
 pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     let (theirs, objects) = (repo.theirs(), repo.theirs().join("objects"));
+    if make_whole(theirs, &objects)? {
+        share::lend_again(repo)?;
+    }
     if check(&objects).is_ok() {
         return Ok(());
     }
@@ -51,6 +54,22 @@ pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     }
     share::lend_again(repo)?;
     check(&objects)
+}
+
+/// Sees to it that there is an object directory: without one git takes theirs for no repository, and a link in its place
+/// leads wherever an agent wants. Returns whether there was none.
+fn make_whole(theirs: &Path, objects: &Path) -> Result<bool, RepoError> {
+    let fail = |error: std::io::Error| failed("cannot make", objects, &error);
+    match fs::symlink_metadata(objects) {
+        Ok(found) if found.is_dir() => return Ok(false),
+        Ok(_) => share::set_aside(theirs, Path::new("objects"))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    match fs::create_dir(objects) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(fail(error)),
+        _ => Ok(true),
+    }
 }
 
 /// Checks that git can open what it would in an object directory, and in those that it borrows from.

@@ -166,7 +166,7 @@ fn are_held(repo: &GitRepo, named: &BTreeSet<Oid>) -> Result<bool, RepoError> {
         }
     }
     let known: String = known.iter().map(|id| format!("^{id}\n")).collect();
-    Ok(tips(repo.lens(), &commits, known.as_bytes())?.is_empty())
+    Ok(tips(repo, &commits, known.as_bytes())?.is_empty())
 }
 
 /// Whether the index has anything that the commit has not.

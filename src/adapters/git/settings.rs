@@ -266,7 +266,9 @@ fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
     if !list.ok() {
         return Ok(Some(list.stderr.trim().to_owned()));
     }
-    if let Some(why) = refusals::refused(&list.stdout, || object_format(repo).ok()) {
+    if let Some(why) = refusals::refused(&list.stdout, || {
+        repo.object_format().ok().map(str::to_owned)
+    }) {
         return Ok(Some(why));
     }
     let ours = format!("include.path\n{FILE}");

@@ -10,6 +10,7 @@ use super::branches::checked_out;
 use super::command::Git;
 use super::ground::Ground;
 use super::rig::{GitRepo, oid};
+use super::take::is_damage;
 use super::theirs::LIST_MAX;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -169,7 +170,7 @@ pub(super) fn lost(
         known.extend(format!("^{id}\n").bytes());
     }
     let unheld = |own: &Oid| {
-        let tips = tips(repo.lens(), &BTreeSet::from([own.clone()]), &known)?;
+        let tips = tips(repo, &BTreeSet::from([own.clone()]), &known)?;
         Ok(!tips.is_empty())
     };
     let own = match own {
@@ -177,7 +178,7 @@ pub(super) fn lost(
         Some(_) | None => None,
     };
     Ok(Lost {
-        tips: tips(repo.lens(), &commits, &known)?,
+        tips: tips(repo, &commits, &known)?,
         own,
     })
 }
@@ -311,8 +312,39 @@ fn is_own(
 }
 
 /// The commits that are not reachable from the known ones (`^<oid>` lines), tips only. Objects
-/// that are gone already are passed over.
-pub(super) fn tips(git: Git, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Vec<Oid>, RepoError> {
+/// that are gone already are passed over. One whose history cannot be followed counts as a tip, and stops none of
+/// the others.
+pub(super) fn tips(
+    repo: &GitRepo,
+    commits: &BTreeSet<Oid>,
+    known: &[u8],
+) -> Result<Vec<Oid>, RepoError> {
+    match followed(repo, commits, known) {
+        Err(why) if is_damage(&why) => {}
+        found => return found,
+    }
+    let all: Vec<Oid> = commits.iter().cloned().collect();
+    let broken = broken(repo, &all, known)?;
+    let whole = commits.iter().filter(|commit| !broken.contains(commit));
+    let mut found = followed(repo, &whole.cloned().collect(), known)?;
+    found.extend(broken);
+    Ok(found)
+}
+
+/// Those of these commits whose history cannot be followed.
+fn broken(repo: &GitRepo, commits: &[Oid], known: &[u8]) -> Result<Vec<Oid>, RepoError> {
+    match followed(repo, &commits.iter().cloned().collect(), known) {
+        Ok(_) => Ok(Vec::new()),
+        Err(why) if !is_damage(&why) => Err(why),
+        Err(_) if commits.len() == 1 => Ok(commits.to_vec()),
+        Err(_) => {
+            let (some, others) = commits.split_at(commits.len() / 2);
+            Ok([broken(repo, some, known)?, broken(repo, others, known)?].concat())
+        }
+    }
+}
+
+fn followed(repo: &GitRepo, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Vec<Oid>, RepoError> {
     if commits.is_empty() {
         return Ok(Vec::new());
     }
@@ -321,7 +353,8 @@ pub(super) fn tips(git: Git, commits: &BTreeSet<Oid>, known: &[u8]) -> Result<Ve
         .flat_map(|id| format!("{id}\n").into_bytes())
         .collect();
     input.extend_from_slice(known);
-    let output = git
+    let output = repo
+        .lens()
         .args(["rev-list", "--parents", "--ignore-missing", "--stdin"])
         .stdin(input)
         .run()?;

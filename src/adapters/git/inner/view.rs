@@ -172,7 +172,7 @@ impl View {
         pins: &[Oid],
     ) -> Result<Option<Held>, RepoError> {
         let reflog = traces::head_reflogs(std::slice::from_ref(&self.git_dir))?;
-        let only_fetched = self.only_fetched(&reflog)?;
+        let only_fetched = self.only_fetched(&reflog)? && self.stays_elsewhere(repo);
         let known: Vec<&Oid> = base.into_iter().collect();
         let all = self.count(&reflog.commits, &known, Claims::Count)?;
         if all == Ok(0) {
@@ -230,6 +230,19 @@ impl View {
         Ok(true)
     }
 
+    /// Whether what it was cloned from may still be there when the sandbox is gone. Of a remote elsewhere nobody is asked.
+    fn stays_elsewhere(&self, repo: &GitRepo) -> bool {
+        let homes = fs::canonicalize(repo.raiders_dir()).ok();
+        self.urls().iter().all(|url| match local(url) {
+            None => true,
+            Some(path) => {
+                let path = self.git_dir.parent().unwrap_or(&self.git_dir).join(path);
+                let found = fs::canonicalize(path);
+                found.is_ok_and(|real| !homes.as_ref().is_some_and(|homes| real.starts_with(homes)))
+            }
+        })
+    }
+
     /// Commits of its HEAD, its branches and these that are neither known nor, where that counts, in what it
     /// says of its remotes; or what git says.
     fn count(
@@ -274,16 +287,31 @@ impl View {
 
     /// Where it was cloned from, as its configuration says: for people.
     pub(super) fn origin(&self) -> String {
+        let urls = self.urls();
+        let shown = urls.first().map(|url| super::super::push::shown(url));
+        shown.unwrap_or_default()
+    }
+
+    /// The addresses in its configuration.
+    fn urls(&self) -> Vec<String> {
         let config = beneath::read(&common(&self.git_dir), Path::new("config"), LIST_MAX);
         let config = config.ok().flatten().unwrap_or_default();
         let text = bytes::lossy(&config);
         let urls = text
             .lines()
             .filter_map(|line| line.trim().strip_prefix("url"));
-        let mut urls = urls.filter_map(|rest| rest.trim_start().strip_prefix('='));
-        urls.next()
-            .map_or_else(String::new, |url| super::super::push::shown(url.trim()))
+        let urls = urls.filter_map(|rest| rest.trim_start().strip_prefix('='));
+        urls.map(|url| url.trim().to_owned()).collect()
     }
+}
+
+/// The path that an address is, where it names no other machine.
+fn local(url: &str) -> Option<&Path> {
+    if let Some(path) = url.strip_prefix("file://") {
+        return Some(Path::new(path));
+    }
+    let named = url.split('/').next().unwrap_or_default();
+    (!named.contains(':')).then(|| Path::new(url))
 }
 
 /// Where the refs of ours are. Salvage does not count, or the act of saving would change what was measured.

@@ -301,7 +301,7 @@ fn named_commits(repo: &GitRepo, measured: &Measured) -> Result<Vec<Oid>, RepoEr
     let known = known.map(|head| format!("^{head}\n")).unwrap_or_default();
     let whole = |damaged: &BTreeSet<Oid>| {
         let whole = named.difference(damaged).cloned().collect();
-        tips(repo.lens(), &whole, known.as_bytes())
+        tips(repo, &whole, known.as_bytes())
     };
     Ok(repo.take_tips(whole, Clone::clone)?.0)
 }

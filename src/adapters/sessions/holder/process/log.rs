@@ -248,7 +248,8 @@ mod tests {
         for (generation, output) in [(1, "one\r\n"), (2, "two\r\n")] {
             let mut log = Log::open(dir.path(), 1 << 20);
             let (incarnation, since) = (Incarnation(0), jiff::Timestamp::UNIX_EPOCH);
-            let mark = crate::domain::terminal_log::mark(incarnation, Generation(generation), since);
+            let mark =
+                crate::domain::terminal_log::mark(incarnation, Generation(generation), since);
             log.begin(&mark);
             log.append(output.as_bytes());
         }
