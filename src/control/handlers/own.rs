@@ -84,6 +84,11 @@ pub(super) async fn handoff(
     let id = view.spec.id.clone();
     let mut meant = Meant::any(id.clone(), session.clone());
     let mut progress = None;
+    if !matches!(id, ChildId::Raider(_)) && args.message.as_ref().is_some_and(|it| !it.is_empty()) {
+        let hint = "write it into a file, and hand off without `-m`: the next session begins with its own prompt";
+        let why = "nothing passes the note of a standing agent on";
+        return Err(ControlError::conflict(why).hint(hint));
+    }
     if let ChildId::Raider(_) = &id {
         let hook = own_hook(world, caller).await?;
         if hook.done.is_some() {

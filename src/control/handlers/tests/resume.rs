@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{PATROL, ask};
 use crate::actors::launch;
 use crate::control::handlers::dispatch;
-use crate::control::protocol::Op;
+use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::Who;
 use crate::control::server::{Caller, Peer};
 use crate::domain::agents::AgentPrompt;
@@ -68,6 +68,15 @@ fn resumed(town: &Town, session: &SessionId) -> Option<String> {
 
 /// Says `hd handoff` inside the session.
 async fn hand_off(town: &Town, session: &SessionId, args: serde_json::Value) {
+    say_handoff(town, session, args).await.unwrap();
+    town.settle().await;
+}
+
+async fn say_handoff(
+    town: &Town,
+    session: &SessionId,
+    args: serde_json::Value,
+) -> Result<serde_json::Value, ControlError> {
     town.parts.sessions.place(PID, session);
     let who = match town.session(&agent("mayor")) == *session {
         true => Who::Agent(session.clone()),
@@ -83,8 +92,7 @@ async fn hand_off(town: &Town, session: &SessionId, args: serde_json::Value) {
     };
     let args = args.as_object().unwrap().clone();
     let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
-    dispatch(&town.world, caller, op).await.unwrap();
-    town.settle().await;
+    dispatch(&town.world, caller, op).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,16 +265,15 @@ async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
         let session = town.session(&id);
         converse(&town, &id, "c-1").await;
         town.pass(SECOND * 60).await;
-        hand_off(&town, &session, json!({ "message": "so far" })).await;
+        let note = match id {
+            ChildId::Raider(_) => json!({ "message": "so far" }),
+            _ => json!({}),
+        };
+        hand_off(&town, &session, note).await;
         assert_eq!((town.starts(&session), resumed(&town, &session)), (2, None));
         converse(&town, &id, "c-2").await;
         town.pass(SECOND * 60).await;
-        hand_off(
-            &town,
-            &session,
-            json!({ "message": "so far", "resume": true }),
-        )
-        .await;
+        hand_off(&town, &session, json!({ "resume": true })).await;
         assert_eq!(town.starts(&session), 3);
         assert_eq!(resumed(&town, &session).as_deref(), Some("c-2"), "{id}");
     }
@@ -277,4 +284,18 @@ async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
             .unwrap()
             .contains("handed over to you on purpose")
     );
+}
+
+/// It was dropped without a word.
+#[tokio::test(start_paused = true)]
+async fn note_of_a_standing_agent_is_refused_and_nothing_is_handed_off() {
+    let town = scenario().start().await;
+    let session = town.session(&agent("mayor"));
+    let note = json!({ "message": "so far" });
+    let refused = say_handoff(&town, &session, note).await.unwrap_err();
+    town.settle().await;
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    assert_eq!(town.starts(&session), 1);
+    hand_off(&town, &session, json!({})).await;
+    assert_eq!(town.starts(&session), 2);
 }
