@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::admin::Note;
 use super::branches::checked_out;
-use super::command::Git;
 use super::ground::Ground;
 use super::rig::{GitRepo, oid};
 use super::take::is_damage;
