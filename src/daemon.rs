@@ -248,7 +248,7 @@ fn bind(socket: &Path) -> Result<Bound, DaemonError> {
         std::io::ErrorKind::AddrInUse => DaemonError::Held {
             pid: format!("unknown, it listens at {}", socket.display()),
         },
-        _ => failed("the control socket cannot be made")(error),
+        _ => failed_at(socket, "cannot be made: it is the control socket")(error),
     })
 }
 

@@ -129,9 +129,14 @@ impl From<RepoError> for Refusal {
                 RefusalKind::Conflict
             }
             RepoError::Broken { .. } => RefusalKind::Failed,
+            RepoError::Failed(_) if error.is_no_room() => RefusalKind::Unavailable,
             RepoError::Failed(_) => RefusalKind::Internal,
         };
-        let refusal = Self::new(kind, error.to_string());
+        let message = match error.is_no_room() {
+            true => format!("the disk of the city is full or read-only: {error}"),
+            false => error.to_string(),
+        };
+        let refusal = Self::new(kind, message);
         match &error {
             RepoError::Broken { sandbox, .. } => {
                 // `<city>/<rig>/raiders/<Name>`: two rigs have the same names.

@@ -116,7 +116,8 @@ pub(super) fn refuse_empty(
 /// Marks a store of the present schema, if it is the one that is marked already, or none is.
 pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Mark, StoreError> {
     let (own, seq) = (kv::get(conn, KEY)?, journal::last_seq(conn)?);
-    if let (Known::Marked, Some(marked)) = (known, read(store)?) {
+    let marked = read(store)?;
+    if let (Known::Marked, Some(marked)) = (known, &marked) {
         if own.as_ref() != Some(&marked.id) {
             let why = format!("it is another store than the one that was here; {GO_ON}");
             return Err(StoreError::Failed(why));
@@ -137,7 +138,10 @@ pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Ma
         }
     };
     let mark = Mark { id, seq };
-    let written = mark.write(store);
-    written.map_err(|error| StoreError::Unavailable(format!("its mark: {error}")))?;
-    Ok(mark)
+    match mark.write(store) {
+        Ok(()) => Ok(mark),
+        // On a full disk sessions are taken over all the same. What the old mark says is still true.
+        Err(_) if marked.is_some_and(|marked| marked.id == mark.id) => Ok(mark),
+        Err(error) => Err(StoreError::Unavailable(format!("its mark: {error}"))),
+    }
 }

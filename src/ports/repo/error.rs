@@ -61,3 +61,22 @@ pub enum RepoError {
     #[error("{0}")]
     Failed(String),
 }
+
+/// What git and the system say of a disk that takes nothing.
+const NO_ROOM: &[&str] = &[
+    "No space left on device",
+    "Out of diskspace",
+    "Disk quota exceeded",
+    "Read-only file system",
+];
+
+impl RepoError {
+    /// Whether the disk took nothing: the same succeeds once there is room.
+    #[must_use]
+    pub fn is_no_room(&self) -> bool {
+        let Self::Failed(why) = self else {
+            return false;
+        };
+        NO_ROOM.iter().any(|how| why.contains(how))
+    }
+}
