@@ -59,7 +59,6 @@ fn spec(dir: &Path, number: usize) -> SessionSpec {
         argv: vec!["sh".to_owned()],
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         cwd: dir.to_owned(),
-        first_input: None,
         output_limit: 1024 * 1024,
         meta: BTreeMap::new(),
     }

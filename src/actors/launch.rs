@@ -221,7 +221,6 @@ async fn start_session(
         argv: start.argv,
         env: start.env,
         cwd: start.cwd,
-        first_input: None,
         output_limit: world.city.session.output_limit,
         meta: facts_of([
             (FINGERPRINT, fingerprint.as_ref()),

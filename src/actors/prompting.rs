@@ -154,8 +154,7 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
     let now = world.clock.mono();
     let age = now.saturating_sub(course.began);
     let drawn = !view.text().trim().is_empty();
-    let reads_keys = view.reads_lines == Some(false) || view.bracketed_paste == Some(true);
-    if !drawn && !reads_keys && age < SILENT || moves(course, &view, now) {
+    if !drawn && !reads_keys(&view) && age < SILENT || moves(course, &view, now) {
         return Next::Soon;
     }
     if let Readiness::Unrecognised = ready {
@@ -183,6 +182,11 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
         // Words that a person has begun would be submitted with it.
         return Next::Later;
     }
+    type_now(world, owed, course, &view).await
+}
+
+/// Types it, and with it the end of input where its program reads lines and nothing else.
+async fn type_now(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
     let (text, ends) = match owed.text.strip_suffix(END_OF_INPUT) {
         Some(text) => (text.trim_end(), true),
         None => (owed.text.as_str(), false),
@@ -190,7 +194,7 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
     match typing::submit(world, Some(&owed.harness), &owed.handle, text).await {
         Ok(()) => {
             // To a program that reads keys it would be a key that ends it.
-            if ends && !reads_keys {
+            if ends && !reads_keys(view) {
                 end_input(world, owed).await;
             }
             let of = owed.handle.clone();
@@ -203,8 +207,27 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
             ended(world, owed, course).await
         }
         Err(gone) if gone.kind == RefusalKind::NotFound => ended(world, owed, course).await,
-        Err(_) => Next::Soon,
+        Err(refused)
+            if matches!(
+                refused.kind,
+                RefusalKind::NeedsHuman | RefusalKind::Conflict
+            ) =>
+        {
+            Next::Soon
+        }
+        // A line that is too long for the terminal, a terminal that takes nothing.
+        Err(error) => {
+            let (why, screen) = (error.to_string(), view.text());
+            let hint = "It is tried again at each patrol.";
+            call(world, owed, course, (&why, hint, &screen)).await;
+            Next::Later
+        }
     }
+}
+
+/// Whether the program reads keys, and no lines.
+fn reads_keys(view: &ScreenView) -> bool {
+    view.reads_lines == Some(false) || view.bracketed_paste == Some(true)
 }
 
 /// Tells a program that reads lines that no more of them come.
@@ -245,6 +268,17 @@ async fn kept_back(
         screen: screen.clone(),
     };
     conditions::set_odd(world, &owed.handle, Some(condition));
+    call(world, owed, course, (why, hint, &screen)).await;
+    Next::Later
+}
+
+/// Calls a person, once.
+async fn call(
+    world: &World,
+    owed: &Owed,
+    course: &mut Course,
+    (why, hint, screen): (&str, &str, &str),
+) {
     if !course.called {
         let body = Escalation {
             agent: owed.child.to_string(),
@@ -264,7 +298,6 @@ async fn kept_back(
             }
         }
     }
-    Next::Later
 }
 
 /// It was typed, or its session has ended: what people were called for is over.

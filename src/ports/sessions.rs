@@ -29,8 +29,6 @@ pub struct SessionSpec {
     pub env: BTreeMap<String, String>,
     /// Working directory.
     pub cwd: PathBuf,
-    /// Text typed into the terminal once the program runs (prompt modes `stdin` and `paste`).
-    pub first_input: Option<String>,
     /// Size of the terminal log on disk, in bytes, both segments together.
     pub output_limit: u64,
     /// Facts kept with the session (`set_meta` changes them later).

@@ -384,7 +384,7 @@ impl FakeSessions {
         self.inner().stops.clone()
     }
 
-    /// Everything typed into sessions of this id, first inputs included.
+    /// Everything typed into sessions of this id.
     #[must_use]
     pub fn sent(&self, id: &SessionId) -> Vec<Input> {
         let inner = self.inner();

@@ -41,8 +41,6 @@ pub struct Launch {
     pub env: BTreeMap<String, String>,
     /// Working directory, absolute.
     pub cwd: PathBuf,
-    /// Text to type once the program runs.
-    pub first_input: Option<String>,
     /// Most bytes of log on disk.
     pub output_limit: u64,
     /// Facts kept with the session.

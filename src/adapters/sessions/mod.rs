@@ -233,7 +233,6 @@ impl LocalSessions {
             argv: spec.argv.clone(),
             env: spec.env.clone(),
             cwd: std::path::absolute(&spec.cwd).map_err(provider)?,
-            first_input: spec.first_input.clone(),
             output_limit: spec.output_limit,
             meta: spec.meta.clone(),
             open_files: self.open_files,

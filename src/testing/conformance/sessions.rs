@@ -19,9 +19,9 @@ use crate::testing::{PATIENCE, eventually};
 
 pub use self::terminal::{
     a_text_reaches_the_program, logs_go_when_their_session_ended_long_ago,
-    processor_time_is_counted_while_it_runs, the_first_input_is_typed,
-    the_interrupt_key_reaches_the_program, the_log_outlives_the_session_and_its_record,
-    the_screen_can_be_looked_at, the_size_can_be_changed,
+    processor_time_is_counted_while_it_runs, the_interrupt_key_reaches_the_program,
+    the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
+    the_size_can_be_changed,
 };
 
 /// A program that every provider under test can run in its way.
@@ -83,7 +83,6 @@ macro_rules! sessions_conformance {
             processor_time_is_counted_while_it_runs,
             the_log_outlives_the_session_and_its_record,
             a_text_reaches_the_program,
-            the_first_input_is_typed,
             the_interrupt_key_reaches_the_program,
             the_size_can_be_changed,
             an_agent_is_known_by_its_name,
@@ -121,7 +120,6 @@ pub fn spec(bench: &dyn Bench, name: &str, program: &Program) -> SessionSpec {
         argv: bench.argv(program),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
         cwd: bench.cwd(),
-        first_input: None,
         output_limit: 1024 * 1024,
         meta: BTreeMap::new(),
     }

@@ -44,9 +44,6 @@ impl Sessions for FakeSessions {
             started
         };
         self.run(&started.handle);
-        if let Some(text) = &spec.first_input {
-            self.take(&started.handle, &Input::Submit(text.clone()));
-        }
         Ok(started)
     }
 

@@ -61,7 +61,6 @@ fn orphan(city: &City) -> u32 {
         argv: vec!["sleep".into(), "3600".into()],
         env: [("PATH".to_owned(), std::env::var("PATH").unwrap())].into(),
         cwd: city.root().to_owned(),
-        first_input: None,
         output_limit: 1 << 20,
         meta: Default::default(),
     };

@@ -29,7 +29,6 @@ pub(super) fn stray(id: &str) -> SessionSpec {
         argv: vec!["script".into()],
         env: Default::default(),
         cwd: "/city".into(),
-        first_input: None,
         output_limit: 1,
         meta: Default::default(),
     }

@@ -55,7 +55,6 @@ fn orphan(town: &Town, id: &str) -> SessionId {
         argv: vec!["agent".into()],
         env: Default::default(),
         cwd: "/".into(),
-        first_input: None,
         output_limit: 0,
         meta: Default::default(),
     };

@@ -73,16 +73,6 @@ pub fn a_text_reaches_the_program(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// The text given at the start arrives without anybody sending it.
-pub fn the_first_input_is_typed(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let mut spec = spec(bench, "s", &Program::Echoes);
-    spec.first_input = Some("do it".to_owned());
-    let first = start(&*sessions, &spec);
-    await_screen(&*sessions, &first.handle, "got do it");
-    finish(&*sessions, &first.handle);
-}
-
 /// The interrupt key interrupts and does not end.
 pub fn the_interrupt_key_reaches_the_program(bench: &dyn Bench) {
     let sessions = bench.sessions();

@@ -101,9 +101,9 @@ fn a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end(bench: &Loc
     let sessions = bench.provider();
     let events = hear(&sessions);
     let flood = "(trap '' HUP; while :; do echo flood; done) & read -r line; exit 2";
-    let mut spec = script(bench, flood);
-    spec.first_input = Some("end".to_owned());
-    sessions.start(&spec).unwrap();
+    let started = sessions.start(&script(bench, flood)).unwrap();
+    let end = Input::Submit("end".to_owned());
+    sessions.send(&started.handle, &end).unwrap();
     let began = Instant::now();
     let event = events.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(event, SessionEvent::Exited(_, exit) if exit.code == Some(2)));

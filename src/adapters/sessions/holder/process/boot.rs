@@ -148,7 +148,6 @@ fn build(
         holder.abandon();
         return Err(failed("the session's records")(error));
     }
-    holder.type_first(launch.first_input);
     Ok((holder, state))
 }
 

@@ -10,8 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::children;
 use super::peer::Peer;
-use super::pty::Reading;
-use super::{First, Holder, complain};
+use super::{Holder, complain};
 use crate::adapters::sessions::files;
 use crate::domain::holder_wire::Answer;
 
@@ -21,17 +20,10 @@ const MOST_PEERS: usize = 64;
 const READS_PER_TURN: usize = 32;
 /// A TERM sent to the holder itself (a machine going down) stops the session with this grace.
 const OWN_GRACE: Duration = Duration::from_secs(5);
-/// The first input is typed when the program has been quiet this long ...
-const QUIET: Duration = Duration::from_millis(300);
-/// ... and reads raw, or has printed something, or has run this long: a line typed too early
-/// would be submitted wrongly by a program that is about to change to raw.
-const SILENT_START: Duration = Duration::from_secs(1);
 /// Output is announced to those who watch once the program has been quiet this long ...
 const SETTLED: Duration = Duration::from_millis(150);
 /// ... or this long after the first output that was not announced.
 const ANNOUNCED: Duration = Duration::from_secs(1);
-/// A program that never gets quiet gets its first input anyway.
-const NEVER_QUIET: Duration = Duration::from_secs(10);
 
 /// What one `poll` saw.
 struct Seen {
@@ -141,7 +133,6 @@ impl Holder {
             stop.map(|stop| stop.kill_at),
             self.input.deadline(),
             self.announcement_due(),
-            self.first.as_ref().map(|first| self.first_due(first)),
         ]
         .into_iter()
         .flatten()
@@ -193,8 +184,6 @@ impl Holder {
         // A stop that is under way ends in order.
         if self.stopping.is_none() {
             self.lost = true;
-            // The next server gives the pane's name to another.
-            self.first = None;
             let gone = std::io::Error::other("its terminal is gone");
             self.give_up_input(&gone);
             complain("its terminal is gone: the tmux server or the pane was killed");
@@ -278,14 +267,6 @@ impl Holder {
     /// Types what waits, and tells those whose input has been taken.
     fn work_on_input(&mut self) {
         let now = Instant::now();
-        if self
-            .first
-            .as_ref()
-            .is_some_and(|first| self.first_due(first) <= now)
-            && let Some(first) = self.first.take()
-        {
-            self.type_first_now(&first.text);
-        }
         let pumped = self
             .input
             .pump(now, |bytes, kind| self.terminal.write(bytes, kind));
@@ -314,33 +295,6 @@ impl Holder {
                 peer.waits = false;
                 peer.refuse(&why);
             }
-        }
-    }
-
-    /// Types this text once the program is ready for it.
-    pub(super) fn type_first(&mut self, text: Option<String>) {
-        let started = Instant::now();
-        self.first = text.map(|text| First { text, started });
-    }
-
-    fn first_due(&self, first: &First) -> Instant {
-        let quiet = self.activity.quiet_since.unwrap_or(first.started) + QUIET;
-        let printed = self.activity.quiet_since.is_some();
-        let raw = self.terminal.wants_brackets() || self.terminal.reading() == Reading::Raw;
-        let due = if printed || raw {
-            quiet
-        } else {
-            first.started + SILENT_START
-        };
-        due.min(first.started + NEVER_QUIET)
-    }
-
-    fn type_first_now(&mut self, text: &str) {
-        let (reading, bracketed) = (self.terminal.reading(), self.terminal.wants_brackets());
-        if let Err(why) = self.input.submit(text, reading, bracketed, None) {
-            let note = format!("\r\n[horde: the first input was not typed: {why}]\r\n");
-            self.log.append(note.as_bytes());
-            self.terminal.show(note.as_bytes());
         }
     }
 

@@ -138,12 +138,6 @@ struct Stopping {
     killed: bool,
 }
 
-/// A text to be typed once the program is ready for it.
-struct First {
-    text: String,
-    started: Instant,
-}
-
 /// Counters and times that `status` tells.
 #[derive(Debug, Clone, Copy, Default)]
 struct Activity {
@@ -161,7 +155,6 @@ struct Holder {
     terminal: Terminal,
     log: Log,
     input: Input,
-    first: Option<First>,
     activity: Activity,
     listener: UnixListener,
     signals: SignalFd,
@@ -200,7 +193,6 @@ impl Holder {
             terminal,
             log,
             input: Input::default(),
-            first: None,
             activity: Activity::default(),
             listener,
             signals,
