@@ -38,6 +38,9 @@ pub struct Held {
     pub relic: RelicId,
     /// When it is tried again.
     pub until: Timestamp,
+    /// How its last session ended. Older versions did not keep that.
+    #[serde(default)]
+    pub died_of: Option<String>,
 }
 
 /// Returns the raiders in quarantine, and those that are being tried again after it.
@@ -99,6 +102,7 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
         incarnation: hook.incarnation,
         relic: relic.id.clone(),
         until: deaths.until,
+        died_of: Some(deaths.died_of()),
     };
     keep(txn, |held| held.raider != hook.raider, Some(one))?;
     if relic.status == RelicStatus::Hooked {

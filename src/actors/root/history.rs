@@ -114,7 +114,7 @@ impl Root {
         }
         let left = Duration::try_from(held.until.duration_since(now)).unwrap_or_default();
         slot.deaths.hold(policy, mono + left, mono);
-        slot.on_trial = true;
+        (slot.on_trial, slot.died_of) = (true, held.died_of);
     }
 
     fn restore_deaths(&mut self, slot: &mut Slot) {

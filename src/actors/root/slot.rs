@@ -65,7 +65,7 @@ pub struct ChildView {
     pub restarts: u32,
     /// The time from the oldest death that counts to the newest.
     pub died_within: Duration,
-    /// What it died of, while it is in quarantine; none where another supervisor put it there.
+    /// What it died of, while it is in quarantine; none where a supervisor of an older version put it there.
     pub died_of: Option<String>,
     /// Until when it is quarantined.
     pub quarantined_until: Option<Timestamp>,

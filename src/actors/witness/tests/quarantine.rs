@@ -168,6 +168,7 @@ async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_
     assert_eq!(view.state, ChildState::Quarantined);
     let shown = view.quarantined_until.unwrap();
     assert!(shown.duration_since(promised).unsigned_abs() < Duration::from_secs(1));
+    assert_eq!(view.died_of.as_deref(), Some("signal 9: API Error 500"));
     assert_eq!(town.starts(&charged.session), starts);
     assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
     assert_eq!(calls(&town).await.len(), 1);
