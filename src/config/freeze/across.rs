@@ -1,4 +1,4 @@
-//! Checks that span sections: names that must differ.
+//! Checks that span sections: names that must differ, settings of which one leaves another without effect.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use super::rigs::ReadRig;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::Place;
 use crate::config::reader::Report;
+use crate::domain::city::Rig;
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 
 /// Reports every collision.
@@ -26,6 +27,20 @@ pub fn check(workspace: Option<&str>, rigs: &[ReadRig], agents: &[ReadAgent], re
     }
     prefixes(rigs, report);
     sessions(workspace, rigs, agents, report);
+}
+
+/// Warns of what has no effect beside another setting.
+pub fn check_idle(rigs: &[Rig], report: &Report) {
+    for rig in rigs {
+        if rig.raiders.idle_timeout.is_some() && rig.raiders.stall_after.is_some() {
+            let name = &rig.name;
+            let says = format!(
+                "`idle_timeout` of the raiders of \"{name}\" has no effect beside `stall_after`"
+            );
+            let hint = "with `stall_after = \"\"` silent raiders are started again, and nobody is told first";
+            report.add(Diagnostic::warning(says).hint(hint));
+        }
+    }
 }
 
 /// Names compare without case: each becomes a folder, and file systems may not tell them apart.

@@ -141,16 +141,7 @@ pub fn freeze(
     for blind in budget::blind(&frozen.city) {
         report.add(Diagnostic::warning(blind.says()).hint(blind.hint()));
     }
-    for rig in &frozen.city.rigs {
-        if rig.raiders.idle_timeout.is_some() && rig.raiders.stall_after.is_some() {
-            let name = &rig.name;
-            let says = format!(
-                "`idle_timeout` of the raiders of \"{name}\" has no effect beside `stall_after`"
-            );
-            let hint = "with `stall_after = \"\"` silent raiders are started again, and nobody is told first";
-            report.add(Diagnostic::warning(says).hint(hint));
-        }
-    }
+    across::check_idle(&frozen.city.rigs, report);
     Some(frozen)
 }
 
