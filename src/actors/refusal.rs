@@ -117,6 +117,19 @@ impl From<StoreError> for Refusal {
     }
 }
 
+impl Refusal {
+    /// What git failed with, for an order that can be given again when a full disk has room.
+    #[must_use]
+    pub fn passing_on_a_full_disk(error: RepoError) -> Self {
+        let is_no_room = error.is_no_room();
+        let mut refusal = Self::from(error);
+        if is_no_room {
+            refusal.kind = RefusalKind::Unavailable;
+        }
+        refusal
+    }
+}
+
 impl From<RepoError> for Refusal {
     fn from(error: RepoError) -> Self {
         let kind = match &error {
@@ -129,7 +142,6 @@ impl From<RepoError> for Refusal {
                 RefusalKind::Conflict
             }
             RepoError::Broken { .. } => RefusalKind::Failed,
-            RepoError::Failed(_) if error.is_no_room() => RefusalKind::Unavailable,
             RepoError::Failed(_) => RefusalKind::Internal,
         };
         let message = match error.is_no_room() {

@@ -20,7 +20,7 @@ use crate::domain::ignored::Ignored;
 use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 
-pub use self::error::RepoError;
+pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
 
 /// What to make a sandbox from.

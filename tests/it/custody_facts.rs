@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use horde_supervisor::domain::facts::GitFacts;
-use horde_supervisor::domain::ids::Oid;
+use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::domain::nuke::CleanupStatus;
 use horde_supervisor::ports::repo::{Repo, RepoError};
+use horde_supervisor::testing::eventually;
 
 use crate::support::city::{City, repo};
 use crate::support::git::{commit_all, git, rev, write};
@@ -425,4 +427,28 @@ fn half_a_worktree_of_somebody_else_is_nothing_to_this_one() {
     fs::write(half.join("HEAD"), "ref: refs/heads/other\n").unwrap();
     assert_eq!(city.facts(&sandbox), before);
     city.repo.spare_branches().unwrap();
+}
+
+/// What is noted of a file that was read must not change what is said of it: a salvage would be refused, for "it changed
+/// while it was saved".
+#[test]
+fn measurement_is_the_same_once_the_bytes_of_a_file_are_known() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let blob = rev(&sandbox, "HEAD:src/a.txt");
+    let other = format!("100644,{blob},README");
+    git(&sandbox, &["update-index", "--cacheinfo", &other]);
+    // What is younger is read each time.
+    let file = fs::metadata(sandbox.join("README")).unwrap();
+    eventually("a file that is two seconds old", || {
+        let age = file.modified().ok()?.elapsed().ok()?;
+        (age > Duration::from_secs(2)).then_some(())
+    });
+    let facts = city.facts(&sandbox);
+    assert_eq!(facts.dirty, ["README"]);
+    let raider = "horde/raiders/Toast".parse().unwrap();
+    city.repo
+        .salvage(&sandbox, &raider, Incarnation(1))
+        .unwrap();
+    assert_eq!(city.facts(&sandbox), facts);
 }

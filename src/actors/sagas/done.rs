@@ -250,7 +250,9 @@ fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
 async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let rig = &hook.raider.rig;
-    Ok(effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await?)
+    let measured = effects::repo(world, rig, move |repo| repo.facts(&sandbox, &target)).await;
+    // `hd` writes down what is declared on a full disk, and it is taken up when there is room.
+    measured.map_err(Refusal::passing_on_a_full_disk)
 }
 
 /// Whether the declaration would be accepted as things are.

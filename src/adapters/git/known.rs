@@ -1,8 +1,8 @@
 //! Questions about ours that libgit2 answers in this process: a git process costs milliseconds, and a
 //! measurement has a dozen of them.
 //!
-//! libgit2 reads ours and nothing else, and only what it finds is believed. Where it finds nothing, or cannot read
-//! (sha256, damage), git is asked.
+//! libgit2 reads ours and nothing else, and only what it finds is believed. Where it finds nothing, cannot read
+//! (sha256, damage), or would search long, git is asked.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::rig::{GitRepo, PUSH_URL_KEY, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// So many commits before HEAD are looked through; git looks through all of them.
+/// So many commits of a history are looked through here. git looks through more, and can be ended.
 const RECENT_MAX: usize = 256;
 
 /// Ours, opened by libgit2.
@@ -71,11 +71,12 @@ impl Known {
 
     fn refs(&self) -> Option<Vec<(Oid, String)>> {
         let mut found = Vec::new();
-        for reference in self.0.references().ok()? {
-            let reference = reference.ok()?;
-            let name = reference.name().ok()?.to_owned();
+        for name in self.0.references().ok()?.names() {
+            let name = name.ok()?;
+            // The list takes the packed value of one whose own file is empty, and names that git ignores. This does not.
+            let reference = self.0.find_reference(name).ok()?;
             let target = reference.resolve().ok()?.target()?;
-            found.push((told(target)?, name));
+            found.push((told(target)?, name.to_owned()));
         }
         Some(found)
     }
@@ -94,11 +95,12 @@ impl Known {
         ))
     }
 
-    /// A commit and some of those before it.
+    /// A commit and the newest of those before it.
     pub(super) fn recent(&self, from: &Oid) -> HashSet<Oid> {
         let walk = || {
             let mut walk = self.0.revwalk().ok()?;
-            walk.set_sorting(Sort::TIME).ok()?;
+            // Any other order is made of the whole history.
+            walk.set_sorting(Sort::NONE).ok()?;
             walk.push(named(from.as_str())?).ok()?;
             let ids = walk.take(RECENT_MAX).map_while(Result::ok);
             Some(ids.filter_map(told).collect())
@@ -106,27 +108,27 @@ impl Known {
         walk().unwrap_or_default()
     }
 
-    /// The one best common ancestor of two commits; none where there are several, too.
+    /// The common ancestor of two commits of which one is a recent ancestor of the other.
     pub(super) fn merge_base(&self, one: &Oid, other: &Oid) -> Option<Oid> {
-        if self.0.is_shallow() {
-            return None;
+        if self.recent(one).contains(other) {
+            return Some(other.clone());
         }
-        let (one, other) = (named(one.as_str())?, named(other.as_str())?);
-        let bases = self.0.merge_bases(one, other).ok()?;
-        match bases[..] {
-            [base] => told(base),
-            _ => None,
-        }
+        self.recent(other).contains(one).then(|| one.clone())
     }
 
-    /// How many commits the first one has that the other has not.
+    /// How many commits the first one has that the other has not, where one is a recent ancestor of the other.
     pub(super) fn ahead(&self, head: &Oid, of: &Oid) -> Option<u64> {
-        if self.0.is_shallow() {
+        if self.recent(of).contains(head) {
+            return Some(0);
+        }
+        if self.0.is_shallow() || !self.recent(head).contains(of) {
             return None;
         }
-        let (head, of) = (named(head.as_str())?, named(of.as_str())?);
-        let (ahead, _) = self.0.graph_ahead_behind(head, of).ok()?;
-        u64::try_from(ahead).ok()
+        let mut walk = self.0.revwalk().ok()?;
+        walk.push(named(head.as_str())?).ok()?;
+        walk.hide(named(of.as_str())?).ok()?;
+        let ids: Result<Vec<_>, _> = walk.collect();
+        u64::try_from(ids.ok()?.len()).ok()
     }
 
     /// The URL that the supervisor pushes to.
@@ -146,4 +148,150 @@ fn named(id: &str) -> Option<git2::Oid> {
 
 fn told(id: git2::Oid) -> Option<Oid> {
     Oid::new(id.to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::rig::resolve;
+    use super::super::testing::Rigged;
+    use super::*;
+
+    /// Loose and packed refs, a tag that is an object, a symbolic ref, and a merge of two histories.
+    fn rigged() -> (Rigged, Vec<Oid>) {
+        let rigged = Rigged::new();
+        let (repo, base) = (&rigged.repo, rigged.base.clone());
+        let one = rigged.commit(&base, &[("one", "1\n")]);
+        let two = rigged.commit(&base, &[("two", "2\n")]);
+        let git = |args: &[&str]| repo.git().args(args).run().unwrap().text();
+        let tree = rigged.tree(&one);
+        let merge = [
+            "commit-tree",
+            "-m",
+            "both",
+            "-p",
+            one.as_str(),
+            "-p",
+            two.as_str(),
+            &tree,
+        ];
+        let merge = Oid::new(git(&merge)).unwrap();
+        git(&["update-ref", "refs/remotes/origin/one", one.as_str()]);
+        git(&["tag", "-a", "-m", "a tag", "v1", two.as_str()]);
+        git(&["pack-refs", "--all"]);
+        git(&["update-ref", "refs/remotes/origin/one", merge.as_str()]);
+        git(&[
+            "symbolic-ref",
+            "refs/remotes/origin/HEAD",
+            "refs/remotes/origin/one",
+        ]);
+        let ids = vec![base, one, two, merge];
+        (rigged, ids)
+    }
+
+    fn listed(repo: &GitRepo) -> Vec<String> {
+        let format = "--format=%(objectname) %(refname)";
+        let text = repo
+            .git()
+            .args(["for-each-ref", format])
+            .run()
+            .unwrap()
+            .text();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn shown(refs: Vec<(Oid, String)>) -> Vec<String> {
+        let mut lines: Vec<_> = refs
+            .iter()
+            .map(|(id, name)| format!("{id} {name}"))
+            .collect();
+        lines.sort_by(|one, other| one[41..].cmp(&other[41..]));
+        lines
+    }
+
+    /// And nothing falls back to git.
+    #[test]
+    fn it_answers_as_git_does() {
+        let (rigged, ids) = rigged();
+        let repo = &rigged.repo;
+        let known = repo.known().unwrap();
+        let refs = known.refs().unwrap();
+        assert_eq!(shown(refs.clone()), listed(repo));
+        for (_, name) in &refs {
+            assert_eq!(
+                known.commit(name),
+                resolve(repo.git(), name).unwrap(),
+                "{name}"
+            );
+        }
+        let count = |head: &Oid, of: &Oid| {
+            let args = ["rev-list", "--count", head.as_str(), "--not", of.as_str()];
+            repo.git().args(args).run().unwrap().text()
+        };
+        for one in &ids {
+            assert!(known.has(one));
+            assert_eq!(known.kind(one), Some("commit"));
+            let args = ["log", "-1", "--format=%cn %ct", one.as_str()];
+            let told = repo.git().args(args).run().unwrap().text();
+            let (name, time) = known.committed(one).unwrap();
+            assert_eq!(format!("{name} {time}"), told);
+            for other in &ids {
+                let bases = ["merge-base", one.as_str(), other.as_str()];
+                let base = repo.git().args(bases).run().unwrap().text();
+                match known.merge_base(one, other) {
+                    Some(found) => assert_eq!(found.as_str(), base),
+                    // Neither is before the other.
+                    None => assert!(![one.as_str(), other.as_str()].contains(&&*base)),
+                }
+                if let Some(ahead) = known.ahead(one, other) {
+                    assert_eq!(ahead.to_string(), count(one, other));
+                }
+            }
+        }
+        assert_eq!(known.ahead(&ids[3], &ids[0]), Some(3));
+        assert_eq!(known.ahead(&ids[1], &ids[2]), None);
+    }
+
+    /// What it cannot tell as git does, it does not tell.
+    #[test]
+    fn it_is_silent_where_git_may_see_something_else() {
+        let (rigged, ids) = rigged();
+        let repo = &rigged.repo;
+        let absent = Oid::new("12".repeat(20)).unwrap();
+        let known = repo.known().unwrap();
+        assert!(!known.has(&absent));
+        assert_eq!(known.kind(&absent), None);
+        assert_eq!(known.commit("refs/heads/none"), None);
+        assert_eq!(known.commit(&ids[0].as_str()[..12]), None, "a short id");
+        // git lists no ref whose own file is empty, whatever is packed below it.
+        fs::write(repo.repo_dir().join("refs/remotes/origin/one"), "").unwrap();
+        assert_eq!(known.refs(), None);
+        assert_eq!(shown(repo.refs().unwrap()), listed(repo));
+    }
+
+    #[test]
+    fn recent_commits_are_few_of_a_long_history() {
+        let rigged = Rigged::new();
+        let mut import = String::new();
+        for nth in 0..1000 {
+            let from = if nth == 0 {
+                "reset refs/heads/long\n"
+            } else {
+                ""
+            };
+            import.push_str(&format!(
+                "{from}commit refs/heads/long\ncommitter A <a@example.invalid> {nth} +0000\ndata 1\nx\n"
+            ));
+        }
+        let git = rigged.repo.git().args(["fast-import", "--quiet"]);
+        git.stdin(import).run().unwrap();
+        let tip = rigged.repo.resolve("refs/heads/long").unwrap().unwrap();
+        let recent = rigged.repo.known().unwrap().recent(&tip);
+        assert_eq!(recent.len(), RECENT_MAX);
+        let newest = ["rev-list", "--max-count=200", "refs/heads/long"];
+        let newest = rigged.repo.git().args(newest).run().unwrap().text();
+        let seen = |id: &str| recent.contains(&Oid::new(id).unwrap());
+        assert!(newest.lines().all(seen));
+    }
 }

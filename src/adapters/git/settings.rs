@@ -220,7 +220,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
         // Agents share it: one that broke it would stop the others.
         tracing::warn!(rig = %repo.name(), why, "the shared configuration of the sandboxes is written anew");
     }
-    let text = base(&repo.object_format()?, THEIRS, &[("include.path", FILE)]);
+    let text = base(repo.object_format()?, THEIRS, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
 }
 

@@ -17,6 +17,8 @@ use crate::ports::repo::RepoError;
 
 /// An agent's own `git gc` may move objects while they are copied.
 const ATTEMPTS: usize = 2;
+/// So often a list is split in a search for what is damaged in it: each part costs git processes.
+pub(super) const SPLITS_MAX: usize = 100;
 
 impl GitRepo {
     /// A `git` command in ours that also reads the objects of theirs. What it sees is not safe there.
@@ -76,18 +78,25 @@ impl GitRepo {
         }
     }
 
-    /// Copies them as [`GitRepo::take`] does, as far as they are whole. Returns those that are not.
+    /// Copies them as [`GitRepo::take`] does, as far as they are whole. Returns those that are not, and those that nobody
+    /// looked at because so many are not.
     ///
     /// # Errors
     /// Another failure than damage.
     pub(super) fn take_whole(&self, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
-        match (self.take(ids), ids) {
-            (Ok(()), _) => Ok(Vec::new()),
-            (Err(why), _) if !is_damage(&why) => Err(why),
-            (Err(_), [_]) => Ok(ids.to_vec()),
-            (Err(_), _) => {
+        self.take_parts(ids, &mut { SPLITS_MAX })
+    }
+
+    fn take_parts(&self, ids: &[Oid], splits: &mut usize) -> Result<Vec<Oid>, RepoError> {
+        match self.take(ids) {
+            Ok(()) => Ok(Vec::new()),
+            Err(why) if !is_damage(&why) => Err(why),
+            Err(_) if ids.len() == 1 || *splits == 0 => Ok(ids.to_vec()),
+            Err(_) => {
+                *splits -= 1;
                 let (some, others) = ids.split_at(ids.len() / 2);
-                Ok([self.take_whole(some)?, self.take_whole(others)?].concat())
+                let some = self.take_parts(some, splits)?;
+                Ok([some, self.take_parts(others, splits)?].concat())
             }
         }
     }

@@ -9,7 +9,7 @@ use super::admin::Note;
 use super::branches::checked_out;
 use super::ground::Ground;
 use super::rig::{GitRepo, oid};
-use super::take::is_damage;
+use super::take::{SPLITS_MAX, is_damage};
 use super::theirs::LIST_MAX;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -323,22 +323,31 @@ pub(super) fn tips(
         found => return found,
     }
     let all: Vec<Oid> = commits.iter().cloned().collect();
-    let broken = broken(repo, &all, known)?;
+    let broken = broken(repo, &all, known, &mut { SPLITS_MAX })?;
+    let broken: BTreeSet<Oid> = broken.into_iter().collect();
     let whole = commits.iter().filter(|commit| !broken.contains(commit));
     let mut found = followed(repo, &whole.cloned().collect(), known)?;
     found.extend(broken);
     Ok(found)
 }
 
-/// Those of these commits whose history cannot be followed.
-fn broken(repo: &GitRepo, commits: &[Oid], known: &[u8]) -> Result<Vec<Oid>, RepoError> {
+/// Those of these commits whose history cannot be followed. Where too many cannot, the rest counts as such, too: that
+/// holds the sandbox, and loses nothing.
+fn broken(
+    repo: &GitRepo,
+    commits: &[Oid],
+    known: &[u8],
+    splits: &mut usize,
+) -> Result<Vec<Oid>, RepoError> {
     match followed(repo, &commits.iter().cloned().collect(), known) {
         Ok(_) => Ok(Vec::new()),
         Err(why) if !is_damage(&why) => Err(why),
-        Err(_) if commits.len() == 1 => Ok(commits.to_vec()),
+        Err(_) if commits.len() == 1 || *splits == 0 => Ok(commits.to_vec()),
         Err(_) => {
+            *splits -= 1;
             let (some, others) = commits.split_at(commits.len() / 2);
-            Ok([broken(repo, some, known)?, broken(repo, others, known)?].concat())
+            let some = broken(repo, some, known, splits)?;
+            Ok([some, broken(repo, others, known, splits)?].concat())
         }
     }
 }

@@ -74,9 +74,12 @@ impl RepoError {
     /// Whether the disk took nothing: the same succeeds once there is room.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
-        let Self::Failed(why) = self else {
-            return false;
-        };
-        NO_ROOM.iter().any(|how| why.contains(how))
+        matches!(self, Self::Failed(why) if is_no_room(why))
     }
+}
+
+/// Whether this says that a disk took nothing.
+#[must_use]
+pub fn is_no_room(why: &str) -> bool {
+    NO_ROOM.iter().any(|how| why.contains(how))
 }

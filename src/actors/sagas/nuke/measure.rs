@@ -1,13 +1,13 @@
 //! What a removal is decided by, as it is at this moment.
 
 use super::super::super::effects;
-use super::super::super::refusal::Refusal;
+use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use super::{Target, room, strays};
 use crate::domain::cause::Cause;
 use crate::domain::facts::{GitFacts, Probed};
 use crate::domain::nuke::{CleanupStatus, only_left_behind, only_unpushed};
-use crate::ports::repo::RepoError;
+use crate::ports::repo::{RepoError, is_no_room};
 
 /// git's facts now; `Known(None)` when there is no sandbox.
 pub(super) async fn measure(world: &World, target: &Target) -> Probed<Option<GitFacts>> {
@@ -37,6 +37,9 @@ pub async fn savable(world: &World, target: &Target) -> Result<(), Refusal> {
 pub fn unreadable(target: &Target, why: String) -> Refusal {
     let raider = &target.raider;
     let message = format!("what the sandbox of {raider} holds cannot be read, nor saved");
+    if is_no_room(&why) {
+        return Refusal::new(RefusalKind::Unavailable, format!("{message}: {why}"));
+    }
     let hint = format!("`hd raider repair {raider}` makes it whole first");
     Refusal::work_at_risk(message, vec![why]).hint(hint)
 }

@@ -135,7 +135,30 @@ pub(in super::super) fn compare(
         found.untracked.remove(path);
         found.converted.remove(path);
     }
+    named(root, &mut found, against.format, seen)?;
     Ok(found)
+}
+
+/// Reads what is dirty although its bytes are as they were checked out (something else is staged): it is saved.
+fn named(
+    root: &Root,
+    found: &mut Compared,
+    format: Format,
+    seen: &mut Seen,
+) -> Result<(), RepoError> {
+    for item in &mut found.items {
+        let unread = item.id.is_none() && item.entry.git_mode().is_some();
+        if !unread || !found.dirty.contains(&item.entry.path) {
+            continue;
+        }
+        item.id = seen.id(&item.entry).cloned();
+        if item.id.is_none()
+            && let Some((entry, id)) = read(root, item.entry.clone(), format, seen)?
+        {
+            (item.entry, item.id) = (entry, Some(id));
+        }
+    }
+    Ok(())
 }
 
 /// Has the suspects judged, by their places among the items.
@@ -180,13 +203,14 @@ fn look(
     if entry.git_mode().is_none() {
         return Ok(Some((entry, None)));
     }
-    if let Some(id) = seen.id(&entry) {
-        let id = id.clone();
-        return Ok(Some((entry, Some(id))));
-    }
+    // First: whether its bytes were ever hashed changes nothing of what is said of it.
     let same_mode = known.is_some_and(|(mode, _)| entry.git_mode() == Some(mode));
     if same_mode && seen.from(&entry).is_some() && seen.from(&entry) == known.map(|(_, id)| id) {
         return Ok(Some((entry, None)));
+    }
+    if let Some(id) = seen.id(&entry) {
+        let id = id.clone();
+        return Ok(Some((entry, Some(id))));
     }
     read(root, entry, format, seen).map(|read| read.map(|(entry, id)| (entry, Some(id))))
 }
