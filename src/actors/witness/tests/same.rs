@@ -243,8 +243,14 @@ async fn end(case: &Case, kill: Kill) -> End {
         .collect();
     // The order of those about one raider stays: it is that of time.
     called.sort_by_key(|(title, subject, _)| (title.clone(), subject.clone()));
-    // What was over for a while is said again.
-    called.dedup();
+    // What was over for a while is said again: whether it still holds is what counts.
+    called.dedup_by(|later, earlier| {
+        let same = (&later.0, &later.1) == (&earlier.0, &earlier.1);
+        if same {
+            earlier.2 = later.2;
+        }
+        same
+    });
     let sessions = &town.parts.sessions;
     let told = all.iter().map(|(charged, _, _)| {
         let told = sessions.sent(&charged.session).len();
