@@ -45,9 +45,9 @@ fn line(harness: &Harness, recording: &Path) -> String {
     format!("{text}, {shown}")
 }
 
-/// codex names a key for each choice. No letter of an answer in words may be taken for one of them.
+/// codex names a key for each choice beside its number. No letter of an answer in words may be taken for one of them.
 #[test]
-fn dialogs_of_codex_are_answered_by_the_keys_that_they_name() {
+fn dialogs_of_codex_are_answered_by_their_numbers_and_take_no_letters_for_words() {
     let place = Place::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let harness = &city.harnesses[&HarnessName::new("codex").unwrap()];
@@ -67,10 +67,10 @@ fn dialogs_of_codex_are_answered_by_the_keys_that_they_name() {
         // The first entry is selected.
         ("approval-command", "y", "\r"),
         ("approval-command", "1", "\r"),
-        ("approval-command", "p", "p"),
-        ("approval-command", "2", "p"),
-        ("approval-command", "esc", "\x1b"),
-        ("approval-command", "No, and", "\x1b"),
+        ("approval-command", "p", "2"),
+        ("approval-command", "2", "2"),
+        ("approval-command", "esc", "3"),
+        ("approval-command", "No, and", "3"),
         // The third one is.
         ("daemon-features", "2", "2"),
         ("daemon-features", "cancel", "\r"),

@@ -175,8 +175,8 @@ fn own_words(choices: &[Choice], answer: &str) -> Result<Reply, Unanswerable> {
     };
     let no_such = || Unanswerable::NoSuchChoice(answer.to_owned());
     // Each letter of the words would be the key of a choice.
-    let takes_letters =
-        (choices.iter()).any(|choice| choice.named().is_some_and(|key| key.len() == 1));
+    let takes_letters = name_keys(choices)
+        && (choices.iter()).any(|choice| choice.named().is_some_and(|key| key.len() == 1));
     let mut fitting = choices.iter().enumerate().filter(|_| !takes_letters);
     let (at, _) = fitting
         .find(|(_, choice)| takes(choice))
@@ -371,17 +371,24 @@ impl Answering {
     }
 }
 
-/// The key that chooses an entry of a menu: the one that its label names, where the labels of a dialog do that, else its
-/// number. A lone "(esc)" says how the dialog is left.
+/// The key that chooses an entry of a menu: its number, else the one that its label names. A lone "(esc)" says how the
+/// dialog is left.
 fn key_of(choices: &[Choice], at: usize) -> Option<Vec<u8>> {
     let choice = choices.get(at)?;
-    let name_keys = choices.iter().filter(|choice| choice.named().is_some());
-    let named = choice.named().filter(|_| name_keys.count() > 1);
-    match named.map(str::as_bytes) {
-        Some([letter]) => Some(vec![*letter]),
-        Some(_) => Some(ESCAPE.to_vec()),
-        None => choice.key.map(|key| key.to_string().into_bytes()),
+    if let Some(key) = choice.key {
+        return Some(key.to_string().into_bytes());
     }
+    let named = choice.named().filter(|_| name_keys(choices));
+    named.map(str::as_bytes).map(|named| match named {
+        [letter] => vec![*letter],
+        _ => ESCAPE.to_vec(),
+    })
+}
+
+/// Whether the labels of a menu name keys: one alone may end in a word in brackets.
+fn name_keys(choices: &[Choice]) -> bool {
+    let named = choices.iter().filter(|choice| choice.named().is_some());
+    named.count() > 1
 }
 
 /// The arrow that moves the selection towards an entry.

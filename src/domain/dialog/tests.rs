@@ -384,6 +384,17 @@ fn words_are_typed_only_into_an_entry_that_says_it_takes_them() {
     }
 }
 
+/// One label that ends in a letter names no key, and a number is a key whatever the labels end in.
+#[test]
+fn letters_behind_labels_are_keys_only_where_several_have_them_and_no_numbers_stand_there() {
+    let one = found("Which?\n❯ 1. Plan (a)\n  2. Type something.").unwrap();
+    let chosen = choose(&one, "neither of them");
+    assert!(matches!(chosen, Ok(Reply::Words { .. })), "{chosen:?}");
+    let numbered = found("Which?\n❯ 1. Plan (a)\n  2. Plan (b)").unwrap();
+    let mut keys = Answering::new(numbered.clone(), choose(&numbered, "b").unwrap(), false);
+    assert_eq!(keys.next(Some(&numbered)), Step::Press(b"2".to_vec()));
+}
+
 /// A program that uses the whole screen may draw its dialog at the top and a footer at the end.
 #[test]
 fn menu_at_the_top_of_a_tall_screen_is_a_dialog() {
