@@ -62,7 +62,7 @@ pub async fn may_type(world: &World, harness: &HarnessName, handle: &SessionHand
         return Typing::Attended;
     }
     match look(world, Some(harness), handle).await {
-        Ok((view, Readiness::Ready)) if is_begun(world, handle, &view) => {
+        Ok((view, Readiness::Ready)) if line::is_begun(world, handle, &view) => {
             Typing::Begun(view.text())
         }
         Ok((_, Readiness::Ready)) => Typing::Free,
@@ -95,14 +95,6 @@ pub async fn look(
         (ready, _) => ready,
     };
     Ok((view, ready))
-}
-
-/// Whether a line that a person has begun stands in the program's input. What they typed while a dialog was open was for
-/// that.
-fn is_begun(world: &World, handle: &SessionHandle, view: &ScreenView) -> bool {
-    let asked = world.directory.conditions.asked_until(handle);
-    let is_later = |typed| asked.is_none_or(|asked| typed > asked);
-    view.begun.is_some_and(is_later)
 }
 
 /// Whether the program reads whole lines: a text needs no key that submits it then.
@@ -176,13 +168,15 @@ pub async fn submit_behind(
     let _one_at_a_time = turn(world, handle).await?;
     let (view, ready) = look(world, harness, handle).await?;
     refuse_unless_ready(ready, &view)?;
-    let stands_in = |view: &ScreenView| !force && is_begun(world, handle, view);
+    let stands_in = |view: &ScreenView| !force && line::is_begun(world, handle, view);
     if stands_in(&view) {
-        return Err(begun(&view));
+        return Err(line::begun(&view));
     }
     // A holder of an older version tells no modes, and can only submit.
     if reads_lines(&view) || view.bracketed_paste.is_none() {
-        return Ok(press(world, handle, Input::Submit(text.to_owned())).await?);
+        press(world, handle, Input::Submit(text.to_owned())).await?;
+        line::submitted(world, handle, &view, force);
+        return Ok(());
     }
     let conditions = &world.directory.conditions;
     let left = conditions.set_unsubmitted(handle, None);
@@ -208,7 +202,7 @@ pub async fn submit_behind(
     let is_begun = stands_in(&view);
     if is_lost || is_begun || matches!(ready, Readiness::Asks(_)) {
         let refused = match is_begun {
-            true => Err(begun(&view)),
+            true => Err(line::begun(&view)),
             false => refuse_unless_ready(ready, &view),
         };
         return refused.map_err(|mut refusal| {
@@ -217,7 +211,7 @@ pub async fn submit_behind(
         });
     }
     press(world, handle, Input::Raw(b"\r".to_vec())).await?;
-    conditions.set_unsubmitted(handle, None);
+    line::submitted(world, handle, &view, force);
     Ok(())
 }
 
@@ -240,18 +234,6 @@ fn doubtful(view: &ScreenView) -> Refusal {
         ),
     )
     .hint("`hd send NAME --keys Enter` submits it; the same `hd send` again types the text all the same")
-}
-
-/// The refusal of a text while a person's line stands in the input.
-fn begun(view: &ScreenView) -> Refusal {
-    Refusal::new(
-        RefusalKind::NeedsHuman,
-        format!(
-            "a person has begun a line in it and not submitted it:\n{}",
-            view.text()
-        ),
-    )
-    .hint("`hd attach NAME` goes on with it, `hd send NAME --keys C-u` empties it in most programs; with `--force` both become one message")
 }
 
 fn refuse_unless_ready(ready: Readiness, view: &ScreenView) -> Result<(), Refusal> {
@@ -474,6 +456,7 @@ fn unanswerable(error: &Unanswerable, dialog: &Dialog) -> Refusal {
     }
 }
 
+mod line;
 mod unsubmitted;
 
 pub use self::unsubmitted::Unsubmitted;

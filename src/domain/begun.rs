@@ -3,7 +3,9 @@
 //! leaves the line begun.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use regex::bytes::Regex;
 
 use super::keys;
@@ -13,74 +15,133 @@ static KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?s-u)\A(?:",
         r"(?P<csi>\x1b\[(?P<numbers>[0-9;:?<>=]*)(?P<last>[\x40-\x7e]))",
-        r"|(?P<other>\x1bO.|\x1b.|\x1b)",
+        r"|\x1bO(?P<arrow>.)|\x1b(?P<alt>[^\x1b])|(?P<escape>\x1b)",
         r"|(?P<key>.))",
     ))
     .expect("the pattern is written here and tested")
 });
+
+/// The beginning of a sequence at the end of what came: the rest of it is still to come.
+static UNFINISHED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?s-u)\x1b(?:\[[0-9;:?<>=$]*|\[M.{0,2}|O",
+        r"|[\]P_^](?:[^\x07\x1b]|\x1b[^\\])*\x1b?)?\z",
+    ))
+    .expect("the pattern is written here and tested")
+});
+
+/// Escape is a key by itself when nothing follows it within this,
+const ESCAPE: Duration = Duration::from_millis(100);
+/// and a longer beginning is none when nothing follows it within this.
+const REST: Duration = Duration::from_secs(1);
+/// No sequence is longer.
+const LONGEST: usize = 4096;
 
 /// What one key does to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Adds,
     Removes,
-    /// The line is submitted, or emptied.
+    /// The line is submitted.
     Ends,
+    /// Whatever goes on is ended, and the line with it.
+    Interrupts,
+    /// What stands before the cursor is removed.
+    Empties,
+    /// Another place in the line, or another line.
+    Moves,
+    /// An earlier line is brought back.
+    Recalls,
     Pastes(bool),
     Nothing,
 }
+
+/// A line is held for the person who has begun it for so long since their last key. Then they are taken to have left it:
+/// an agent that nobody attends would stand still for the night.
+pub const HELD: Duration = Duration::from_secs(10 * 60);
 
 /// The line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Begun {
     /// How many characters stand in it.
     characters: usize,
+    /// A key has moved in it or brought it back: how many of its characters a key removes is not known.
+    moved: bool,
     /// The end of a paste is still to come: an Enter in it submits nothing.
     pasting: bool,
+    /// The beginning of a sequence whose rest is still to come.
+    tail: Vec<u8>,
+    /// When anything came last.
+    came: Timestamp,
+    /// When a key was typed last.
+    last: Timestamp,
 }
 
 impl Begun {
-    /// Whether something stands in the line.
+    /// When a key was typed last, if something stands in the line.
     #[must_use]
-    pub fn is_begun(&self) -> bool {
-        self.characters > 0
+    pub fn typed_last(&self) -> Option<Timestamp> {
+        (self.characters > 0).then_some(self.last)
     }
 
-    /// Takes in keys of a person, and passes over what their terminal says by itself.
-    pub fn typed(&mut self, bytes: &[u8]) {
-        let bytes = keys::typed(bytes);
-        let mut bytes = &*bytes;
+    /// Takes in keys of a person, and passes over what their terminal says by itself. A sequence may come in parts.
+    pub fn typed(&mut self, bytes: &[u8], now: Timestamp) {
+        let age = Duration::try_from(now.duration_since(self.came)).unwrap_or_default();
+        let patience = if self.tail.len() > 1 { REST } else { ESCAPE };
+        let mut all = std::mem::take(&mut self.tail);
+        if age >= patience || all.len() > LONGEST {
+            all.clear();
+        }
+        all.extend_from_slice(bytes);
+        if let Some(rest) = UNFINISHED.find(&all) {
+            self.tail = all.split_off(rest.start());
+        }
+        self.came = now;
+        let typed = keys::typed(&all);
+        let mut bytes = &*typed;
         while let Some(found) = KEY.captures(bytes) {
             let length = found.get(0).map_or(bytes.len(), |all| all.len());
-            let act = match (found.name("csi"), found.name("key")) {
-                (Some(_), _) => {
-                    let part = |name| found.name(name).map_or(&b""[..], |part| part.as_bytes());
-                    sequence(part("numbers"), part("last"))
-                }
-                (None, Some(key)) => single(key.as_bytes()[0]),
-                (None, None) => Act::Nothing,
+            let part = |name| found.name(name).map(|part| part.as_bytes());
+            let act = match (part("last"), part("arrow").or(part("alt")), part("key")) {
+                (Some(last), ..) => sequence(part("numbers").unwrap_or_default(), last),
+                (_, Some(byte), _) if part("arrow").is_some() => sequence(b"", byte),
+                (_, Some(byte), _) => with_alt(byte[0]),
+                (.., Some(key)) => single(key[0]),
+                _ => Act::Nothing,
             };
             self.take(act);
             bytes = &bytes[length..];
+        }
+        if !typed.is_empty() {
+            self.last = now;
         }
     }
 
     fn take(&mut self, act: Act) {
         match act {
             Act::Pastes(pasting) => self.pasting = pasting,
-            Act::Ends if self.pasting => self.characters += 1,
-            Act::Ends => self.characters = 0,
+            Act::Ends | Act::Empties if self.pasting => self.characters += 1,
+            Act::Ends | Act::Interrupts => {
+                (self.characters, self.moved, self.pasting) = (0, false, false);
+            }
+            Act::Removes | Act::Empties if self.moved => {}
+            Act::Empties => self.characters = 0,
             Act::Adds => self.characters += 1,
             Act::Removes => self.characters = self.characters.saturating_sub(1),
+            Act::Moves => self.moved = self.characters > 0,
+            Act::Recalls => (self.characters, self.moved) = (self.characters.max(1), true),
             Act::Nothing => {}
         }
     }
 
     /// Takes in keys of another hand, which can only submit or empty the line.
     pub fn pressed(&mut self, bytes: &[u8]) {
-        let mut after = self.clone();
-        after.typed(bytes);
-        if !after.is_begun() {
+        let mut after = Self {
+            tail: Vec::new(),
+            ..self.clone()
+        };
+        after.typed(bytes, self.came);
+        if after.typed_last().is_none() {
             *self = Self::default();
         }
     }
@@ -88,9 +149,15 @@ impl Begun {
 
 fn single(byte: u8) -> Act {
     match byte {
-        // Enter, Ctrl-C, Ctrl-U.
-        b'\r' | 0x03 | 0x15 => Act::Ends,
+        b'\r' => Act::Ends,
+        // Ctrl-C, Ctrl-U.
+        0x03 => Act::Interrupts,
+        0x15 => Act::Empties,
         0x08 | 0x7f => Act::Removes,
+        // Ctrl-A, B, E, F, N and Tab, which may also complete what stands there.
+        0x01 | 0x02 | 0x05 | 0x06 | 0x0e | b'\t' => Act::Moves,
+        // Ctrl-P and R bring back an earlier line, Ctrl-Y what was cut.
+        0x10 | 0x12 | 0x19 => Act::Recalls,
         // The further bytes of one character.
         0x80..=0xbf => Act::Nothing,
         0x20.. => Act::Adds,
@@ -98,13 +165,26 @@ fn single(byte: u8) -> Act {
     }
 }
 
-/// A sequence of a terminal: the marks of a paste, and keys in the extended encodings.
+/// A key together with Alt: Enter goes to the next row of the line, letters move by words.
+fn with_alt(byte: u8) -> Act {
+    match byte {
+        b'\r' => Act::Adds,
+        0x03 => Act::Interrupts,
+        0x20..=0x7e => Act::Moves,
+        _ => Act::Nothing,
+    }
+}
+
+/// A sequence of a terminal: arrows, the marks of a paste, and keys in the extended encodings.
 fn sequence(numbers: &[u8], last: &[u8]) -> Act {
     let numbers = String::from_utf8_lossy(numbers);
     let number = |part: Option<&str>| part.and_then(|part| part.split(':').next()?.parse().ok());
     let mut parts = numbers.split(';');
     let parts: [Option<u32>; 3] = std::array::from_fn(|_| number(parts.next()));
     let (key, with) = match (last, parts) {
+        (b"A", _) => return Act::Recalls,
+        (b"B" | b"C" | b"D" | b"F" | b"H", _) => return Act::Moves,
+        (b"~", [Some(1 | 4 | 7 | 8), ..]) => return Act::Moves,
         (b"~", [Some(200), ..]) => return Act::Pastes(true),
         (b"~", [Some(201), ..]) => return Act::Pastes(false),
         (b"~", [Some(27), with, Some(key)]) | (b"u", [Some(key), with, _]) => (key, with),
@@ -112,9 +192,15 @@ fn sequence(numbers: &[u8], last: &[u8]) -> Act {
     };
     // One more than the sum of the keys that are held: Shift 1, Alt 2, Ctrl 4.
     match (key, with.unwrap_or(1)) {
-        (13, 1) | (99 | 117, 5) => Act::Ends,
+        (13, 1) => Act::Ends,
+        (13, _) => Act::Adds,
         (127, 1) => Act::Removes,
+        (9, 1) => Act::Moves,
+        (97..=122, 5) => single(u8::try_from(key & 0x1f).unwrap_or_default()),
+        // Keys that are no characters have numbers of a private range.
+        (57344..=63743, _) => Act::Nothing,
         (32.., 1 | 2) => Act::Adds,
+        (32.., 3) => Act::Moves,
         _ => Act::Nothing,
     }
 }
@@ -123,10 +209,25 @@ fn sequence(numbers: &[u8], last: &[u8]) -> Act {
 mod tests {
     use super::*;
 
-    fn is_begun(typed: &[&str]) -> bool {
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn is_begun(typed: &[&[u8]]) -> bool {
         let mut line = Begun::default();
-        typed.iter().for_each(|keys| line.typed(keys.as_bytes()));
-        line.is_begun()
+        typed.iter().for_each(|keys| line.typed(keys, NOW));
+        line.typed_last().is_some()
+    }
+
+    /// Whether it is begun after these keys, whatever reads they come in.
+    #[track_caller]
+    fn check(typed: &str, expected: bool) {
+        let bytes = typed.as_bytes();
+        assert_eq!(is_begun(&[bytes]), expected, "{typed:?}");
+        for at in 0..bytes.len() {
+            let (one, two) = bytes.split_at(at);
+            assert_eq!(is_begun(&[one, two]), expected, "{typed:?} cut at {at}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(is_begun(&single), expected, "{typed:?} in single bytes");
     }
 
     #[test]
@@ -141,8 +242,9 @@ mod tests {
             "a\x1b\r",
             "a\x1b[13;2u",
             "a\n",
+            "\x1b\x1b[Ba",
         ] {
-            assert!(is_begun(&[typed]), "{typed:?}");
+            check(typed, true);
         }
         for typed in [
             "",
@@ -154,30 +256,80 @@ mod tests {
             "a\x1b[13u",
             "a\x1b[99;5u",
             "a\x1b[27;5;117~",
-            "\x1b[A\x1bOB\x1b[5~\t\x1b",
+            "\x1b[B\x1bOB\x1b[5~\t\x1b",
+            "\x1b\x1b[B",
             "\x1b[<35;10;4M",
+            "\x1b[57441;2u",
+            "\x1b[M !!\x1b[I\x1b]11;rgb:0000/0000/0000\x1b\\\x1bP1+r\x1b\\\x1b[?2026;2$y",
         ] {
-            assert!(!is_begun(&[typed]), "{typed:?}");
+            check(typed, false);
         }
-        assert!(!is_begun(&["hel", "lo", "\r"]));
     }
 
     #[test]
-    fn enter_in_a_paste_submits_nothing() {
-        assert!(is_begun(&["\x1b[200~one\rtwo\x1b[201~"]));
-        assert!(is_begun(&["\x1b[200~one\r", "\x1b[201~"]));
-        assert!(!is_begun(&["\x1b[200~one\r\x1b[201~", "\r"]));
+    fn enter_in_a_paste_submits_nothing_and_ctrl_c_ends_it() {
+        check("\x1b[200~one\rtwo\x1b[201~", true);
+        check("\x1b[200~one\r\x1b[201~", true);
+        check("\x1b[200~one\r\x1b[201~\r", false);
+        check("\x1b[200~one\r\x03", false);
+        check("\x1b[200~one\r\x03two\r", false);
+    }
+
+    /// How many characters stand before the cursor is not known then.
+    #[test]
+    fn after_a_key_that_moves_only_enter_and_ctrl_c_end_the_line() {
+        for moved in [
+            "ab\x1b[D",
+            "ab\x1bOD",
+            "ab\x1b[1;5D",
+            "ab\x01",
+            "ab\x1bb",
+            "ab\t",
+            "\x1b[A",
+            "\x1bOA",
+            "\x10",
+            "\x1b[112;5u",
+        ] {
+            for end in ["", "\x15", "\x7f\x7f\x7f", "\x1b[117;5u"] {
+                check(&format!("{moved}{end}"), true);
+            }
+            for end in ["\r", "\x03", "\x1b[13u", "\x15\r"] {
+                check(&format!("{moved}{end}"), false);
+            }
+        }
+        check("ab\x1b[D\rc\x7f", false);
+    }
+
+    /// What comes later is no part of a sequence that Escape began.
+    #[test]
+    fn escape_is_a_key_by_itself_when_nothing_follows_it_at_once() {
+        let mut line = Begun::default();
+        line.typed(b"a\x1b", NOW);
+        line.typed(b"\r", NOW + Duration::from_millis(300));
+        assert_eq!(line.typed_last(), None);
+    }
+
+    #[test]
+    fn line_says_when_a_key_was_typed_last() {
+        let at = |seconds| NOW + Duration::from_secs(seconds);
+        let mut line = Begun::default();
+        line.typed(b"a", at(1));
+        line.typed(b"b", at(2));
+        line.typed(b"\x1b[I", at(3));
+        assert_eq!(line.typed_last(), Some(at(2)));
+        line.typed(b"\rc", at(4));
+        assert_eq!(line.typed_last(), Some(at(4)));
     }
 
     #[test]
     fn keys_of_another_hand_end_a_line_and_begin_none() {
         let mut line = Begun::default();
         line.pressed(b"2");
-        assert!(!line.is_begun());
-        line.typed(b"abc");
+        assert_eq!(line.typed_last(), None);
+        line.typed(b"abc", NOW);
         line.pressed(b"2\x1b[B");
-        assert!(line.is_begun());
+        assert!(line.typed_last().is_some());
         line.pressed(b"\r");
-        assert!(!line.is_begun());
+        assert_eq!(line.typed_last(), None);
     }
 }

@@ -20,6 +20,7 @@ use super::screen::ScreenView;
 use super::transcript::at_rest;
 use super::until;
 
+mod draft;
 mod proof;
 mod watch;
 
@@ -234,6 +235,8 @@ pub struct Sighting {
     pub marks: usize,
     /// Stands for everything that it shows but spinners, clocks and the rows that say that the agent is at work.
     pub picture: u64,
+    /// When a person who has begun a line typed last.
+    pub begun: Option<Timestamp>,
 }
 
 /// Judges a screen.
@@ -252,6 +255,7 @@ pub fn judge(patterns: &Patterns, view: &ScreenView, now: Timestamp, zone: &Time
     Sighting {
         ending,
         picture: picture(patterns, &text),
+        begun: view.begun,
         asks: dialog.as_ref().map(Condition::from),
         works,
         marks: count(&patterns.limit, &text) + count(&patterns.auth, &text),

@@ -30,6 +30,9 @@ pub struct ScreenView {
     /// When a person typed last, if they have begun a line and not submitted it (`domain/begun`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
+    /// Bytes that were typed and that the program has left no room for yet; none where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<u64>,
 }
 
 /// Cells of one row that stand out.

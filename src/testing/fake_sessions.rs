@@ -57,6 +57,7 @@ struct Inner {
     lists_released: usize,
     undead: Vec<SessionId>,
     deaf: Vec<SessionId>,
+    clogged: Vec<SessionId>,
     stuck_stops: Vec<SessionId>,
     stubborn: Vec<SessionId>,
     /// Their programs ask for pastes to be marked.

@@ -105,12 +105,30 @@ impl Conditions {
         watch.is_of(&handle.token).then(|| watch.turn_over())?
     }
 
-    /// Returns until when a dialog is known to have been open in that session.
+    /// Returns when a person typed last into a line that stands in the input of that session, where `begun` is what its
+    /// holder says of that.
     #[must_use]
-    pub fn asked_until(&self, handle: &SessionHandle) -> Option<Timestamp> {
+    pub fn typed_last(
+        &self,
+        handle: &SessionHandle,
+        begun: Option<Timestamp>,
+    ) -> Option<Timestamp> {
         let entries = self.entries();
-        let watch = &entries.get(&handle.id)?.watch;
-        watch.is_of(&handle.token).then(|| watch.asked_until())?
+        let entry = entries.get(&handle.id);
+        match entry.filter(|entry| entry.watch.is_of(&handle.token)) {
+            Some(entry) => entry.watch.typed_last(begun),
+            None => begun,
+        }
+    }
+
+    /// What stood in the input of that session was submitted. Returns whose session it is.
+    pub fn submitted(&self, handle: &SessionHandle) -> Option<ChildId> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&handle.id)?;
+        let entry = entry.watch.is_of(&handle.token).then_some(entry)?;
+        entry.watch.submitted();
+        entry.unsubmitted = None;
+        Some(entry.child.clone())
     }
 
     /// The question that the session's harness reported was answered.

@@ -6,7 +6,9 @@ use super::{Typing, answer, may_type, submit, submit_behind};
 use crate::actors::conditions;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::charge::Charged;
+use crate::domain::begun::HELD;
 use crate::domain::condition::Report;
+use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Input, SessionHandle};
 use crate::testing::world::{Scenario, Town};
@@ -271,4 +273,94 @@ async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
         may_type(world, harness, &handle).await,
         Typing::Begun(_)
     ));
+}
+
+/// Who begins a line and goes away must not stop an agent that nobody attends.
+#[tokio::test(start_paused = true)]
+async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is_told() {
+    let town = Scenario::new().start().await;
+    let (charged, handle) = session(&town).await;
+    let world = &town.world;
+    let harness = world.city.harnesses.keys().next().unwrap();
+    let sessions = &town.parts.sessions;
+    sessions.reads_keys(&charged.session);
+    let raider = ChildId::Raider(charged.raider.clone());
+    world.directory.conditions.enroll(&raider, harness, &handle);
+    sessions.show(&charged.session, Some("> delete the"));
+    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    town.pass(HELD - SECOND).await;
+    assert!(matches!(
+        may_type(world, harness, &handle).await,
+        Typing::Begun(_)
+    ));
+    town.pass(SECOND).await;
+    assert_eq!(may_type(world, harness, &handle).await, Typing::Free);
+    submit(world, Some(harness), &handle, "Go on")
+        .await
+        .unwrap();
+    assert_eq!(sessions.sent(&charged.session).len(), 2);
+    town.pass(SECOND).await;
+    let told = town.events(EventType::RaiderUnclear).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].data["text"]
+            .as_str()
+            .unwrap()
+            .contains("behind a line")
+    );
+    assert_eq!(told[0].data["screen"], "> delete the");
+}
+
+/// Most programs keep it below the dialog. Enter at the dialog ends it as far as its holder knows.
+#[tokio::test(start_paused = true)]
+async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answered() {
+    for line_after in [true, false] {
+        let town = Scenario::new().start().await;
+        conditions::connect(&town.world);
+        let (charged, handle) = session(&town).await;
+        let world = &town.world;
+        let harness = world.city.harnesses.keys().next().unwrap();
+        let sessions = &town.parts.sessions;
+        let raider = ChildId::Raider(charged.raider.clone());
+        world.directory.conditions.enroll(&raider, harness, &handle);
+        sessions.begin_line(&charged.session, Some(world.clock.now()));
+        town.pass(SECOND).await;
+        let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
+        sessions.show(&charged.session, Some(dialog));
+        town.pass(SECOND).await;
+        if !line_after {
+            sessions.begin_line(&charged.session, None);
+        }
+        sessions.show(&charged.session, Some("> delete the"));
+        town.pass(SECOND).await;
+        assert!(matches!(
+            may_type(world, harness, &handle).await,
+            Typing::Begun(_)
+        ));
+        // Its hooks tell that it was submitted.
+        assert!(conditions::report(world, &handle, &Report::Begins));
+        assert_eq!(
+            may_type(world, harness, &handle).await,
+            Typing::Free,
+            "{line_after}"
+        );
+    }
+}
+
+/// The watch of the supervisor before is gone.
+#[tokio::test(start_paused = true)]
+async fn key_that_answered_a_dialog_before_a_restart_holds_nothing_back_for_ever() {
+    let town = Scenario::new().start().await;
+    let charged = town.worker("a").await;
+    town.parts
+        .sessions
+        .begin_line(&charged.session, Some(town.world.clock.now()));
+    let clock = std::sync::Arc::clone(&town.world.clock);
+    let parts = town.crash().await;
+    let town = Scenario::new().start_on(parts, clock).await;
+    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+    let handle = view.unwrap().session.unwrap().handle;
+    town.pass(HELD).await;
+    let harness = town.world.city.harnesses.keys().next().unwrap();
+    assert_eq!(may_type(&town.world, harness, &handle).await, Typing::Free);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::draft::Draft;
 use super::proof::Proof;
 use super::{APART, AccountNews, Condition, Report, Sighting, is_short};
 use crate::domain::account::Trouble;
@@ -29,9 +30,10 @@ pub struct Watch {
     reported: Option<(Condition, Timestamp)>,
     /// The screen has shown a question since.
     drawn: bool,
-    /// The dialog that the last look showed, and when one was open last, as far as is known.
+    /// The dialog that the last look showed.
     asks: Option<Condition>,
-    asked: Option<Timestamp>,
+    /// What a person has begun to type beside it.
+    draft: Draft,
     /// Since when its turn is over, as its harness reported.
     turn_over: Option<Timestamp>,
     /// What the supervisor itself found wrong with its screen.
@@ -80,7 +82,7 @@ impl Watch {
             reported: None,
             drawn: false,
             asks: None,
-            asked: None,
+            draft: Draft::default(),
             turn_over: None,
             odd: None,
             past: None,
@@ -158,10 +160,8 @@ impl Watch {
         let shown = sighting.condition.or(ending);
         let shown = shown.filter(|seen| !is_past(seen));
         self.drawn |= sighting.asks.is_some();
-        let asked = std::mem::replace(&mut self.asks, sighting.asks.clone());
-        if asked.is_some() || self.asks.is_some() {
-            self.asked = Some(now);
-        }
+        self.asks.clone_from(&sighting.asks);
+        self.draft.saw(self.asks.is_some(), sighting.begun, now);
         self.turn_over.take_if(|_| sighting.works);
         // A dialog that was drawn, and has gone.
         let has_gone = self.drawn && sighting.asks.is_none();
@@ -246,6 +246,7 @@ impl Watch {
                 self.works = true;
                 self.waited = None;
                 self.answered();
+                self.draft.submitted();
                 self.proof.begins(now);
             }
             Report::Answered => {
@@ -312,10 +313,16 @@ impl Watch {
         self.turn_over
     }
 
-    /// Until when a dialog is known to have been open: keys that were typed before were its own.
+    /// When a person typed last into a line that stands in the input, where `begun` is what the holder says of that.
+    /// What they typed at a dialog was for that.
     #[must_use]
-    pub fn asked_until(&self) -> Option<Timestamp> {
-        self.asked
+    pub fn typed_last(&self, begun: Option<Timestamp>) -> Option<Timestamp> {
+        self.draft.typed_last(begun)
+    }
+
+    /// What stood in the input was submitted.
+    pub fn submitted(&mut self) {
+        self.draft.submitted();
     }
 
     /// Returns what stands for the screen ([`Sighting::picture`]), if it could be seen.

@@ -143,9 +143,13 @@ impl Sessions for FakeSessions {
         if inner.deaf.contains(&handle.id) {
             return Err(failed(&handle.id, "its terminal takes nothing"));
         }
+        let is_clogged = inner.clogged.contains(&handle.id);
         drop(inner);
         self.take(handle, input);
-        Ok(())
+        match is_clogged {
+            true => Err(failed(&handle.id, "its holder does not answer")),
+            false => Ok(()),
+        }
     }
 
     fn peek(&self, handle: &SessionHandle) -> Result<String, SessionError> {
@@ -160,6 +164,7 @@ impl Sessions for FakeSessions {
         let mut view = ScreenView::of_text(&self.peek(handle)?);
         let inner = self.inner();
         view.begun = inner.sessions.get(&handle.id).and_then(|fake| fake.begun);
+        view.queued = Some(u64::from(inner.clogged.contains(&handle.id)));
         if inner.pasters.contains(&handle.id) {
             (view.bracketed_paste, view.reads_lines) = (Some(true), Some(false));
         }

@@ -39,6 +39,13 @@ impl FakeSessions {
         }
     }
 
+    /// Whether what is sent to it is taken and not answered, because its program does not read.
+    pub fn clog(&self, id: &SessionId, clogged: bool) {
+        let mut inner = self.inner();
+        inner.clogged.retain(|other| other != id);
+        inner.clogged.extend(clogged.then(|| id.clone()));
+    }
+
     /// Tells of a changed screen, as a holder does.
     fn announce(&self, id: &SessionId) {
         let handle = self.inner().sessions.get(id).map(Fake::handle);

@@ -241,21 +241,25 @@ async fn nobody_is_disturbed_while_a_person_is_attached() {
     assert_eq!(steps(&town, &charged).await, (1, 1, 0));
 }
 
-/// Nothing is typed behind it: both would be one message.
+/// Nothing is typed behind it, as both would be one message, until it was left for long.
 #[tokio::test(start_paused = true)]
 async fn person_is_called_for_a_stalled_session_in_which_a_line_was_begun_and_left() {
     let town = scenario().start().await;
     let charged = town.worker("a").await;
     let sessions = &town.parts.sessions;
     sessions.show(&charged.session, Some("> delete the"));
-    sessions.begin_line(&charged.session, Some(town.world.clock.now()));
-    town.pass(MINUTE * 40).await;
+    for _ in 0..5 {
+        sessions.begin_line(&charged.session, Some(town.world.clock.now()));
+        town.pass(MINUTE * 8).await;
+    }
     assert!(sessions.sent(&charged.session).is_empty());
     assert!(town.runs(&charged.session), "it is not replaced for that");
     let called = town.escalations().await;
     assert_eq!(called.len(), 1, "{called:?}");
     assert!(called[0].title.contains("a person has begun"), "{called:?}");
     assert!(called[0].body.contains("delete the"), "{called:?}");
+    town.pass(MINUTE * 20).await;
+    assert!(!sessions.sent(&charged.session).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

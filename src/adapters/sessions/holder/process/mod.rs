@@ -172,8 +172,8 @@ struct Holder {
     ending_key: Option<Instant>,
     /// When a person who is attached last typed anything.
     typed: Option<Instant>,
-    /// The line that such a person has begun, and when they typed last by the clock.
-    begun: (Begun, Timestamp),
+    /// The line that such a person has begun.
+    begun: Begun,
     /// Whether the terminal was taken from us.
     lost: bool,
 }
@@ -204,7 +204,7 @@ impl Holder {
             interrupted: false,
             ending_key: None,
             typed: None,
-            begun: (Begun::default(), Timestamp::UNIX_EPOCH),
+            begun: Begun::default(),
             lost: false,
         }
     }

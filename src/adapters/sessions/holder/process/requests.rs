@@ -48,8 +48,7 @@ impl Holder {
                 Err(why) => Answer::Refused(why),
             },
             Request::Type(_) | Request::Submit(_) | Request::Paste(_) => {
-                self.note_pressed(&request);
-                match self.put_in(id, request) {
+                match self.put_in(id, &request) {
                     Ok(()) => return self.peers[at].waits = true,
                     Err(why) => Answer::Refused(why),
                 }
@@ -67,6 +66,7 @@ impl Holder {
             Request::Look => match self.terminal.view() {
                 Ok(view) => Answer::View(Box::new(ScreenView {
                     begun: self.begun_at(),
+                    queued: Some(self.input.waiting() as u64),
                     ..view
                 })),
                 Err(error) => Answer::Refused(error.to_string()),
@@ -88,27 +88,32 @@ impl Holder {
     }
 
     /// Queues input, which is answered when the program has read it.
-    fn put_in(&mut self, id: u64, request: Request) -> Result<(), String> {
+    fn put_in(&mut self, id: u64, request: &Request) -> Result<(), String> {
         let bracketed = self.terminal.wants_brackets();
         match request {
             Request::Submit(text) => {
                 let reading = self.terminal.reading();
-                self.input.submit(&text, reading, bracketed, Some(id))
+                self.input.submit(text, reading, bracketed, Some(id))?;
             }
-            Request::Paste(text) => self.input.paste(&text, bracketed, Some(id)),
-            Request::Type(bytes) => self.input.type_bytes(bytes, Some(id)),
-            _ => Ok(()),
+            Request::Paste(text) => self.input.paste(text, bracketed, Some(id))?,
+            Request::Type(bytes) => self.input.type_bytes(bytes.clone(), Some(id))?,
+            _ => {}
         }
+        // What is refused ends no line.
+        self.note_pressed(request);
+        Ok(())
     }
 
     /// Remembers when a person who is attached typed, and when that was a key that ends programs.
     fn note_typed(&mut self, at: usize, typed: &[u8]) {
-        if !self.peers[at].attached || !keys::is_typed(typed) {
+        if !self.peers[at].attached {
+            return;
+        }
+        self.begun.typed(typed, Timestamp::now());
+        if !keys::is_typed(typed) {
             return;
         }
         self.typed = Some(Instant::now());
-        self.begun.0.typed(typed);
-        self.begun.1 = Timestamp::now();
         if keys::ends_programs(typed) {
             self.ending_key = self.typed;
         }
@@ -121,9 +126,9 @@ impl Holder {
                 if keys::ends_programs(bytes) {
                     self.ending_key = Some(Instant::now());
                 }
-                self.begun.0.pressed(bytes);
+                self.begun.pressed(bytes);
             }
-            Request::Submit(_) => self.begun.0 = Begun::default(),
+            Request::Submit(_) => self.begun = Begun::default(),
             _ => {}
         }
     }
@@ -131,7 +136,7 @@ impl Holder {
     /// When a person who has begun a line typed last. In tmux their keys are not seen: who typed just now may have.
     fn begun_at(&self) -> Option<Timestamp> {
         match &self.terminal {
-            Terminal::Own(..) => self.begun.0.is_begun().then_some(self.begun.1),
+            Terminal::Own(..) => self.begun.typed_last(),
             Terminal::Pane(pane) => pane.typed_within(TYPES),
         }
     }

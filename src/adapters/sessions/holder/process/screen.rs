@@ -146,6 +146,7 @@ impl Screen {
             reads_lines: None,
             hides_input: None,
             begun: None,
+            queued: None,
         }
     }
 

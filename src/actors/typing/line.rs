@@ -1,0 +1,62 @@
+//! A line that a person has begun and left in the program's input (`domain/begun`). It is held for them for a while, and
+//! what is typed behind it after that is told.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::refusal::{Refusal, RefusalKind};
+use super::super::world::World;
+use crate::domain::begun::HELD;
+use crate::domain::cause::Cause;
+use crate::domain::condition::Condition;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::screen::ScreenView;
+use crate::ports::sessions::SessionHandle;
+
+/// Whether a line that a person has begun stands in the program's input, and is held for them.
+pub(super) fn is_begun(world: &World, handle: &SessionHandle, view: &ScreenView) -> bool {
+    let typed = typed_last(world, handle, view);
+    typed.is_some_and(|typed| age(world, typed) < HELD)
+}
+
+fn typed_last(world: &World, handle: &SessionHandle, view: &ScreenView) -> Option<Timestamp> {
+    world.directory.conditions.typed_last(handle, view.begun)
+}
+
+fn age(world: &World, typed: Timestamp) -> Duration {
+    Duration::try_from(world.clock.now().duration_since(typed)).unwrap_or_default()
+}
+
+/// A text was submitted on this screen, and what stood before it with it: one that a person had left there is told, if
+/// they did not say so themselves.
+pub(super) fn submitted(world: &World, handle: &SessionHandle, view: &ScreenView, force: bool) {
+    let left = typed_last(world, handle, view);
+    let child = world.directory.conditions.submitted(handle);
+    let (Some(typed), Some(child), false) = (left, child, force) else {
+        return;
+    };
+    let minutes = age(world, typed).as_secs() / 60;
+    let told = Condition::Unrecognised {
+        text: format!(
+            "a text was typed behind a line that a person had begun and left {minutes} minutes before"
+        ),
+        screen: view.text(),
+    };
+    let mut data = serde_json::json!(told);
+    data["session"] = serde_json::json!(handle.id);
+    let event = NewEvent::new(EventType::RaiderUnclear, &child, Cause::UnknownScreen);
+    world.store.note(vec![event.with(data)]);
+}
+
+/// The refusal of a text while a person's line stands in the input.
+pub(super) fn begun(view: &ScreenView) -> Refusal {
+    Refusal::new(
+        RefusalKind::NeedsHuman,
+        format!(
+            "a person has begun a line in it and not submitted it, or typed there just now:\n{}",
+            view.text()
+        ),
+    )
+    .hint("`hd attach NAME` goes on with it, `hd send NAME --keys C-u` empties it in most programs; with `--force` both become one message")
+}
