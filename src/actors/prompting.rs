@@ -9,7 +9,8 @@
 //! ```
 //!
 //! What is owed is kept with the session, so a supervisor that adopts the session goes on here. A prompt that was typed in
-//! the moment in which a supervisor died is typed twice, which is better than not at all.
+//! the moment in which a supervisor died is typed twice, which is better than not at all. Once it was typed, the end of
+//! input alone is owed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::{conditions, effects, shaman, typing};
 use crate::actors::refusal::RefusalKind;
 use crate::domain::condition::Condition;
 use crate::domain::dialog::Readiness;
-use crate::domain::harness::END_OF_INPUT;
+use crate::domain::harness::{END_OF_INPUT, in_short_lines};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::restart::Mono;
@@ -45,6 +46,8 @@ const SILENT: Duration = Duration::from_secs(3);
 const UNKNOWN: &str =
     "nothing on its screen is known to take text, and it is no dialog that is known either";
 const BEGUN: &str = "a line that a person has begun and not submitted stands in its input";
+/// So begins the condition of a session whose first prompt is kept back.
+const WAITS: &str = "its first prompt waits: ";
 /// A screen of which nothing is known is a condition after this.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -64,9 +67,29 @@ struct Course {
     view: Option<ScreenView>,
     /// Since when its screen changes at each look.
     moves: Option<Mono>,
-    /// Since when nothing is known of its screen, or a person's line stands in it.
-    kept_back: Option<Mono>,
+    /// What keeps the prompt back although no condition says so, and since when.
+    kept_back: Option<(String, Mono)>,
+    /// A person was called for that.
     called: bool,
+    /// A person was called, for whatever.
+    has_called: bool,
+    /// The terminal has taken a part of the prompt, and takes the rest as its program reads.
+    under_way: bool,
+    /// Nothing but the end of input is owed.
+    at_end: bool,
+}
+
+impl Course {
+    /// Returns since when this keeps the prompt back. Another reason is waited for anew, and told anew.
+    fn since(&mut self, why: &str, now: Mono) -> Mono {
+        match &self.kept_back {
+            Some((known, since)) if known == why => *since,
+            _ => {
+                (self.kept_back, self.called) = (Some((why.to_owned(), now)), false);
+                now
+            }
+        }
+    }
 }
 
 /// What to do next.
@@ -103,6 +126,7 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
         };
         let mut course = Course {
             began,
+            at_end: owed.text == END_OF_INPUT.to_string(),
             ..Course::default()
         };
         // A supervisor that stops leaves it to the next one.
@@ -151,6 +175,13 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
         Err(SessionError::Gone(_)) => return ended(world, owed, course).await,
         Err(SessionError::Failed { .. }) => return Next::Later,
     };
+    let waits = view.queued.is_some_and(|bytes| bytes > 0);
+    match course.under_way && !waits {
+        true => return typed(world, owed, course, &view).await,
+        false if course.under_way => return Next::Later,
+        false if course.at_end => return end(world, owed, course, &view).await,
+        false => {}
+    }
     let now = world.clock.mono();
     let age = now.saturating_sub(course.began);
     let drawn = !view.text().trim().is_empty();
@@ -162,50 +193,36 @@ async fn attempt(world: &World, owed: &Owed, course: &mut Course) -> Next {
         return kept_back(world, owed, course, &view, (UNKNOWN, hint)).await;
     }
     let typing = typing::may_type(world, &owed.harness, &owed.handle).await;
-    if let Typing::Begun(_) = typing {
-        let hint = "The prompt is typed once that line is submitted or emptied.";
-        return kept_back(world, owed, course, &view, (BEGUN, hint)).await;
-    }
-    course.kept_back = None;
-    conditions::set_odd(world, &owed.handle, None);
     let shown = world.directory.conditions.of(&owed.handle);
+    let shown = shown.filter(|shown| !shown.text().starts_with(WAITS));
     let parked = world
         .directory
         .accounts
         .held(world, &owed.harness, &owed.child);
     let asks = matches!(ready, Readiness::Asks(_));
-    if asks || parked.is_some() || shown.is_some() {
-        // The condition tells people.
+    // Words that an attached person has begun would be submitted with it; a condition tells people.
+    if asks || parked.is_some() || shown.is_some() || typing == Typing::Attended {
+        course.kept_back = None;
+        conditions::set_odd(world, &owed.handle, None);
         return Next::Later;
     }
-    if typing == Typing::Attended {
-        // Words that a person has begun would be submitted with it.
-        return Next::Later;
+    if let Typing::Begun(_) = typing {
+        let hint = "The prompt is typed once that line is submitted or emptied, or was left for ten minutes.";
+        return kept_back(world, owed, course, &view, (BEGUN, hint)).await;
     }
     type_now(world, owed, course, &view).await
 }
 
 /// Types it, and with it the end of input where its program reads lines and nothing else.
 async fn type_now(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
-    let (text, ends) = match owed.text.strip_suffix(END_OF_INPUT) {
-        Some(text) => (text.trim_end(), true),
-        None => (owed.text.as_str(), false),
+    let text = owed.text.strip_suffix(END_OF_INPUT);
+    let text = text.map_or(owed.text.as_str(), str::trim_end);
+    let text = match reads_keys(view) {
+        true => text.to_owned(),
+        false => in_short_lines(text),
     };
-    match typing::submit(world, Some(&owed.harness), &owed.handle, text).await {
-        Ok(()) => {
-            // To a program that reads keys it would be a key that ends it.
-            if ends && !reads_keys(view) {
-                end_input(world, owed).await;
-            }
-            let of = owed.handle.clone();
-            let paid = move |provider: &dyn crate::ports::sessions::Sessions| {
-                provider.set_meta(&of, OWED, "")
-            };
-            if let Err(error) = effects::sessions(world, &owed.handle.id, paid).await {
-                tracing::warn!(session = %owed.handle.id, %error, "its first prompt may be typed again");
-            }
-            ended(world, owed, course).await
-        }
+    match typing::submit(world, Some(&owed.harness), &owed.handle, &text).await {
+        Ok(()) => typed(world, owed, course, view).await,
         Err(gone) if gone.kind == RefusalKind::NotFound => ended(world, owed, course).await,
         Err(refused)
             if matches!(
@@ -213,29 +230,71 @@ async fn type_now(world: &World, owed: &Owed, course: &mut Course, view: &Screen
                 RefusalKind::NeedsHuman | RefusalKind::Conflict
             ) =>
         {
-            Next::Soon
+            // Below stands the screen, which may change.
+            let why = refused.message.lines().next().unwrap_or_default();
+            let hint = refused.hint.as_deref().unwrap_or_default();
+            kept_back(world, owed, course, view, (why, hint)).await
         }
         // A line that is too long for the terminal, a terminal that takes nothing.
         Err(error) => {
+            let looked = typing::look(world, Some(&owed.harness), &owed.handle).await;
+            let queued = looked.ok().and_then(|(view, _)| view.queued);
+            course.under_way = queued.is_some_and(|bytes| bytes > 0);
             let (why, screen) = (error.to_string(), view.text());
-            let hint = "It is tried again at each patrol.";
+            let hint = match course.under_way {
+                true => "The rest of it is typed when the program reads.",
+                false => "It is tried again at each patrol.",
+            };
+            course.since(&why, world.clock.mono());
+            conditions::set_odd(world, &owed.handle, None);
             call(world, owed, course, (&why, hint, &screen)).await;
             Next::Later
         }
     }
 }
 
+/// The text was typed: from now on at most the end of input is owed.
+async fn typed(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
+    course.under_way = false;
+    if owed.text.ends_with(END_OF_INPUT) {
+        course.at_end = true;
+        owe(world, owed, &END_OF_INPUT.to_string()).await;
+        return end(world, owed, course, view).await;
+    }
+    owe(world, owed, "").await;
+    ended(world, owed, course).await
+}
+
+/// Tells a program that reads lines that no more of them come. To one that reads keys it would be a key that ends it.
+async fn end(world: &World, owed: &Owed, course: &mut Course, view: &ScreenView) -> Next {
+    if !reads_keys(view) {
+        let end = END_OF_INPUT.to_string().into_bytes();
+        match typing::keys(world, &owed.handle, end).await {
+            Ok(()) => {}
+            Err(gone) if gone.kind == RefusalKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(session = %owed.handle.id, %error, "the end of its input is not typed yet");
+                return Next::Later;
+            }
+        }
+    }
+    owe(world, owed, "").await;
+    ended(world, owed, course).await
+}
+
+/// Keeps with the session what is still owed to it.
+async fn owe(world: &World, owed: &Owed, rest: &str) {
+    let (of, rest) = (owed.handle.clone(), rest.to_owned());
+    let keep =
+        move |provider: &dyn crate::ports::sessions::Sessions| provider.set_meta(&of, OWED, &rest);
+    if let Err(error) = effects::sessions(world, &owed.handle.id, keep).await {
+        tracing::warn!(session = %owed.handle.id, %error, "its first prompt may be typed again");
+    }
+}
+
 /// Whether the program reads keys, and no lines.
 fn reads_keys(view: &ScreenView) -> bool {
     view.reads_lines == Some(false) || view.bracketed_paste == Some(true)
-}
-
-/// Tells a program that reads lines that no more of them come.
-async fn end_input(world: &World, owed: &Owed) {
-    let end = END_OF_INPUT.to_string().into_bytes();
-    if let Err(error) = typing::keys(world, &owed.handle, end).await {
-        tracing::warn!(session = %owed.handle.id, %error, "the end of its input was not typed");
-    }
 }
 
 /// Whether the screen is not quiet yet.
@@ -258,13 +317,13 @@ async fn kept_back(
     (why, hint): (&str, &str),
 ) -> Next {
     let now = world.clock.mono();
-    let since = *course.kept_back.get_or_insert(now);
+    let since = course.since(why, now);
     if now.saturating_sub(since) < LONG {
         return Next::Soon;
     }
     let screen = view.text();
     let condition = Condition::Unrecognised {
-        text: format!("its first prompt waits: {why}"),
+        text: format!("{WAITS}{why}"),
         screen: screen.clone(),
     };
     conditions::set_odd(world, &owed.handle, Some(condition));
@@ -280,6 +339,10 @@ async fn call(
     (why, hint, screen): (&str, &str, &str),
 ) {
     if !course.called {
+        // Another reason is not told while the call for the one before is open.
+        if course.has_called {
+            over(world, owed).await;
+        }
         let body = Escalation {
             agent: owed.child.to_string(),
             relic: owed.relic.clone(),
@@ -292,7 +355,7 @@ async fn call(
             ),
         };
         match shaman::call(world, "root", body).await {
-            Ok(()) => course.called = true,
+            Ok(()) => (course.called, course.has_called) = (true, true),
             Err(error) => {
                 tracing::warn!(child = %owed.child, %error, "a person could not be called yet");
             }
@@ -303,16 +366,21 @@ async fn call(
 /// It was typed, or its session has ended: what people were called for is over.
 async fn ended(world: &World, owed: &Owed, course: &Course) -> Next {
     conditions::set_odd(world, &owed.handle, None);
-    if course.called {
-        let who = owed.child.to_string();
-        let over = world
-            .store
-            .run(move |txn| shaman::over(txn, &[UNTYPED], |of, _| of == who));
-        if let Err(error) = over.await {
-            tracing::warn!(child = %owed.child, %error, "a call about its first prompt may stay open");
-        }
+    if course.has_called {
+        over(world, owed).await;
     }
     Next::Over
+}
+
+/// What people were called for is over.
+async fn over(world: &World, owed: &Owed) {
+    let who = owed.child.to_string();
+    let over = world
+        .store
+        .run(move |txn| shaman::over(txn, &[UNTYPED], |of, _| of == who));
+    if let Err(error) = over.await {
+        tracing::warn!(child = %owed.child, %error, "a call about its first prompt may stay open");
+    }
 }
 
 #[cfg(test)]

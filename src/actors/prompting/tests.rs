@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::conditions;
+use crate::actors::root::StopMode;
 use crate::actors::sagas::charge::Charged;
 use crate::domain::city::{City, PromptMode};
+use crate::domain::condition::Report;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::question::Pattern;
@@ -70,10 +72,6 @@ async fn first_prompt_waits_until_a_dialog_has_gone() {
 /// As `"paste"` does: a program that reads lines asks, too.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_the_input() {
-    let stdin = |city: &mut City| {
-        let harnesses = city.harnesses.values_mut();
-        harnesses.for_each(|harness| harness.prompt = PromptMode::Stdin);
-    };
     let town = Scenario::new().with(stdin).start().await;
     let charged = raider(&town, LOGIN).await;
     town.pass(60 * SECOND).await;
@@ -186,4 +184,142 @@ async fn first_prompt_waits_until_no_person_is_attached() {
     town.parts.sessions.set_attached(&charged.session, false);
     town.pass(31 * SECOND).await;
     assert_eq!(typed(&town, &charged), 1);
+}
+
+fn stdin(city: &mut City) {
+    let harnesses = city.harnesses.values_mut();
+    harnesses.for_each(|harness| harness.prompt = PromptMode::Stdin);
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_prompt_that_its_terminal_does_not_take_calls_a_person_and_is_tried_again() {
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.deafen(&charged.session, true);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(120 * SECOND).await;
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains("takes nothing"), "{called:?}");
+    sessions.deafen(&charged.session, false);
+    town.pass(120 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    let called = town.relic_now(&called[0].id).await;
+    assert_eq!(called.status, RelicStatus::Closed);
+}
+
+/// Whatever refuses it: nobody would know.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_that_is_refused_for_long_calls_a_person() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let session = town.view(&id).await.unwrap().session.unwrap();
+    let name = format!("typing/{}", session.handle.token);
+    let other = town.world.claims.claim(name).unwrap();
+    town.parts.sessions.show(&charged.session, Some("> "));
+    town.pass(300 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    let called = town.escalations().await;
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert!(called[0].body.contains("something else"), "{called:?}");
+    drop(other);
+    town.pass(120 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    assert_eq!(condition(&town, &charged).await, None);
+}
+
+/// A terminal takes no more than a part of a long prompt until its program reads.
+#[tokio::test(start_paused = true)]
+async fn first_prompt_that_its_program_has_not_read_yet_is_not_typed_again() {
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.clog(&charged.session, true);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(300 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    assert_eq!(sessions.sent(&charged.session).len(), 1, "no end yet");
+    assert_eq!(town.escalations().await.len(), 1);
+    sessions.clog(&charged.session, false);
+    town.pass(120 * SECOND).await;
+    let sent = sessions.sent(&charged.session);
+    assert_eq!(typed(&town, &charged), 1);
+    assert_eq!(sent[1..], [Input::Raw(vec![4])], "{sent:?}");
+}
+
+/// The program would wait for it for ever.
+#[tokio::test(start_paused = true)]
+async fn end_of_input_that_could_not_be_typed_is_typed_alone_after_a_restart() {
+    let town = Scenario::new().with(stdin).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.clog(&charged.session, true);
+    sessions.show(&charged.session, Some("> "));
+    town.pass(30 * SECOND).await;
+    sessions.deafen(&charged.session, true);
+    sessions.clog(&charged.session, false);
+    town.pass(120 * SECOND).await;
+    assert_eq!(sessions.sent(&charged.session).len(), 1);
+    let clock = Arc::clone(&town.world.clock);
+    let parts = town.parts.rewired();
+    town.stop(StopMode::KeepSessions).await;
+    parts.sessions.deafen(&charged.session, false);
+    let town = Scenario::new().with(stdin).start_on(parts, clock).await;
+    town.pass(60 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    let sent = town.parts.sessions.sent(&charged.session);
+    assert_eq!(sent[1..], [Input::Raw(vec![4])], "{sent:?}");
+}
+
+/// The limit is what people are told of.
+#[tokio::test(start_paused = true)]
+async fn line_that_a_person_has_begun_is_no_question_while_a_condition_keeps_the_prompt_back() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let id = ChildId::Raider(charged.raider.clone());
+    let session = town.view(&id).await.unwrap().session.unwrap();
+    let sessions = &town.parts.sessions;
+    let world = &town.world;
+    sessions.show(&charged.session, Some("> fix the"));
+    sessions.begin_line(&charged.session, Some(world.clock.now()));
+    let until = Some(world.clock.now() + 3600 * SECOND);
+    let text = "usage limit reached".to_owned();
+    let limited = Report::Limited { text, until };
+    assert!(conditions::report(world, &session.handle, &limited));
+    town.pass(120 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 0);
+    assert_eq!(condition(&town, &charged).await, Some("rate_limited"));
+    let called = town.escalations().await;
+    assert!(
+        !called.iter().any(|call| call.body.contains("has begun")),
+        "{called:?}"
+    );
+}
+
+/// What people were called for first is over then.
+#[tokio::test(start_paused = true)]
+async fn another_reason_that_keeps_the_first_prompt_back_is_told_as_well() {
+    let town = Scenario::new().with(pastes).start().await;
+    let charged = raider(&town, LOGIN).await;
+    let sessions = &town.parts.sessions;
+    sessions.show(&charged.session, Some("> fix the"));
+    sessions.begin_line(&charged.session, Some(town.world.clock.now()));
+    town.pass(60 * SECOND).await;
+    let first = town.escalations().await;
+    assert!(first[0].body.contains("has begun"), "{first:?}");
+    sessions.deafen(&charged.session, true);
+    sessions.begin_line(&charged.session, None);
+    town.pass(120 * SECOND).await;
+    let told = town.escalations().await;
+    let second = told.iter().find(|call| call.body.contains("takes nothing"));
+    let second = second.unwrap_or_else(|| panic!("{told:?}"));
+    let first = town.relic_now(&first[0].id).await;
+    assert_eq!(first.status, RelicStatus::Closed);
+    sessions.deafen(&charged.session, false);
+    town.pass(120 * SECOND).await;
+    assert_eq!(typed(&town, &charged), 1);
+    let second = town.relic_now(&second.id).await;
+    assert_eq!(second.status, RelicStatus::Closed);
 }

@@ -7,6 +7,7 @@ mod copilot;
 pub mod fill;
 mod gemini;
 pub mod hooks;
+mod lines;
 mod opencode;
 mod pi;
 
@@ -14,6 +15,8 @@ use std::path::Path;
 
 use self::fill::{Fill, PROMPT, RESUME};
 use super::city::{Harness, PromptMode};
+
+pub use self::lines::{LONGEST_LINE, in_short_lines};
 
 /// End of input on a terminal.
 pub const END_OF_INPUT: char = '\u{4}';

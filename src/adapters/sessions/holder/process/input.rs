@@ -8,14 +8,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::pty::Reading;
+use crate::domain::harness::LONGEST_LINE;
 
 /// Most bytes that wait; more is refused.
 pub const LIMIT: usize = 4 * 1024 * 1024;
 /// Between a text and its submit key: programs that read raw take a return that comes with the text
 /// for part of the text.
 const SETTLE: Duration = Duration::from_millis(150);
-/// The kernel silently cuts longer lines (4096 with the newline).
-const LONGEST_LINE: usize = 4095;
 
 /// Names the connection that waits for its input to be taken.
 pub type Waiter = u64;
