@@ -40,7 +40,7 @@ impl Raw {
         let git_dir = scratch.path().join("raw.git");
         Git::in_dir(scratch.path())
             .args(["init", "--quiet", "--bare", "--template="])
-            .arg(format!("--object-format={}", format))
+            .arg(format!("--object-format={format}"))
             .arg(&git_dir)
             .run()?;
         let info = git_dir.join("info");

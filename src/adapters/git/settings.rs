@@ -204,7 +204,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     if !unused.is_empty() {
         tracing::warn!(rig = %repo.name(), filters = ?unused, "these filters are not used by the supervisor: their commands may run files that agents can write (the README says which form is used)");
     }
-    refresh(&repo.repo_dir().join("config"), &ours(&format, &own))?;
+    refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
     share::write(repo, FILE, render(&closed(wanted.clone())).as_bytes())?;
     renew(repo)?;
     let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
