@@ -129,10 +129,13 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
     // The first time only: what is lost later is not taken for granted.
     let any = AtomicBool::new(known == Store::Any);
     let starts = AtomicBool::new(true);
+    // A store that was opened here was there, whatever is left of it.
+    let was_opened = AtomicBool::new(false);
     Arc::new(move || {
         let any = any.swap(false, Ordering::Relaxed);
         let at_start = starts.swap(false, Ordering::Relaxed);
-        let known = match any || is_fresh(&path, &worked_on) {
+        let is_first = !was_opened.load(Ordering::Relaxed);
+        let known = match any || is_first && is_fresh(&path, &worked_on) {
             true => Known::Any,
             false => Known::Marked,
         };
@@ -142,6 +145,7 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
             StoreError::Failed(why) if !at_start => StoreError::Unavailable(why),
             error => error,
         })?;
+        was_opened.store(true, Ordering::Relaxed);
         Ok(Box::new(store) as Box<dyn Relics>)
     })
 }

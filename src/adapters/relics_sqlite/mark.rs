@@ -141,7 +141,10 @@ pub(super) fn verify(conn: &Connection, known: Known, store: &Path) -> Result<Ma
     match mark.write(store) {
         Ok(()) => Ok(mark),
         // On a full disk sessions are taken over all the same. What the old mark says is still true.
-        Err(_) if marked.is_some_and(|marked| marked.id == mark.id) => Ok(mark),
+        Err(error) if marked.is_some_and(|marked| marked.id == mark.id) => {
+            tracing::warn!(%error, "how far the store has come is not marked");
+            Ok(mark)
+        }
         Err(error) => Err(StoreError::Unavailable(format!("its mark: {error}"))),
     }
 }

@@ -16,6 +16,10 @@ use crate::ports::relics::StoreError;
 /// The mark is written at most so often.
 const MARK_EVERY: Duration = Duration::from_secs(2);
 
+/// Who removes a whole directory may remove the log first: the store is not closed before its own file has outlived
+/// the log by this. What it holds would go with it.
+const OUTLIVES: Duration = Duration::from_secs(1);
+
 /// The files of an open store.
 pub(super) struct Place {
     path: PathBuf,
@@ -25,6 +29,8 @@ pub(super) struct Place {
     main: (u64, u64),
     /// The same of the write-ahead log.
     log: Option<(u64, u64)>,
+    /// Since when the log is gone.
+    log_gone: Option<Instant>,
     mark: Mark,
     marked: Instant,
     /// Where the contents were saved, once the file was gone.
@@ -47,6 +53,7 @@ impl Place {
             dir: dir.map_err(|error| StoreError::Unavailable(error.to_string()))?,
             main: id(path).ok_or_else(gone)?,
             log: id(&log_of(path)),
+            log_gone: None,
             path: path.to_owned(),
             mark,
             marked: Instant::now(),
@@ -104,7 +111,12 @@ impl Place {
             Found::LogGone => {
                 // What the log held goes into the file itself, as far as it is still open here.
                 conn.pragma_update(None, "wal_checkpoint", "TRUNCATE")?;
-                "its write-ahead log was removed".to_owned()
+                let why = "its write-ahead log was removed".to_owned();
+                let since = *self.log_gone.get_or_insert_with(Instant::now);
+                if since.elapsed() < OUTLIVES {
+                    return Err(StoreError::Unavailable(why));
+                }
+                why
             }
         };
         // Closing it would remove the log of that name, which is another store's by now.

@@ -161,3 +161,36 @@ fn a_directory_that_is_not_there_is_unavailable() {
         "{error:?}"
     );
 }
+
+/// `rm -rf .horde` may take the log first. A store that is closed then is lost with its file.
+#[test]
+fn store_whose_log_was_removed_is_saved_when_its_file_goes_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relics.db");
+    let mut store = open(&path).unwrap();
+    create(&mut store, &task("kept"));
+    let refused = |store: &mut SqliteRelics| {
+        let mut job = |txn: &mut dyn Txn| txn.create_relic(&task("more")).map(|_| ());
+        store.commit(&mut [&mut job], Durability::Full).unwrap_err()
+    };
+    std::fs::remove_file(path.with_extension("db-wal")).unwrap();
+    let why = refused(&mut store);
+    assert!(
+        matches!(&why, StoreError::Unavailable(why) if why.contains("log was removed")),
+        "{why}"
+    );
+    std::fs::remove_file(&path).unwrap();
+    let why = refused(&mut store);
+    assert!(
+        matches!(&why, StoreError::Unavailable(why) if why.contains("relics-saved")),
+        "{why}"
+    );
+    let mut entries = std::fs::read_dir(dir.path()).unwrap();
+    let saved = entries.find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.to_string_lossy()
+            .contains("relics-saved")
+            .then_some(path)
+    });
+    assert_eq!(titles(&mut open(&saved.unwrap()).unwrap()), ["kept"]);
+}
