@@ -80,12 +80,7 @@ impl City {
 
     /// A connection.
     pub fn connect(&self) -> Client {
-        let socket = self.dir.path().join(".horde/control.sock");
-        eventually("an answer", || {
-            let mut client = Client::connect(&socket).ok()?;
-            client.call(&Op::Ping(Nothing {})).ok()?;
-            Some(client)
-        })
+        connect(self.dir.path())
     }
 
     /// Waits until the daemon says that every agent runs, and answers with their processes.
@@ -120,14 +115,29 @@ impl City {
 
 impl Drop for City {
     fn drop(&mut self) {
-        let stop = Op::Stop(Stop {
-            keep_sessions: false,
-        });
-        let stopped = self.connect().call(&stop);
-        let ended = self.daemon.wait();
-        if stopped.is_err() || ended.is_err() {
-            eprintln!("the city did not stop: {stopped:?} {ended:?}");
-        }
+        stop(self.dir.path(), &mut self.daemon);
+    }
+}
+
+/// A connection to the supervisor of a city, once it answers.
+pub fn connect(city: &Path) -> Client {
+    let socket = city.join(".horde/control.sock");
+    eventually("an answer", || {
+        let mut client = Client::connect(&socket).ok()?;
+        client.call(&Op::Ping(Nothing {})).ok()?;
+        Some(client)
+    })
+}
+
+/// Ends a city with its sessions, and waits for its supervisor.
+pub fn stop(city: &Path, daemon: &mut Child) {
+    let stop = Op::Stop(Stop {
+        keep_sessions: false,
+    });
+    let stopped = connect(city).call(&stop);
+    let ended = daemon.wait();
+    if stopped.is_err() || ended.is_err() {
+        eprintln!("the city did not stop: {stopped:?} {ended:?}");
     }
 }
 

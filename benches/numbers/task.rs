@@ -9,11 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use horde_supervisor::control::client::{Client, Flow};
-use horde_supervisor::control::protocol::args::{Events, Nothing, Run, Stop};
+use horde_supervisor::control::protocol::args::{Events, Run};
 use horde_supervisor::control::protocol::{ControlError, Op};
 use horde_supervisor::testing::eventually;
 use nix::sys::resource::{UsageWho, getrusage};
 
+use crate::city;
 use crate::cost::Cost;
 
 /// So many directories with so many files each.
@@ -251,12 +252,7 @@ impl City {
     }
 
     fn connect(&self) -> Client {
-        let socket = self.dir.path().join(".horde/control.sock");
-        eventually("an answer", || {
-            let mut client = Client::connect(&socket).ok()?;
-            client.call(&Op::Ping(Nothing {})).ok()?;
-            Some(client)
-        })
+        city::connect(self.dir.path())
     }
 
     /// Processor time, and git processes, until now.
@@ -269,14 +265,7 @@ impl City {
 
 impl Drop for City {
     fn drop(&mut self) {
-        let stop = Op::Stop(Stop {
-            keep_sessions: false,
-        });
-        let stopped = self.connect().call(&stop);
-        let ended = self.daemon.wait();
-        if stopped.is_err() || ended.is_err() {
-            eprintln!("the city did not stop: {stopped:?} {ended:?}");
-        }
+        city::stop(self.dir.path(), &mut self.daemon);
     }
 }
 

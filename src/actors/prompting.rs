@@ -42,7 +42,7 @@ const NEVER_QUIET: Duration = Duration::from_secs(10);
 /// and one that reads lines and has printed nothing after this: a program that is about to read keys would take the
 /// lines for something else.
 const SILENT: Duration = Duration::from_secs(3);
-/// What keeps the prompt back.
+/// Reasons for which a prompt is not typed yet.
 const UNKNOWN: &str =
     "nothing on its screen is known to take text, and it is no dialog that is known either";
 const BEGUN: &str = "a line that a person has begun and not submitted stands in its input";
@@ -67,7 +67,7 @@ struct Course {
     view: Option<ScreenView>,
     /// Since when its screen changes at each look.
     moves: Option<Mono>,
-    /// What keeps the prompt back although no condition says so, and since when.
+    /// The reason for which the prompt is not typed, where no condition says it, and since when.
     kept_back: Option<(String, Mono)>,
     /// A person was called for that.
     called: bool,
@@ -307,8 +307,8 @@ fn moves(course: &mut Course, view: &ScreenView, now: Mono) -> bool {
     now.saturating_sub(since) < NEVER_QUIET
 }
 
-/// The prompt may not be typed, and no condition tells people why: a program that nothing is known of may still be
-/// starting, and who has begun a line may go on. Once that has lasted, a person is called.
+/// The prompt may not be typed, and no condition tells people why. The program may still be starting, or the person may
+/// submit their line. After [`LONG`] a person is called.
 async fn kept_back(
     world: &World,
     owed: &Owed,
@@ -372,7 +372,7 @@ async fn ended(world: &World, owed: &Owed, course: &Course) -> Next {
     Next::Over
 }
 
-/// What people were called for is over.
+/// Closes the call about the first prompt of this session.
 async fn over(world: &World, owed: &Owed) {
     let who = owed.child.to_string();
     let over = world

@@ -121,7 +121,7 @@ impl Conditions {
         }
     }
 
-    /// What stood in the input of that session was submitted. Returns whose session it is.
+    /// Notes that a text was submitted in that session. Returns the child that the session belongs to.
     pub fn submitted(&self, handle: &SessionHandle) -> Option<ChildId> {
         let mut entries = self.entries();
         let entry = entries.get_mut(&handle.id)?;

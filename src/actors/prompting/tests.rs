@@ -85,7 +85,7 @@ async fn first_prompt_on_standard_input_waits_until_a_dialog_has_gone_and_ends_t
     assert_eq!(sent.len(), 2, "{sent:?}");
 }
 
-/// A person who typed at the start, and went away.
+/// A person typed at the start, and went away.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_while_a_line_that_a_person_has_begun_stands_in_the_input() {
     let town = Scenario::new().with(pastes).start().await;

@@ -66,11 +66,10 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
 
 /// What is known of the origin's branches, by full names.
 fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
-    let list = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)", "refs/remotes/origin"])
-        .run()?;
-    Ok(list.text().lines().map(str::to_owned).collect())
+    let names = repo.refs()?.into_iter().map(|it| it.1);
+    Ok(names
+        .filter(|name| name.starts_with("refs/remotes/origin/"))
+        .collect())
 }
 
 /// Copies the checkout's objects and its knowledge of the origin. Only saves time (and serves when
